@@ -1,0 +1,1 @@
+"""Long-term memory for agents: `Agent.keyword_tree` is the library, its siblings are optional."""

@@ -1,0 +1,50 @@
+# The project's tasks. A fresh machine needs Python 3.11 or newer and make; pip fetches the rest into .venv.
+# Another interpreter: make PYTHON=python3.13 test
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+# One stamp per interpreter and per extra: a second run installs nothing, another PYTHON builds .venv anew.
+MADE := $(VENV)/.made-with-$(subst /,-,$(PYTHON))
+INSTALL = $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable
+
+.PHONY: help demo test check bench clean
+help:
+	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it)"
+	@echo "make test    run every test, README sessions included"
+	@echo "make check   lint and type-check"
+	@echo "make bench   measure"
+	@echo "make clean   remove .venv and caches"
+
+demo: $(VENV)/.installed
+	@$(RUN) -m Agent.demo $(DEMO_FOLDER)
+
+test: $(VENV)/.installed-test
+	$(RUN) -m pytest
+
+check: $(VENV)/.installed-check
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+	$(RUN) -m pytest Agent/test_house.py
+
+bench: $(VENV)/.installed
+	@for program in $(sort $(wildcard benchmarks/bench_*.py)); do echo "== $$program"; $(RUN) $$program || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find Agent examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(MADE):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "KeywordTree needs Python 3.11 or newer, and '$(PYTHON)' is not: try make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "preparing $(VENV) (once) …"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(MADE) pyproject.toml
+	@$(INSTALL) .
+	@touch $@
+
+$(VENV)/.installed-%: $(MADE) pyproject.toml
+	@$(INSTALL) '.[$*]'
+	@touch $@ $(VENV)/.installed
