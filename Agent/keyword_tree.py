@@ -61,7 +61,6 @@ import sys
 import threading
 import time
 import unicodedata
-import uuid
 import weakref
 import zlib
 from abc import ABC, abstractmethod
@@ -393,6 +392,13 @@ def _Shorten(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
+def _NewId() -> str:
+    """Return a new UUID4; a third of the time that the `uuid` module takes for its objects."""
+    bits = int.from_bytes(os.urandom(16), "big") & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
+    digits = f"{bits:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
 def _Count(count: int, noun: str) -> str:
     plural = {"alias": "aliases"}.get(noun, noun + "s")
     return f"{count:,} {noun if count == 1 else plural}"
@@ -545,10 +551,11 @@ def _Fold(text: str) -> str:
 
 def _NormalizeText(text: str) -> list[str]:
     """Return the one token of `text`: folded, without punctuation, separators and controls."""
-    folded = _Fold(text)
-    if folded.isalnum():
-        return [folded]
-    return [_Compose(folded.translate(_DROPPED)) or folded]
+    return [_TokenOf(_Fold(text))]
+
+
+def _TokenOf(folded: str) -> str:
+    return folded if folded.isalnum() else _Compose(folded.translate(_DROPPED)) or folded
 
 
 def _Compose(text: str) -> str:
@@ -713,6 +720,7 @@ _MatchNode = re.compile(
     rb'\{"id":%b,"ordinal":(\d+),"deleted":(true|false),"parent_id":(null|%b),"name":%b,"aliases":(\[[^\]]*)'
     % (_STRING, _STRING, _STRING)
 ).match
+_MatchParent = re.compile(rb'\{"id":%b,"ordinal":\d+,"deleted":\w+,"parent_id":(?:null|%b)' % (_STRING, _STRING)).match
 _MatchInfo = re.compile(rb'\{"id":%b,"deleted":(true|false),"source":' % _STRING).match
 _MatchLink = re.compile(
     rb'\{"info_id":%b,"keyword_id":%b,"ordinal":(\d+),"deleted":(true|false),"relation":"(\w+)"' % (_STRING, _STRING)
@@ -882,7 +890,6 @@ class _Files:
     Close = staticmethod(os.close)
     Truncate = staticmethod(os.ftruncate)
     Replace = staticmethod(os.replace)
-    Remove = staticmethod(os.remove)
 
     def Open(self, path: str, *, create: bool = False, truncate: bool = False) -> int:
         flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -936,23 +943,23 @@ class _Files:
         """
         if fcntl is not None:
             fcntl.flock(fd, fcntl.LOCK_EX)
-        else:  # pragma: no cover - Windows
-            import msvcrt
-
-            while True:  # LK_LOCK gives up after ten seconds
-                with contextlib.suppress(OSError):
-                    os.lseek(fd, 0, os.SEEK_SET)
-                    msvcrt.locking(fd, msvcrt.LK_LOCK, 1)
-                    return
+        else:  # pragma: no cover - Windows, where each try gives up after ten seconds
+            while not self._LockByte(fd, "LK_LOCK"):
+                continue
 
     def Unlock(self, fd: int) -> None:
         if fcntl is not None:
             fcntl.flock(fd, fcntl.LOCK_UN)
         else:  # pragma: no cover - Windows
-            import msvcrt
+            self._LockByte(fd, "LK_UNLCK")
 
-            os.lseek(fd, 0, os.SEEK_SET)
-            msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
+    def _LockByte(self, fd: int, mode: str) -> bool:  # pragma: no cover - Windows
+        msvcrt = __import__("msvcrt")
+        with contextlib.suppress(OSError):
+            os.lseek(fd, 1 << 30, os.SEEK_SET)  # far behind the mark of a failed sync
+            msvcrt.locking(fd, getattr(msvcrt, mode), 1)
+            return True
+        return False
 
 
 # == Log ======================================================================
@@ -983,7 +990,6 @@ class _Files:
 
 _FORMAT = 1
 _LOG_NAME = "change_log.jsonl"
-_MARK_NAME = "change_log.suspect"
 _PADDING = b" " * (16 * 1024 - 1) + b"\n"
 _CHUNK = 1024 * 1024  # bytes read at a time
 _AFTER = b', "after": '
@@ -1077,7 +1083,7 @@ def _EncodeLine(seq: int, prev: bytes, durable: int, entry: _Entry, extra: str =
         [
             f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": "{entry.op}", {extra}'
             f'"operation_id": {_EncodeString(entry.operation_id)}, "timestamp": {entry.timestamp!r}, '
-            f'"agent_io": {_EncodeText(entry.agent_io)}, "before": '.encode(),
+            f'"agent_io": {_EncodeText(entry.agent_io) if entry.agent_io else "null"}, "before": '.encode(),
             _EncodeRecords(entry.before),
             _AFTER,
             _EncodeRecords(entry.after),
@@ -1095,7 +1101,8 @@ def _EncodeLine(seq: int, prev: bytes, durable: int, entry: _Entry, extra: str =
 #   change_log.jsonl                        the truth, see "Log"
 #   nodes.jsonl  infos.jsonl  links.jsonl   projections: every row that the log
 #                                           ever brought, in its order
-#   lock                                    held (flock) while one process writes
+#   lock                                    held (flock) while one process writes; has a
+#                                           length from a failed sync to the next opening
 #
 # A projection is a pure function of the log, byte for byte: where a row stands
 # in it follows from the lengths of the rows before.  So its writes need no
@@ -1166,7 +1173,6 @@ class _JsonlStore:
         self._clock = clock
         self._trusts_checkpoints = trusts_checkpoints  # else every row of the log is kept while opening
         self._log_path = os.path.join(self.data_dir, _LOG_NAME)
-        self._mark_path = os.path.join(self.data_dir, _MARK_NAME)
         self._projections = {kind: _Projection(os.path.join(self.data_dir, f"{kind}.jsonl")) for kind in _KINDS}
         self._log_fd = self._lock_fd = -1
         self._file_id = (0, 0)  # device and inode of the log
@@ -1176,17 +1182,12 @@ class _JsonlStore:
         self._line_count = 0
         self._seq = 0
         self._crc = _FIRST_CRC
-        self._operations = 0  # since the last checkpoint
+        self._operations = self._unsynced_bytes = 0  # since the last checkpoint
 
     # -- opening --------------------------------------------------------------
 
     def Open(self, first: Callable[[], _Entry], apply: Callable[[_Records], None]) -> None:
-        """Open the folder and give all that its log holds to `apply`.
-
-        Args:
-            first: returns the first entry of a store that is made anew.
-            apply: takes rows in, and hands them to `Project` as full rows.
-        """
+        """Open the folder and give all that its log holds to `apply`; a new store begins with `first()`."""
         files = self._files
         files.MakeFolder(self.data_dir)
         self._lock_fd = files.Open(os.path.join(self.data_dir, "lock"), create=True)
@@ -1195,7 +1196,7 @@ class _JsonlStore:
             if not files.Exists(self._log_path):
                 self._RefuseLostLog()
             self._log_fd = files.Open(self._log_path, create=True)
-            is_suspect = files.Exists(self._mark_path)
+            is_suspect = files.Size(self._lock_fd) > 0
             # What the page cache holds may never have reached the disk:
             # nothing is served before it has.
             files.Sync(self._log_fd)
@@ -1286,7 +1287,7 @@ class _JsonlStore:
             raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(said)}")
         if self._trusts_checkpoints:
             self._MarkSynced()
-        self._operations = 0
+        self._operations = self._unsynced_bytes = 0
 
     def Corrupt(self, detail: str) -> StoreCorruptError:
         """Return the error for the line that is being read."""
@@ -1357,6 +1358,7 @@ class _JsonlStore:
                 continue
             offset = projection.length
             projection.Count(rows)
+            self._unsynced_bytes += projection.length - offset
             if not write or projection.lagging:
                 continue
             try:
@@ -1396,30 +1398,31 @@ class _JsonlStore:
 
     # -- committing -----------------------------------------------------------
 
-    @contextlib.contextmanager
-    def Locked(self, apply: Callable[[_Records], None]) -> Iterator[None]:
-        """Hold the lock, after `apply` has taken in what other processes wrote."""
+    def Begin(self, apply: Callable[[_Records], None]) -> None:
+        """Take the lock, and let `apply` take in what other processes wrote."""
         if self._failure:
             raise StoreError(self._failure)
-        self._files.Lock(self._lock_fd)
         try:
-            if self._files.Exists(self._mark_path):
+            self._files.Lock(self._lock_fd)
+            if self._files.Size(self._lock_fd):
                 raise StoreError(f"a sync of {self._log_path} failed in another process, open the tree again")
             file_id, self._size = self._files.Identify(self._log_path)
             if file_id != self._file_id:
                 raise _ReplacedError(f"{self._log_path} was replaced")
             for records in self._ReadNew():
                 apply(records)
-            yield
-        finally:
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            raise StoreError(f"cannot use {self._log_path}, nothing was changed: {error}") from error
+
+    def End(self) -> None:
+        """Let go of the lock; without it this does nothing."""
+        if self._lock_fd >= 0:
             self._files.Unlock(self._lock_fd)
 
     def Append(self, entries: list[_Entry], extra: str = "") -> None:
-        """Make entries durable: one write, one sync; the lock is held.
-
-        Raises:
-            StoreError: the disk refused; with `outcome_unknown` nothing can be written any more.
-        """
+        """Make entries durable: one write, one sync; the lock is held."""
         seq, crc, lines = self._seq, self._crc, []
         for entry in entries:
             seq += 1
@@ -1438,7 +1441,9 @@ class _JsonlStore:
             # The kernel may have dropped the pages and call the next sync a
             # success: only opening again can tell what the disk holds.
             self._failure = f"a sync of {self._log_path} failed, open the tree again: {error}"
-            self._MarkSuspect()
+            with contextlib.suppress(OSError):  # on such a disk; this tree knows in any case
+                self._files.Write(self._lock_fd, b"suspect\n", 0)
+                self._files.Sync(self._lock_fd)
             raise StoreError(
                 f"could not sync {self._log_path}, the outcome is unknown: {error}", outcome_unknown=True
             ) from error
@@ -1446,13 +1451,6 @@ class _JsonlStore:
         self._tail, self._seq, self._crc = end, seq, crc
         self._line_count += len(lines)
         self._operations += len(lines)
-
-    def _MarkSuspect(self) -> None:
-        """Keep every process from writing until the log was copied, see `_ReplaceSuspect`."""
-        with contextlib.suppress(OSError):  # on such a disk it may fail, too; `_failure` holds in any case
-            fd = self._files.Open(self._mark_path, create=True)
-            self._files.Close(fd)
-            self._files.SyncFolder(self.data_dir)
 
     def _ReplaceSuspect(self) -> None:
         """Copy the log's valid part to a new file after a failed sync.
@@ -1473,8 +1471,8 @@ class _JsonlStore:
         self._files.Close(self._log_fd)
         self._log_fd = fd
         self._file_id, self._size = self._files.Identify(self._log_path)
-        self._files.Remove(self._mark_path)
-        self._files.SyncFolder(self.data_dir)
+        self._files.Truncate(self._lock_fd, 0)
+        self._files.Sync(self._lock_fd)
         self.recovery.append(f"{_LOG_NAME}: a sync had failed; what could be read was copied to a new file")
 
     def _Retract(self) -> None:
@@ -1486,8 +1484,7 @@ class _JsonlStore:
 
     def CheckpointIfDue(self) -> None:
         """Write a checkpoint if enough has gathered since the last; the lock is held."""
-        unsynced_bytes = sum(projection.length - projection.synced_length for projection in self._projections.values())
-        if self._operations >= _CHECKPOINT_OPERATIONS or unsynced_bytes >= _CHECKPOINT_BYTES:
+        if self._operations >= _CHECKPOINT_OPERATIONS or self._unsynced_bytes >= _CHECKPOINT_BYTES:
             self._Checkpoint()
 
     def _Checkpoint(self) -> None:
@@ -1498,10 +1495,10 @@ class _JsonlStore:
                 self._files.Sync(projection.fd)
         except (OSError, _UnsoundError):
             return  # a full disk, say: there is no checkpoint then, and opening redoes more
-        entry = _Entry("checkpoint", str(uuid.uuid4()), self._clock(), None, _NOTHING, _NOTHING)
+        entry = _Entry("checkpoint", _NewId(), self._clock(), None, _NOTHING, _NOTHING)
         self.Append([entry], f'"files": {_EncodeText(self._DescribeProjections())}, ')
         self._MarkSynced()
-        self._operations = 0
+        self._operations = self._unsynced_bytes = 0
 
     def _MarkSynced(self) -> None:
         for projection in self._projections.values():
@@ -1512,19 +1509,23 @@ class _JsonlStore:
     def Close(self, apply: Callable[[_Records], None]) -> None:
         """Leave a checkpoint, trim the padding, and let go of the files."""
         try:
-            with contextlib.suppress(OSError), self.Locked(apply):  # nothing is lost without a checkpoint
-                if self._operations:
-                    self._Checkpoint()
-                if self._size > self._tail:
-                    self._files.Truncate(self._log_fd, self._tail)
-                    self._files.Sync(self._log_fd)
+            self.Begin(apply)
+            if self._operations:
+                self._Checkpoint()
+            if self._size > self._tail:
+                self._files.Truncate(self._log_fd, self._tail)
+                self._files.Sync(self._log_fd)
+        except OSError:
+            pass  # nothing that was acknowledged needs a checkpoint, or the log trimmed
         finally:
+            self.End()
             self.Release()
 
     def Release(self) -> None:
         """Close the descriptors, as the end of the process would."""
         fds = [self._log_fd, self._lock_fd, *(projection.fd for projection in self._projections.values())]
         self._log_fd = self._lock_fd = -1
+        self._failure = self._failure or "the files are closed"
         for projection in self._projections.values():
             projection.fd = -1
         for fd in fds:
@@ -1545,8 +1546,7 @@ class _JsonlStore:
 #   gone      id -> row of what was deleted, for its version
 #
 # Many values of a key stand in the order of creation, which is the order of
-# their ordinals.  Taking a row in is idempotent and sets the row last: a
-# Ctrl-C in the middle is healed when the log's line is read again.
+# their ordinals.
 
 
 class _Multimap(Generic[_Value]):
@@ -1624,12 +1624,7 @@ class _Indexes:
     # -- taking rows in -------------------------------------------------------
 
     def Apply(self, records: _Records, info_offset: int | None = None) -> _Records:
-        """Take rows in and return them as full rows.
-
-        Args:
-            records: rows or patches, in the order of the log.
-            info_offset: where the first info row stands in infos.jsonl; None keeps all in memory.
-        """
+        """Take rows in and return them as full rows; without `info_offset`, long ones stay in memory, too."""
         return _Records(
             self._ApplyNodes(records.nodes),
             self._ApplyInfos(records.infos, info_offset),
@@ -1701,7 +1696,7 @@ class _Indexes:
     def _AddNode(self, head: _NodeHead, row: bytes) -> None:
         id = head.id
         is_newest = head.ordinal >= self.next_ordinal
-        self.nodes[id] = row  # the order of the values below is looked up in it
+        self.nodes[id] = row  # first: the order of the values below is looked up in it
         self.gone.pop(id, None)
         if head.parent_id is None:  # the root is no keyword that a name leads to
             self.next_ordinal = max(self.next_ordinal, head.ordinal + 1)
@@ -1718,7 +1713,7 @@ class _Indexes:
     def _AddTokens(self, name: str, key: str) -> None:
         if self._is_default and key.isalnum():
             return  # the token is the fold itself
-        for token in self._normalizer(name):
+        for token in [_TokenOf(key)] if self._is_default else self._normalizer(name):
             if token != key or not self._is_default:
                 self.tokens.Add(token, key)
 
@@ -1800,20 +1795,17 @@ class _Indexes:
         return head
 
     def PathOf(self, id: str) -> list[str]:
-        """Return the ids from the root to `id`.
-
-        Raises:
-            StoreCorruptError: the parents lead in a circle, or to nothing.
-        """
-        path = [id]
-        parent_id = self.Head(id).parent_id
-        while parent_id is not None:
-            if parent_id not in self.nodes or len(path) > len(self.nodes):
-                raise StoreCorruptError("nodes.jsonl", 0, f"the parents of {_Shorten(id)} do not lead to the root")
-            path.append(parent_id)
-            parent_id = self.Head(parent_id).parent_id
-        path.reverse()
-        return path
+        """Return the ids from the root to `id`; StoreCorruptError where the parents do not lead there."""
+        path: list[str] = []
+        nodes, step = self.nodes, id
+        while (row := nodes.get(step)) is not None and len(path) <= len(nodes):
+            path.append(step)
+            raw_parent = cast("re.Match[bytes]", _MatchParent(row))[2]
+            if raw_parent is None:
+                path.reverse()
+                return path
+            step = _Unescape(raw_parent)
+        raise StoreCorruptError("nodes.jsonl", 0, f"the parents of {_Shorten(id)} do not lead to the root")
 
     def NamesOnPath(self, id: str) -> list[str]:
         """Return the names from below the root to `id`'s own."""
@@ -2198,13 +2190,10 @@ def _DescribeReply(reply: object) -> Any:
 def _ElidePath(names: Sequence[str]) -> str:
     """Join names to a candidate's path; where that is too long its beginning goes first."""
     path = " / ".join(names)
-    if len(path) <= _PATH_LIMIT:
-        return path
-    for start in range(1, len(names)):
-        path = " / ".join(["…", *names[start:]])
-        if len(path) <= _PATH_LIMIT:
-            return path
-    return f"{path[: _PATH_LIMIT - 1]}…"
+    while len(path) > _PATH_LIMIT and len(names) > 1:
+        names = names[1:]
+        path = " / ".join(["…", *names])
+    return path if len(path) <= _PATH_LIMIT else f"{path[: _PATH_LIMIT - 1]}…"
 
 
 # -- paths that a user writes -------------------------------------------------
@@ -2424,7 +2413,7 @@ class KeywordTree:
         log_messages: bool = False,
         *,
         clock: Callable[[], float] = time.time,
-        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        new_id: Callable[[], str] = _NewId,
     ) -> None:
         """Open the tree in `data_dir`, which is made if it is not there.
 
@@ -2463,8 +2452,9 @@ class KeywordTree:
         self._clock = clock
         self._new_id = new_id
         self._lock = threading.RLock()  # guards what is in memory; never held over a sync or a model
+        self._commit_lock = threading.RLock()  # held while the store is in use
         self._is_closed = False
-        self._must_reopen = False  # in a forked child, before its first call
+        self._must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
         self._recall: _LexicalRecall | None = None  # made when it is first asked
         self._sorted_children: dict[str, list[str]] = {}  # of large levels, by name
         self._transaction: _Transaction | None = None  # of the leader, while it plans
@@ -2512,6 +2502,7 @@ class KeywordTree:
         # Another thread of the parent may have held any lock, and been in the
         # middle of taking rows in; and a lock that is shared excludes nobody.
         self._lock = threading.RLock()
+        self._commit_lock = threading.RLock()
         self._committer = _GroupCommit(self._CommitGroup)
         self._must_reopen = not self._is_closed
 
@@ -2647,12 +2638,9 @@ class KeywordTree:
         """Return a keyword's children in the order of their creation.
 
         Args:
-            id: of the parent.
+            id: of the parent; one that does not exist has no children.
             page: from 0; None returns all at once.
             size: children in a page; without a page it has no effect.
-
-        Returns:
-            Empty if there are none, or no such keyword.
 
         Cost: decodes a row for each child returned.
         """
@@ -2698,9 +2686,6 @@ class KeywordTree:
             page: from 0.
             size: infos in a page; at least 1.
 
-        Returns:
-            Empty if there are none, or no such keyword.
-
         Cost: decodes the page's rows; with a relation it looks at every link of the keyword.
         """
         self._CheckOpen()
@@ -2728,8 +2713,9 @@ class KeywordTree:
         if self._is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
         if self._must_reopen:
-            self._store.Release()
-            self._OpenStore()
+            with self._commit_lock:
+                if self._must_reopen:  # still, now that it is this thread's turn
+                    self._Reopen()
 
     def _Hydrate(self, id: str, level: int | None = None) -> KeywordNode:
         if level is None:
@@ -2770,8 +2756,7 @@ class KeywordTree:
             aliases: further names; each is kept once.
             description: what it means; at most 65,536 characters.
             llm_auto_place: without effect where `parent_id` is given.
-            metadata: a JSON object of the caller's own.
-            created_by: who makes it.
+            metadata, created_by: a JSON object of the caller's own, and who makes it.
 
         Returns:
             The new keyword, durable.
@@ -2879,8 +2864,7 @@ class KeywordTree:
             keyword_ids: keywords to link it to, as PRIMARY.
             auto_link: let the model choose keywords besides; where it fails, the info is stored
                 all the same, without them.
-            metadata: a JSON object of the caller's own.
-            created_by: who makes it.
+            metadata, created_by: a JSON object of the caller's own, and who makes it.
 
         Returns:
             The new info, durable.
@@ -3011,27 +2995,36 @@ class KeywordTree:
 
     def _CommitGroup(self, jobs: list[_Job[Any]]) -> None:
         try:
-            self._CheckOpen()
-            with self._Locked():
-                self._CommitJobs(jobs)
-                with contextlib.suppress(StoreError):  # the operations are durable; the next write will say so
-                    self._store.CheckpointIfDue()
+            self._Exclusively(lambda: self._CommitJobs(jobs))
         except Exception as error:
             for job in jobs:
                 if not job.is_done:
                     job.error = error
 
-    @contextlib.contextmanager
-    def _Locked(self) -> Iterator[None]:
-        """Hold the store's lock, with all taken in that other processes wrote."""
-        with contextlib.ExitStack() as stack:
+    def _Exclusively(self, work: Callable[[], None]) -> None:
+        """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
+        with self._commit_lock:
+            self._CheckOpen()
             try:
-                stack.enter_context(self._store.Locked(self._TakeIn))
-            except _ReplacedError:
-                self._store.Release()
-                self._OpenStore()
-                stack.enter_context(self._store.Locked(self._TakeIn))
-            yield
+                try:
+                    self._store.Begin(self._TakeIn)
+                except _ReplacedError:
+                    self._store.End()
+                    self._Reopen()
+                    self._store.Begin(self._TakeIn)
+                work()
+            except BaseException as error:
+                # Ctrl-C, say: nobody knows how far memory has followed the log.
+                self._must_reopen |= isinstance(error, StoreCorruptError) or not isinstance(error, StoreError)
+                raise
+            finally:
+                self._store.End()
+
+    def _Reopen(self) -> None:
+        old = self._store
+        self._OpenStore()
+        with self._lock:  # nobody reads a long content from it any more
+            old.Release()
 
     def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
         entries: list[_Entry] = []
@@ -3069,6 +3062,8 @@ class KeywordTree:
         for entry, job in zip(entries, writers, strict=True):
             self._TakeIn(entry.after)
             job.is_done = True
+        with contextlib.suppress(StoreError):  # the operations are durable; the next write will say so
+            self._store.CheckpointIfDue()
 
     def _RetryAlone(self, job: _Job[Any]) -> None:
         try:
@@ -3280,9 +3275,9 @@ class KeywordTree:
             if low == high:
                 continue
             cut = self._CutSegments(segments, low, high)
-            first_id = self._SegmentMembers(cut[0])[0]
-            last_id = self._SegmentMembers(cut[-1])[-1]
-            name = f"… {high - low:,} more: {self._ShortName(first_id)} – {self._ShortName(last_id)}"
+            first_id, last_id = self._SegmentMembers(cut[0])[0], self._SegmentMembers(cut[-1])[-1]
+            first_name, last_name = (self._indexes.Head(id).name[:40] for id in (first_id, last_id))
+            name = f"… {high - low:,} more: {first_name} – {last_name}"
             group_id = f"group:{number}"
             while group_id in self._indexes.nodes:  # a batch may have brought such an id along
                 group_id += "'"
@@ -3290,10 +3285,6 @@ class KeywordTree:
             groups[group_id] = cut
             entries.append({"id": group_id, "name": name, "path": _ElidePath([*above, name])})
         return _View(entries, groups)
-
-    def _ShortName(self, id: str) -> str:
-        name = self._indexes.Head(id).name
-        return name if len(name) <= 40 else f"{name[:39]}…"
 
     def _SegmentMembers(self, segment: _Segment) -> Sequence[str]:
         ids = self._indexes.children.Get(segment.parent_id)
@@ -3454,9 +3445,7 @@ class KeywordTree:
 
         Cost: one small read if there is nothing new.
         """
-        self._CheckOpen()
-        with self._Locked():
-            pass
+        self._Exclusively(lambda: None)
 
     def Close(self) -> None:
         """Leave a checkpoint, trim the log's padding and close the files.  Closing twice is no error.
@@ -3469,7 +3458,11 @@ class KeywordTree:
             if self._is_closed:
                 return
             self._is_closed = True
-        self._store.Close(self._TakeIn)
+        with self._commit_lock:
+            if self._must_reopen:  # a checkpoint would vouch for what cannot be trusted
+                self._store.Release()
+            else:
+                self._store.Close(self._TakeIn)
         self._finalizer.detach()
 
 
