@@ -55,6 +55,7 @@ import gc
 import itertools
 import json
 import math
+import operator
 import os
 import re
 import sys
@@ -244,12 +245,12 @@ class KeywordNode:
     def __getattr__(self, name: str) -> Any:
         if name != "children" or "_list_children" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.children = self.__dict__.pop("_list_children")(self.id)
+        self.children = self.__dict__["_list_children"](self.id)
         return self.children
 
     def __getstate__(self) -> _Row:
         _ = self.children  # a copy or a pickle must not reach back into the tree
-        return self.__dict__
+        return {name: value for name, value in self.__dict__.items() if name != "_list_children"}
 
     def __repr__(self) -> str:
         aliases = f", {_Count(len(self.aliases), 'alias')}" if self.aliases else ""
@@ -576,7 +577,6 @@ class _DroppedCharacters(dict[int, int | None]):
 
 
 _DROPPED = _DroppedCharacters()
-_DROPPED_BUT_NEWLINES = _DroppedCharacters({ord("\n"): ord("\n")})
 
 
 _EncodeText: Callable[[object], str] = json.JSONEncoder(
@@ -659,6 +659,16 @@ def _CheckCount(what: str, value: object, least: int) -> int:
     return value
 
 
+def _CheckNormalizer(normalizer: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
+    def Normalize(text: str) -> list[str]:
+        tokens = normalizer(text)
+        if not isinstance(tokens, list):
+            raise InvalidInputError(f"the normalizer must return a list of strings, not {_Shorten(tokens)}")
+        return [_CheckText("each token of the normalizer", token) for token in tokens]
+
+    return Normalize
+
+
 def _CheckRelation(value: object) -> RelationType:
     try:
         return RelationType(value)
@@ -708,11 +718,10 @@ def _CheckBool(what: str, value: object) -> bool:
 #   infos  {"id","deleted","source",…}
 #   links  {"info_id","keyword_id","ordinal","deleted","relation",…}
 #
-# A row of an update may be a *patch*: `version` follows `deleted`, and only
-# the fields that changed stand behind it; it is laid over the row before.
 # Compact JSON never has a blank behind a comma outside of a string, and inside
-# a string every quote is escaped: `, {"id":"` and `, "after": ` therefore
-# cannot occur within a row, whatever strangers write, and separate safely.
+# a string every quote and every tab is escaped: `, "after": ` and a raw tab
+# therefore cannot occur within a row, whatever strangers write, and separate
+# safely.
 
 _KINDS = ("nodes", "infos", "links")
 _STRING = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
@@ -726,7 +735,6 @@ _MatchLink = re.compile(
     rb'\{"info_id":%b,"keyword_id":%b,"ordinal":(\d+),"deleted":(true|false),"relation":"(\w+)"' % (_STRING, _STRING)
 ).match
 _BULK = 4096  # rows taken in at once
-_MatchId = re.compile(rb'\{"id":%b,' % _STRING).match
 _MatchOrdinal = re.compile(rb'\{(?:"\w+":%b,)+"ordinal":(\d+),' % _STRING).match
 
 
@@ -758,6 +766,12 @@ class _Records(NamedTuple):
     nodes: list[bytes]
     infos: list[bytes]
     links: list[bytes]
+    offsets: list[int]
+    """Where each row of `infos` stands in the log; empty while that is not known."""
+
+
+def _NoRecords() -> _Records:
+    return _Records([], [], [], [])
 
 
 _DecodeJson = json.JSONDecoder().raw_decode  # without json.loads's look for blanks around: a third quicker
@@ -793,6 +807,10 @@ def _OrdinalOf(row: bytes) -> int:
     return int(match[match.lastindex or 0])
 
 
+def _IdOf(row: bytes) -> str:
+    return _Unescape(row[7 : row.index(b'","ordinal":')])
+
+
 class _NodeHead(NamedTuple):
     """What the indexes know of a keyword without decoding all of its row."""
 
@@ -804,11 +822,10 @@ class _NodeHead(NamedTuple):
     aliases: list[str]
 
 
-def _ReadNodeHead(row: bytes) -> _NodeHead | None:
-    """Return the head of a full node row, None for a patch."""
+def _ReadNodeHead(row: bytes) -> _NodeHead:
     match = _MatchNode(row)
     if match is None:
-        return None
+        raise _Malformed("no row of a keyword", row)
     raw_id, ordinal, deleted, parent, raw_parent, name, aliases = match.groups()
     return _NodeHead(
         _Unescape(raw_id),
@@ -819,17 +836,6 @@ def _ReadNodeHead(row: bytes) -> _NodeHead | None:
         # An alias may hold a bracket, so the whole row tells where the list ends.
         [] if aliases == b"[" else cast("list[str]", _DecodeRow(row, _NODE_FIELDS)["aliases"]),
     )
-
-
-def _OverlayRow(old: bytes | None, patch: bytes) -> bytes:
-    """Lay a patch over the row before it."""
-    if old is None:
-        raise _Malformed("a patch of a record that does not exist", patch)
-    try:
-        changed = json.loads(patch)
-    except ValueError as error:
-        raise _Malformed("a row is no JSON", patch) from error
-    return _EncodeRow({**json.loads(old), **changed})
 
 
 def _HydrateNode(row: bytes, level: int, list_children: Callable[[str], list[str]]) -> KeywordNode:
@@ -878,13 +884,13 @@ class _Files:
     """The operating system, as far as the store needs it."""
 
     def MakeFolder(self, path: str) -> None:
-        if os.path.isdir(path):
-            return
-        parent = os.path.dirname(os.path.abspath(path))
-        self.MakeFolder(parent)
-        with contextlib.suppress(FileExistsError):  # another process was quicker
-            os.mkdir(path, 0o700)
-        self.SyncFolder(parent)
+        parent = os.path.dirname(path)
+        if not os.path.isdir(path) and parent != path:
+            self.MakeFolder(parent)
+            with contextlib.suppress(FileExistsError):  # another process was quicker
+                os.mkdir(path, 0o700)
+        with contextlib.suppress(PermissionError):  # in any case: who made it may have died before this
+            self.SyncFolder(parent)
 
     Exists = staticmethod(os.path.exists)
     Close = staticmethod(os.close)
@@ -993,6 +999,7 @@ _LOG_NAME = "change_log.jsonl"
 _PADDING = b" " * (16 * 1024 - 1) + b"\n"
 _CHUNK = 1024 * 1024  # bytes read at a time
 _AFTER = b', "after": '
+_BETWEEN = b",\t"  # rows; a raw tab stands neither in compact JSON nor in a JSON string
 _MANY = (b'{"nodes": [', b'], "infos": [', b'], "links": [', b"]}")
 _MatchLine = re.compile(
     rb'\{"crc": "([0-9a-f]{8})", "seq": (\d{1,18}), "prev": "([0-9a-f]{8})", "durable": (\d{1,18}), '
@@ -1012,9 +1019,6 @@ class _Entry(NamedTuple):
     agent_io: _Row | None
     before: _Records
     after: _Records
-
-
-_NOTHING = _Records([], [], [])
 
 
 class _Line(NamedTuple):
@@ -1045,51 +1049,42 @@ def _EncodeRecords(records: _Records) -> bytes:
         return b"null"
     if count == 1:
         return (records.nodes or records.infos or records.links)[0]
-    nodes, infos, links = (b", ".join(rows) for rows in records)
+    nodes, infos, links = (_BETWEEN.join(rows) for rows in (records.nodes, records.infos, records.links))
     return b"".join([_MANY[0], nodes, _MANY[1], infos, _MANY[2], links, _MANY[3]])
 
 
-def _ReadRecords(payload: bytes) -> _Records:
-    """Cut an `after` or `before` into its rows, without decoding them."""
+def _ReadRecords(payload: bytes, offset: int) -> _Records:
+    """Cut an `after` or `before`, which stands at `offset` of the log, into its rows without decoding them."""
     if payload.startswith(b'{"id":'):
         if _MatchOrdinal(payload) is not None:
-            return _Records([payload], [], [])
-        return _Records([], [payload], [])
+            return _Records([payload], [], [], [])
+        return _Records([], [payload], [], [offset])
     if payload.startswith(b'{"info_id":'):
-        return _Records([], [], [payload])
+        return _Records([], [], [payload], [])
     if payload == b"null":
-        return _Records([], [], [])
+        return _NoRecords()
     second = payload.find(_MANY[1])
     third = payload.find(_MANY[2], second)
     if not payload.startswith(_MANY[0]) or second < 0 or third < 0 or not payload.endswith(_MANY[3]):
         raise _Malformed("neither a row nor rows", payload)
-    return _Records(
-        _SplitRows(payload[len(_MANY[0]) : second], b'{"id":"'),
-        _SplitRows(payload[second + len(_MANY[1]) : third], b'{"id":"'),
-        _SplitRows(payload[third + len(_MANY[2]) : -len(_MANY[3])], b'{"info_id":"'),
+    starts = len(_MANY[0]), second + len(_MANY[1]), third + len(_MANY[2])
+    stops = second, third, len(payload) - len(_MANY[3])
+    nodes, infos, links = (
+        payload[start:stop].split(_BETWEEN) if start < stop else [] for start, stop in zip(starts, stops, strict=True)
     )
-
-
-def _SplitRows(joined: bytes, start: bytes) -> list[bytes]:
-    if not joined:
-        return []
-    first, *others = joined.split(b", " + start)
-    return [first, *[start + row for row in others]]
+    offsets = list(itertools.accumulate((len(row) + len(_BETWEEN) for row in infos), initial=offset + starts[1]))
+    return _Records(nodes, infos, links, offsets[:-1])
 
 
 def _EncodeLine(seq: int, prev: bytes, durable: int, entry: _Entry, extra: str = "") -> tuple[bytes, bytes]:
     """Return a line with its newline, and its crc."""
-    body = b"".join(
-        [
-            f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": "{entry.op}", {extra}'
-            f'"operation_id": {_EncodeString(entry.operation_id)}, "timestamp": {entry.timestamp!r}, '
-            f'"agent_io": {_EncodeText(entry.agent_io) if entry.agent_io else "null"}, "before": '.encode(),
-            _EncodeRecords(entry.before),
-            _AFTER,
-            _EncodeRecords(entry.after),
-            b"}",
-        ]
+    agent_io = _EncodeText(entry.agent_io) if entry.agent_io else "null"
+    envelope = (
+        f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": "{entry.op}", {extra}"operation_id": '
+        f'{_EncodeString(entry.operation_id)}, "timestamp": {entry.timestamp!r}, "agent_io": {agent_io}, "before": '
     )
+    parts = [envelope.encode(), _EncodeRecords(entry.before), _AFTER, _EncodeRecords(entry.after), b"}"]
+    body = b"".join(parts)
     crc = b"%08x" % zlib.crc32(body)
     return b'{"crc": "%b", %b\n' % (crc, body), crc
 
@@ -1130,50 +1125,52 @@ class _UnsoundError(Exception):
 
 
 class _Extent(NamedTuple):
-    """Where a row too long for memory stands in infos.jsonl."""
+    """Where a row too long for memory stands in the log, which was read and checked when it was opened."""
 
     offset: int
     length: int
+    crc: int
 
 
 class _Projection:
-    """One of nodes.jsonl, infos.jsonl and links.jsonl: how long it has to be, and its checksum."""
+    """One of nodes.jsonl, infos.jsonl and links.jsonl: what it has to hold."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, kind: str, path: str) -> None:
+        self.kind = kind
         self.path = path
         self.fd = -1
         self.lagging = False  # a write failed: the file no longer holds what it should
-        self.Reset()
-
-    def Reset(self) -> None:
-        self.length = self.crc = self.rows = 0
-        self.synced_length = self.synced_crc = 0
-        self.unsynced: list[bytes] = []  # rows behind the last checkpoint
+        self.length = self.rows = 0
+        self.synced_length = self.synced_crc = 0  # at the last checkpoint
+        self.unsynced: list[bytes] = []  # rows behind it
 
     def Count(self, rows: list[bytes]) -> None:
         """Take note of rows that the log brought."""
-        for start in range(0, len(rows), 4096):  # in slices: a batch of a million rows is not copied at once
-            data = b"\n".join([*rows[start : start + 4096], b""])
-            self.crc = zlib.crc32(data, self.crc)
-            self.length += len(data)
+        self.length += sum(map(len, rows)) + len(rows)
         self.rows += len(rows)
         self.unsynced += rows
 
-    def MarkSynced(self) -> None:
-        self.synced_length, self.synced_crc, self.unsynced = self.length, self.crc, []
+    def Checksum(self) -> int:
+        crc = self.synced_crc
+        for start in range(0, len(self.unsynced), _BULK):  # a batch of a million rows is not copied at once
+            crc = zlib.crc32(b"\n".join([*self.unsynced[start : start + _BULK], b""]), crc)
+        return crc
+
+    def MarkSynced(self, crc: int) -> None:
+        self.synced_length, self.synced_crc, self.unsynced = self.length, crc, []
 
 
 class _JsonlStore:
     """The files of one folder; handles rows as bytes, and knows nothing of the tree."""
 
     def __init__(self, data_dir: str, files: _Files, clock: Callable[[], float], trusts_checkpoints: bool) -> None:
-        self.data_dir = os.path.abspath(data_dir)  # the current folder may change
+        self.data_dir = data_dir
         self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
         self._files = files
         self._clock = clock
         self._trusts_checkpoints = trusts_checkpoints  # else every row of the log is kept while opening
         self._log_path = os.path.join(self.data_dir, _LOG_NAME)
-        self._projections = {kind: _Projection(os.path.join(self.data_dir, f"{kind}.jsonl")) for kind in _KINDS}
+        self._projections = [_Projection(kind, os.path.join(data_dir, f"{kind}.jsonl")) for kind in _KINDS]
         self._log_fd = self._lock_fd = -1
         self._file_id = (0, 0)  # device and inode of the log
         self._failure = ""  # why nothing can be written any more
@@ -1186,8 +1183,11 @@ class _JsonlStore:
 
     # -- opening --------------------------------------------------------------
 
-    def Open(self, first: Callable[[], _Entry], apply: Callable[[_Records], None]) -> None:
-        """Open the folder and give all that its log holds to `apply`; a new store begins with `first()`."""
+    def Open(self, first: Callable[[], _Entry], apply: Callable[[_Records], None], check: Callable[[], None]) -> None:
+        """Open the folder and give all that its log holds to `apply`; a new store begins with `first()`.
+
+        `check` may refuse what was read, before anything on the disk is changed for it.
+        """
         files = self._files
         files.MakeFolder(self.data_dir)
         self._lock_fd = files.Open(os.path.join(self.data_dir, "lock"), create=True)
@@ -1199,51 +1199,59 @@ class _JsonlStore:
             is_suspect = files.Size(self._lock_fd) > 0
             # What the page cache holds may never have reached the disk:
             # nothing is served before it has.
-            files.Sync(self._log_fd)
+            self._SyncLog()
             files.SyncFolder(self.data_dir)
             self._file_id, self._size = files.Identify(self._log_path)
             for records in self._ReadNew():
                 apply(records)
+            check()
             if self._seq == 0:
                 self._RefuseLostLog()
-                entry = first()
-                self.Append([entry], f'"format": {_FORMAT}, ')
-                apply(entry.after)
+            self._JudgeTail()
+            if self._seq == 0:
+                apply(self.Append([first()], f'"format": {_FORMAT}, ')[0])
             if is_suspect:
                 self._ReplaceSuspect()
-            for projection in self._projections.values():
-                projection.fd = files.Open(projection.path, create=True)
-                self._Redo(projection)
-            files.SyncFolder(self.data_dir)
+            self._OpenProjections()
         finally:
             files.Unlock(self._lock_fd)
 
     def _RefuseLostLog(self) -> None:
         # Projections are made after the log's first line is durable, so no
         # crash leaves them without it: somebody took the log away.
-        for kind, projection in self._projections.items():
+        for projection in self._projections:
             if self._files.Exists(projection.path):
-                raise StoreCorruptError(
-                    _LOG_NAME, 1, f"the log is missing or empty, but {kind}.jsonl is there: put the log back"
-                )
+                detail = f"the log is missing or empty, but {projection.kind}.jsonl is there: put the log back"
+                raise StoreCorruptError(_LOG_NAME, 1, detail)
+
+    def _SyncLog(self) -> None:
+        try:
+            self._files.Sync(self._log_fd)
+        except OSError as error:
+            # The kernel may have dropped the pages and call the next sync a
+            # success: only a copy can tell what the disk holds, and until it
+            # is made nobody may write.
+            self._failure = f"a sync of {self._log_path} failed, open the tree again: {error}"
+            with contextlib.suppress(OSError):  # on such a disk; this tree knows in any case
+                self._files.Write(self._lock_fd, b"suspect\n", 0)
+                self._files.Sync(self._lock_fd)
+            message = f"could not sync {self._log_path}, the outcome is unknown: {error}"
+            raise StoreError(message, outcome_unknown=True) from error
 
     def _ReadNew(self) -> Iterator[_Records]:
-        """Yield the rows behind the tail, moving the tail; the lock is held."""
-        if self._files.Read(self._log_fd, 1, self._tail) in (b"", b" ", b"\n"):
-            return  # the padding: nothing new
+        """Yield the rows behind the tail, moving the tail, up to the first line that is not whole."""
         for lines in self._ReadLines(self._tail):
-            records = _Records([], [], [])
+            records = _NoRecords()
             for raw in lines:
                 line = _ReadLine(raw)
                 if line is None or (self._seq and (line.seq != self._seq + 1 or line.prev != self._crc)):
                     yield records
-                    self._JudgeTail()
                     return
                 if self._seq == 0:
                     self._CheckFormat(line)
                 if line.op == "checkpoint":
                     yield records
-                    records = _Records([], [], [])
+                    records = _NoRecords()
                     self._TakeCheckpoint(raw)
                 else:
                     self._TakeRecords(raw, records)
@@ -1252,7 +1260,6 @@ class _JsonlStore:
                 self._tail += len(raw) + 1
                 self._line_count += 1
             yield records
-        self._JudgeTail()
 
     def _ReadLines(self, offset: int) -> Iterator[list[bytes]]:
         """Yield the log's lines from `offset` on, a chunk's at a time; what has no newline is left out."""
@@ -1274,19 +1281,22 @@ class _JsonlStore:
             )
 
     def _TakeRecords(self, raw: bytes, into: _Records) -> None:
+        start = raw.find(_AFTER) + len(_AFTER)
         try:
-            records = _ReadRecords(raw[raw.find(_AFTER) + len(_AFTER) : -1])
+            records = _ReadRecords(raw[start:-1], self._tail + start)
         except StoreCorruptError as error:
             raise self.Corrupt(error.detail) from error
-        for rows, more in zip(into, records, strict=True):
-            rows += more
+        for values, more in zip(into, records, strict=True):
+            cast("list[Any]", values).extend(cast("list[Any]", more))
 
     def _TakeCheckpoint(self, raw: bytes) -> None:
         said = json.loads(raw)["files"]
-        if said != self._DescribeProjections():
-            raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(said)}")
-        if self._trusts_checkpoints:
-            self._MarkSynced()
+        for projection in self._projections:
+            entry = said[projection.kind]
+            if entry["length"] != projection.length or entry["rows"] != projection.rows:
+                raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(entry)}")
+            if self._trusts_checkpoints:
+                projection.MarkSynced(int(entry["crc"], 16))
         self._operations = self._unsynced_bytes = 0
 
     def Corrupt(self, detail: str) -> StoreCorruptError:
@@ -1311,49 +1321,41 @@ class _JsonlStore:
         if self._seq == 0 and not b'{"crc": "'.startswith(beginning):
             raise StoreCorruptError(_LOG_NAME, 1, f"this is no log of a keyword tree: {_Shorten(rest)}")
         if rest.strip(b" \n\0"):  # zeros alone are a file that grew without its bytes
-            self._KeepAside(rest)
+            self._KeepAside(_LOG_NAME, rest, f"behind operation {self._seq}, which were never acknowledged")
         self._files.Truncate(self._log_fd, self._tail)
-        self._files.Sync(self._log_fd)
+        self._SyncLog()
         self._size = self._tail
 
-    def _KeepAside(self, rest: bytes) -> None:
-        name = f"cut_tail-{self._seq + 1}-{zlib.crc32(rest):08x}.bin"
-        fd = self._files.Open(os.path.join(self.data_dir, name), create=True, truncate=True)
+    def _KeepAside(self, name: str, rest: bytes, what: str) -> None:
+        kept = f"cut_tail-{name.partition('.')[0]}-{self._seq + 1}-{zlib.crc32(rest):08x}.bin"
+        fd = self._files.Open(os.path.join(self.data_dir, kept), create=True, truncate=True)
         try:
             self._files.Write(fd, rest, 0)
             self._files.Sync(fd)
         finally:
             self._files.Close(fd)
         self._files.SyncFolder(self.data_dir)
-        self.recovery.append(
-            f"{_LOG_NAME}: {_Count(len(rest), 'byte')} behind operation {self._seq}, never acknowledged, "
-            f"were cut and kept in {name}"
-        )
+        self.recovery.append(f"{name}: {_Count(len(rest), 'byte')} {what}, were cut and kept in {kept}")
 
     # -- projections ----------------------------------------------------------
 
-    def InfoOffset(self) -> int | None:
-        """Return where the next info row will stand in infos.jsonl; None if it will not be written."""
-        projection = self._projections["infos"]
-        return None if projection.lagging else projection.length
-
-    def ReadInfo(self, extent: _Extent) -> bytes:
+    def ReadRow(self, extent: _Extent) -> bytes:
         """Read a row that is too long for memory."""
-        projection = self._projections["infos"]
-        row = self._files.Read(projection.fd, extent.length, extent.offset)
-        if len(row) != extent.length or b"\n" in row:
-            raise StoreCorruptError(
-                "infos.jsonl", 0, f"no row at offset {extent.offset}: open the tree again, it rebuilds the file"
-            )
+        try:
+            row = self._files.Read(self._log_fd, extent.length, extent.offset)
+        except OSError as error:
+            raise StoreError(f"cannot read {self._log_path}: {error}") from error
+        if zlib.crc32(row) != extent.crc:
+            raise StoreCorruptError(_LOG_NAME, 0, f"the content at offset {extent.offset} has changed")
         return row
 
     def Project(self, records: _Records, *, write: bool) -> None:
-        """Take note of full rows that are durable in the log, and write them to the projections.
+        """Take note of rows that are durable in the log, and write them to the projections.
 
         A failure here does not undo the operation: the row is in the log, and the projection is
         made good at the next checkpoint or opening.
         """
-        for projection, rows in zip(self._projections.values(), records, strict=True):
+        for projection, rows in zip(self._projections, records[:3], strict=True):
             if not rows:
                 continue
             offset = projection.length
@@ -1366,20 +1368,47 @@ class _JsonlStore:
             except OSError:
                 projection.lagging = True
 
-    def _Redo(self, projection: _Projection) -> None:
-        """Make a projection hold what the log says; report what stood there instead."""
-        files, fd, start = self._files, projection.fd, projection.synced_length
-        size = files.Size(fd)
-        if size < start or self._Checksum(fd, start) != projection.synced_crc:
+    def _OpenProjections(self) -> None:
+        """Make the projections hold what the log says, and report what stood there instead."""
+        try:
+            for projection in self._projections:
+                if projection.fd < 0:
+                    projection.fd = self._files.Open(projection.path, create=True)
+            ends = [self._ReadEnd(projection) for projection in self._projections]
+            for projection, (found, expected) in zip(self._projections, ends, strict=True):
+                self._Redo(projection, found, expected)
+            self._files.SyncFolder(self.data_dir)
+        except StoreCorruptError:
+            raise
+        except OSError as error:  # a full disk, say: all that was acknowledged is in the log
+            for projection in self._projections:
+                projection.lagging = True
+            self.recovery.append(f"nodes, infos and links.jsonl could not be brought up to date: {error}")
+
+    def _ReadEnd(self, projection: _Projection) -> tuple[bytes, bytes]:
+        """Return what stands behind the last checkpoint, and what should."""
+        start = projection.synced_length
+        size = self._files.Size(projection.fd)
+        if size < start or self._Checksum(projection.fd, start) != projection.synced_crc:
             raise _UnsoundError(self.recovery)
+        found = self._files.Read(projection.fd, size - start, start)
         expected = b"\n".join([*projection.unsynced, b""]) if projection.unsynced else b""
-        found = files.Read(fd, size - start, start)
-        if found == expected:
-            return
-        if not expected.startswith(found) or not self._trusts_checkpoints:
-            self.recovery.append(f"{os.path.basename(projection.path)} did not fit the log and was mended from it")
-        files.Truncate(fd, start)
-        files.Write(fd, expected, start)
+        return found, expected
+
+    def _Redo(self, projection: _Projection, found: bytes, expected: bytes) -> None:
+        start = projection.synced_length
+        name = f"{projection.kind}.jsonl"
+        if expected.startswith(found):
+            if not self._trusts_checkpoints:
+                self.recovery.append(f"{name} did not fit the log and was mended from it")
+            self._files.Write(projection.fd, expected[len(found) :], start + len(found))
+        else:
+            if found.startswith(expected):  # a row is projected only when the log has it: has the log lost its end?
+                self._KeepAside(name, found[len(expected) :], "which the log does not have")
+            else:
+                self.recovery.append(f"{name} did not fit the log and was mended from it")
+            self._files.Truncate(projection.fd, start)
+            self._files.Write(projection.fd, expected, start)
         projection.lagging = False
 
     def _Checksum(self, fd: int, length: int) -> int:
@@ -1389,12 +1418,6 @@ class _JsonlStore:
             crc = zlib.crc32(chunk, crc)
             offset += len(chunk) or length
         return crc
-
-    def _DescribeProjections(self) -> dict[str, dict[str, int | str]]:
-        return {
-            kind: {"length": projection.length, "rows": projection.rows, "crc": f"{projection.crc:08x}"}
-            for kind, projection in self._projections.items()
-        }
 
     # -- committing -----------------------------------------------------------
 
@@ -1409,8 +1432,12 @@ class _JsonlStore:
             file_id, self._size = self._files.Identify(self._log_path)
             if file_id != self._file_id:
                 raise _ReplacedError(f"{self._log_path} was replaced")
-            for records in self._ReadNew():
-                apply(records)
+            if self._files.Read(self._log_fd, 1, self._tail) not in (b"", b" ", b"\n"):
+                # Whoever wrote this may have died before its sync.
+                self._SyncLog()
+                for records in self._ReadNew():
+                    apply(records)
+                self._JudgeTail()
         except OSError as error:
             if isinstance(error, StoreError):
                 raise
@@ -1421,8 +1448,10 @@ class _JsonlStore:
         if self._lock_fd >= 0:
             self._files.Unlock(self._lock_fd)
 
-    def Append(self, entries: list[_Entry], extra: str = "") -> None:
-        """Make entries durable: one write, one sync; the lock is held."""
+    def Append(self, entries: list[_Entry], extra: str = "") -> list[_Records]:
+        """Make entries durable: one write, one sync; the lock is held.  Returns what they brought."""
+        if self._failure:
+            raise StoreError(self._failure)
         seq, crc, lines = self._seq, self._crc, []
         for entry in entries:
             seq += 1
@@ -1433,24 +1462,34 @@ class _JsonlStore:
         try:
             self._files.Write(self._log_fd, data if end <= self._size else data + _PADDING, self._tail)
         except OSError as error:
-            self._Retract()
-            raise StoreError(f"could not write to {self._log_path}, nothing was changed: {error}") from error
-        try:
-            self._files.Sync(self._log_fd)
-        except OSError as error:
-            # The kernel may have dropped the pages and call the next sync a
-            # success: only opening again can tell what the disk holds.
-            self._failure = f"a sync of {self._log_path} failed, open the tree again: {error}"
-            with contextlib.suppress(OSError):  # on such a disk; this tree knows in any case
-                self._files.Write(self._lock_fd, b"suspect\n", 0)
-                self._files.Sync(self._lock_fd)
-            raise StoreError(
-                f"could not sync {self._log_path}, the outcome is unknown: {error}", outcome_unknown=True
-            ) from error
+            raise self._Retract(error) from error
+        self._SyncLog()
+        brought = [self._Locate(entry.after, line) for entry, line in zip(entries, lines, strict=True)]
         self._size = max(self._size, end)
-        self._tail, self._seq, self._crc = end, seq, crc
+        self._seq, self._crc = seq, crc
         self._line_count += len(lines)
         self._operations += len(lines)
+        return brought
+
+    def _Locate(self, records: _Records, line: bytes) -> _Records:
+        """Move the tail behind `line`; return its records with the places of its infos."""
+        start = self._tail
+        self._tail += len(line)
+        if all(len(row) <= _RESIDENT_LIMIT for row in records.infos):
+            return records
+        after = line.find(_AFTER) + len(_AFTER)
+        return records._replace(offsets=_ReadRecords(line[after:-2], start + after).offsets)
+
+    def _Retract(self, error: OSError) -> StoreError:
+        """Take a failed write back; return the error that says whether that was done."""
+        try:
+            self._files.Truncate(self._log_fd, self._tail)
+            self._SyncLog()
+            self._size = self._tail
+            return StoreError(f"could not write to {self._log_path}, nothing was changed: {error}")
+        except OSError as second:
+            self._failure = f"{self._log_path} could not be set back after a failed write: {second}"
+            return StoreError(f"{self._failure}; the outcome is unknown: {error}", outcome_unknown=True)
 
     def _ReplaceSuspect(self) -> None:
         """Copy the log's valid part to a new file after a failed sync.
@@ -1460,27 +1499,25 @@ class _JsonlStore:
         """
         new_path = f"{self._log_path}.new"
         fd = self._files.Open(new_path, create=True, truncate=True)
-        offset = 0
-        while offset < self._tail:
-            chunk = self._files.Read(self._log_fd, min(_CHUNK, self._tail - offset), offset)
-            self._files.Write(fd, chunk, offset)
-            offset += len(chunk)
-        self._files.Sync(fd)
-        self._files.Replace(new_path, self._log_path)
-        self._files.SyncFolder(self.data_dir)
-        self._files.Close(self._log_fd)
-        self._log_fd = fd
+        try:
+            offset = 0
+            while offset < self._tail:
+                chunk = self._files.Read(self._log_fd, min(_CHUNK, self._tail - offset), offset)
+                self._files.Write(fd, chunk, offset)
+                offset += len(chunk)
+            self._files.Sync(fd)
+            self._files.Replace(new_path, self._log_path)
+            self._files.SyncFolder(self.data_dir)
+        except BaseException:
+            self._files.Close(fd)
+            raise
+        fd, self._log_fd = self._log_fd, fd
+        self._files.Close(fd)
         self._file_id, self._size = self._files.Identify(self._log_path)
         self._files.Truncate(self._lock_fd, 0)
         self._files.Sync(self._lock_fd)
+        self._failure = ""
         self.recovery.append(f"{_LOG_NAME}: a sync had failed; what could be read was copied to a new file")
-
-    def _Retract(self) -> None:
-        try:
-            self._files.Truncate(self._log_fd, self._tail)
-            self._size = self._tail
-        except OSError as error:
-            self._failure = f"{self._log_path} could not be set back after a failed write: {error}"
 
     def CheckpointIfDue(self) -> None:
         """Write a checkpoint if enough has gathered since the last; the lock is held."""
@@ -1489,44 +1526,47 @@ class _JsonlStore:
 
     def _Checkpoint(self) -> None:
         try:
-            for projection in self._projections.values():
-                if projection.lagging:
-                    self._Redo(projection)
+            if any(projection.lagging for projection in self._projections):
+                self._OpenProjections()
+            for projection in self._projections:
                 self._files.Sync(projection.fd)
         except (OSError, _UnsoundError):
             return  # a full disk, say: there is no checkpoint then, and opening redoes more
-        entry = _Entry("checkpoint", _NewId(), self._clock(), None, _NOTHING, _NOTHING)
-        self.Append([entry], f'"files": {_EncodeText(self._DescribeProjections())}, ')
-        self._MarkSynced()
+        if any(projection.lagging for projection in self._projections):
+            return
+        crcs = [projection.Checksum() for projection in self._projections]
+        said = {
+            projection.kind: {"length": projection.length, "rows": projection.rows, "crc": f"{crc:08x}"}
+            for projection, crc in zip(self._projections, crcs, strict=True)
+        }
+        entry = _Entry("checkpoint", _NewId(), self._clock(), None, _NoRecords(), _NoRecords())
+        self.Append([entry], f'"files": {_EncodeText(said)}, ')
+        for projection, crc in zip(self._projections, crcs, strict=True):
+            projection.MarkSynced(crc)
         self._operations = self._unsynced_bytes = 0
-
-    def _MarkSynced(self) -> None:
-        for projection in self._projections.values():
-            projection.MarkSynced()
 
     # -- closing --------------------------------------------------------------
 
     def Close(self, apply: Callable[[_Records], None]) -> None:
-        """Leave a checkpoint, trim the padding, and let go of the files."""
+        """Leave a checkpoint, and trim the padding."""
         try:
             self.Begin(apply)
             if self._operations:
                 self._Checkpoint()
             if self._size > self._tail:
                 self._files.Truncate(self._log_fd, self._tail)
-                self._files.Sync(self._log_fd)
+                self._SyncLog()
         except OSError:
             pass  # nothing that was acknowledged needs a checkpoint, or the log trimmed
         finally:
             self.End()
-            self.Release()
 
     def Release(self) -> None:
         """Close the descriptors, as the end of the process would."""
-        fds = [self._log_fd, self._lock_fd, *(projection.fd for projection in self._projections.values())]
+        fds = [self._log_fd, self._lock_fd, *(projection.fd for projection in self._projections)]
         self._log_fd = self._lock_fd = -1
         self._failure = self._failure or "the files are closed"
-        for projection in self._projections.values():
+        for projection in self._projections:
             projection.fd = -1
         for fd in fds:
             if fd >= 0:
@@ -1542,7 +1582,7 @@ class _JsonlStore:
 #   nodes     id -> row                    infos     id -> row, or where it stands on disk
 #   children  parent id -> ids             by_info   info id -> link rows
 #   names     fold -> ids                  by_node   keyword id -> link rows
-#   tokens    token -> folds, where the token is another than the fold
+#   _tokens   token -> folds, where the token is another than the fold
 #   gone      id -> row of what was deleted, for its version
 #
 # Many values of a key stand in the order of creation, which is the order of
@@ -1575,6 +1615,12 @@ class _Multimap(Generic[_Value]):
                 held.append(value)
         elif held != value:
             self._held[key] = [cast("_Value", held), value]
+
+    def AppendMany(self, keys: Iterable[str], values: Iterable[_Value]) -> None:
+        held_of, append = self._held.setdefault, self.Append
+        for key, value in zip(keys, values, strict=True):
+            if held_of(key, value) is not value:
+                append(key, value)
 
     def Add(self, key: str, value: _Value) -> None:
         """Add a value in its place, once.  Cost: log n comparisons."""
@@ -1611,7 +1657,7 @@ class _Indexes:
         self.gone: dict[str, bytes] = {}
         self.children: _Multimap[str] = _Multimap(self._NodeOrder)
         self.names: _Multimap[str] = _Multimap(self._NodeOrder)
-        self.tokens: _Multimap[str] = _Multimap(str)
+        self._tokens: _Multimap[str] | None = None  # made when it is first asked
         self.by_info: _Multimap[bytes] = _Multimap(_OrdinalOf)
         self.by_node: _Multimap[bytes] = _Multimap(_OrdinalOf)
         self.next_ordinal = 0
@@ -1623,75 +1669,56 @@ class _Indexes:
 
     # -- taking rows in -------------------------------------------------------
 
-    def Apply(self, records: _Records, info_offset: int | None = None) -> _Records:
-        """Take rows in and return them as full rows; without `info_offset`, long ones stay in memory, too."""
-        return _Records(
-            self._ApplyNodes(records.nodes),
-            self._ApplyInfos(records.infos, info_offset),
-            [self._ApplyLink(row) for row in records.links],
-        )
+    def Apply(self, records: _Records) -> None:
+        """Take rows in; of infos whose place in the log is known, long ones stay there."""
+        for start in range(0, len(records.nodes), _BULK):
+            rows = records.nodes[start : start + _BULK]
+            if len(rows) == 1 or not self._is_default or not self._AddManyNodes(rows):
+                for row in rows:
+                    self._ApplyNode(row)
+        self._ApplyInfos(records)
+        for row in records.links:
+            self._ApplyLink(row)
 
-    def _ApplyNodes(self, rows: list[bytes]) -> list[bytes]:
-        if len(rows) == 1 or not self._is_default:
-            return [self._ApplyNode(row) for row in rows]
-        full_rows: list[bytes] = []
-        for start in range(0, len(rows), _BULK):
-            full_rows += self._ApplyManyNodes(rows[start : start + _BULK])
-        return full_rows
+    def _AddManyNodes(self, rows: list[bytes]) -> bool:
+        """Take rows in if all of them are new and plain, as a batch's are; else change nothing.
 
-    def _ApplyManyNodes(self, rows: list[bytes]) -> list[bytes]:
-        """Take rows in; what is not simply new and plain goes the general way.
-
-        Opening a million nodes is this loop.  Texts are decoded, folded and normalised together,
-        joined by newlines, which no raw JSON string holds: a few calls for thousands of names.
+        Opening a million nodes is this loop.  Texts are decoded and folded together, joined by
+        newlines, which no raw JSON string holds: a few calls for thousands of names.
         """
         matches = [_MatchNode(row) for row in rows]
-        if None in matches:  # a patch is among them
-            return [self._ApplyNode(row) for row in rows]
-        columns = list(zip(*[cast("re.Match[bytes]", match).group(1, 2, 3, 5, 6, 7) for match in matches], strict=True))
-        ids, parent_ids, names = (
-            str(b"\n".join([raw or b"" for raw in column]), "utf-8").split("\n")
-            for column in (columns[0], columns[3], columns[4])
-        )
-        folds = _Fold("\n".join(names)).split("\n")
-        tokens = _Compose("\n".join(folds).translate(_DROPPED_BUT_NEWLINES)).split("\n")
-        nodes, gone, add_child, add_name = self.nodes, self.gone, self.children.Append, self.names.Append
-        full_rows = list(rows)
-        is_aligned = len(folds) == len(tokens) == len(rows)  # the fold has lost blank names at the ends
-        for index, (row, id, ordinal_text, deleted, parent_id, name, aliases) in enumerate(
-            zip(rows, ids, columns[1], columns[2], parent_ids, names, columns[5], strict=True)
-        ):
-            ordinal = int(ordinal_text)
-            is_plain = aliases == b"[" and deleted == b"false" and parent_id and "\\" not in id + parent_id + name
-            if not is_plain or not is_aligned or ordinal < self.next_ordinal or id in nodes or id in gone:
-                full_rows[index] = self._ApplyNode(row)
-                continue
-            nodes[id] = row
-            add_child(parent_id, id)
-            fold, token = folds[index].strip(), tokens[index]
-            if token and token != fold:
-                self.tokens.Add(token, fold)
-            add_name(fold, id)
-            self.next_ordinal = ordinal + 1
-        return full_rows
+        if None in matches:
+            return False  # the general way says what is wrong
+        groups = [cast("re.Match[bytes]", match).group(1, 2, 3, 5, 6, 7) for match in matches]
+        raw_ids, raw_ordinals, deleted, raw_parents, raw_names, aliases = zip(*groups, strict=True)
+        if set(deleted) != {b"false"} or set(aliases) != {b"["} or None in raw_parents:
+            return False
+        texts = [str(b"\n".join(raw), "utf-8") for raw in (raw_ids, raw_parents, raw_names)]
+        ids, parents, folds = texts[0].split("\n"), texts[1].split("\n"), _Fold(texts[2]).split("\n")
+        ordinals = list(map(int, raw_ordinals))
+        is_plain = not any("\\" in text for text in texts) and len(folds) == len(rows) == len(set(ids))
+        is_new = self.nodes.keys().isdisjoint(ids) and self.gone.keys().isdisjoint(ids)
+        is_newest = ordinals[0] >= self.next_ordinal and all(map(operator.lt, ordinals, ordinals[1:]))
+        if not (is_plain and is_new and is_newest):
+            return False
+        self.nodes.update(zip(ids, rows, strict=True))
+        self.next_ordinal = ordinals[-1] + 1
+        self.children.AppendMany(parents, ids)
+        self.names.AppendMany(map(str.strip, folds), ids)
+        if self._tokens is not None:
+            for fold in folds:
+                self._AddTokens(fold, fold.strip())
+        return True
 
-    def _ApplyNode(self, row: bytes) -> bytes:
+    def _ApplyNode(self, row: bytes) -> None:
         head = _ReadNodeHead(row)
-        if head is None:
-            match = _MatchId(row)
-            id = _Unescape(match[1]) if match else ""
-            row = _OverlayRow(self.nodes.get(id) or self.gone.get(id), row)
-            head = _ReadNodeHead(row)
-            if head is None:
-                raise _Malformed("no row of a node", row)
         old_row = self.nodes.get(head.id)
         if old_row is not None:
-            self._ReplaceNode(cast("_NodeHead", _ReadNodeHead(old_row)), head, row)
+            self._ReplaceNode(_ReadNodeHead(old_row), head, row)
         elif head.deleted:
             self.gone[head.id] = row
         else:
             self._AddNode(head, row)
-        return row
 
     def _AddNode(self, head: _NodeHead, row: bytes) -> None:
         id = head.id
@@ -1711,11 +1738,11 @@ class _Indexes:
             self.next_ordinal = head.ordinal + 1
 
     def _AddTokens(self, name: str, key: str) -> None:
-        if self._is_default and key.isalnum():
-            return  # the token is the fold itself
+        if self._tokens is None or (self._is_default and key.isalnum()):
+            return  # nobody has asked for a token yet, or it is the fold itself
         for token in [_TokenOf(key)] if self._is_default else self._normalizer(name):
             if token != key or not self._is_default:
-                self.tokens.Add(token, key)
+                self._tokens.Add(token, key)
 
     def _ReplaceNode(self, old: _NodeHead, new: _NodeHead, row: bytes) -> None:
         id = new.id
@@ -1728,9 +1755,9 @@ class _Indexes:
             self.names.Add(key, id)
         for key in old_keys.keys() - new_keys.keys():
             self.names.Discard(key, id)
-            if not self.names.Get(key):
+            if self._tokens is not None and not self.names.Get(key):
                 for token in self._normalizer(old_keys[key]):
-                    self.tokens.Discard(token, key)
+                    self._tokens.Discard(token, key)
         if old.parent_id is not None and (new.deleted or old.parent_id != new.parent_id):
             self.children.Discard(old.parent_id, id)
         if new.deleted:
@@ -1741,9 +1768,8 @@ class _Indexes:
             self.children.Add(new.parent_id, id)
         self.nodes[id] = row
 
-    def _ApplyInfos(self, rows: list[bytes], offset: int | None) -> list[bytes]:
-        full_rows = []
-        for row in rows:
+    def _ApplyInfos(self, records: _Records) -> None:
+        for row, offset in itertools.zip_longest(records.infos, records.offsets):
             match = _MatchInfo(row)
             if match is None:
                 raise _Malformed("no full row of an info", row)
@@ -1751,16 +1777,11 @@ class _Indexes:
             if match[2] == b"true":
                 self.gone[id] = row
                 self.infos.pop(id, None)
-            elif offset is not None and len(row) > _RESIDENT_LIMIT:
-                self.infos[id] = _Extent(offset, len(row))
             else:
-                self.infos[id] = row
-            if offset is not None:
-                offset += len(row) + 1
-            full_rows.append(row)
-        return full_rows
+                is_long = len(row) > _RESIDENT_LIMIT and offset is not None
+                self.infos[id] = _Extent(offset, len(row), zlib.crc32(row)) if is_long else row
 
-    def _ApplyLink(self, row: bytes) -> bytes:
+    def _ApplyLink(self, row: bytes) -> None:
         match = _MatchLink(row)
         if match is None:
             raise _Malformed("no full row of a link", row)
@@ -1774,11 +1795,12 @@ class _Indexes:
             (self.by_info.Append if is_newest else self.by_info.Add)(info_id, row)
             (self.by_node.Append if is_newest else self.by_node.Add)(keyword_id, row)
             self.next_ordinal = max(self.next_ordinal, ordinal + 1)
-        return row
 
-    def FindOrphan(self) -> str | None:
-        """Return the id of a parent that does not exist though it has children.  Cost: per inner node."""
-        return next((id for id in self.children.Keys() if id not in self.nodes), None)
+    def Check(self) -> None:
+        """Refuse keywords beneath a parent that does not exist.  Cost: one look-up for each inner node."""
+        for id in self.children.Keys():
+            if id not in self.nodes:
+                raise StoreCorruptError(_LOG_NAME, 0, f"keywords hang beneath {_Shorten(id)}, which does not exist")
 
     # -- asking ---------------------------------------------------------------
 
@@ -1790,9 +1812,7 @@ class _Indexes:
         return next((row for row in rows if row.startswith(start)), None)
 
     def Head(self, id: str) -> _NodeHead:
-        head = _ReadNodeHead(self.nodes[id])
-        assert head is not None  # `Apply` let nothing else in
-        return head
+        return _ReadNodeHead(self.nodes[id])
 
     def PathOf(self, id: str) -> list[str]:
         """Return the ids from the root to `id`; StoreCorruptError where the parents do not lead there."""
@@ -1815,13 +1835,20 @@ class _Indexes:
         """Return the ids of nodes with a name or alias equal to `text` but for case and width."""
         return self.names.Get(_Fold(text))
 
-    def ByTokens(self, tokens: Iterable[str]) -> list[str]:
+    def ByTokens(self, tokens: Iterable[str]) -> Sequence[str]:
         """Return the ids of nodes that bear one of `tokens`, in order, each once."""
-        found: dict[str, None] = {}
-        for token in tokens:
-            keys = [*self.tokens.Get(token), *([token] if self._is_default else [])]
-            for key in keys:
-                found.update(dict.fromkeys(self.names.Get(key)))
+        if self._tokens is None:
+            self._tokens = _Multimap(str)
+            for key in list(self.names.Keys()) if self._is_default else ():
+                self._AddTokens(key, key)
+            for head in map(self.Head, () if self._is_default else self.nodes):
+                for name in (head.name, *head.aliases):
+                    self._AddTokens(name, _Fold(name))
+        keys = [key for token in tokens for key in (*self._tokens.Get(token), *([token] if self._is_default else []))]
+        lists = [ids for key in keys if (ids := self.names.Get(key))]
+        if len(lists) == 1:
+            return lists[0]
+        found = dict.fromkeys(id for ids in lists for id in ids)
         return sorted(found, key=self._NodeOrder) if len(found) > 1 else list(found)
 
 
@@ -1881,56 +1908,8 @@ _MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u090
 _FindRuns = re.compile(rf"([{_UNSPACED}]+)|((?:(?![{_UNSPACED}])[^\W_]|[{_MARKS}])+)").findall
 _FindCamel = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall
 _STOP_WORDS = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "be",
-        "by",
-        "can",
-        "do",
-        "does",
-        "for",
-        "from",
-        "has",
-        "have",
-        "how",
-        "i",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "me",
-        "my",
-        "of",
-        "on",
-        "or",
-        "s",
-        "so",
-        "that",
-        "the",
-        "their",
-        "them",
-        "there",
-        "these",
-        "this",
-        "to",
-        "was",
-        "what",
-        "when",
-        "where",
-        "which",
-        "who",
-        "why",
-        "will",
-        "with",
-        "you",
-        "your",
-    ]
+    "a an and are as at be by can do does for from has have how i in into is it its me my of on or s so that "  # noqa: SIM905  read as a sentence
+    "the their them there these this to was what when where which who why will with you your".split()
 )
 _STOP_WEIGHT = 0.2
 _CHARACTER_WEIGHT = 0.15  # of one character of an unspaced script, beside the pairs it is in
@@ -1949,7 +1928,7 @@ def _TermsOf(text: str) -> dict[str, float]:
                 terms[f"={first}{second}"] = 1.0
             continue
         parts = _FindCamel(spaced)
-        for word in {spaced, *parts} if len(parts) > 1 else (spaced,):
+        for word in dict.fromkeys([spaced, *parts]) if len(parts) > 1 else (spaced,):
             _AddWord(terms, word.casefold())
     return terms
 
@@ -2037,9 +2016,7 @@ class _LexicalRecall:
         scores: dict[int, float] = {}
         budget = _POSTINGS_LIMIT
         for term in sorted(weights, key=lambda term: (len(self._postings[term]), term)):
-            held = self._postings[term]
-            if budget < 0:
-                break
+            held = self._postings[term][:budget]
             budget -= len(held)
             weight, step = weights[term], self._STEP
             gain = [weight * (tf / step) / (tf / step + 1.0) for tf in range(256)]
@@ -2098,21 +2075,13 @@ _OUTCOMES: dict[str, tuple[str | None, str]] = {
 }
 
 
-class _Segment(NamedTuple):
-    """A run of a keyword's children, sorted by name; `high` None means all to the end."""
-
-    parent_id: str
-    low: int = 0
-    high: int | None = None
-
-
 class _View(NamedTuple):
     """What a model is shown in one round."""
 
     entries: list[_Row]
     """`{"id", "name", "path"}`, groups last."""
-    groups: dict[str, list[_Segment]]
-    """Group id -> what it opens."""
+    groups: dict[str, list[str]]
+    """Group id -> the ids that it stands for."""
 
 
 class _Reading(NamedTuple):
@@ -2189,10 +2158,15 @@ def _DescribeReply(reply: object) -> Any:
 
 def _ElidePath(names: Sequence[str]) -> str:
     """Join names to a candidate's path; where that is too long its beginning goes first."""
-    path = " / ".join(names)
-    while len(path) > _PATH_LIMIT and len(names) > 1:
-        names = names[1:]
-        path = " / ".join(["…", *names])
+    path = " / ".join(names[-_PATH_LIMIT:])  # no more names than that can fit
+    if len(path) <= _PATH_LIMIT and len(names) <= _PATH_LIMIT:
+        return path
+    kept = names[-1:]
+    for name in reversed(names[:-1]):
+        if len(" / ".join(["…", name, *kept])) > _PATH_LIMIT:
+            break
+        kept = [name, *kept]
+    path = " / ".join(["…", *kept] if len(names) > 1 else kept)
     return path if len(path) <= _PATH_LIMIT else f"{path[: _PATH_LIMIT - 1]}…"
 
 
@@ -2200,7 +2174,7 @@ def _ElidePath(names: Sequence[str]) -> str:
 
 _SplitPath = re.compile(r"\s*[/>›→]\s*").finditer
 _PATH_CUTS = 12  # separators of a query that are tried; a text with more is no path
-_PATH_STEPS = 200_000  # levels that are walked, over all nodes with the last name
+_PATH_STEPS = 200_000  # levels that are walked, over all parents of nodes with the last name
 
 
 def _FindByPath(query: str, indexes: _Indexes, find: Callable[[str], Sequence[str]]) -> list[str]:
@@ -2222,12 +2196,16 @@ def _FindByPath(query: str, indexes: _Indexes, find: Callable[[str], Sequence[st
     for first in range(count - 1, 0, -1):
         if not any(named[upper, first] for upper in range(first)):
             continue  # an upper name that nobody bears: nothing to walk for
-        for id in sorted(named[first, count]):
-            ancestors = indexes.PathOf(id)[:-1]
-            steps_left -= len(ancestors)
-            if steps_left < 0:
-                break
-            if _FitsAbove(ancestors, first, named):
+        fits: dict[str, bool] = {}  # by parent: siblings share their ancestors
+        for id in named[first, count]:
+            parent_id = indexes.Head(id).parent_id or ""
+            if parent_id not in fits:
+                ancestors = indexes.PathOf(parent_id)
+                steps_left -= len(ancestors)
+                if steps_left < 0:
+                    return []  # an answer from a part of them could be wrong
+                fits[parent_id] = _FitsAbove(ancestors, first, named)
+            if fits[parent_id]:
                 found[id] = None
     return sorted(found, key=lambda id: _OrdinalOf(indexes.nodes[id]))
 
@@ -2255,8 +2233,8 @@ class _Transaction:
 
     def __init__(self, indexes: _Indexes, group: dict[tuple[str, ...], bytes], first_ordinal: int, now: float) -> None:
         self.now = now
-        self.before = _Records([], [], [])
-        self.after = _Records([], [], [])
+        self.before = _NoRecords()
+        self.after = _NoRecords()
         self.staged: dict[tuple[str, ...], bytes] = {}
         self._indexes = indexes
         self._group = group
@@ -2309,74 +2287,59 @@ class _Job(Generic[_Value]):
         self.result: _Value | None = None
         self.error: BaseException | None = None
         self.is_done = False
-        self.leads = False
-        self.turn = threading.Lock()
-        self.turn.acquire()
+
+
+class _Group:
+    """The jobs that are committed together; its lock is held by whoever does it."""
+
+    def __init__(self) -> None:
+        self.jobs: list[_Job[Any]] = []
+        self.lock = threading.Lock()
+        self.is_closed = False
 
 
 class _GroupCommit:
-    """Lets one thread commit for all that wait meanwhile, then hands the lead on.
+    """Lets one thread commit for all that gathered while the group before was under way.
 
-    A single writer pays nothing for it: no thread, no condition, one lock taken twice.
+    No thread, no flag that Ctrl-C could leave behind: whoever is first at a group's lock leads it,
+    the others find it closed.  A single writer pays three uncontended locks.
     """
 
     def __init__(self, commit: Callable[[list[_Job[Any]]], None]) -> None:
         self._commit = commit
-        self._lock = threading.Lock()
-        self._waiting: list[_Job[Any]] = []
-        self._has_leader = False
+        self._lock = threading.Lock()  # guards which group is forming
+        self._turn = threading.Lock()  # held while a group is committed
+        self._forming = _Group()
 
     def Run(self, job: _Job[_Value]) -> _Value:
         """Return what the job's plan returned, once it is durable; raise what it raised."""
         with self._lock:
-            self._waiting.append(job)
-            job.leads = not self._has_leader
-            self._has_leader = True
-        if not job.leads:
-            try:
-                job.turn.acquire()
-            except BaseException:  # Ctrl-C while waiting: the others must not wait for this one
-                self._Leave(job)
-                raise
-        if job.leads:
-            self._Lead()
+            group = self._forming
+            group.jobs.append(job)
+        try:
+            with group.lock:
+                if not group.is_closed:
+                    with self._turn:
+                        with self._lock:
+                            self._forming = _Group()
+                            group.is_closed = True
+                        self._commit(group.jobs)
+        except BaseException:  # Ctrl-C while waiting: nobody needs to commit this any more
+            with self._lock:
+                if not group.is_closed:
+                    group.jobs.remove(job)
+            raise
+        if job.error is None and not job.is_done:
+            raise StoreError("the commit was interrupted", outcome_unknown=True)
         if job.error is not None:
             raise job.error
         return cast("_Value", job.result)
-
-    def _Lead(self) -> None:
-        with self._lock:
-            jobs, self._waiting = self._waiting, []
-        try:
-            self._commit(jobs)
-        finally:
-            for job in jobs:
-                if not job.is_done and job.error is None:
-                    job.error = StoreError("the commit was interrupted", outcome_unknown=True)
-            self._HandOn()
-            for job in jobs:
-                job.turn.release()
-
-    def _HandOn(self) -> None:
-        with self._lock:
-            self._has_leader = bool(self._waiting)
-            if self._waiting:
-                self._waiting[0].leads = True
-                self._waiting[0].turn.release()
-
-    def _Leave(self, job: _Job[Any]) -> None:
-        with self._lock:
-            if job in self._waiting:
-                self._waiting.remove(job)
-        if job.leads:
-            self._HandOn()
 
 
 _NODE_SPEC = frozenset(
     ("id", "name", "parent_id", "aliases", "description", "llm_auto_place", "metadata", "created_by")
 )
 _INFO_SPEC = frozenset(("id", "content", "source", "keyword_ids", "auto_link", "metadata", "created_by"))
-
 
 _OPEN_TREES: weakref.WeakSet[KeywordTree] = weakref.WeakSet()
 
@@ -2394,7 +2357,7 @@ class KeywordTree:
     """A tree of keywords with infos on it, durable in one folder.
 
     Safe to use from many threads; several trees, in one process or in many, may open the same
-    folder and write.  Reading waits for no disk and no model.  A context manager: leaving the
+    folder and write.  Reading waits for no sync and no model.  A context manager: leaving the
     block closes the tree.
 
     >>> KeywordTree("/dev/null/no-folder")
@@ -2438,7 +2401,7 @@ class KeywordTree:
         """
         if not isinstance(data_dir, (str, os.PathLike)):
             raise InvalidInputError(f"data_dir must be a path: {_Shorten(data_dir)}")
-        self.data_dir = os.fspath(data_dir)
+        self.data_dir = os.path.abspath(os.fspath(data_dir))  # the current folder may change
         self._max_candidates = _CheckCount("max_candidates", max_candidates, 2)
         self._descend_max_rounds = _CheckCount("descend_max_rounds", descend_max_rounds, 1)
         self._mru = _MRUCache(_CheckCount("mru_capacity", mru_capacity, 0))
@@ -2448,7 +2411,7 @@ class KeywordTree:
         if not callable(normalizer or _NormalizeText):
             raise InvalidInputError(f"normalizer must be a function from a text to tokens: {_Shorten(normalizer)}")
         self._log_messages = _CheckBool("log_messages", log_messages)
-        self._normalizer = normalizer or _NormalizeText
+        self._normalizer = _CheckNormalizer(normalizer) if normalizer else _NormalizeText
         self._clock = clock
         self._new_id = new_id
         self._lock = threading.RLock()  # guards what is in memory; never held over a sync or a model
@@ -2483,17 +2446,14 @@ class KeywordTree:
         indexes = _Indexes(self._normalizer)
 
         def Apply(records: _Records) -> None:
-            store.Project(indexes.Apply(records, store.InfoOffset()), write=False)
+            indexes.Apply(records)
+            store.Project(records, write=False)
 
         try:
-            store.Open(self._MakeFirstEntry, Apply)
-            orphaned = indexes.FindOrphan()
-            if orphaned is not None:
-                detail = f"keywords hang beneath {_Shorten(orphaned)}, which does not exist"
-                raise StoreCorruptError(_LOG_NAME, 0, detail)
+            store.Open(self._MakeFirstEntry, Apply, indexes.Check)
         except BaseException as error:
             store.Release()
-            if isinstance(error, OSError) and not isinstance(error, StoreError):
+            if isinstance(error, (OSError, ValueError)) and not isinstance(error, KeywordTreeError):
                 raise StoreError(f"cannot open {_Shorten(self.data_dir)}: {error}") from error
             raise
         return store, indexes
@@ -2505,12 +2465,13 @@ class KeywordTree:
         self._commit_lock = threading.RLock()
         self._committer = _GroupCommit(self._CommitGroup)
         self._must_reopen = not self._is_closed
+        self._store.Release()  # an inherited descriptor would keep the lock of a parent that is killed
 
     def _MakeFirstEntry(self) -> _Entry:
         now = self._clock()
-        root = KeywordNode(_ROOT_ID, _ROOT_ID, [], self._Normalize(_ROOT_ID), 0, None, [], "", {}, 1, now, now)
+        root = KeywordNode(_ROOT_ID, _ROOT_ID, [], [_ROOT_ID], 0, None, [], "", {}, 1, now, now)
         root.created_by = "agent"
-        return _Entry("create_store", self._new_id(), now, None, _NOTHING, _Records([_RowOf(root)], [], []))
+        return _Entry("create_store", self._new_id(), now, None, _NoRecords(), _Records([_RowOf(root)], [], [], []))
 
     def __enter__(self) -> Self:
         self._CheckOpen()
@@ -2698,15 +2659,23 @@ class KeywordTree:
                 links = [link for link in links if mark in link]
             return [self._HydrateInfoOf(link) for link in _Page(links, page, size)]
 
-    def GetKeywordsOfInfo(self, info_id: str) -> list[tuple[KeywordNode, RelationType]]:
+    def GetKeywordsOfInfo(
+        self, info_id: str, page: int | None = None, size: int = _PAGE
+    ) -> list[tuple[KeywordNode, RelationType]]:
         """Return the keywords an info is linked to, with how, in the order of linking.
+
+        Args:
+            info_id: of the info; one that does not exist has no keywords.
+            page: from 0; None returns all at once.
+            size: keywords in a page; without a page it has no effect.
 
         Cost: decodes a row for each.
         """
         self._CheckOpen()
         _CheckId("info_id", info_id)
         with self._lock:
-            links = [_HydrateLink(row) for row in self._indexes.by_info.Get(info_id)]
+            rows = self._indexes.by_info.Get(info_id)
+            links = [_HydrateLink(row) for row in (rows if page is None else _Page(rows, page, size))]
             return [(self._Hydrate(link.keyword_id), link.relation) for link in links]
 
     def _CheckOpen(self) -> None:
@@ -2728,7 +2697,7 @@ class KeywordTree:
 
     def _HydrateInfo(self, info_id: str) -> Info:
         row = self._indexes.infos[info_id]
-        return _HydrateInfo(self._store.ReadInfo(row) if isinstance(row, _Extent) else row)
+        return _HydrateInfo(self._store.ReadRow(row) if isinstance(row, _Extent) else row)
 
     def _HydrateInfoOf(self, link: bytes) -> Info:
         match = _MatchLink(link)
@@ -2792,19 +2761,36 @@ class KeywordTree:
 
     def _CreateNodes(self, op: str, specs: list[_Row]) -> list[KeywordNode]:
         self._CheckOpen()
-        drafts = [self._DraftNode(spec) for spec in specs]
-        agent_ios = [io for _, _, io in drafts if io is not None]
-        return self._Write(op, lambda tx: [self._StageNode(tx, *draft) for draft in drafts], agent_ios)
+        drafts = [(self._DraftNode(spec), self._DraftParents(spec)) for spec in specs]
+        # All is checked before the first call of a model is paid for.
+        placed = [(node, *((parents, None) if parents else self._PlaceNode(node))) for node, parents in drafts]
+        agent_ios = [io for _, _, io in placed if io is not None]
+        nodes = self._Write(op, lambda tx: [self._StageNode(tx, *draft) for draft in placed], agent_ios)
+        for node in nodes:
+            del node.children  # from now on it is read from the tree, as any other node's
+            node.__dict__["_list_children"] = self._ListChildren
+        return nodes
 
-    def _DraftNode(self, spec: _Row) -> tuple[KeywordNode, list[str], _Row | None]:
-        """Check the arguments of a new keyword and find its parent.
+    def _DraftParents(self, spec: _Row) -> list[str]:
+        """Return where a new keyword is to hang, empty where a model is to choose."""
+        auto_place = _CheckBool("llm_auto_place", spec.get("llm_auto_place", True))
+        if spec.get("parent_id") is not None:
+            return [_CheckId("parent_id", spec["parent_id"])]
+        return [] if auto_place else [_ROOT_ID]
 
-        Returns the keyword without its place, the ids from which its parent is the last that still
-        exists, and what a model was asked.
-        """
+    def _PlaceNode(self, node: KeywordNode) -> tuple[list[str], _Row | None]:
+        """Let the model choose a parent.  Returns the path to it, and what the model was asked."""
+        descent = self._AgentDescend(node.name, "suggest_parent", node.description)
+        parent_id = descent["node_id"] or descent["suggested_parent_id"] or _ROOT_ID
+        with self._lock:
+            path = self._indexes.PathOf(parent_id) if parent_id in self._indexes.nodes else [_ROOT_ID]
+        return path, descent["io"]
+
+    def _DraftNode(self, spec: _Row) -> KeywordNode:
+        """Check the arguments of a new keyword; its place, its time and its ordinal are still to come."""
         name = _CheckName("name", spec["name"])
         aliases = _CheckTextList("aliases", spec.get("aliases"), _CheckName)
-        node = KeywordNode(
+        return KeywordNode(
             id=_CheckId("id", spec["id"]) if "id" in spec else self._new_id(),
             name=name,
             aliases=aliases,
@@ -2819,16 +2805,6 @@ class KeywordTree:
             updated_at=0.0,
             created_by=_CheckName("created_by", spec.get("created_by", "user")),
         )
-        auto_place = _CheckBool("llm_auto_place", spec.get("llm_auto_place", True))
-        if spec.get("parent_id") is not None:
-            return node, [_CheckId("parent_id", spec["parent_id"])], None
-        if not auto_place:
-            return node, [_ROOT_ID], None
-        descent = self._AgentDescend(name, "suggest_parent", node.description)
-        parent_id = descent["node_id"] or descent["suggested_parent_id"] or _ROOT_ID
-        with self._lock:
-            path = self._indexes.PathOf(parent_id) if parent_id in self._indexes.nodes else [_ROOT_ID]
-        return node, path, descent["io"]
 
     def _StageNode(self, tx: _Transaction, node: KeywordNode, parents: list[str], agent_io: _Row | None) -> KeywordNode:
         living = [id for id in parents if tx.HasNode(id)]
@@ -2859,7 +2835,7 @@ class KeywordTree:
         """Store an info and link it.
 
         Args:
-            content: at most 16 MiB of UTF-8; not blank.
+            content: at most 16 MiB of UTF-8; may be empty.
             source: where it is from.
             keyword_ids: keywords to link it to, as PRIMARY.
             auto_link: let the model choose keywords besides; where it fails, the info is stored
@@ -2900,17 +2876,19 @@ class KeywordTree:
 
     def _CreateInfos(self, op: str, specs: list[_Row]) -> list[Info]:
         self._CheckOpen()
-        drafts = [self._DraftInfo(spec) for spec in specs]
-        agent_ios = [io for *_, io in drafts if io is not None]
-        return self._Write(op, lambda tx: [self._StageInfo(tx, *draft[:3]) for draft in drafts], agent_ios)
+        drafts = [
+            (self._DraftInfo(spec), _CheckTextList("keyword_ids", spec.get("keyword_ids"), _CheckId)) for spec in specs
+        ]
+        are_linked = [_CheckBool("auto_link", spec.get("auto_link", False)) for spec in specs]
+        linked = [
+            (info, keyword_ids, *(self._ChooseKeywords(info) if is_linked else ([], None)))
+            for (info, keyword_ids), is_linked in zip(drafts, are_linked, strict=True)
+        ]
+        agent_ios = [io for *_, io in linked if io is not None]
+        return self._Write(op, lambda tx: [self._StageInfo(tx, *draft[:3]) for draft in linked], agent_ios)
 
-    def _DraftInfo(self, spec: _Row) -> tuple[Info, list[str], list[str], _Row | None]:
-        """Check the arguments of a new info.
-
-        Returns the info, the keywords that the caller named, those that a model chose, and what it
-        was asked.
-        """
-        info = Info(
+    def _DraftInfo(self, spec: _Row) -> Info:
+        return Info(
             id=_CheckId("id", spec["id"]) if "id" in spec else self._new_id(),
             content=_CheckContent(spec["content"]),
             source=_CheckText("source", spec.get("source", ""), _DESCRIPTION_LIMIT),
@@ -2920,12 +2898,11 @@ class KeywordTree:
             updated_at=0.0,
             created_by=_CheckName("created_by", spec.get("created_by", "user")),
         )
-        keyword_ids = _CheckTextList("keyword_ids", spec.get("keyword_ids"), _CheckId)
-        if not _CheckBool("auto_link", spec.get("auto_link", False)):
-            return info, keyword_ids, [], None
+
+    def _ChooseKeywords(self, info: Info) -> tuple[list[str], _Row | None]:
+        """Let the model choose keywords for an info.  Returns them, and what the model was asked."""
         descent = self._AgentDescend("", "link_info", content=info.content)
-        chosen = [descent["node_id"]] if descent["node_id"] else descent["candidates"]
-        return info, keyword_ids, [id for id in chosen if id not in keyword_ids], descent["io"]
+        return [descent["node_id"]] if descent["node_id"] else descent["candidates"], descent["io"]
 
     def _StageInfo(self, tx: _Transaction, info: Info, keyword_ids: list[str], chosen_ids: list[str]) -> Info:
         if tx.HasInfo(info.id):
@@ -2935,7 +2912,7 @@ class KeywordTree:
         for keyword_id in keyword_ids:
             self._StageLink(tx, info.id, keyword_id, RelationType.PRIMARY, info.created_by)
         for keyword_id in chosen_ids:
-            if tx.HasNode(keyword_id):  # it may have vanished while the model thought
+            if tx.HasNode(keyword_id) and keyword_id not in keyword_ids:  # it may have vanished while the model thought
                 self._StageLink(tx, info.id, keyword_id, RelationType.PRIMARY, "agent")
         return info
 
@@ -3018,7 +2995,10 @@ class KeywordTree:
                 self._must_reopen |= isinstance(error, StoreCorruptError) or not isinstance(error, StoreError)
                 raise
             finally:
-                self._store.End()
+                try:  # twice: Ctrl-C at the first one's entry must not leave the lock behind
+                    self._store.End()
+                finally:
+                    self._store.End()
 
     def _Reopen(self) -> None:
         old = self._store
@@ -3052,15 +3032,15 @@ class KeywordTree:
         if not entries:
             return
         try:
-            self._store.Append(entries)
+            brought = self._store.Append(entries)
         except StoreError as error:
             if error.outcome_unknown or len(writers) == 1:
                 raise
             for job in writers:  # one of them may be what the disk has no room for
                 self._RetryAlone(job)
             return
-        for entry, job in zip(entries, writers, strict=True):
-            self._TakeIn(entry.after)
+        for records, job in zip(brought, writers, strict=True):
+            self._TakeIn(records)
             job.is_done = True
         with contextlib.suppress(StoreError):  # the operations are durable; the next write will say so
             self._store.CheckpointIfDue()
@@ -3074,13 +3054,13 @@ class KeywordTree:
     def _TakeIn(self, records: _Records) -> None:
         """Make durable rows visible to readers, all at once, and hand them to the projections."""
         with self._lock:
-            self._ForgetSorting(records)
-            full = self._indexes.Apply(records, self._store.InfoOffset())
-            self._store.Project(full, write=True)
-            self._ForgetSorting(full)
-            if self._recall is not None:
-                for row in full.nodes:
-                    self._UpdateRecall(self._recall, row)
+            old_rows = {id: self._indexes.nodes.get(id) for id in map(_IdOf, records.nodes)}
+            self._indexes.Apply(records)
+            self._store.Project(records, write=True)
+            for id, old in old_rows.items():
+                self._KeepSorted(id, old)
+                if self._recall is not None:
+                    self._UpdateRecall(self._recall, id)
 
     def _AppendNodeVersion(self, node: KeywordNode) -> None:
         assert self._transaction is not None  # called by plans alone
@@ -3100,7 +3080,7 @@ class KeywordTree:
         return self._normalizer(text)
 
     def _ExactLookup(self, tokens: list[str]) -> list[str]:
-        return self._indexes.ByTokens(tokens)
+        return list(self._indexes.ByTokens(tokens))
 
     # -- asking the model -----------------------------------------------------
 
@@ -3120,17 +3100,20 @@ class KeywordTree:
         rounds: list[_Row] = []
         path = [_ROOT_ID]
         targets: list[str] = []
-        segments = [_Segment(_ROOT_ID)]
+        with self._lock:
+            members = self._ChildrenToShow(_ROOT_ID)
         silence = self._AskWhetherSilent()
         reading = _Reading("silent", "missing", words=silence) if silence else _Reading("rounds_used_up")
         for number in range(0 if silence else self._descend_max_rounds):
             with self._lock:
-                if any(id not in self._indexes.nodes for id in (*path, *targets, *(part[0] for part in segments))):
+                self._CheckOpen()
+                if any(id not in self._indexes.nodes for id in (*path, *targets)):
                     reading = _Reading("vanished", words="what was opened is gone")
                     break
-                view = self._BuildView(words, query, intent, targets, segments, is_first=number == 0)
+                members = [id for id in members if id in self._indexes.nodes]
+                view = self._BuildView(words, intent, targets, members, is_first=number == 0)
                 names = self._indexes.NamesOnPath(path[-1])
-            names = [_ElidePath([name]) for name in names]
+            names = [_ElidePath([name]) for name in names[-_PATH_LIMIT:]]
             shown = [{"idx": i, "name": entry["name"], "path": entry["path"]} for i, entry in enumerate(view.entries)]
             messages = _BuildMessages(intent, {**question, "path": names, "candidates": shown})
             reply, reading = self._Ask(messages, view)
@@ -3142,8 +3125,7 @@ class KeywordTree:
                     rounds[-1]["messages"] = messages
                 if reading.case != "jump":
                     break
-                targets, segments = self._OpenTargets(reading.targets, view)
-                path = self._CommonPath([*targets, *(segment.parent_id for segment in segments)])
+                targets, members, path = self._OpenTargets(reading.targets, view)
         else:
             reading = reading if silence else _Reading("rounds_used_up")
         return self._Conclude(query, intent, reading, path, steps, rounds)
@@ -3169,20 +3151,26 @@ class KeywordTree:
 
     def _CheckTargets(self, reading: _Reading, view: _View) -> _Reading:
         """Look at what the model chose as the tree is now, not as it was when it was shown."""
-        for id in reading.targets:
-            parents = [segment.parent_id for segment in view.groups.get(id, [])] or [id]
-            if any(parent not in self._indexes.nodes for parent in parents):
-                return _Reading("vanished", reading.action, words="what was chosen is gone")
+        if any(id not in self._indexes.nodes and id not in view.groups for id in reading.targets):
+            return _Reading("vanished", reading.action, words="what was chosen is gone")
         inner = [id for id in reading.targets if id in view.groups or self._indexes.children.Get(id)]
         if reading.case == "jump" and len(reading.targets) > 1 and not inner:
             return reading._replace(case="jump_to_leaves")
+        if reading.case == "jump" and len([id for id in reading.targets if id not in view.groups]) > self._TargetRoom():
+            return _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
         return reading
 
-    def _OpenTargets(self, ids: list[str], view: _View) -> tuple[list[str], list[_Segment]]:
-        """Return the targets that stay in the next view, and what lies beneath them."""
+    def _TargetRoom(self) -> int:
+        return max(1, self._max_candidates - 2)  # what lies beneath needs room for two groups
+
+    def _OpenTargets(self, ids: list[str], view: _View) -> tuple[list[str], list[str], list[str]]:
+        """Return the targets that stay in the next view, what lies beneath them, and the path to all."""
         targets = [id for id in ids if id not in view.groups]
-        segments = [segment for id in ids for segment in view.groups.get(id, [])]
-        return targets, [*(_Segment(id) for id in self._DedupAncestors(targets)), *segments]
+        members = [child for id in self._DedupAncestors(targets) for child in self._ChildrenToShow(id)]
+        members += [id for group in ids for id in view.groups.get(group, []) if id in self._indexes.nodes]
+        ends = [group[end] for group in (view.groups.get(id, []) for id in ids) for end in (0, -1) if group]
+        parents = [self._indexes.Head(id).parent_id or _ROOT_ID for id in ends if id in self._indexes.nodes]
+        return targets, members, self._CommonPath([*targets, *parents])
 
     def _DedupAncestors(self, ids: Iterable[str]) -> list[str]:
         """Return `ids` without those that lie beneath another of them."""
@@ -3227,112 +3215,80 @@ class KeywordTree:
     # breadth first.  All children of what was opened are either shown or
     # covered by a group at the end, so by induction every node can be reached.
 
-    def _BuildView(
-        self, words: str, query: str, intent: str, targets: list[str], segments: list[_Segment], *, is_first: bool
-    ) -> _View:
+    def _BuildView(self, words: str, intent: str, targets: list[str], members: list[str], *, is_first: bool) -> _View:
         limit = self._max_candidates
-        shown = dict.fromkeys(targets[: max(1, limit - 2)])  # what lies beneath needs room for two groups
+        shown = dict.fromkeys(targets)
         if is_first:
             recent = [id for id in self._mru.Snapshot() if id in self._indexes.nodes and id != _ROOT_ID]
             shown.update(dict.fromkeys(recent[: limit // 10]))
-        member_count = sum(len(self._SegmentMembers(segment)) for segment in segments)
         room = limit - len(shown)
-        best = self._RankNodes(words, query, intent, None if is_first else segments, limit)
-        ranked_room = min(2 * limit // 5, room - min(room, 2))
-        for id in best:
-            if ranked_room <= 0:
+        best = self._RankNodes(words, intent, None if is_first else set(members), limit)
+        ranked = [id for id in best if id not in shown]
+        shown.update(dict.fromkeys(ranked[: min(2 * limit // 5, room - min(room, 2))]))
+        rest = [id for id in members if id not in shown]
+        if len(rest) > limit - len(shown):
+            return self._GroupMembers(shown, rest)
+        shown.update(dict.fromkeys(rest))
+        for id in self._CollectBreadthFirst(members):
+            if len(shown) >= limit:
                 break
-            if id not in shown:
-                shown[id] = None
-                ranked_room -= 1
-        if member_count <= limit:
-            members = [id for segment in segments for id in self._SegmentMembers(segment)]
-            rest = [id for id in members if id not in shown]
-            if len(rest) <= limit - len(shown):
-                shown.update(dict.fromkeys(rest))
-                for entry in self._CollectCandidates(members):
-                    if len(shown) >= limit:
-                        break
-                    shown[entry["id"]] = None
-                return _View(self._Describe(shown), {})
-        return self._GroupMembers(shown, segments, member_count)
-
-    def _GroupMembers(self, shown: dict[str, None], segments: list[_Segment], member_count: int) -> _View:
-        """Fill the view with groups that cover all members, and first members where there is room."""
-        limit = self._max_candidates
-        room = limit - len(shown)
-        group_count = min(room, max(2, -(-member_count // limit)))
-        first = (
-            id for segment in segments for id in self._SegmentMembers(segment)[: room + len(shown)] if id not in shown
-        )
-        for _, id in zip(range(room - group_count), first, strict=False):
             shown[id] = None
+        return _View(self._Describe(shown), {})
+
+    def _GroupMembers(self, shown: dict[str, None], rest: list[str]) -> _View:
+        """Show what there is room for of `rest`, and groups that hold all the others."""
+        room = self._max_candidates - len(shown)
+        group_count = min(room, max(2, -(-len(rest) // self._max_candidates)))
+        shown.update(dict.fromkeys(rest[: room - group_count]))
         entries = self._Describe(shown)
-        groups: dict[str, list[_Segment]] = {}
+        hidden = rest[room - group_count :]
+        groups: dict[str, list[str]] = {}
         for number in range(group_count):
-            low = number * member_count // group_count
-            high = (number + 1) * member_count // group_count
-            if low == high:
+            group = hidden[number * len(hidden) // group_count : (number + 1) * len(hidden) // group_count]
+            if not group:
                 continue
-            cut = self._CutSegments(segments, low, high)
-            first_id, last_id = self._SegmentMembers(cut[0])[0], self._SegmentMembers(cut[-1])[-1]
-            first_name, last_name = (self._indexes.Head(id).name[:40] for id in (first_id, last_id))
-            name = f"… {high - low:,} more: {first_name} – {last_name}"
+            first_name, last_name = (self._indexes.Head(id).name[:40] for id in (group[0], group[-1]))
+            name = f"… {len(group):,} more: {first_name} – {last_name}"
             group_id = f"group:{number}"
             while group_id in self._indexes.nodes:  # a batch may have brought such an id along
                 group_id += "'"
-            above = self._indexes.NamesOnPath(cut[0].parent_id)
-            groups[group_id] = cut
+            groups[group_id] = group
+            above = self._indexes.NamesOnPath(group[0])[:-1]
             entries.append({"id": group_id, "name": name, "path": _ElidePath([*above, name])})
         return _View(entries, groups)
 
-    def _SegmentMembers(self, segment: _Segment) -> Sequence[str]:
-        ids = self._indexes.children.Get(segment.parent_id)
-        if len(ids) > self._max_candidates:  # too many to be shown one by one: in order of names
-            ids = self._SortChildren(segment.parent_id, ids)
-        return ids if segment.low == 0 and segment.high is None else ids[segment.low : segment.high]
+    def _ChildrenToShow(self, id: str) -> list[str]:
+        """Return a keyword's children: in order, or by name where they are too many for one view."""
+        ids = self._indexes.children.Get(id)
+        return list(ids if len(ids) <= self._max_candidates else self._SortChildren(id, ids))
 
     def _SortChildren(self, parent_id: str, ids: Sequence[str]) -> list[str]:
         if parent_id not in self._sorted_children:
-            keys = {id: _Fold(self._indexes.Head(id).name) for id in ids}
-            self._sorted_children[parent_id] = sorted(ids, key=keys.__getitem__)
+            self._sorted_children[parent_id] = sorted(ids, key=self._SortKey)
         return self._sorted_children[parent_id]
 
-    def _ForgetSorting(self, records: _Records) -> None:
-        if not self._sorted_children:
-            return
-        for row in records.nodes:
-            match = _MatchId(row)
-            id = _Unescape(match[1]) if match else ""
-            if id in self._indexes.nodes:
-                self._sorted_children.pop(self._indexes.Head(id).parent_id or "", None)
+    def _SortKey(self, id: str) -> tuple[str, str]:
+        return _Fold(self._indexes.Head(id).name), id
 
-    def _CutSegments(self, segments: list[_Segment], low: int, high: int) -> list[_Segment]:
-        """Return the part of the members from `low` to `high`, over the bounds of segments."""
-        cut = []
-        start = 0
-        for segment in segments:
-            length = len(self._SegmentMembers(segment))
-            first, last = max(low - start, 0), min(high - start, length)
-            if first < last:
-                cut.append(_Segment(segment.parent_id, segment.low + first, segment.low + last))
-            start += length
-        return cut
+    def _KeepSorted(self, id: str, old: bytes | None) -> None:
+        """Follow a row that was taken in: a new child finds its place, everything else sorts its level anew."""
+        for row in (old, self._indexes.nodes.get(id)) if self._sorted_children else ():
+            head = None if row is None else _ReadNodeHead(row)
+            ordered = self._sorted_children.get(head.parent_id or "") if head else None
+            if ordered is not None and old is None:
+                bisect.insort(ordered, id, key=self._SortKey)
+            elif head is not None:
+                self._sorted_children.pop(head.parent_id or "", None)
 
     def _CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
-        """Return the first `max_candidates` of `start_ids` and what lies beneath, breadth first."""
-        found: dict[str, None] = {}
-        level: Iterable[str] = start_ids
-        while True:
-            for id in level:
-                if id != _ROOT_ID:
-                    found[id] = None
-                if len(found) == self._max_candidates:
-                    return self._Describe(found)
-            reached = list(level)
-            level = [child for id in reached for child in self._indexes.children.Get(id)[: self._max_candidates]]
-            if not level:
-                return self._Describe(found)
+        return self._Describe(itertools.islice(self._CollectBreadthFirst(start_ids), self._max_candidates))
+
+    def _CollectBreadthFirst(self, start_ids: Iterable[str]) -> Iterator[str]:
+        """Yield `start_ids` and what lies beneath, level by level; the root is left out."""
+        level = list(start_ids)
+        while level:
+            yield from (id for id in level if id != _ROOT_ID)
+            level = [child for id in level for child in self._indexes.children.Get(id)]
 
     def _Describe(self, ids: Iterable[str]) -> list[_Row]:
         entries = []
@@ -3343,7 +3299,7 @@ class KeywordTree:
 
     # -- ranking --------------------------------------------------------------
 
-    def _RankNodes(self, words: str, query: str, intent: str, beneath: list[_Segment] | None, limit: int) -> list[str]:
+    def _RankNodes(self, words: str, intent: str, beneath: set[str] | None, limit: int) -> list[str]:
         """Return up to `limit` ids that fit, best first, the root left out."""
         recall = self._EnsureRecall()
         ranked = recall.Rank(words)[:_RANKED]
@@ -3354,7 +3310,7 @@ class KeywordTree:
         order = sorted(scored, key=lambda id: (-scored[id], id))
         accepted: list[str] = []
         for id in order:
-            if id != _ROOT_ID and (beneath is None or self._IsBeneath(id, beneath)):
+            if id != _ROOT_ID and (beneath is None or not beneath.isdisjoint(self._indexes.PathOf(id))):
                 accepted.append(id)
                 if len(accepted) == limit:
                     break
@@ -3398,17 +3354,6 @@ class KeywordTree:
                     )
         return scores
 
-    def _IsBeneath(self, id: str, segments: list[_Segment]) -> bool:
-        path = self._indexes.PathOf(id)
-        for segment in segments:
-            if segment.parent_id in path[:-1]:
-                if segment.low == 0 and segment.high is None:
-                    return True
-                child = path[path.index(segment.parent_id) + 1]
-                if child in self._SegmentMembers(segment):
-                    return True
-        return False
-
     def _EnsureRecall(self) -> _LexicalRecall:
         """Return the recall; make it from all rows when it is first asked.  The lock is held."""
         if self._recall is None:
@@ -3428,12 +3373,11 @@ class KeywordTree:
             texts.append((fields["description"], _DESCRIPTION_WEIGHT))
         recall.Add(id, texts)
 
-    def _UpdateRecall(self, recall: _LexicalRecall, row: bytes) -> None:
-        fields = _DecodeRow(row, _NODE_FIELDS)
-        if fields["deleted"]:
-            recall.Remove(fields["id"])
+    def _UpdateRecall(self, recall: _LexicalRecall, id: str) -> None:
+        if id in self._indexes.nodes:
+            self._AddToRecall(recall, id, self._indexes.nodes[id])
         else:
-            self._AddToRecall(recall, fields["id"], row)
+            recall.Remove(id)
 
     # -- keeping the store ----------------------------------------------------
 
@@ -3441,7 +3385,7 @@ class KeywordTree:
         """Take in what other trees have written to the folder since this one last wrote.
 
         Raises:
-            StoreError: the log was replaced, or cannot be read.
+            StoreError: the log cannot be read.
 
         Cost: one small read if there is nothing new.
         """
@@ -3459,10 +3403,10 @@ class KeywordTree:
                 return
             self._is_closed = True
         with self._commit_lock:
-            if self._must_reopen:  # a checkpoint would vouch for what cannot be trusted
-                self._store.Release()
-            else:
+            if not self._must_reopen:  # a checkpoint would vouch for what cannot be trusted
                 self._store.Close(self._TakeIn)
+            with self._lock:  # nobody reads a long content any more
+                self._store.Release()
         self._finalizer.detach()
 
 
