@@ -892,7 +892,13 @@ class _Files:
         with contextlib.suppress(PermissionError):  # in any case: who made it may have died before this
             self.SyncFolder(parent)
 
-    Exists = staticmethod(os.path.exists)
+    def Exists(self, path: str) -> bool:
+        try:
+            os.stat(path)
+        except FileNotFoundError:  # nothing else means that it is not there
+            return False
+        return True
+
     Close = staticmethod(os.close)
     Truncate = staticmethod(os.ftruncate)
     Replace = staticmethod(os.replace)
@@ -1233,7 +1239,7 @@ class _JsonlStore:
             # is made nobody may write.
             self._failure = f"a sync of {self._log_path} failed, open the tree again: {error}"
             with contextlib.suppress(OSError):  # on such a disk; this tree knows in any case
-                self._files.Write(self._lock_fd, b"suspect\n", 0)
+                self._files.Truncate(self._lock_fd, 1)  # a length needs no free block
                 self._files.Sync(self._lock_fd)
             message = f"could not sync {self._log_path}, the outcome is unknown: {error}"
             raise StoreError(message, outcome_unknown=True) from error
@@ -2043,7 +2049,7 @@ class _LexicalRecall:
 #   match    a group, or what is not in the view       missing     invalid_reply
 #   jump     candidates or groups                      (next round)
 #   jump     several candidates, all of them leaves    ambiguous   agent_ambiguous
-#   jump     what is not in the view                   missing     invalid_jump
+#   jump     what is not in the view, or too much      missing     invalid_jump
 #   ambiguous  candidates                              ambiguous   agent_ambiguous
 #   ambiguous  a group, or what is not in the view     missing     invalid_reply
 #   match, jump or ambiguous  naming nothing           missing     no_target
