@@ -13,7 +13,7 @@ help:
 	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it)"
 	@echo "make test    run every test, README sessions included"
 	@echo "make check   lint and type-check"
-	@echo "make bench   measure"
+	@echo "make bench   measure, beside sqlite3 and other peers (some minutes)"
 	@echo "make clean   remove .venv and caches"
 
 demo: $(VENV)/.installed
@@ -28,7 +28,7 @@ check: $(VENV)/.installed-check
 	$(RUN) -m pytest Agent/test_house.py
 
 bench: $(VENV)/.installed
-	@for program in $(sort $(wildcard benchmarks/bench_*.py)); do echo "== $$program"; $(RUN) $$program || exit 1; done
+	@$(RUN) -m benchmarks
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
