@@ -1,0 +1,743 @@
+"""What holds of KeywordTree for any input: generated replies, texts, names and histories.
+
+Needs Hypothesis, and is skipped without it. No sync is waited for here: nothing that is checked hangs on it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import itertools
+import json
+import math
+import os
+import shutil
+import tempfile
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("hypothesis", reason="pip install 'keyword-tree[test]' brings Hypothesis")
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+
+try:
+    from Agent.keyword_tree import (
+        DuplicateIdError,
+        InvalidInputError,
+        KeywordTree,
+        LLMClient,
+        NotFoundError,
+        RelationType,
+        SearchResult,
+        SearchStatus,
+    )
+except ModuleNotFoundError as missing:
+    if missing.name not in ("Agent", "Agent.keyword_tree"):
+        raise
+    from keyword_tree import (  # type: ignore[import-not-found,no-redef]
+        DuplicateIdError,
+        InvalidInputError,
+        KeywordTree,
+        LLMClient,
+        NotFoundError,
+        RelationType,
+        SearchResult,
+        SearchStatus,
+    )
+
+LOG = "change_log.jsonl"
+PROJECTIONS = ("nodes.jsonl", "infos.jsonl", "links.jsonl")
+REASONS = {
+    *("agent_match", "agent_ambiguous", "agent_missing", "agent_failure", "agent_timeout"),
+    *("invalid_jump", "invalid_reply", "no_target", "stale_view"),
+}
+
+
+def thorough(examples: int, **options: Any) -> settings:
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=[
+            HealthCheck.too_slow,
+            HealthCheck.data_too_large,
+            HealthCheck.large_base_example,
+        ],
+        **options,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _fd: None)
+    monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
+
+
+def disk(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def stamps(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Tell of every file what changes when it is written or replaced."""
+    seen = {path.name: path.stat() for path in folder.iterdir()}
+    return {name: (found.st_ino, found.st_size, found.st_mtime_ns) for name, found in seen.items()}
+
+
+def log_lines(folder: Path) -> list[bytes]:
+    return [line for line in (folder / LOG).read_bytes().split(b"\n") if line.strip(b" ")]
+
+
+# == Replies ==============================================================================================
+
+ANY_TEXT = st.text(st.characters(), max_size=12)  # lone surrogates too
+NUMBERS = st.one_of(
+    st.integers(-3, 60),
+    st.integers(),
+    st.sampled_from([10**30, -(2**63), 2**64, 10**4000]),
+    st.floats(),
+)
+OBJECTS = st.sampled_from(
+    [
+        *(
+            object(),
+            ...,
+            NotImplemented,
+            int,
+            dict,
+            len,
+            complex(1, 2),
+            range(3),
+            slice(1),
+            iter([1]),
+            ValueError("x"),
+        ),
+        *(
+            b"match",
+            bytearray(b"0"),
+            memoryview(b"0"),
+            frozenset({0}),
+            decimal.Decimal(0),
+            datetime.date(2024, 1, 1),
+        ),
+        *(SearchStatus.MATCHED, RelationType.PRIMARY, math, lambda: 0),
+    ]
+)
+LEAVES = st.one_of(st.none(), st.booleans(), NUMBERS, ANY_TEXT, OBJECTS)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(st.one_of(ANY_TEXT, st.integers(), st.none()), inner, max_size=3),
+    ),
+    max_leaves=5,
+)
+ACTIONS = st.sampled_from(["match", "jump", "missing", "ambiguous"])
+IDS = st.sampled_from(["root", "top 1", "a", "a 7", "a 60", "group:0", "nowhere", ""])
+TARGETS = st.one_of(st.integers(-2, 55), st.integers(0, 9), IDS, st.none(), st.booleans(), VALUES)
+LISTS = st.one_of(
+    st.lists(st.one_of(st.integers(0, 52), TARGETS), max_size=4), st.lists(st.integers(0, 9)), VALUES
+)
+WORDS = st.one_of(ANY_TEXT, st.none(), VALUES)
+NEARLY_VALID = st.fixed_dictionaries(
+    {"action": st.one_of(ACTIONS, ACTIONS, ACTIONS, VALUES)},
+    optional={
+        "node_id": TARGETS,
+        "node_ids": LISTS,
+        "candidate_ids": LISTS,
+        "suggest_name": WORDS,
+        "reason": WORDS,
+        "jump_depth": VALUES,
+        "more": VALUES,
+    },
+)
+VALID = st.one_of(
+    st.fixed_dictionaries({"action": st.sampled_from(["match", "jump"]), "node_id": st.integers(0, 49)}),
+    st.fixed_dictionaries({"action": st.just("jump"), "node_ids": st.lists(st.integers(0, 49), min_size=1)}),
+)
+RAISED = st.sampled_from([ValueError("bad"), TimeoutError("slow"), RecursionError("deep"), OSError(5, "io")])
+REPLIES = st.one_of(VALUES, NEARLY_VALID, NEARLY_VALID, NEARLY_VALID, VALID, RAISED)
+
+
+class Playback(LLMClient):
+    """Answers with a list of replies, one after another; exceptions are raised."""
+
+    def __init__(self) -> None:
+        self.replies: list[Any] = []
+        self.played = 0
+        self.shown: set[str] = set()
+
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> Any:
+        candidates = json.loads(messages[-1]["content"])["candidates"]
+        self.shown = {candidate["path"] for candidate in candidates}
+        if not self.replies:
+            return {"action": "missing"}
+        self.played += 1
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception) and type(reply) is not ValueError:
+            raise reply
+        return reply
+
+
+def big_enough_for_groups(folder: Path, client: LLMClient) -> KeywordTree:
+    tree = KeywordTree(str(folder), client)
+    specs = [{"name": f"top {n}", "id": f"top {n}", "parent_id": "root"} for n in range(5)]
+    specs += [{"name": "a", "id": "a", "parent_id": "top 1"}]
+    specs += [{"name": f"a {n}", "id": f"a {n}", "parent_id": "a"} for n in range(70)]
+    tree.BatchCreateKeywords(specs)
+    return tree
+
+
+def path_of(tree: KeywordTree, node_id: str) -> str:
+    return " / ".join(node.name for node in tree.GetPath(node_id)[1:])
+
+
+def test_any_of_10000_replies_ends_a_search_with_a_reason_and_writes_nothing(tmp_path: Path) -> None:
+    client, outcomes = Playback(), Counter[str]()
+    with big_enough_for_groups(tmp_path / "store", client) as tree:
+        before = stamps(tmp_path / "store")
+
+        @thorough(1000)
+        @given(replies=st.lists(REPLIES, min_size=11, max_size=11))
+        def check(replies: list[Any]) -> None:
+            client.replies = list(replies)
+            while client.replies:
+                result = tree.Search("zzz")
+
+                outcomes[result.reason] += 1
+                assert result.reason in REASONS
+                assert type(result.reason) is str
+                assert 1 <= result.rounds <= 6
+                assert len(result.steps) == result.rounds
+                if result.status is SearchStatus.MATCHED:
+                    assert result.node is not None
+                    assert path_of(tree, result.node.id) in client.shown
+                    assert [node.id for node in result.path] == [n.id for n in tree.GetPath(result.node.id)]
+                elif result.status is SearchStatus.AMBIGUOUS:
+                    assert len(result.candidates) == result.candidate_count >= 1
+                    assert {path_of(tree, node.id) for node in result.candidates} <= client.shown
+                else:
+                    assert result.status is SearchStatus.NOT_FOUND
+                    assert result.node is None
+                    assert tree.GetKeyword(result.suggested_parent_id or "") is not None
+            assert stamps(tmp_path / "store") == before
+
+        check()
+    assert client.played >= 10_000
+    assert set(outcomes) >= REASONS - {"stale_view"}
+
+
+def test_any_reply_places_a_keyword_in_the_tree(tmp_path: Path) -> None:
+    client, made = Playback(), list[str]()
+    with big_enough_for_groups(tmp_path / "store", client) as tree:
+        lines = len(log_lines(tmp_path / "store"))
+
+        @thorough(300)
+        @given(replies=st.lists(REPLIES, min_size=5, max_size=5))
+        def check(replies: list[Any]) -> None:
+            client.replies = list(replies)
+            while client.replies:
+                node = tree.CreateKeyword("placed")
+                made.append(node.id)
+
+                assert node.parent_id is not None
+                assert tree.GetKeyword(node.parent_id) is not None
+                assert tree.GetKeyword(node.id) == node
+
+        check()
+        assert client.played >= 1500
+        assert len(log_lines(tmp_path / "store")) == lines + len(made) + len(made) // 1000
+        paths = [[node.id for node in tree.GetPath(one)] for one in made]
+    with KeywordTree(str(tmp_path / "store")) as again:
+        assert [[node.id for node in again.GetPath(one)] for one in made] == paths
+        assert again.recovery == ()
+
+
+def test_any_reply_leaves_an_info_stored(tmp_path: Path) -> None:
+    client, made = Playback(), list[str]()
+    with big_enough_for_groups(tmp_path / "store", client) as tree:
+
+        @thorough(100)
+        @given(replies=st.lists(REPLIES, min_size=5, max_size=5))
+        def check(replies: list[Any]) -> None:
+            client.replies = list(replies)
+            while client.replies:
+                info = tree.CreateInfo("a text about a thing", auto_link=True)
+                made.append(info.id)
+
+                assert tree.GetInfo(info.id) == info
+                linked = [node.id for node, _ in tree.GetKeywordsOfInfo(info.id)]
+                assert {path_of(tree, one) for one in linked} <= client.shown
+
+        check()
+        links = [tree.GetKeywordsOfInfo(one) for one in made]
+    with KeywordTree(str(tmp_path / "store")) as again:
+        assert [again.GetKeywordsOfInfo(one) for one in made] == links
+
+
+# == Round trips ==========================================================================================
+
+JSON_LIKE = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(st.characters(), max_size=8),
+        st.sampled_from([b"x", (1,), {1}, 10**4000, decimal.Decimal(1), -0.0, 5e-324]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.one_of(st.text(st.characters(), max_size=8), st.integers(0, 3)), inner, max_size=3
+        ),
+        st.tuples(inner),
+    ),
+    max_leaves=8,
+)
+METADATA = st.dictionaries(st.text(st.characters(), max_size=8), JSON_LIKE, max_size=3)
+SEPARATORS = [
+    '", "',
+    '{"id":"',
+    ', "after": ',
+    '], "infos": [',
+    '"]',
+    "\\",
+    '"',
+    "\n",
+    "\u2028",
+    "\x00",
+    "]",
+    "}}",
+]
+TEXTS = st.lists(st.one_of(st.characters(), st.sampled_from(SEPARATORS)), max_size=30).map("".join)
+
+
+def is_storable(value: Any) -> bool:
+    """Tell whether JSON keeps a value as it is: the contract's own list."""
+    if value is None or type(value) is bool:
+        return True
+    if type(value) is str:
+        return not any("\ud800" <= char <= "\udfff" for char in value)
+    if type(value) is int:
+        return True
+    if type(value) is float:
+        return math.isfinite(value)
+    if type(value) is list:
+        return all(map(is_storable, value))
+    if type(value) is dict:
+        return all(type(key) is str and is_storable(key) and is_storable(each) for key, each in value.items())
+    return False
+
+
+def test_any_text_and_metadata_is_refused_whole_or_comes_back_equal(tmp_path: Path) -> None:
+    folder, numbers = tmp_path / "store", itertools.count()
+
+    @thorough(500)
+    @given(name=TEXTS, alias=TEXTS, text=TEXTS, metadata=METADATA, content=TEXTS, key=TEXTS)
+    def check(name: str, alias: str, text: str, metadata: dict[str, Any], content: str, key: str) -> None:
+        name, alias, content, key = f"n{name}", f"a{alias}", f"c{content}", f"{next(numbers)} {key}"
+        given_keyword = {
+            "name": name,
+            "id": key,
+            "parent_id": "root",
+            "aliases": [alias],
+            "description": text,
+            "metadata": metadata,
+        }
+        given_info = {
+            "content": content,
+            "id": key,
+            "source": text,
+            "keyword_ids": [key],
+            "metadata": metadata,
+        }
+        with KeywordTree(str(folder)) as tree:
+            before = disk(folder)
+            if not all(map(is_storable, [name, alias, text, metadata, key])):
+                with pytest.raises(InvalidInputError) as caught:
+                    tree.BatchCreateKeywords([given_keyword])
+                assert str(caught.value).encode("utf-8")
+                assert disk(folder) == before
+                return
+            [node] = tree.BatchCreateKeywords([given_keyword])
+            infos = tree.BatchCreateInfos([given_info] if is_storable(content) else [])
+        with KeywordTree(str(folder)) as again:
+            assert again.recovery == ()
+            read = again.GetKeyword(key)
+            assert read == node
+            assert (read.name, read.aliases, read.description) == (name, [alias], text)
+            assert repr(read.metadata) == repr(metadata)
+            assert again.GetInfosOfKeyword(key) == infos
+            for info in infos:
+                assert (info.content, info.source, repr(info.metadata)) == (content, text, repr(metadata))
+
+    check()
+
+
+# == Normalising and looking up ===========================================================================
+
+FULL_WIDTH = {code: code + 0xFEE0 for code in range(0x21, 0x7F)} | {0x20: 0x3000}
+PLAIN = st.text(
+    st.one_of(
+        st.characters(min_codepoint=0x20, max_codepoint=0x7E),
+        st.sampled_from(
+            "äöüñéåøžščПриветЖфщяМедведьαβγδωΑΒΓΔ编程语言知识树日本語ひらがなカタカナ한국어ไทยहिन्दी🐍€≤"
+        ),
+    ),
+    max_size=20,
+)
+
+
+def folded(text: str) -> str:
+    """Fold as the contract says it: NFKC, case folding, NFKC again."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def tokenised(text: str) -> str:
+    """Make the token as the contract says it."""
+    kept = [
+        c for c in folded(text) if (k := unicodedata.category(c))[0] not in "PZ" and k not in ("Cc", "Cf")
+    ]
+    return "".join(kept) or folded(text)
+
+
+@pytest.fixture(scope="module")
+def empty() -> Iterator[KeywordTree]:
+    with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+        yield tree
+
+
+class TestNormalize:
+    @thorough(2000)
+    @given(text=st.text(max_size=20))
+    def test_is_what_the_contract_says(self, empty: KeywordTree, text: str) -> None:
+        [token] = empty._Normalize(text)
+
+        assert unicodedata.normalize("NFKC", token.strip()) == unicodedata.normalize(
+            "NFKC", tokenised(text).strip()
+        )
+
+    @thorough(2000)
+    @given(text=st.text(max_size=20))
+    def test_changes_no_token(self, empty: KeywordTree, text: str) -> None:
+        [token] = empty._Normalize(text)
+
+        assert empty._Normalize(token) == [token]
+
+    def test_changes_no_token_of_a_single_character(self, empty: KeywordTree) -> None:
+        odd = []
+        for code in itertools.chain(range(0xD800), range(0xE000, 0x110000)):
+            [token] = empty._Normalize(chr(code))
+            if empty._Normalize(token) != [token]:
+                odd.append(f"U+{code:04X}")
+
+        assert odd == []
+
+    @thorough(1000)
+    @given(text=PLAIN)
+    def test_forgets_case_and_width(self, empty: KeywordTree, text: str) -> None:
+        token = empty._Normalize(text)
+        for variant in (
+            text.upper(),
+            text.lower(),
+            text.casefold(),
+            text.swapcase(),
+            text.translate(FULL_WIDTH),
+        ):
+            assert empty._Normalize(variant) == token
+
+    @thorough(1000)
+    @given(text=PLAIN, noise=st.sampled_from(" \t\n\u200b\ufeff\u00ad\u3000.,:;!?-_()[]{}'\"/、。《》"))
+    def test_forgets_blanks_punctuation_and_invisible_characters(
+        self, empty: KeywordTree, text: str, noise: str
+    ) -> None:
+        text = f"x{text}"
+
+        assert empty._Normalize(noise + text + noise) == empty._Normalize(text)
+        assert empty._Normalize(noise.join(["x", "y", "z"])) == ["xyz"]
+
+
+NAMES = st.one_of(
+    st.text(min_size=1, max_size=20),
+    st.sampled_from(
+        ["C", "C#", "C++", "c", ".NET", "net", "TCP/IP", "a > b", "a/b", "编程", "🐍", "a", "b", "///", "#"]
+    ),
+)
+
+
+def test_exact_look_up_finds_any_created_name(tmp_path: Path) -> None:
+    folders = itertools.count()
+
+    @thorough(400)
+    @given(named=st.lists(NAMES, min_size=1, max_size=8), depth=st.integers(0, 7))
+    def check(named: list[str], depth: int) -> None:
+        with KeywordTree(str(tmp_path / str(next(folders)))) as tree:
+            made: list[tuple[str, str]] = []
+            for n, name in enumerate(named):
+                parent = made[-1][0] if made and n <= depth else "root"
+                try:
+                    made.append((tree.CreateKeyword(name, parent, [f"{name} alias {n}"]).id, name))
+                except InvalidInputError:  # a blank name
+                    assert not any(char.isalnum() for char in name)
+            for key, name in made:
+                bearers = [one for one, other in made if folded(other).strip() == folded(name).strip()]
+                for query in (name, name.translate(FULL_WIDTH), folded(name)):
+                    result = tree.Search(query, llm_expand_query=False)
+
+                    assert result.reason == "exact"
+                    assert ids_found(result) == bearers
+                    assert [node.id for node in tree.FindByName(query)] == bearers
+                node = tree.GetKeyword(key)
+                assert node is not None
+                assert key in [bearer.id for bearer in tree.FindByName(node.aliases[0])]
+                path = " > ".join(step.name for step in tree.GetPath(key)[1:])
+                if sum(map(path.count, "/>›→")) <= 8:  # beyond some bound not every way of cutting is tried
+                    found = tree.Search(path, False)
+                    assert found.reason == "exact" or key in ids_found(found)
+
+    check()
+
+
+def ways_of(pieces: list[str], chain: list[str]) -> bool:
+    """Tell whether pieces, joined in some way, name some of a chain's names in order, and the last."""
+    if not pieces or not chain:
+        return not pieces
+    for size in range(1, len(pieces) + 1):
+        if "/".join(pieces[-size:]) == chain[-1]:
+            rest = pieces[:-size]
+            if not rest or any(ways_of(rest, chain[:end]) for end in range(1, len(chain))):
+                return True
+    return False
+
+
+def test_path_look_up_tries_every_way_of_cutting_a_path(tmp_path: Path) -> None:
+    folders, outcomes = itertools.count(), Counter[str]()
+    bearable = st.sampled_from(["a", "b", "a/b", "b/a/a", "c"])
+
+    @thorough(600)
+    @given(
+        nodes=st.lists(st.tuples(bearable, st.integers(0, 9)), min_size=2, max_size=10),
+        query=st.lists(bearable, min_size=1, max_size=4).map("/".join),
+    )
+    def check(nodes: list[tuple[str, int]], query: str) -> None:
+        chains: list[list[str]] = [[]]
+        specs = []
+        for n, (name, above) in enumerate(nodes, 1):
+            parent = max(0, n - 1 - above % n)
+            specs.append({"name": name, "id": str(n), "parent_id": str(parent) if parent else "root"})
+            chains.append([*chains[parent], name])
+        named = [str(n) for n, chain in enumerate(chains) if chain and chain[-1] == query]
+        by_path = [str(n) for n, chain in enumerate(chains) if chain and ways_of(query.split("/"), chain)]
+        with KeywordTree(str(tmp_path / str(next(folders)))) as tree:
+            tree.BatchCreateKeywords(specs)
+            result = tree.Search(query, llm_expand_query=False)
+
+            outcomes[result.reason] += 1
+            assert ids_found(result) == (named or by_path)
+            assert (result.reason == "path") == (not named and bool(by_path))
+
+    check()
+    assert min(outcomes[reason] for reason in ("exact", "path", "exact_miss_llm_disabled")) > 10
+
+
+def ids_found(result: SearchResult) -> list[str]:
+    return [node.id for node in ([result.node] if result.node else result.candidates)]
+
+
+# == Histories ============================================================================================
+
+SHORT = st.text(st.characters(codec="utf-8"), max_size=6).map(lambda text: f"n{text}")
+CLEAN = st.dictionaries(
+    st.text(max_size=4), st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=6)), max_size=2
+)
+CONTENTS = st.one_of(
+    st.text(max_size=20), st.integers(4090, 4100).map(lambda size: "知" * (size // 3) + '"\n' * 9)
+)
+
+
+class Histories(RuleBasedStateMachine):
+    """A tree beside plain dicts that say what it has to hold, through crashes and other instances."""
+
+    keywords = Bundle("keywords")
+    infos = Bundle("infos")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = Path(tempfile.mkdtemp())
+        self.numbers = itertools.count()
+        self.folder = self.base / "0"
+        self.tree = KeywordTree(str(self.folder))
+        self.nodes: dict[str, dict[str, Any]] = {"root": {"name": "root", "parent_id": None}}
+        self.texts: dict[str, dict[str, Any]] = {}
+        self.links: dict[tuple[str, str], RelationType] = {}
+
+    def teardown(self) -> None:
+        self.tree.Close()
+        shutil.rmtree(self.base)
+
+    def note_keyword(self, key: str, **fields: Any) -> str:
+        self.nodes[key] = {"aliases": [], "description": "", "metadata": {}, **fields}
+        return key
+
+    def note_info(self, key: str, linked: list[str], **fields: Any) -> str:
+        self.texts[key] = {"source": "", "metadata": {}, **fields}
+        for keyword in linked:
+            self.links.setdefault((key, keyword), RelationType.PRIMARY)
+        return key
+
+    def move_to(self, files: dict[str, bytes]) -> None:
+        """Go on with these files in another folder, as after a crash."""
+        self.tree.Close()
+        self.folder = self.base / str(next(self.numbers) + 1)
+        self.folder.mkdir()
+        for name, data in files.items():
+            (self.folder / name).write_bytes(data)
+        self.tree = KeywordTree(str(self.folder))
+
+    @initialize(target=keywords)
+    def begin(self) -> str:
+        return "root"
+
+    @rule(target=keywords, parent=keywords, name=SHORT, aliases=st.lists(SHORT, max_size=2), metadata=CLEAN)
+    def create_keyword(self, parent: str, name: str, aliases: list[str], metadata: dict[str, Any]) -> str:
+        node = self.tree.CreateKeyword(name, parent, aliases, name + "!", metadata=metadata)
+        return self.note_keyword(
+            node.id,
+            name=name,
+            parent_id=parent,
+            aliases=list(dict.fromkeys(aliases)),
+            description=name + "!",
+            metadata=metadata,
+        )
+
+    @rule(target=infos, content=CONTENTS, linked=st.lists(keywords, max_size=3, unique=True), metadata=CLEAN)
+    def create_info(self, content: str, linked: list[str], metadata: dict[str, Any]) -> str:
+        content = f"c{content}"
+        info = self.tree.CreateInfo(content, content[:3], linked, metadata=metadata)
+        return self.note_info(info.id, linked, content=content, source=content[:3], metadata=metadata)
+
+    @rule(info=infos, keyword=keywords, relation=st.sampled_from(RelationType))
+    def link(self, info: str, keyword: str, relation: RelationType) -> None:
+        self.tree.LinkInfo(info, keyword, relation)
+        self.links[info, keyword] = relation  # a new pair goes last, a known one keeps its place
+
+    @rule(
+        target=keywords, parent=keywords, names=st.lists(SHORT, min_size=1, max_size=4), chained=st.booleans()
+    )
+    def create_batch(self, parent: str, names: list[str], chained: bool) -> Any:
+        ids = [f'{next(self.numbers)} ", {{"id":"' for _ in names]
+        parents = [parent, *ids] if chained else [parent] * len(names)
+        specs = [{"name": n, "id": i, "parent_id": p} for n, i, p in zip(names, ids, parents, strict=False)]
+        self.tree.BatchCreateKeywords(specs)
+        return multiple(
+            *(self.note_keyword(s["id"], name=s["name"], parent_id=s["parent_id"]) for s in specs)
+        )
+
+    @rule(target=infos, keyword=keywords, contents=st.lists(CONTENTS, min_size=1, max_size=3))
+    def create_info_batch(self, keyword: str, contents: list[str]) -> Any:
+        specs = [{"content": f"c{text}", "keyword_ids": [keyword]} for text in contents]
+        made = self.tree.BatchCreateInfos(specs)
+        return multiple(
+            *(self.note_info(i.id, [keyword], content=f"c{t}") for i, t in zip(made, contents, strict=True))
+        )
+
+    @rule(parent=keywords, name=SHORT, which=st.integers(0, 3))
+    def refuse_a_batch(self, parent: str, name: str, which: int) -> None:
+        good = {"name": name, "parent_id": parent}
+        bad: list[dict[str, Any]] = [
+            {"name": ""},
+            {"name": "x", "parent_id": "nowhere"},
+            {"name": "x", "id": "root"},
+            {"colour": 1},
+        ]
+        before = disk(self.folder)
+        with pytest.raises((InvalidInputError, NotFoundError, DuplicateIdError)):
+            self.tree.BatchCreateKeywords([good, {"parent_id": parent, **bad[which]}])
+        assert disk(self.folder) == before
+
+    @rule()
+    def reopen(self) -> None:
+        self.tree.Close()
+        self.tree = KeywordTree(str(self.folder))
+        assert self.tree.recovery == ()
+
+    @rule()
+    def crash(self) -> None:
+        self.move_to(disk(self.folder))
+        assert self.tree.recovery == ()
+
+    @rule(parent=keywords, share=st.floats(0, 1, exclude_max=True), kept=st.booleans())
+    def crash_within_a_write(self, parent: str, share: float, kept: bool) -> None:
+        before = disk(self.folder)
+        start = len(before[LOG].rstrip(b" \n")) + 1
+        self.tree.BatchCreateKeywords(
+            [{"name": "torn", "parent_id": parent}, {"name": "too", "parent_id": parent}]
+        )
+        after = disk(self.folder)
+        end = len(after[LOG].rstrip(b" \n"))
+        cut = start + int(share * (end - start))
+        self.move_to({**(after if kept else before), LOG: after[LOG][:cut]})
+        told = any("cut_tail-" in sentence for sentence in self.tree.recovery)
+        assert told if cut > start else kept or not told
+
+    @rule(parent=keywords, name=SHORT, target=keywords)
+    def another_instance_writes(self, parent: str, name: str) -> str:
+        with KeywordTree(str(self.folder)) as other:
+            self.check(other)
+            made = other.CreateKeyword(name, parent).id
+        self.tree.Refresh()
+        return self.note_keyword(made, name=name, parent_id=parent)
+
+    @rule(lost=st.sets(st.sampled_from(PROJECTIONS), min_size=1), damaged=st.booleans())
+    def projections_are_lost(self, lost: set[str], damaged: bool) -> None:
+        self.tree.Close()
+        for name in lost:
+            if damaged:
+                (self.folder / name).write_bytes(b"\x00" * 50)
+            else:
+                (self.folder / name).unlink()
+        self.tree = KeywordTree(str(self.folder))
+
+    @invariant()
+    def holds_what_it_has_to(self) -> None:
+        self.check(self.tree)
+
+    def check(self, tree: KeywordTree) -> None:
+        children: dict[str, list[str]] = {key: [] for key in self.nodes}
+        for key, fields in self.nodes.items():
+            if fields["parent_id"] is not None:
+                children[fields["parent_id"]].append(key)
+        for key, fields in self.nodes.items():
+            node = tree.GetKeyword(key)
+            assert node is not None
+            assert {field: getattr(node, field) for field in fields} == fields
+            assert node.children == [child.id for child in tree.GetChildren(key)] == children[key]
+            path = [key]
+            while (parent := self.nodes[path[0]]["parent_id"]) is not None:
+                path.insert(0, parent)
+            assert [step.id for step in tree.GetPath(key)] == path
+            assert node.level == len(path) - 1
+            linked = [info for info, keyword in self.links if keyword == key]
+            assert [info.id for info in tree.GetInfosOfKeyword(key)] == linked[:50]
+            for relation in RelationType:
+                only = [info for info in linked if self.links[info, key] is relation]
+                assert [info.id for info in tree.GetInfosOfKeyword(key, relation)] == only[:50]
+        for key, fields in self.texts.items():
+            info = tree.GetInfo(key)
+            assert info is not None
+            assert {field: getattr(info, field) for field in fields} == fields
+            expected = [(keyword, relation) for (one, keyword), relation in self.links.items() if one == key]
+            assert [(node.id, relation) for node, relation in tree.GetKeywordsOfInfo(key)] == expected
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = thorough(150, stateful_step_count=25)
