@@ -1,0 +1,345 @@
+"""Show a memory at work: `python -m Agent.demo [folder]`, or `make demo`.
+
+Builds the memory of this machine's Python standard library (see `demo_outline`), then finds in it, asks it questions
+in plain words, lets it place a new keyword, closes it, opens it again and shows what is on disk. No key, no server, no
+download: the questions are answered by `LexicalLLMClient`, which is no language model and misses some of them. Hits and
+misses are printed as they fall.
+"""
+
+import argparse
+import io
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from typing_extensions import override
+
+from Agent.demo_outline import Entry, read_outline
+from Agent.demo_screen import Screen, display_width, draw_tree, fit, fit_end, wrap_items
+from Agent.keyword_tree import KeywordNode, KeywordTree, KeywordTreeError, SearchResult
+from Agent.lexical_client import LexicalLLMClient
+
+__all__ = ["DemoError", "main", "run_demo"]
+
+FINDS = {"by name": "TemporaryDirectory", "by alias": "os.path.join", "ambiguous": "open"}
+"""What is looked up without asking anybody."""
+
+QUESTIONS: dict[str, str | None] = {
+    "copy a whole directory tree to another place": "shutil.copytree",
+    "delete a directory and everything in it": "shutil.rmtree",
+    "find the files whose names match a pattern": "glob.glob",
+    "how do I run a command and capture its output?": "subprocess.run",
+    "turn an object into a JSON string": "json.dumps",
+    "read the rows of a CSV file as dictionaries": "csv.DictReader",
+    "what is the median of a list of numbers": "statistics.median",
+    "split a shell command line into its words": "shlex.split",
+    "wrap long text into lines of a given width": "textwrap.wrap",
+    "remember the results of earlier calls of a function": "functools.lru_cache",
+    "open a web page in the browser": "webbrowser.open",
+    "create a temporary folder that removes itself": "tempfile.TemporaryDirectory",
+    "measure how long a small piece of code takes": "timeit",
+    "make a random token for a password reset": "secrets.token_urlsafe",
+    "how do I bake bread?": None,
+    "怎么打开一个 zip 文件": "zipfile.ZipFile",
+    "用 asyncio 同时等待多个任务": "asyncio.tasks.gather",
+    "解析 XML 文件": "xml.etree.ElementTree.parse",
+    "怎样复制一个文件": "shutil.copy",
+    "明天上海会下雨吗": None,
+}
+"""Questions and the one right answer to each, None where the library has none. They were written before the first
+answer was seen and stay as they are: a demo whose questions are chosen by their answers shows nothing."""
+
+NEW_NAME = "YAMLDecoder"
+NEW_DESCRIPTION = "Simple YAML decoder: turns a YAML document into Python objects."
+"""A keyword that the library does not have, to be placed."""
+
+ID_PREFIX = "python:"
+"""The demo brings its own ids, `python:json.dumps`: a second run over one folder finds what is there already."""
+
+ROOT = "root"
+CREATED_BY = "demo"
+
+BATCH_SIZE = 1_000
+"""Records per operation, and so per sync: few operations, and still a progress line that moves."""
+
+TREE_OPENED = ("json", "json.decoder", "json.decoder.JSONDecoder")
+"""What the drawing opens, besides the root."""
+
+TREE_SHOWN = 3
+"""How many children of an opened node the drawing shows at most."""
+
+_Value = TypeVar("_Value")
+
+
+class DemoError(Exception):
+    """The demo cannot run here; the message says why."""
+
+
+class _WatchedClient(LexicalLLMClient):
+    """The decision-maker, keeping the paths it was shown since they were last cleared."""
+
+    def __init__(self) -> None:
+        self.shown: set[str] = set()
+
+    @override
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        self.shown.update(candidate["path"] for candidate in json.loads(messages[-1]["content"])["candidates"])
+        return super().Chat(messages, json_schema)
+
+
+class _Lookup(NamedTuple):
+    """What a search gave and took."""
+
+    result: SearchResult
+    seconds: float
+    shown: frozenset[str]
+    """Paths of all candidates that were shown on the way."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo from the command line.
+
+    Args:
+        arguments: Without the program's name; None takes the command line's.
+
+    Returns:
+        The exit status: 0 if all was shown, 1 if the folder cannot be used or nobody reads the screen any more.
+    """
+    parser = argparse.ArgumentParser(prog="python -m Agent.demo", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, help="where to keep the memory (default: a temporary folder)")
+    folder: Path | None = parser.parse_args(arguments).folder
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show Chinese shows "?" and the demo goes on
+    screen = Screen(sys.stdout)
+    try:
+        if folder is not None:
+            run_demo(folder, screen)
+        else:
+            with tempfile.TemporaryDirectory(prefix="keyword-tree-demo-") as temporary:
+                run_demo(Path(temporary), screen)
+            screen.line("  (a temporary folder, gone now; to keep it: make demo DEMO_FOLDER=library-memory)", "dim")
+    except (DemoError, KeywordTreeError) as error:
+        screen.progress("")
+        print(f"The demo stopped: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Who read the screen has seen enough (`make demo | head`); the flush at exit must find somewhere to write.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def run_demo(folder: Path, screen: Screen, modules: Collection[str] | None = None) -> None:
+    """Build or reopen the memory in a folder and show it.
+
+    Args:
+        folder: Where the memory is or will be.
+        screen: Where to draw.
+        modules: Top-level modules to take in; None takes the whole standard library.
+
+    Raises:
+        DemoError: The folder holds a memory that the demo did not make.
+        KeywordTreeError: The store could not be read or written.
+    """
+    client = _WatchedClient()
+    with KeywordTree(str(folder), client) as tree:
+        ids = _build(tree, screen, modules)
+        _show_tree(tree, screen)
+        finds = [_look_up(tree, client, query) for query in FINDS.values()]
+        _show_finds(tree, finds, screen)
+        answers = [_look_up(tree, client, question) for question in QUESTIONS]
+        _show_answers(answers, screen)
+        _show_placement(tree, screen)
+        _, closing = _timed(tree.Close)
+    tree, opening = _timed(lambda: KeywordTree(str(folder), client))
+    with tree:
+        queries = (*FINDS.values(), *QUESTIONS)
+        again, searching = _timed(lambda: [_look_up(tree, client, query) for query in queries])
+        pairs = zip(finds + answers, again, strict=True)
+        same = sum(_outcome(before.result) == _outcome(after.result) for before, after in pairs)
+        ids += [node.id for node in tree.FindByName(NEW_NAME)]
+        back = sum(tree.GetKeyword(keyword_id) is not None for keyword_id in ids)
+        screen.title("Close, open, ask again", f"closed in {_ms(closing)}, opened in {_ms(opening)}")
+        screen.line(
+            f"  {back:,} of {len(ids):,} keywords are there; "
+            f"{same} of {len(again)} look-ups are answered as before, in {_ms(searching)}"
+        )
+    _show_files(folder, screen)
+
+
+def _build(tree: KeywordTree, screen: Screen, modules: Collection[str] | None) -> list[str]:
+    """Create what the memory does not have yet, say what it took, and return the ids of all keywords."""
+    screen.progress("reading the library's source files …")
+    entries, reading = _timed(lambda: list(read_outline(modules)))
+    if tree.GetChildren(ROOT, 0, 1) and not any(tree.GetKeyword(_id(entry)) for entry in entries):
+        raise DemoError("the folder holds a memory of something else; name an empty one")
+    keywords = [_keyword_spec(entry) for entry in entries if tree.GetKeyword(_id(entry)) is None]
+    documented = [entry for entry in entries if entry.docstring]
+    infos = [_info_spec(entry) for entry in documented if tree.GetInfo(_id(entry)) is None]
+
+    def write() -> None:
+        for start in range(0, len(keywords), BATCH_SIZE):
+            screen.progress(f"writing keywords … {start:,} of {len(keywords):,}")
+            tree.BatchCreateKeywords(keywords[start : start + BATCH_SIZE])
+        for start in range(0, len(infos), BATCH_SIZE):
+            screen.progress(f"writing docstrings … {start:,} of {len(infos):,}")
+            tree.BatchCreateInfos(infos[start : start + BATCH_SIZE])
+
+    _, writing = _timed(write)
+    screen.progress("")
+    stored = f"stored in {_ms(writing)}" if keywords or infos else "stored before"
+    screen.title(
+        "A memory of Python's library",
+        f"{len(entries):,} keywords, {len(documented):,} docstrings, read in {_ms(reading)}, {stored}",
+    )
+    return [_id(entry) for entry in entries]
+
+
+def _id(entry: Entry) -> str:
+    return ID_PREFIX + entry.dotted
+
+
+def _keyword_spec(entry: Entry) -> dict[str, object]:
+    return {
+        "id": _id(entry),
+        "name": entry.name,
+        "parent_id": ID_PREFIX + entry.parent if entry.parent else ROOT,
+        "aliases": list(entry.aliases),
+        "description": entry.summary,
+        "metadata": {"kind": entry.kind},
+        "created_by": CREATED_BY,
+    }
+
+
+def _info_spec(entry: Entry) -> dict[str, object]:
+    return {
+        "id": _id(entry),
+        "content": entry.docstring,
+        "source": entry.source,
+        "keyword_ids": [_id(entry)],
+        "created_by": CREATED_BY,
+    }
+
+
+def _show_tree(tree: KeywordTree, screen: Screen) -> None:
+    def children(node_id: str) -> list[str]:
+        return [node.id for node in tree.GetChildren(node_id)]
+
+    def label(node_id: str) -> str:
+        node = tree.GetKeyword(node_id)
+        assert node is not None, "the drawing asks only for what GetChildren returned"
+        return f"Python {platform.python_version()}" if node_id == ROOT else f"{node.name}\t{node.description}"
+
+    opened = {ROOT, *(ID_PREFIX + dotted for dotted in TREE_OPENED)}
+    for line in draw_tree(ROOT, children, label, opened.__contains__, TREE_SHOWN):
+        branch, _, description = line.partition("\t")
+        screen.line(f"  {fit(branch, 30)} {screen.style(fit(description, screen.width - 33).rstrip(), 'dim')}")
+
+
+def _show_finds(tree: KeywordTree, finds: Sequence[_Lookup], screen: Screen) -> None:
+    screen.title("Find by name", "nobody is asked")
+    width = screen.width - 43
+    for (kind, query), (result, seconds, _) in zip(FINDS.items(), finds, strict=True):
+        if result.node is None:
+            rows = wrap_items([_path(tree.GetPath(node.id)) for node in result.candidates], width, rows=2)
+        else:
+            summary = result.infos[0].content.strip().partition("\n")[0] if result.infos else "no info"
+            rows = [f"{_path(result.path)}: {summary}"]
+        screen.line(f"  {fit(kind, 11)}{screen.style(fit(query, 20), 'cyan')} {fit(rows[0], width)} {_ms(seconds):>8}")
+        for row in rows[1:]:
+            screen.line(f"{' ' * 34}{row}")
+
+
+def _show_answers(answers: Sequence[_Lookup], screen: Screen) -> None:
+    rows = [
+        (question, right, _dotted(lookup.result), (right or "").replace(".", " / ") in lookup.shown, lookup.seconds)
+        for (question, right), lookup in zip(QUESTIONS.items(), answers, strict=True)
+    ]
+    hits = sum(given == right for _, right, given, _, _ in rows)
+    near = sum(given != right and is_shown for _, right, given, is_shown, _ in rows)
+    screen.title("Ask in plain words", f"{hits} of {len(rows)} answered as expected, without a language model;")
+    note = f"○ for {near} more the expected one was among the names shown, for a model to choose"
+    screen.line(" " * (screen.width - display_width(note)) + note, "dim")
+    width = (screen.width - 60) // 2
+    for question, right, given, is_shown, seconds in rows:
+        is_hit = given == right
+        mark = screen.style("✓", "green") if is_hit else "○" if is_shown else screen.style("✗", "red")
+        answer = screen.style(fit_end(given or "nothing", width), "cyan" if is_hit else "")
+        expected = screen.style(fit_end("" if is_hit else f"≠ {right or 'nothing'}", width), "dim")
+        screen.line(f"  {mark} {fit(question, 46)} {answer} {expected} {_ms(seconds):>7}")
+
+
+def _dotted(result: SearchResult) -> str | None:
+    """Return the answer as a question's expected answer is written."""
+    if result.node is not None:
+        return result.node.id.removeprefix(ID_PREFIX)
+    return f"{result.candidate_count} candidates" if result.candidates else None
+
+
+def _show_placement(tree: KeywordTree, screen: Screen) -> None:
+    screen.title("Place a new keyword", "the same client chooses its parent")
+    earlier = tree.FindByName(NEW_NAME)  # this folder may hold the one of an earlier run
+
+    def place() -> KeywordNode:
+        return tree.CreateKeyword(NEW_NAME, description=NEW_DESCRIPTION, created_by=CREATED_BY)
+
+    node, seconds = _timed(lambda: earlier[0] if earlier else place())
+    screen.line(f"  {screen.style(NEW_NAME, 'cyan')}: {NEW_DESCRIPTION}")
+    took = "placed there by an earlier run" if earlier else f"chosen and stored in {_ms(seconds)}"
+    screen.line(f"  → {fit(_path(tree.GetPath(node.id)), screen.width - 6 - len(took))} {took}")
+
+
+def _show_files(folder: Path, screen: Screen) -> None:
+    purposes = {
+        "change_log.jsonl": "the truth: a line per operation, with checksum, synced at once",
+        "nodes.jsonl": "keywords, made from the log",
+        "infos.jsonl": "what is known about them, made from the log",
+        "links.jsonl": "which info hangs on which keyword, made from the log",
+        "lock": "held while somebody writes",
+    }
+    files = sorted(folder.iterdir(), key=lambda path: (path.name not in purposes, path.name))
+    total = sum(path.stat().st_size for path in files)
+    screen.title("On disk", f"{total / 1e6:.1f} MB in {folder}")
+    for path in files:
+        screen.line(f"  {fit(path.name, 16)} {path.stat().st_size:>9,}  {purposes.get(path.name, '')}")
+    with (folder / "change_log.jsonl").open(encoding="utf-8") as log:
+        placed = next((line for line in log if '"op": "create_keyword"' in line), "")
+    screen.line(f"  a line of it: {fit(placed.rstrip(), screen.width - 16)}", "dim")
+
+
+def _look_up(tree: KeywordTree, client: _WatchedClient, query: str) -> _Lookup:
+    client.shown.clear()
+    result, seconds = _timed(lambda: tree.Search(query))
+    return _Lookup(result, seconds, frozenset(client.shown))
+
+
+def _outcome(result: SearchResult) -> tuple[str | None, list[str]]:
+    return result.node.id if result.node else None, [node.id for node in result.candidates]
+
+
+def _path(nodes: Sequence[KeywordNode]) -> str:
+    return " / ".join(node.name for node in nodes if node.id != ROOT)
+
+
+def _timed(work: Callable[[], _Value]) -> tuple[_Value, float]:
+    started = time.perf_counter()
+    value = work()
+    return value, time.perf_counter() - started
+
+
+def _ms(seconds: float) -> str:
+    """Return a duration in three digits: 0.02 ms, 4.1 ms, 318 ms, 1.7 s."""
+    milliseconds = seconds * 1000
+    if milliseconds >= 1000:
+        return f"{seconds:.1f} s"
+    return f"{milliseconds:.{2 if milliseconds < 1 else 1 if milliseconds < 100 else 0}f} ms"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

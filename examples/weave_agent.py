@@ -1,0 +1,144 @@
+"""Give an agent a long-term memory: `LongTermMemory` forwards to a `KeywordTree`, thinly and positionally.
+
+Run it: `python examples/weave_agent.py` (in the environment that `make demo` or `make test` has made).
+"""
+
+import tempfile
+from typing import Any, Self
+
+from Agent.keyword_tree import (
+    Info,
+    InfoKeywordLink,
+    KeywordNode,
+    KeywordTree,
+    RelationType,
+    SearchResult,
+    SearchStatus,
+)
+from Agent.lexical_client import LexicalLLMClient
+
+
+class LongTermMemory:
+    """What an agent sees of its memory: the methods of `KeywordTree`, which documents them, with the same arguments.
+
+    The arguments are passed on by position, so that this class stays right whatever the tree calls them.
+    """
+
+    def __init__(self, tree: KeywordTree):
+        self._tree = tree
+
+    def Search(self, query: str, llm_expand_query: bool = True) -> SearchResult:
+        return self._tree.Search(query, llm_expand_query)
+
+    def FindByName(self, name: str, page: int = 0, size: int = 50) -> list[KeywordNode]:
+        return self._tree.FindByName(name, page, size)
+
+    def GetKeyword(self, id: str) -> KeywordNode | None:
+        return self._tree.GetKeyword(id)
+
+    def GetChildren(self, id: str, page: int | None = None, size: int = 50) -> list[KeywordNode]:
+        return self._tree.GetChildren(id, page, size)
+
+    def GetPath(self, id: str) -> list[KeywordNode]:
+        return self._tree.GetPath(id)
+
+    def GetInfo(self, info_id: str) -> Info | None:
+        return self._tree.GetInfo(info_id)
+
+    def GetInfosOfKeyword(
+        self, id: str, relation: RelationType | None = None, page: int = 0, size: int = 50
+    ) -> list[Info]:
+        return self._tree.GetInfosOfKeyword(id, relation, page, size)
+
+    def GetKeywordsOfInfo(
+        self, info_id: str, page: int | None = None, size: int = 50
+    ) -> list[tuple[KeywordNode, RelationType]]:
+        return self._tree.GetKeywordsOfInfo(info_id, page, size)
+
+    def CreateKeyword(
+        self,
+        name: str,
+        parent_id: str | None = None,
+        aliases: list[str] | None = None,
+        description: str = "",
+        llm_auto_place: bool = True,
+        metadata: dict[str, Any] | None = None,
+        created_by: str = "user",
+    ) -> KeywordNode:
+        return self._tree.CreateKeyword(name, parent_id, aliases, description, llm_auto_place, metadata, created_by)
+
+    def CreateInfo(
+        self,
+        content: str,
+        source: str = "",
+        keyword_ids: list[str] | None = None,
+        auto_link: bool = False,
+        metadata: dict[str, Any] | None = None,
+        created_by: str = "user",
+    ) -> Info:
+        return self._tree.CreateInfo(content, source, keyword_ids, auto_link, metadata, created_by)
+
+    def LinkInfo(
+        self,
+        info_id: str,
+        keyword_id: str,
+        relation: RelationType = RelationType.PRIMARY,
+        created_by: str = "user",
+    ) -> InfoKeywordLink:
+        return self._tree.LinkInfo(info_id, keyword_id, relation, created_by)
+
+    def BatchCreateKeywords(self, specs: list[dict[str, Any]]) -> list[KeywordNode]:
+        return self._tree.BatchCreateKeywords(specs)
+
+    def BatchCreateInfos(self, specs: list[dict[str, Any]]) -> list[Info]:
+        return self._tree.BatchCreateInfos(specs)
+
+    def Close(self) -> None:
+        self._tree.Close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.Close()
+
+
+def main() -> None:
+    """Remember something, in Chinese and in English, and find it again."""
+    with tempfile.TemporaryDirectory() as folder, LongTermMemory(KeywordTree(folder, LexicalLLMClient())) as memory:
+        memory.BatchCreateKeywords(
+            [
+                {"id": "coding", "name": "编程", "aliases": ["programming"]},
+                {"id": "python", "name": "Python", "parent_id": "coding", "description": "a language 编程语言"},
+                {"id": "travel", "name": "旅行", "aliases": ["travel"], "description": "去过和想去的地方"},
+                {"id": "food", "name": "饮食", "aliases": ["food"], "description": "口味、餐厅和菜谱"},
+                {"id": "tea", "name": "茶", "aliases": ["tea"], "parent_id": "food"},
+            ]
+        )
+        trip = memory.CreateInfo("用户打算十月带父母去苏州看园林。", "chat 2024-05-01", ["travel"])
+        memory.CreateInfo("The user prefers pytest to unittest.", "chat 2024-05-02", ["python"])
+        memory.CreateInfo("喜欢龙井，不加糖。", "chat 2024-05-03", ["tea"])
+
+        gardens = memory.CreateKeyword("苏州园林", None, ["Suzhou gardens"], "旅行的地方")  # its parent is chosen
+        memory.LinkInfo(trip.id, gardens.id, RelationType.RELATED)
+
+        for query in ("PYTHON", "food/tea", "suzhou gardens", "用户喜欢喝什么茶", "weather"):
+            show(query, memory.Search(query))
+        print("苏州园林 stands at", " / ".join(node.name for node in memory.GetPath(gardens.id)[1:]))
+        links = [(node.name, relation.value) for node, relation in memory.GetKeywordsOfInfo(trip.id)]
+        print("the journey's info hangs on", links)
+
+
+def show(query: str, result: SearchResult) -> None:
+    """Print what a search gave, on one line."""
+    if result.status is SearchStatus.MATCHED:
+        path = " / ".join(node.name for node in result.path[1:])
+        print(f"{query!r}: {path} ({result.reason}): {[info.content for info in result.infos]}")
+    elif result.status is SearchStatus.AMBIGUOUS:
+        print(f"{query!r}: one of {[node.name for node in result.candidates]}")
+    else:
+        print(f"{query!r}: nothing ({result.reason})")
+
+
+if __name__ == "__main__":
+    main()
