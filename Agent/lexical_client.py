@@ -153,13 +153,13 @@ def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
     if isinstance(description, str):
         for term, weight in _TermsOf(description).items():
             terms[term] = max(terms.get(term, 0.0), weight * DESCRIPTION)
-    candidates: list[_Candidate] = []
+    walked = " / ".join(map(str, path))
+    candidates = [candidate for item in listed if (candidate := _read_candidate(item))]
     groups: list[_Candidate] = []
-    for item in listed:
-        candidate = _read_candidate(item)
-        if candidate is not None:
-            (groups if _range_of(candidate.name) else candidates).append(candidate)
-    return _View(intent, text, terms, " / ".join(map(str, path)), candidates, groups)
+    # Groups stand at the end, and nobody arrives in one: a keyword that was given such a name is none.
+    while candidates and _range_of(candidates[-1].name) and candidates[-1].path != walked:
+        groups.append(candidates.pop())
+    return _View(intent, text, terms, walked, candidates, groups[::-1])
 
 
 def _read_candidate(item: object) -> _Candidate | None:

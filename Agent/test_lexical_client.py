@@ -137,6 +137,12 @@ class TestGroups:
     def test_opens_none_where_no_range_holds_a_word(self) -> None:
         assert ask(view(["… 9 more: teapot – wok"], "apple"))["action"] == "missing"
 
+    def test_does_not_return_to_a_keyword_that_bears_the_name_of_a_group(self) -> None:
+        name = "… 9 more: teapot – wok"
+
+        assert ask(view([name], "an umbrella and a vase", path=name))["action"] != "jump"
+        assert ask(view([name, "Food"], "an umbrella and a vase"))["action"] != "jump"
+
     def test_never_matches_a_group(self) -> None:
         reply = ask(view(["… 9 more: teapot – wok"], "… 9 more: teapot – wok"))
 
