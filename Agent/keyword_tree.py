@@ -1895,8 +1895,8 @@ class _MRUCache:
 # by its own name, aliases and description; what its ancestors add is counted
 # when a query is ranked, so that moving a subtree changes nothing here.
 #
-#   score(node) = Σ over terms of   query weight · idf · tf / (tf + 1)
-#   tf          = Σ over fields of  field weight · term weight / √(field length)
+#   score(node) = Σ over terms of   query weight · idf · tf / (tf + 2)
+#   tf          = Σ over fields of  field weight · term weight / (¼ + ¾ · length / typical length)
 #   idf         = ln(1 + (N − df + ½) / (df + ½))        Robertson & Zaragoza 2009
 
 
@@ -1926,6 +1926,8 @@ _CHARACTER_WEIGHT = 0.15  # of one character of an unspaced script, beside the p
 _TRIGRAMS_WEIGHT = 1.2  # shared by the trigrams of a word, which itself weighs 1
 _POSTINGS_LIMIT = 30_000  # read for a query, rarest terms first; bounds its time at any size
 _NAME_WEIGHT, _ALIAS_WEIGHT, _DESCRIPTION_WEIGHT = 2.0, 2.0, 1.0
+_TYPICAL_NAME, _TYPICAL_DESCRIPTION = 2.0, 8.0  # words; a longer field says less with each of them
+_SATURATION = 2.0  # the tf at which a term counts half of what it can
 
 
 def _TermsOf(text: str) -> dict[str, float]:
@@ -1966,7 +1968,7 @@ class _LexicalRecall:
 
     # A posting is one integer: slot << 8 | quantised tf.  A changed node gets a
     # new slot and its old one dies, so nothing is searched for at a removal.
-    _STEP: ClassVar[float] = 64.0
+    _STEP: ClassVar[float] = 32.0
 
     def __init__(self) -> None:
         self._postings: dict[str, array[int]] = {}
@@ -1978,7 +1980,9 @@ class _LexicalRecall:
         frequencies: dict[str, float] = {}
         for text, weight in texts:
             terms = _TermsOf(text)
-            scale = weight / math.sqrt(max(sum(terms.values()), 1.0))
+            words = sum(term.startswith("=") for term in terms)
+            typical = _TYPICAL_NAME if weight > _DESCRIPTION_WEIGHT else _TYPICAL_DESCRIPTION
+            scale = weight / (0.25 + 0.75 * max(words, 1) / typical)
             for term, term_weight in terms.items():
                 frequencies[term] = frequencies.get(term, 0.0) + scale * term_weight
         slot = len(self._slots)
@@ -2029,7 +2033,7 @@ class _LexicalRecall:
             held = self._postings[term][:budget]
             budget -= len(held)
             weight, step = weights[term], self._STEP
-            gain = [weight * (tf / step) / (tf / step + 1.0) for tf in range(256)]
+            gain = [weight * tf / (tf + _SATURATION * step) for tf in range(256)]
             for posting in held:
                 slot = posting >> 8
                 scores[slot] = scores.get(slot, 0.0) + gain[posting & 255]
