@@ -726,8 +726,8 @@ def _CheckBool(what: str, value: object) -> bool:
 _KINDS = ("nodes", "infos", "links")
 _STRING = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
 _MatchNode = re.compile(
-    rb'\{"id":%b,"ordinal":(\d+),"deleted":(true|false),"parent_id":(null|%b),"name":%b,"aliases":(\[[^\]]*)'
-    % (_STRING, _STRING, _STRING)
+    rb'\{"id":%b,"ordinal":(\d+),"deleted":(true|false),"parent_id":(null|%b),"name":%b,"aliases":(\[(?:%b,?)*\]),'
+    % (_STRING, _STRING, _STRING, _STRING.replace(b"(", b"(?:", 1))
 ).match
 _MatchParent = re.compile(rb'\{"id":%b,"ordinal":\d+,"deleted":\w+,"parent_id":(?:null|%b)' % (_STRING, _STRING)).match
 _MatchInfo = re.compile(rb'\{"id":%b,"deleted":(true|false),"source":' % _STRING).match
@@ -837,8 +837,7 @@ def _ReadNodeHead(row: bytes) -> _NodeHead:
         deleted == b"true",
         None if parent == b"null" else _Unescape(raw_parent),
         _Unescape(name),
-        # An alias may hold a bracket, so the whole row tells where the list ends.
-        [] if aliases == b"[" else cast("list[str]", _DecodeRow(row, _NODE_FIELDS)["aliases"]),
+        [] if aliases == b"[]" else cast("list[str]", json.loads(aliases)),
     )
 
 
@@ -1292,6 +1291,9 @@ class _JsonlStore:
 
     def _TakeRecords(self, raw: bytes, into: _Records) -> None:
         start = raw.find(_AFTER) + len(_AFTER)
+        if _MatchOrdinal(raw, start) and raw.startswith(b'{"id":', start):  # most lines bring one keyword
+            into.nodes.append(raw[start:-1])
+            return
         try:
             records = _ReadRecords(raw[start:-1], self._tail + start)
         except StoreCorruptError as error:
@@ -1701,12 +1703,24 @@ class _Indexes:
             return False  # the general way says what is wrong
         groups = [cast("re.Match[bytes]", match).group(1, 2, 3, 5, 6, 7) for match in matches]
         raw_ids, raw_ordinals, deleted, raw_parents, raw_names, aliases = zip(*groups, strict=True)
-        if set(deleted) != {b"false"} or set(aliases) != {b"["} or None in raw_parents:
+        if set(deleted) != {b"false"} or None in raw_parents:
             return False
-        texts = [str(b"\n".join(raw), "utf-8") for raw in (raw_ids, raw_parents, raw_names)]
-        ids, parents, folds = texts[0].split("\n"), texts[1].split("\n"), _Fold(texts[2]).split("\n")
+        texts = [str(b"\n".join(raw), "utf-8") for raw in (raw_ids, raw_parents, raw_names, aliases)]
+        if any("\\" in text for text in texts):
+            return False
+        ids, parents, names, alias_lists = (text.split("\n") for text in texts)
+        named_ids = ids
+        if set(alias_lists) != {"[]"}:  # a name's aliases follow it, so that all stand in the order of creation
+            pairs = zip(ids, names, alias_lists, strict=True)
+            named = [
+                (id, text)
+                for id, name, held in pairs
+                for text in (name, *(held[2:-2].split('","') if held[2:] else ()))
+            ]
+            named_ids, names = [id for id, _ in named], [name for _, name in named]
+        folds = _Fold("\n".join(names)).split("\n")
         ordinals = list(map(int, raw_ordinals))
-        is_plain = not any("\\" in text for text in texts) and len(folds) == len(rows) == len(set(ids))
+        is_plain = len(folds) == len(names) and len(ids) == len(rows) == len(set(ids))
         is_new = self.nodes.keys().isdisjoint(ids) and self.gone.keys().isdisjoint(ids)
         is_newest = ordinals[0] >= self.next_ordinal and all(map(operator.lt, ordinals, ordinals[1:]))
         if not (is_plain and is_new and is_newest):
@@ -1714,7 +1728,7 @@ class _Indexes:
         self.nodes.update(zip(ids, rows, strict=True))
         self.next_ordinal = ordinals[-1] + 1
         self.children.AppendMany(parents, ids)
-        self.names.AppendMany(map(str.strip, folds), ids)
+        self.names.AppendMany(map(str.strip, folds), named_ids)
         if self._tokens is not None:
             for fold in folds:
                 self._AddTokens(fold, fold.strip())
