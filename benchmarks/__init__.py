@@ -1,0 +1,1 @@
+"""Measuring programs: KeywordTree beside its peers, in the same run. See README.md."""
