@@ -557,12 +557,13 @@ class TestModule:
     @pytest.mark.parametrize(
         ("place", "file"), [(HERE.parent, "Agent/test_keyword_tree.py"), (HERE, "test_keyword_tree.py")]
     )
-    def test_its_tests_run_from_the_root_and_from_inside_agent(self, place: Path, file: str) -> None:
+    def test_its_tests_run_from_the_root_and_from_inside_agent(self, place: Path, file: str, tmp_path: Path) -> None:
         chosen = (
             f"{file}::test_auto_root_on_fresh_init",
             f"{file}::TestModule::test_is_the_file_beside_its_tests",
         )
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *chosen]
+        # A folder of its own: two sessions that tidy up the shared one at once trip over each other.
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}", *chosen]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
 
         assert done.returncode == 0, done.stdout + done.stderr

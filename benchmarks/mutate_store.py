@@ -93,8 +93,8 @@ SYNCS = [
     ),
     Mutation(
         "sync of the copy after a failed sync",
-        "            self._files.Sync(fd)\n            self._files.Replace",
-        "            self._files.Replace",
+        "                offset += len(chunk)\n            self._files.Sync(fd)\n",
+        "                offset += len(chunk)\n",
     ),
     Mutation(
         "sync of the folder of the copy after a failed sync",
