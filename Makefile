@@ -8,12 +8,13 @@ RUN := $(VENV)/bin/python
 MADE := $(VENV)/.made-with-$(subst /,-,$(PYTHON))
 INSTALL = $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench storm clean
 help:
 	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it)"
 	@echo "make test    run every test, README sessions included"
 	@echo "make check   lint and type-check"
 	@echo "make bench   measure, beside sqlite3 and other peers (some minutes)"
+	@echo "make storm   the store's long tests: kills, Ctrl-C, full disks   (an hour)"
 	@echo "make clean   remove .venv and caches"
 
 demo: $(VENV)/.installed
@@ -26,6 +27,9 @@ check: $(VENV)/.installed-check
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 	$(RUN) -m pytest Agent/test_house.py
+
+storm: $(VENV)/.installed-test
+	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s $(wildcard Agent/test_store_*.py)
 
 bench: $(VENV)/.installed
 	@$(RUN) -m benchmarks

@@ -563,7 +563,8 @@ class TestModule:
             f"{file}::TestModule::test_is_the_file_beside_its_tests",
         )
         # A folder of its own: two sessions that tidy up the shared one at once trip over each other.
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}", *chosen]
+        options = ["-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}"]
+        command = [sys.executable, "-m", "pytest", *options, *chosen]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
 
         assert done.returncode == 0, done.stdout + done.stderr

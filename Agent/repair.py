@@ -1,0 +1,1102 @@
+"""Save what can be saved of a damaged store: `repair(damaged_dir, new_dir)`, or `python -m Agent.repair DAMAGED NEW`.
+
+Opening a tree never guesses: a store whose log holds damage that no crash explains is refused, and left as it is. This
+program must be asked for by name. It reads the damaged folder without changing a byte of it, writes a new store beside
+it, and lists exactly what could not be saved.
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> from Agent.keyword_tree import KeywordTree, StoreCorruptError
+>>> folder = tempfile.TemporaryDirectory()
+>>> damaged, new = Path(folder.name, "tree"), Path(folder.name, "repaired")
+>>> with KeywordTree(str(damaged)) as tree:
+...     tools = tree.CreateKeyword("tools", "root")
+...     _ = tree.CreateKeyword("hammer", tools.id)
+>>> log = damaged / "change_log.jsonl"
+>>> _ = log.write_bytes(log.read_bytes().replace(b'"tools"', b'"toolz"', 1))
+>>> KeywordTree(str(damaged))
+Traceback (most recent call last):
+Agent.keyword_tree.StoreCorruptError: change_log.jsonl, line 2: operation 2 is damaged or missing, ...
+>>> report = repair(damaged, new)
+>>> report
+<RepairReport 2 keywords, 0 infos, 0 links; 1 row from projections, 1 loss>
+>>> with KeywordTree(str(new)) as tree:
+...     tree.Search("hammer")
+<SearchResult matched 'hammer' by exact>
+>>> folder.cleanup()
+
+Where things are saved from, in this order:
+
+1. Every line of `change_log.jsonl` whose own checksum is right, also behind damage, in the order of its numbers. Such
+   lines are copied as they are (who, when, what was asked of a model), with new numbers.
+2. Where a number is missing: the rows that `nodes.jsonl`, `infos.jsonl` and `links.jsonl` have at that place and no
+   line of the log brings. They become one operation `repair_rows`, which names their files and lines. A row before a
+   checkpoint whose checksum is right is *verified*; of another nobody can tell whether it is unharmed.
+
+Then the whole is made consistent by one operation `repair_places`: a keyword that others hang beneath or are linked to,
+and that could not be saved, is made anew under its old id, as "(lost) …" beneath the root; a link to an info that could
+not be saved is taken away. Both are listed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bisect
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from Agent import keyword_tree as kt
+
+try:  # Windows has no flock; there nobody should write while this reads.
+    import fcntl
+except ImportError:  # pragma: no cover - this branch cannot be run on the machines we test on
+    fcntl = None  # type: ignore[assignment]  # typeshed knows the module on the platform that checks it
+
+__all__ = ["Loss", "Move", "RepairError", "RepairReport", "Rescue", "repair"]
+
+_Row: TypeAlias = dict[str, Any]
+"""One record as JSON has it.  `Any` stops at this edge."""
+
+_Key: TypeAlias = tuple[str, ...]
+"""The id of a keyword or info; of a link that of the info, then that of the keyword."""
+
+_KINDS = ("nodes", "infos", "links")
+_FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
+    "nodes": kt._NODE_FIELDS,
+    "infos": kt._INFO_FIELDS,
+    "links": kt._LINK_FIELDS,
+}
+_NO_ROWS: dict[str, list[_Row]] = {kind: [] for kind in _KINDS}
+_SHOWN = 8  # ids in one line of a printed report
+_CHUNK = 1024 * 1024  # bytes read at a time
+_BATCH = 1000  # rows in one operation `repair_rows`
+
+
+class RepairError(kt.KeywordTreeError):
+    """Nothing was written: the folder holds nothing to save, or the new one cannot be made."""
+
+
+# == What is reported =========================================================================================
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Something that could not be saved, or not wholly."""
+
+    detail: str
+    """What it was and what was wrong with it."""
+
+    file: str = kt._LOG_NAME
+    """Name of the file it stood in."""
+
+    line: int = 0
+    """Its line in that file, from 1; 0 if it is missing altogether."""
+
+    offset: int = 0
+    """Its first byte in that file, from 0."""
+
+    length: int = 0
+    """Its length in bytes; 0 if it is missing altogether."""
+
+    first_seq: int = 0
+    """The first operation concerned, by its number in the log; 0 if that cannot be told."""
+
+    last_seq: int = 0
+    """The last operation concerned; 0 if it cannot be told how many there were."""
+
+    ids: tuple[str, ...] = ()
+    """The ids of records and operations that could still be read there."""
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        place = self.file
+        if self.line:
+            place += f", line {self.line}, bytes {self.offset:,} to {self.offset + self.length:,}"
+        numbers = ""
+        if self.first_seq:
+            last = str(self.last_seq) if self.last_seq else "the end"
+            numbers = f" (operation {self.first_seq})" if self.first_seq == self.last_seq else (
+                f" (operations {self.first_seq} to {last})"
+            )
+        ids = f"; ids: {_shorten(self.ids)}" if self.ids else ""
+        return f"{place}{numbers}: {self.detail}{ids}"
+
+
+@dataclass(frozen=True)
+class Rescue:
+    """A row that no line of the log brings any more, taken from a projection."""
+
+    kind: str
+    """`nodes`, `infos` or `links`."""
+
+    id: str
+    """Of the keyword or info; of a link both, as `info → keyword`."""
+
+    file: str
+    """Name of the file it was found in."""
+
+    line: int
+    """Its line in that file, from 1."""
+
+    is_verified: bool
+    """Whether a checkpoint's checksum says that it is unharmed."""
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        trust = "verified by a checkpoint" if self.is_verified else "NOT verified: look at it"
+        return f"{self.file}, line {self.line}: {self.kind[:-1]} {self.id}, {trust}"
+
+
+@dataclass(frozen=True)
+class Move:
+    """A record that was given another place, since its own could not be saved."""
+
+    id: str
+    """Of the keyword."""
+
+    lost_parent_id: str
+    """Where it hung."""
+
+    parent_id: str
+    """Where it hangs now; the same id if that keyword was made anew under it."""
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        if self.parent_id == self.lost_parent_id:
+            return f"keyword {self.id}: still beneath {self.parent_id}, which is lost and was made anew under its id"
+        return f"keyword {self.id}: from beneath {self.lost_parent_id}, which is gone, to beneath {self.parent_id}"
+
+
+@dataclass(frozen=True, repr=False)
+class RepairReport:
+    """What a repair saved, from where, and what it could not save; `str()` of it is for people."""
+
+    damaged_dir: str
+    """The folder that was read."""
+
+    new_dir: str
+    """The folder that was written."""
+
+    operations: int = 0
+    """Operations copied from the log."""
+
+    keywords: int = 0
+    """Living keywords in the new store, without the root."""
+
+    infos: int = 0
+    """Living infos in the new store."""
+
+    links: int = 0
+    """Links in the new store."""
+
+    losses: tuple[Loss, ...] = ()
+    """What could not be saved, in the order of the files."""
+
+    rescued: tuple[Rescue, ...] = ()
+    """What was taken from projections."""
+
+    moved: tuple[Move, ...] = ()
+    """What has another place now."""
+
+    notes: tuple[str, ...] = ()
+    """What was odd, and lost nothing: lines that stood twice or in another order."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is lost."""
+        return not self.losses
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        parts = [_count(len(self.rescued), "row") + " from projections"] if self.rescued else []
+        parts.append(_count(len(self.losses), "loss") if self.losses else "nothing lost")
+        return (
+            f"<RepairReport {_count(self.keywords, 'keyword')}, {_count(self.infos, 'info')}, "
+            f"{_count(self.links, 'link')}; {', '.join(parts)}>"
+        )
+
+    def __str__(self) -> str:
+        """Return the whole report for people."""
+        lines = [
+            f"Read {self.damaged_dir}, which was not changed, and wrote {self.new_dir}:",
+            f"{_count(self.operations, 'operation')}, {_count(self.keywords, 'keyword')}, "
+            f"{_count(self.infos, 'info')}, {_count(self.links, 'link')}.",
+        ]
+        for title, entries in (
+            ("Could not be saved", self.losses),
+            ("Found in the projections alone", self.rescued),
+            ("Has another place now", self.moved),
+            ("Odd, but nothing is lost by it", self.notes),
+        ):
+            if entries:
+                lines += ["", f"{title} ({len(entries)}):", *(f"- {entry}" for entry in entries)]
+        if self.is_complete:
+            lines += ["", "Nothing is lost."]
+        return "\n".join(lines)
+
+
+def _count(count: int, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
+def _shorten(ids: tuple[str, ...]) -> str:
+    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+    return ", ".join(ids[:_SHOWN]) + more
+
+
+# == Reading the log ==========================================================================================
+#
+# A line counts if its own checksum is right, whatever stands around it.  What
+# is neither such a line nor blank is damage, and is listed byte by byte.
+
+
+class _Found(NamedTuple):
+    """A line of the log that is whole."""
+
+    seq: int
+    line: int
+    offset: int
+    length: int
+    crc: bytes
+    prev: bytes
+    op: str
+    format: int | None
+
+
+class _Damage(NamedTuple):
+    """Bytes of the log that are no line."""
+
+    line: int
+    offset: int
+    length: int
+    raw: bytes
+
+
+_START = b'{"crc": "'
+_BLANK = b" \0\r"
+_MatchSeq = re.compile(rb'"seq": (\d{1,18}),').search
+_MatchOp = re.compile(rb'"op": "([a-z_]+)"').search
+_FindIds = re.compile(rb'"(?:id|info_id|keyword_id|operation_id)": ?"([^"\\]*(?:\\.[^"\\]*)*)"').finditer
+
+
+def _read_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Yield number, offset and bytes of each line of a file, without its newline."""
+    offset = 0
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            yield number, offset, line.removesuffix(b"\n")
+            offset += len(line)
+
+
+def _scan(path: Path) -> tuple[list[_Found], list[_Damage]]:
+    """Return the lines of a log that are whole, and all other bytes that are not blank."""
+    found: list[_Found] = []
+    damages: list[_Damage] = []
+    for number, offset, raw in _read_lines(path):
+        stop = 0  # behind the last line that is whole; several stand in one where a newline was damaged
+        for start in _starts(raw):
+            end = raw.find(_START, start + 1)
+            piece = raw[start : raw.rfind(b"}", start, len(raw) if end < 0 else end) + 1]
+            line = kt._ReadLine(piece)
+            if line is not None:
+                damages += _damage_in(raw, stop, start, number, offset)
+                stop = start + len(piece)
+                found.append(_Found(line.seq, number, offset + start, len(piece), line.crc, line.prev, line.op,
+                                    line.format))  # fmt: skip
+        damages += _damage_in(raw, stop, len(raw), number, offset)
+    return found, damages
+
+
+def _starts(raw: bytes) -> Iterator[int]:
+    start = raw.find(_START)
+    while start >= 0:
+        yield start
+        start = raw.find(_START, start + 1)
+
+
+def _damage_in(raw: bytes, start: int, stop: int, number: int, offset: int) -> Iterator[_Damage]:
+    text = raw[start:stop].lstrip(_BLANK)
+    first, text = stop - len(text), text.rstrip(_BLANK)
+    is_newline = start > 0 and len(text) == 1  # behind a line that is whole: damaged, but nothing is lost by it
+    if text and not is_newline:
+        yield _Damage(number, offset + first, len(text), text)
+
+
+def _choose(found: list[_Found]) -> tuple[list[_Found], list[Loss], list[str]]:
+    """Return one line for each number, in their order; of two that differ the one that fits the chain."""
+    by_seq: dict[int, list[_Found]] = {}
+    notes: list[str] = []
+    for line in found:
+        others = by_seq.setdefault(line.seq, [])
+        if any(other.crc == line.crc for other in others):
+            notes.append(f"{kt._LOG_NAME}, line {line.line}: operation {line.seq} stands there a second time")
+        else:
+            others.append(line)
+    chosen: list[_Found] = []
+    losses: list[Loss] = []
+    for seq in sorted(by_seq):
+        before = chosen[-1].crc if chosen and chosen[-1].seq == seq - 1 else None
+        behind = {other.prev for other in by_seq.get(seq + 1, [])}
+        best = max(by_seq[seq], key=lambda line: (line.prev == before) * 2 + (line.crc in behind))
+        for line in by_seq[seq]:
+            if line is not best:
+                detail = f"another operation {seq} stands in line {best.line} and fits better; this one was left out"
+                losses.append(Loss(detail, line=line.line, offset=line.offset, length=line.length, first_seq=seq,
+                                   last_seq=seq))
+        if before is not None and best.prev != before:
+            notes.append(f"{kt._LOG_NAME}, line {best.line}: operation {seq} was not written behind that operation "
+                         f"{seq - 1} which is there")
+        if chosen and best.offset < chosen[-1].offset:
+            notes.append(f"{kt._LOG_NAME}, line {best.line}: operation {seq} stands in front of operation "
+                         f"{chosen[-1].seq}")
+        chosen.append(best)
+    return chosen, losses, notes
+
+
+def _describe_damages(chosen: list[_Found], damages: list[_Damage]) -> list[Loss]:
+    """Tell for each missing number which bytes stand at its place, and for all other damage where it is."""
+    losses: list[Loss] = []
+    seqs = [line.seq for line in chosen]
+    left = {damage.offset: damage for damage in damages}
+    offsets = sorted(left)
+    for first, last in _missing(chosen):
+        index = bisect.bisect_left(seqs, first)
+        start = chosen[index - 1].offset if index else 0
+        here = [
+            left.pop(offset)
+            for offset in offsets[bisect.bisect(offsets, start) if index else 0 :]
+            if offset < chosen[index].offset and offset in left
+        ]
+        losses += _describe_gap(first, last, here)
+    places = sorted(line.offset for line in chosen)
+    for damage in left.values():
+        if places and damage.offset < places[-1]:
+            losses.append(_loss_of(damage, 0, 0))
+        else:
+            detail = "bytes behind the last operation that is whole; perhaps one that was never acknowledged"
+            losses.append(_loss_of(damage, seqs[-1] + 1 if seqs else 1, 0, detail))
+    return losses
+
+
+def _describe_gap(first: int, last: int, here: list[_Damage]) -> Iterator[Loss]:
+    """Tell which of the missing numbers is which piece of damage."""
+    told: dict[int, _Damage] = {}
+    if len(here) == last - first + 1:
+        told = {first + index: damage for index, damage in enumerate(here)}
+    else:
+        for damage in here:
+            seq = _MatchSeq(damage.raw)
+            if seq is not None and first <= int(seq[1]) <= last:
+                told.setdefault(int(seq[1]), damage)
+    for seq_told, damage in sorted(told.items()):
+        yield _loss_of(damage, seq_told, seq_told)
+    runs: list[list[int]] = []
+    expected = first
+    for stop in [*sorted(told), last + 1]:
+        if expected < stop:
+            runs.append([expected, stop - 1])
+        expected = stop + 1
+    others = [damage for damage in here if damage not in told.values()]
+    for damage in others:
+        yield _loss_of(damage, runs[0][0] if runs else first, runs[-1][1] if runs else last)
+    if not others:
+        for run in runs:
+            yield Loss("nothing is left of it in the log", first_seq=run[0], last_seq=run[1])
+
+
+def _missing(chosen: list[_Found]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last number of each run that is missing."""
+    expected = 1
+    for line in chosen:
+        if line.format is not None and line is chosen[0]:
+            expected = line.seq  # a log may begin with a higher number, but not without its format
+        if line.seq > expected:
+            yield expected, line.seq - 1
+        expected = line.seq + 1
+
+
+def _loss_of(damage: _Damage, first: int, last: int, detail: str = "") -> Loss:
+    op = _MatchOp(damage.raw)
+    return Loss(
+        detail or f"its checksum is wrong{f', it seems to be {op[1].decode()}' if op else ''}",
+        line=damage.line,
+        offset=damage.offset,
+        length=damage.length,
+        first_seq=first,
+        last_seq=last,
+        ids=_ids_in(damage.raw),
+    )
+
+
+def _ids_in(raw: bytes) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(match[1].decode(errors="replace") for match in _FindIds(raw)))
+
+
+# == Reading the projections ==================================================================================
+#
+# A projection is the rows of the log, in its order.  So the rows of the lines
+# that are whole are a part of it, and what stands between them, at a place
+# where a number is missing, are the rows of the missing operations.
+
+
+class _Sign(NamedTuple):
+    """What a row is recognised by, without keeping it."""
+
+    digest: bytes
+    key: _Key
+    version: tuple[str, ...]  # no two states of one record share it
+    likeness: tuple[str, ...]  # the more of it two rows share, the more they are the same, damaged
+    ordinal: int | None
+
+
+def _sign(row: _Row, kind: str) -> _Sign:
+    version: tuple[str, ...] = ("version",)
+    names: tuple[str, ...] = ("id", "version", "deleted", "created_at", "updated_at")
+    if kind == "links":
+        version = ("relation", "deleted", "created_at")
+        names = ("info_id", "keyword_id", *version)
+    ordinal = row.get("ordinal")
+    return _Sign(
+        hashlib.blake2b(json.dumps(row).encode(), digest_size=16).digest(),
+        _key_of(row, kind),
+        tuple(str(row.get(name)) for name in version),
+        tuple(str(row.get(name)) for name in (*names, "ordinal")),
+        ordinal if isinstance(ordinal, int) else None,
+    )
+
+
+class _Line(NamedTuple):
+    """A line of a projection."""
+
+    line: int
+    offset: int
+    length: int
+    sign: _Sign | None  # None if it cannot be read
+
+
+class _Brought(NamedTuple):
+    """A row of a line of the log."""
+
+    operation: int  # index
+    sign: _Sign
+
+
+class _Projection:
+    """One of the three files, as far as it can be read."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.kind = kind
+        self.path = folder / f"{kind}.jsonl"
+        self.lines: list[_Line] = []
+        self.verified = 0  # bytes from the beginning that a checkpoint vouches for
+        if self.path.exists():
+            for number, offset, raw in _read_lines(self.path):
+                if raw:
+                    row = _decode(raw, kind)
+                    self.lines.append(_Line(number, offset, len(raw), _sign(row, kind) if row else None))
+
+    def verify(self, checkpoints: list[_Row]) -> None:
+        """Find the last checkpoint whose checksum fits."""
+        said = sorted((entry["length"], int(entry["crc"], 16)) for files in checkpoints if (entry := files[self.kind]))
+        crc = offset = 0
+        if not self.path.exists():
+            return
+        with open(self.path, "rb") as file:
+            for length, expected in said:
+                while offset < length and (chunk := file.read(min(_CHUNK, length - offset))):
+                    crc = zlib.crc32(chunk, crc)
+                    offset += len(chunk)
+                if (offset, crc) == (length, expected):
+                    self.verified = length
+
+    def rows_between(self, log: list[_Brought], gaps: set[int]) -> dict[int, list[_Line]]:
+        """Return for each gap the lines that the log does not have.
+
+        Args:
+            log: each row of the lines that are whole.
+            gaps: the indexes of operations in front of which others are missing; the count of all operations
+                stands for what is missing behind the last.
+        """
+        places: dict[bytes, list[int]] = {}
+        for place, line in enumerate(self.lines):
+            if line.sign is not None:
+                places.setdefault(line.sign.digest, []).append(place)
+        ordered, between = sorted(gaps), dict[int, list[_Line]]()
+        position = operation = 0  # behind the last row that was found
+        unmatched: list[_Sign] = []  # rows that were not found since
+
+        def gather(until: int, last: int) -> None:
+            gap = bisect.bisect_left(ordered, operation)
+            if gap < len(ordered) and ordered[gap] <= last:
+                extra = _without_copies(self.lines[position:until], unmatched)
+                between.setdefault(ordered[gap], []).extend(extra)
+
+        for row in log:
+            found = places.get(row.sign.digest, [])
+            nearest = bisect.bisect_left(found, position)
+            if nearest == len(found):  # damaged here, or never written
+                unmatched.append(row.sign)
+                continue
+            gather(found[nearest], row.operation)
+            position, operation, unmatched = found[nearest] + 1, row.operation + 1, []
+        gather(len(self.lines), ordered[-1])
+        return between
+
+    def read(self, lines: Sequence[_Line]) -> Iterator[tuple[_Line, bytes]]:
+        """Yield the bytes of lines."""
+        if lines:
+            with open(self.path, "rb") as file:
+                for line in lines:
+                    file.seek(line.offset)
+                    yield line, file.read(line.length)
+
+
+def _without_copies(lines: list[_Line], unmatched: list[_Sign]) -> list[_Line]:
+    """Leave out the damaged copies of rows that the log has: as many lines as rows that were not found."""
+    left = list(lines)
+    for sign in unmatched[: len(lines)]:
+        # One that cannot be read may be any; of the others it is the one that is most alike.
+        left.remove(max(left, key=lambda line: 1 if line.sign is None else _likeness(line.sign, sign)))
+    return left
+
+
+def _likeness(one: _Sign, other: _Sign) -> int:
+    return sum(a == b for a, b in zip(one.likeness, other.likeness, strict=True))
+
+
+def _decode(raw: bytes, kind: str) -> _Row | None:
+    """Return a row, or None for what is none of this kind."""
+    try:
+        row = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) and _kind_of(row) == kind else None
+
+
+def _kind_of(row: _Row) -> str:
+    if "info_id" in row:
+        return "links"
+    if "id" not in row:
+        return ""
+    return "nodes" if "ordinal" in row else "infos"
+
+
+# == Building the new state ===================================================================================
+
+
+def _rows_of(operation: _Row, part: str = "after") -> dict[str, list[_Row]]:
+    """Return the rows of an operation by their kind."""
+    rows = operation.get(part)
+    if not isinstance(rows, dict):
+        return _NO_ROWS
+    kind = _kind_of(rows)
+    if kind:
+        return {**_NO_ROWS, kind: [rows]}
+    return {kind: [row for row in rows.get(kind, []) if isinstance(row, dict)] for kind in _KINDS}
+
+
+def _key_of(row: _Row, kind: str) -> _Key:
+    if kind == "links":
+        return str(row.get("info_id")), str(row.get("keyword_id"))
+    return (str(row.get("id")),)
+
+
+def _in_shape(row: _Row, kind: str) -> _Row:
+    """Return a row with its fields in the order in which the library writes them.
+
+    Raises:
+        StoreCorruptError: a field is missing or unknown, or has a wrong type.
+        ValueError: a relation is unknown, or a list holds something else than texts.
+    """
+    fields = _FIELDS[kind]
+    ordered = {name: row[name] for name in fields if name in row} | row
+    decoded = kt._DecodeRow(kt._EncodeRow(ordered), fields)
+    if kind == "links":
+        kt.RelationType(decoded["relation"])
+    for name, value in decoded.items():
+        if isinstance(value, list) and not all(isinstance(text, str) for text in value):
+            raise ValueError(f"{name} holds something else than texts")
+    return decoded
+
+
+class _State:
+    """All records that were saved so far, the deleted ones too, as bytes."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[_Key, bytes]] = {kind: {} for kind in _KINDS}
+        self.owners: dict[int | None, tuple[str, _Key]] = {}  # of ordinals; no two records may have the same
+        self.renumbered: dict[tuple[str, _Key], int] = {}
+        self.next_ordinal = 1
+
+    def own(self, ordinal: int | None, kind: str, key: _Key) -> bool:
+        """Note whose an ordinal is; False if it is another's."""
+        if ordinal is None:
+            return True
+        self.next_ordinal = max(self.next_ordinal, ordinal + 1)
+        return self.owners.setdefault(ordinal, (kind, key)) == (kind, key)
+
+    def take(self, row: _Row, kind: str) -> tuple[_Row | None, str]:
+        """Take a row in.
+
+        Returns:
+            The row as it is now, None if it cannot be taken; and what is wrong, "" if nothing is.
+        """
+        fields, key, problem = _FIELDS[kind], _key_of(row, kind), ""
+        if row.keys() < fields.keys() and isinstance(row.get("version"), int):  # only what changed
+            old = self.rows[kind].get(key)
+            if old is None:
+                return None, "is only a change of a record that could not be saved"
+            before = json.loads(old)
+            if row["version"] != before["version"] + 1:
+                problem = (
+                    f"changes version {row['version'] - 1}, which could not be saved; "
+                    f"it was laid over version {before['version']}"
+                )
+            row = {**before, **row}
+        try:
+            row = _in_shape(row, kind)
+        except (kt.StoreCorruptError, ValueError) as error:
+            return None, f"does not have the shape of its kind: {error}"
+        is_root = kind == "nodes" and row["id"] == kt._ROOT_ID
+        if kind == "nodes" and (is_root != (row["parent_id"] is None) or (is_root and row["deleted"])):
+            return None, "has no place in a tree"
+        if not self.own(row.get("ordinal"), kind, key):
+            problem = problem or "had the place in the order of another record; it was put at the end"
+            row["ordinal"] = self.renumbered.setdefault((kind, key), self.next_ordinal)
+            self.own(row["ordinal"], kind, key)
+        self.rows[kind][key] = kt._EncodeRow(row)
+        return row, problem
+
+    def living(self, kind: str) -> dict[_Key, _Row]:
+        """Return the records that are not deleted."""
+        rows = ((key, json.loads(row)) for key, row in self.rows[kind].items())
+        return {key: row for key, row in rows if not row["deleted"]}
+
+
+class _Writer:
+    """Writes operations to a new log, numbering them anew."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115
+        self._seq, self._crc = 0, kt._FIRST_CRC
+
+    def copy(self, raw: bytes) -> None:
+        """Write a line of the old log; all behind its numbers stays as it is."""
+        self._seq += 1
+        rest = raw[raw.index(b'"op": ') :]
+        body = b'"seq": %d, "prev": "%b", "durable": %d, %b' % (self._seq, self._crc, self._seq - 1, rest)
+        self._crc = b"%08x" % zlib.crc32(body)
+        self._file.write(b'{"crc": "%b", %b\n' % (self._crc, body))
+
+    def add(self, op: str, rows: Mapping[str, list[_Row]], before: Mapping[str, list[_Row]], **origin: Any) -> None:
+        """Write an operation of the repair's own, or one that lost a row.
+
+        Args:
+            op: its name.
+            rows: what it brings, by kind.
+            before: what was there.
+            origin: `operation_id`, `timestamp` and `agent_io`, where an old operation had them; `extra` fields.
+        """
+        entry = kt._Entry(
+            op,
+            origin.get("operation_id") or kt._NewId(),
+            origin.get("timestamp") or time.time(),
+            origin.get("agent_io"),
+            _records_of(before),
+            _records_of(rows),
+        )
+        line, self._crc = kt._EncodeLine(self._seq + 1, self._crc, self._seq, entry, origin.get("extra", ""))
+        self._seq += 1
+        self._file.write(line)
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Return when all is on the disk."""
+        with self._file:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+
+def _records_of(rows: Mapping[str, list[_Row]]) -> kt._Records:
+    records = kt._NoRecords()
+    for kind in _KINDS:
+        getattr(records, kind).extend(kt._EncodeRow(row) for row in rows.get(kind, []))
+    return records
+
+
+# == The repair ===============================================================================================
+
+
+@dataclass
+class _Repair:
+    """One repair while it goes on."""
+
+    damaged: Path
+    writer: _Writer
+    chosen: list[_Found] = field(default_factory=list)
+    between: dict[str, dict[int, list[_Line]]] = field(default_factory=dict)
+    projections: dict[str, _Projection] = field(default_factory=dict)
+    state: _State = field(default_factory=_State)
+    losses: list[Loss] = field(default_factory=list)
+    rescued: list[Rescue] = field(default_factory=list)
+    moved: list[Move] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    operations: int = 0
+
+    def read(self) -> None:
+        """Read all files once, and find what belongs where."""
+        log = self.damaged / kt._LOG_NAME
+        if log.exists():
+            found, damages = _scan(log)
+            self.chosen, self.losses, self.notes = _choose(found)
+            self.losses += _describe_damages(self.chosen, damages)
+        else:
+            self.losses.append(Loss("the log is missing", first_seq=1))
+        for line in self.chosen:
+            if line.format is not None and line.format > kt._FORMAT:
+                raise RepairError(f"{kt._LOG_NAME} has format {line.format}, this version reads up to {kt._FORMAT}")
+        self.projections = {kind: _Projection(self.damaged, kind) for kind in _KINDS}
+        if not self.chosen and not any(line.sign for each in self.projections.values() for line in each.lines):
+            raise RepairError(f"nothing in {self.damaged} could be read as a keyword tree's")
+        self._compare()
+
+    def _compare(self) -> None:
+        gaps = {len(self.chosen)}
+        if self.chosen:
+            if self.chosen[0].format is None:
+                gaps.add(0)
+            gaps |= {n for n in range(1, len(self.chosen)) if self.chosen[n].seq != self.chosen[n - 1].seq + 1}
+        checkpoints: list[_Row] = []
+        rows: dict[str, list[_Brought]] = {kind: [] for kind in _KINDS}
+        known: set[tuple[object, ...]] = set()
+        for index, (line, raw) in enumerate(self._read_chosen()):
+            operation = json.loads(raw)
+            if line.op == "checkpoint":
+                checkpoints.append(operation.get("files", {}))
+            for kind, brought in _rows_of(operation).items():
+                for row in brought:
+                    sign = _sign(row, kind)
+                    rows[kind].append(_Brought(index, sign))
+                    known.add((kind, sign.key, sign.version))
+                    self.state.own(sign.ordinal, kind, sign.key)
+        for kind, projection in self.projections.items():
+            projection.verify([files for files in checkpoints if kind in files])
+            between = projection.rows_between(rows[kind], gaps)
+            # What the log has under the same version, or the same number, is a damaged copy of that.
+            self.between[kind] = {
+                gap: [line for line in lines if line.sign is None or not self._is_copy(line.sign, kind, known)]
+                for gap, lines in between.items()
+            }
+        is_told = any(loss.first_seq and not loss.last_seq for loss in self.losses)
+        if any(of_kind.get(len(self.chosen)) for of_kind in self.between.values()) and not is_told:
+            detail = "the log has lost its end: the projections hold rows that it does not have"
+            self.losses.append(Loss(detail, first_seq=self.chosen[-1].seq + 1 if self.chosen else 1))
+
+    def _is_copy(self, sign: _Sign, kind: str, known: set[tuple[object, ...]]) -> bool:
+        owner = self.state.owners.get(sign.ordinal, (kind, sign.key))
+        return (kind, sign.key, sign.version) in known or owner != (kind, sign.key)
+
+    def _read_chosen(self) -> Iterator[tuple[_Found, bytes]]:
+        if self.chosen:
+            with open(self.damaged / kt._LOG_NAME, "rb") as file:
+                for line in self.chosen:
+                    file.seek(line.offset)
+                    yield line, file.read(line.length)
+
+    def write(self) -> None:
+        """Write the new log."""
+        if not self.chosen or self.chosen[0].format is None:
+            self._write_beginning()
+        for index, (line, raw) in enumerate(self._read_chosen()):
+            self._write_rescued(index)
+            if line.op != "checkpoint":  # the new store makes its own
+                self._write_operation(line, raw)
+        self._write_rescued(len(self.chosen))
+        self._write_places()
+
+    def _write_beginning(self) -> None:
+        """Write a first line: the root as a projection has it, or a new one."""
+        now = time.time()
+        root: _Row = {
+            "id": kt._ROOT_ID, "ordinal": 0, "deleted": False, "parent_id": None, "name": kt._ROOT_ID, "aliases": [],
+            "normalized": [kt._ROOT_ID], "level": 0, "children": [], "description": "", "metadata": {}, "version": 1,
+            "created_at": now, "updated_at": now, "created_by": "repair",
+        }  # fmt: skip
+        self.state.take(root, "nodes")
+        self.writer.add("create_store", {"nodes": [root]}, {}, extra=f'"format": {kt._FORMAT}, ')
+
+    def _write_rescued(self, gap: int) -> None:
+        """Write the rows that only projections have of the operations missing here."""
+        rows: dict[tuple[str, _Key], _Row] = {}
+        before: dict[tuple[str, _Key], _Row] = {}
+        sources: dict[tuple[str, _Key], _Row] = {}
+        for kind, projection in self.projections.items():
+            name = projection.path.name
+            for line, raw in projection.read(self.between[kind].get(gap, [])):
+                row = _decode(raw, kind)
+                key = _key_of(row, kind) if row else ()
+                old = self.state.rows[kind].get(key)
+                taken, problem = self.state.take(row, kind) if row else (None, "cannot be read")
+                if problem:
+                    detail = f"a row that the log does not have {problem}"
+                    self.losses.append(
+                        Loss(detail, name, line.line, line.offset, line.length, ids=key or _ids_in(raw))
+                    )
+                if taken is not None:
+                    if old is not None:
+                        before.setdefault((kind, key), json.loads(old))
+                    rows[kind, key] = taken
+                    is_verified = line.offset + line.length < projection.verified
+                    self.rescued.append(Rescue(kind, " → ".join(key), name, line.line, is_verified))
+                    sources[kind, key] = {"file": name, "line": line.line, "verified": is_verified, "ids": key}
+        for start in range(0, len(rows), _BATCH):
+            batch = list(rows)[start : start + _BATCH]
+            self.writer.add(
+                "repair_rows",
+                {kind: [rows[each] for each in batch if each[0] == kind] for kind in _KINDS},
+                {kind: [before[each] for each in batch if each[0] == kind and each in before] for kind in _KINDS},
+                agent_io={"repair": "found in the projections alone", "rows": [sources[each] for each in batch]},
+            )
+
+    def _write_operation(self, line: _Found, raw: bytes) -> None:
+        """Copy an operation; without those of its rows that build on what is lost, if there are any."""
+        operation = json.loads(raw)
+        kept: dict[str, list[_Row]] = {kind: [] for kind in _KINDS}
+        is_sound = True
+        for kind, rows in _rows_of(operation).items():
+            for row in rows:
+                taken, problem = self.state.take(row, kind)
+                if taken is not None:
+                    kept[kind].append(taken)
+                if problem:
+                    is_sound = False
+                    self.losses.append(
+                        Loss(
+                            f"a row of {line.op} {problem}",
+                            line=line.line,
+                            offset=line.offset,
+                            length=line.length,
+                            first_seq=line.seq,
+                            last_seq=line.seq,
+                            ids=_key_of(row, kind),
+                        )
+                    )
+        self.operations += 1
+        if is_sound:
+            self.writer.copy(raw)
+        elif any(kept.values()):
+            origin = {name: operation.get(name) for name in ("operation_id", "timestamp", "agent_io")}
+            self.writer.add(line.op, kept, _rows_of(operation, "before"), **origin)
+
+    def _write_places(self) -> None:
+        """Give everything a place whose own is lost."""
+        nodes = {id: row for (id,), row in self.state.living("nodes").items()}
+        infos = self.state.living("infos")
+        changed: dict[str, _Row] = {}
+        made: set[str] = set()
+        links: list[_Row] = []
+        before: dict[str, list[_Row]] = {"nodes": [], "links": []}
+
+        def make_anew(id: str, of: str) -> None:
+            detail = f"a keyword is lost, though {of} it are there: made anew, as {_lost_name(id)!r}"
+            self.losses.append(Loss(detail, "nodes.jsonl", ids=(id,)))
+            changed[id] = nodes[id] = self._lost_keyword(id)
+            made.add(id)
+
+        def move(id: str, parent_id: str) -> None:
+            row = nodes[id]
+            self.moved.append(Move(id, row["parent_id"], parent_id))
+            before["nodes"].append(row)
+            version = {"version": row["version"] + 1, "updated_at": time.time()}
+            changed[id] = nodes[id] = {**row, "parent_id": parent_id, **version}
+
+        for id, row in list(nodes.items()):
+            parent_id = row["parent_id"]
+            if parent_id is not None and parent_id not in nodes:
+                if (parent_id,) in self.state.rows["nodes"]:  # deleted: the nearest that is left
+                    move(id, self._living_ancestor(parent_id, nodes))
+                    continue
+                make_anew(parent_id, "keywords beneath")
+            if parent_id in made:
+                self.moved.append(Move(id, parent_id, parent_id))
+        for id in list(_circles(nodes)):
+            move(id, kt._ROOT_ID)
+        for key, row in self.state.living("links").items():
+            info_id, keyword_id = key
+            if (info_id,) not in infos:
+                self.losses.append(Loss("an info is lost, and a link to it was taken away", "infos.jsonl", ids=key))
+            elif keyword_id in nodes:
+                continue
+            elif (keyword_id,) not in self.state.rows["nodes"]:
+                make_anew(keyword_id, "infos at")
+                continue
+            else:
+                self.notes.append(f"the link {' → '.join(key)} was taken away: its keyword is deleted")
+            before["links"].append(row)
+            links.append({**row, "deleted": True})
+        if changed or links:
+            rows = {"nodes": list(changed.values()), "links": links}
+            for kind, of_kind in rows.items():
+                for row in of_kind:
+                    taken, problem = self.state.take(row, kind)
+                    assert taken is not None, problem
+            self.writer.add("repair_places", rows, before, agent_io={"repair": "a place for what had lost its own"})
+
+    def _lost_keyword(self, id: str) -> _Row:
+        now, name = time.time(), _lost_name(id)
+        row: _Row = {
+            "id": id, "ordinal": self.state.next_ordinal, "deleted": False, "parent_id": kt._ROOT_ID, "name": name,
+            "aliases": [], "normalized": kt._NormalizeText(name), "level": 1, "children": [],
+            "description": "This keyword could not be saved; what belonged to it still does.",
+            "metadata": {"repair": "lost"}, "version": 1, "created_at": now, "updated_at": now, "created_by": "repair",
+        }  # fmt: skip
+        self.state.next_ordinal += 1
+        return row
+
+    def _living_ancestor(self, id: str, nodes: Mapping[str, _Row]) -> str:
+        seen: set[str] = set()
+        while id not in nodes:
+            seen.add(id)
+            row = self.state.rows["nodes"].get((id,))
+            id = (json.loads(row)["parent_id"] if row else None) or kt._ROOT_ID
+            if id in seen:
+                return kt._ROOT_ID
+        return id
+
+
+def _lost_name(id: str) -> str:
+    return f"(lost) {id}"[:512]
+
+
+def _circles(nodes: Mapping[str, _Row]) -> Iterator[str]:
+    """Yield of each circle of parents the keyword that was made first."""
+    settled = {kt._ROOT_ID}
+    for id in sorted(nodes, key=lambda id: int(nodes[id]["ordinal"])):
+        path: list[str] = []
+        while id not in settled:
+            settled.add(id)
+            path.append(id)
+            id = nodes[id]["parent_id"] or kt._ROOT_ID
+        if id in path:
+            yield min(path[path.index(id) :], key=lambda id: int(nodes[id]["ordinal"]))
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keep others from writing meanwhile, without writing anything."""
+    with contextlib.ExitStack() as stack:
+        lock = folder / "lock"
+        if fcntl is not None and lock.exists():
+            fcntl.flock(stack.enter_context(open(lock, "rb")), fcntl.LOCK_SH)
+        yield
+
+
+def repair(damaged_dir: str | os.PathLike[str], new_dir: str | os.PathLike[str]) -> RepairReport:
+    """Read a damaged store, and write a new one with everything that can be saved.
+
+    The damaged folder is not changed, whatever happens. The new one is there only if it is complete: it was opened
+    as a tree, and each record that was saved was read from it.
+
+    Args:
+        damaged_dir: folder of the store that cannot be opened; a healthy one is copied.
+        new_dir: folder to be made; must not exist, while the one it is made in must.
+
+    Returns:
+        What was saved, and what was not.
+
+    Raises:
+        RepairError: the damaged folder holds nothing of a keyword tree, or one of a newer format; or the new one
+            exists, or lies within the other.
+        OSError: a file cannot be read or written.
+
+    Cost: reads each file up to three times; holds all rows in memory; a few syncs.
+    """
+    damaged, new = Path(os.path.abspath(damaged_dir)), Path(os.path.abspath(new_dir))
+    if not damaged.is_dir():
+        raise RepairError(f"there is no folder {damaged}")
+    if not any((damaged / name).exists() for name in (kt._LOG_NAME, *(f"{kind}.jsonl" for kind in _KINDS))):
+        raise RepairError(f"{damaged} holds no keyword tree: none of its files is there")
+    if new.exists() or new.is_symlink():
+        raise RepairError(f"{new} exists already: name a folder that does not")
+    if not new.parent.is_dir():
+        raise RepairError(f"there is no folder {new.parent} to make {new.name} in")
+    if damaged.resolve() in (new.parent.resolve(), *new.parent.resolve().parents):
+        raise RepairError(f"{new} lies within {damaged}, which is to stay as it is")
+    unfinished = new.with_name(f"{new.name}.unfinished")
+    os.mkdir(unfinished, 0o700)
+    try:
+        report = _repair_into(damaged, unfinished, new)
+        os.rename(unfinished, new)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    kt._Files().SyncFolder(str(new.parent))
+    return report
+
+
+def _repair_into(damaged: Path, unfinished: Path, new: Path) -> RepairReport:
+    with _held(damaged), _Writer(unfinished / kt._LOG_NAME) as writer:
+        work = _Repair(damaged, writer)
+        work.read()
+        work.write()
+    nodes, infos, links = (work.state.living(kind) for kind in _KINDS)
+    with kt.KeywordTree(str(unfinished)) as tree:
+        missing = [id for (id,) in nodes if not tree.GetPath(id)]
+        missing += [id for (id,) in infos if tree.GetInfo(id) is None]
+        linked = sum(len(tree.GetKeywordsOfInfo(id)) for (id,) in infos)
+        assert not missing, f"the new store lacks {missing[:3]}"
+        assert linked == len(links), f"the new store has {linked} links instead of {len(links)}"
+        assert not tree.recovery, tree.recovery
+    return RepairReport(
+        str(damaged),
+        str(new),
+        work.operations,
+        len(nodes) - 1,
+        len(infos),
+        len(links),
+        tuple(sorted(work.losses, key=_order_of)),
+        tuple(work.rescued),
+        tuple(work.moved),
+        tuple(work.notes),
+    )
+
+
+def _order_of(loss: Loss) -> tuple[bool, str, int, int]:
+    return loss.file != kt._LOG_NAME, loss.file, loss.first_seq or sys.maxsize, loss.offset
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run as a program.
+
+    Returns:
+        0 if nothing is lost, 1 if something is, 2 if nothing was written.
+    """
+    parser = argparse.ArgumentParser(prog="python -m Agent.repair", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("damaged", help="folder of the damaged store; it is not changed")
+    parser.add_argument("new", help="folder to be made")
+    options = parser.parse_args(arguments)
+    try:
+        report = repair(options.damaged, options.new)
+    except (RepairError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(report)
+    return 0 if report.is_complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

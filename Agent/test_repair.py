@@ -1,0 +1,695 @@
+"""Tests of the repair: what is saved, what is listed as lost, and that the damaged folder stays as it is."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent import keyword_tree as kt
+from Agent.keyword_tree import KeywordTree, RelationType, StoreCorruptError, StoreError
+from Agent.repair import Loss, RepairError, RepairReport, main, repair
+
+SEEDS = 2000 if os.environ.get("KEYWORD_TREE_STORM") == "1" else 60
+LOG = "change_log.jsonl"
+PROJECTIONS = ("nodes.jsonl", "infos.jsonl", "links.jsonl")
+ROOT = Path(__file__).resolve().parents[1]
+
+Records = dict[str, dict[Any, tuple[object, ...]]]
+
+
+# == The test's own tools =================================================================================
+
+
+def fill(folder: Path) -> None:
+    """Make a small store whose ids are known: nine operations, then a checkpoint."""
+    with KeywordTree(str(folder)) as tree:
+        tree.BatchCreateKeywords([{"name": "编程", "id": "code", "parent_id": "root", "aliases": ["programming"]}])
+        tree.BatchCreateKeywords(
+            [{"name": f"language {n}", "id": f"l{n}", "parent_id": "code", "metadata": {"n": n}} for n in range(3)]
+        )
+        tree.BatchCreateKeywords([{"name": "library", "id": "lib", "parent_id": "l0"}])
+        tree.BatchCreateInfos([{"content": "a fact", "id": "i0", "keyword_ids": ["l0", "l1"]}])
+        tree.BatchCreateInfos([{"content": "long " * 2000, "id": "i1", "keyword_ids": ["lib"]}])
+        tree.LinkInfo("i0", "lib", RelationType.EXAMPLE)
+        tree.BatchCreateKeywords([{"name": "cooking", "id": "cook", "parent_id": "root"}])
+        tree.BatchCreateInfos([{"content": "salt", "id": "i2", "keyword_ids": ["cook"]}])
+        tree.LinkInfo("i0", "lib", RelationType.SOURCE)
+
+
+OPERATIONS = 10  # with the one that makes the store; the checkpoint is the eleventh line
+BROUGHT: dict[int, set[str]] = {
+    2: {"code"}, 3: {"l0", "l1", "l2"}, 4: {"lib"}, 5: {"i0"}, 6: {"i1"}, 8: {"cook"}, 9: {"i2"},
+}  # fmt: skip
+"""The ids that the operations bring."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "tree"
+    fill(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wanted(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Records:
+    """Give all that the store holds."""
+    return records(Path(shutil.copytree(model, tmp_path_factory.mktemp("copy") / "tree")))
+
+
+@pytest.fixture
+def damaged(model: Path, tmp_path: Path) -> Path:
+    """Give a copy that may be damaged."""
+    return Path(shutil.copytree(model, tmp_path / "damaged"))
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    return tmp_path / "new"
+
+
+def records(folder: Path) -> Records:
+    """Return all that a tree holds, but for what a repair may change: the root's stamps."""
+    found: Records = {"nodes": {}, "infos": {}, "links": {}}
+    with KeywordTree(str(folder)) as tree:
+        assert tree.recovery == ()
+        waiting = ["root"]
+        while waiting:
+            for node in tree.GetChildren(waiting.pop()):
+                waiting.append(node.id)
+                found["nodes"][node.id] = (
+                    node.name, node.parent_id, node.aliases, node.metadata, node.created_at, node.ordinal, node.version,
+                )  # fmt: skip
+        for id in ["root", *found["nodes"]]:
+            for info in tree.GetInfosOfKeyword(id):
+                found["infos"][info.id] = (info.content, info.source, info.created_at)
+        for id in found["infos"]:
+            for node, relation in tree.GetKeywordsOfInfo(id):
+                found["links"][id, node.id] = (relation,)
+        if hasattr(tree, "Verify"):
+            report = tree.Verify()
+            problems = report if isinstance(report, (list, tuple)) else getattr(report, "problems", [])
+            assert not problems, problems
+        tree.CreateKeyword("and it goes on", "root")
+    return found
+
+
+def lines_of(folder: Path, name: str = LOG) -> list[bytes]:
+    return [line for line in (folder / name).read_bytes().split(b"\n") if line.strip()]
+
+
+def write_lines(folder: Path, lines: list[bytes], name: str = LOG) -> None:
+    (folder / name).write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def remove_projections(folder: Path) -> None:
+    for name in PROJECTIONS:
+        (folder / name).unlink()
+
+
+def spoil(folder: Path, seq: int) -> None:
+    """Change a byte in the line of an operation, within what it brings."""
+    lines = lines_of(folder)
+    at = lines[seq - 1].rindex(b'"created_by":"') + len(b'"created_by":"')
+    lines[seq - 1] = lines[seq - 1][:at] + b"X" + lines[seq - 1][at + 1 :]
+    write_lines(folder, lines)
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Return each file's bytes and time of change."""
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+def repaired(damaged: Path, new: Path) -> RepairReport:
+    """Repair, and see that the damaged folder is as before and what was promised is there."""
+    before = contents(damaged)
+    report = repair(damaged, new)
+    assert contents(damaged) == before
+    assert {path.name for path in damaged.parent.iterdir()} <= {"damaged", "new"}
+    assert new.stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in new.iterdir())
+    assert "\n" not in repr(report)
+    for loss in report.losses:
+        assert str(loss) in str(report)
+        if loss.line:
+            data = (damaged / loss.file).read_bytes()
+            assert data[: loss.offset].count(b"\n") + 1 == loss.line
+            assert loss.offset + loss.length <= len(data)
+    return report
+
+
+def lost_numbers(report: RepairReport) -> set[int]:
+    return set(itertools.chain(*(range(loss.first_seq, loss.last_seq + 1) for loss in report.losses))) - {0}
+
+
+# == Nothing is damaged ===================================================================================
+
+
+class TestHealthyStore:
+    def test_is_copied_without_a_loss(self, damaged: Path, new: Path) -> None:
+        report = repaired(damaged, new)
+
+        assert report.is_complete
+        assert (report.losses, report.rescued, report.moved, report.notes) == ((), (), (), ())
+        assert (report.operations, report.keywords, report.infos, report.links) == (OPERATIONS, 6, 3, 5)
+        assert repr(report) == "<RepairReport 6 keywords, 3 infos, 5 links; nothing lost>"
+        assert str(report).endswith("\nNothing is lost.")
+        assert records(new) == records(damaged)
+
+    def test_keeps_its_operations_word_for_word(self, damaged: Path, new: Path) -> None:
+        repaired(damaged, new)
+        before, after = ([json.loads(line) for line in lines_of(folder)] for folder in (damaged, new))
+        kept = [operation for operation in after if operation["op"] != "checkpoint"]
+
+        assert [operation["seq"] for operation in after] == list(range(1, len(after) + 1))
+        for old, copy in zip(before, kept, strict=False):
+            assert {**old, "crc": "", "prev": "", "seq": 0, "durable": 0} == {
+                **copy, "crc": "", "prev": "", "seq": 0, "durable": 0,
+            }  # fmt: skip
+        assert len(kept) == OPERATIONS
+
+    def test_that_was_killed_is_copied_without_a_loss(self, tmp_path: Path, new: Path) -> None:
+        folder = tmp_path / "damaged"
+        child = os.fork()
+        if child == 0:
+            tree = KeywordTree(str(folder))
+            tree.CreateKeyword("a", "root")
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert lines_of(folder)[-1] != b""
+        assert (folder / LOG).read_bytes().endswith(b" \n")
+        report = repaired(folder, new)
+
+        assert report.is_complete
+        assert [name for name, *_ in records(new)["nodes"].values()] == ["a"]
+
+    def test_without_its_projections_is_copied_without_a_loss(self, damaged: Path, new: Path, wanted: Records) -> None:
+        remove_projections(damaged)
+
+        assert repaired(damaged, new).is_complete
+        assert records(new) == wanted
+
+    @pytest.mark.parametrize("name", PROJECTIONS)
+    @pytest.mark.parametrize("seed", range(8))
+    def test_takes_nothing_from_a_damaged_projection(self, damaged: Path, new: Path, name: str, seed: int) -> None:
+        draw = random.Random(f"{name} {seed}")
+        data = bytearray((damaged / name).read_bytes())
+        for _ in range(seed + 1):
+            data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        (damaged / name).write_bytes(data[: len(data) - 7 * seed])
+        report = repaired(damaged, new)
+
+        assert report.rescued == ()
+        assert report.operations == OPERATIONS
+        assert records(new)["nodes"].keys() == {"code", "l0", "l1", "l2", "lib", "cook"}
+        assert "X" not in str(records(new)["infos"])
+
+
+# == Damaged lines ========================================================================================
+
+
+class TestDamagedLine:
+    @pytest.mark.parametrize("seq", range(2, OPERATIONS + 1))
+    def test_is_listed_and_its_rows_come_from_the_projections(
+        self, damaged: Path, new: Path, wanted: Records, seq: int
+    ) -> None:
+        spoil(damaged, seq)
+        with pytest.raises(StoreCorruptError):
+            KeywordTree(str(damaged))
+        report = repaired(damaged, new)
+        lines = lines_of(damaged)
+
+        assert len(report.losses) == 1
+        loss = report.losses[0]
+        assert (loss.file, loss.line, loss.first_seq, loss.last_seq) == (LOG, seq, seq, seq)
+        assert loss.offset == sum(len(line) + 1 for line in lines[: seq - 1])
+        assert loss.length == len(lines[seq - 1])
+        assert json.loads(lines[seq - 1])["op"] in loss.detail
+        assert BROUGHT.get(seq, set()) <= set(loss.ids)
+        assert json.loads(lines[seq - 1])["operation_id"] in loss.ids
+        assert {rescue.id for rescue in report.rescued} >= BROUGHT.get(seq, set())
+        assert all(rescue.is_verified for rescue in report.rescued)
+        assert report.moved == ()
+        assert report.operations == OPERATIONS - 1
+        assert records(new) == wanted
+
+    @pytest.mark.parametrize("seq", range(2, OPERATIONS + 1))
+    def test_takes_nothing_with_it_where_there_is_no_projection(
+        self, damaged: Path, new: Path, wanted: Records, seq: int
+    ) -> None:
+        spoil(damaged, seq)
+        remove_projections(damaged)
+        report = repaired(damaged, new)
+        found = records(new)
+
+        assert lost_numbers(report) == {seq}
+        lost = BROUGHT.get(seq, set())
+        for kind in ("nodes", "infos"):
+            assert {id: found[kind][id] for id in wanted[kind].keys() - lost} == {
+                id: row for id, row in wanted[kind].items() if id not in lost
+            }
+        assert report.rescued == ()
+
+    def test_keeps_the_marks_of_what_was_found_elsewhere(self, damaged: Path, new: Path) -> None:
+        spoil(damaged, 8)
+        repaired(damaged, new)
+        marked = [operation for line in lines_of(new) if (operation := json.loads(line))["op"] == "repair_rows"]
+
+        assert len(marked) == 1
+        assert marked[0]["after"]["id"] == "cook"
+        assert marked[0]["agent_io"]["rows"] == [{"file": "nodes.jsonl", "line": 7, "verified": True, "ids": ["cook"]}]
+        assert [json.loads(line)["op"] for line in lines_of(new)][7] == "repair_rows"  # where it was
+
+    def test_says_what_no_checkpoint_vouches_for(self, damaged: Path, new: Path) -> None:
+        lines = lines_of(damaged)
+        write_lines(damaged, lines[:OPERATIONS])
+        spoil(damaged, 8)
+        report = repaired(damaged, new)
+
+        assert [(rescue.id, rescue.is_verified) for rescue in report.rescued] == [("cook", False)]
+        assert "NOT verified" in str(report)
+
+    def test_is_found_behind_a_damaged_newline(self, damaged: Path, new: Path) -> None:
+        data = (damaged / LOG).read_bytes()
+        for at in [index for index, byte in enumerate(data) if byte == 10][1:4]:
+            data = data[:at] + b"\x0b" + data[at + 1 :]
+        (damaged / LOG).write_bytes(data)
+        report = repaired(damaged, new)
+
+        assert report.is_complete
+        assert report.operations == OPERATIONS
+
+    def test_that_was_deleted_is_listed(self, damaged: Path, new: Path) -> None:
+        lines = lines_of(damaged)
+        write_lines(damaged, lines[:3] + lines[5:])
+        remove_projections(damaged)
+        report = repaired(damaged, new)
+
+        missing = [loss for loss in report.losses if loss.first_seq == 4]
+        assert [(loss.line, loss.length, loss.last_seq) for loss in missing] == [(0, 0, 5)]
+        assert "operations 4 to 5" in str(missing[0])
+
+    def test_that_was_deleted_comes_from_the_projections(self, damaged: Path, new: Path, wanted: Records) -> None:
+        lines = lines_of(damaged)
+        write_lines(damaged, lines[:3] + lines[5:])
+        report = repaired(damaged, new)
+
+        assert lost_numbers(report) == {4, 5}
+        assert [rescue.id for rescue in report.rescued] == ["lib", "i0", "i0 → l0", "i0 → l1"]
+        assert records(new) == wanted
+
+    def test_that_stands_twice_or_elsewhere_is_noted(self, damaged: Path, new: Path, wanted: Records) -> None:
+        lines = lines_of(damaged)
+        write_lines(damaged, [*lines[:3], lines[4], lines[3], lines[2], *lines[5:]])
+        report = repaired(damaged, new)
+
+        assert report.is_complete
+        assert len(report.notes) == 2
+        assert records(new) == wanted
+
+    def test_of_another_history_gives_way_to_the_one_that_fits(self, damaged: Path, new: Path, tmp_path: Path) -> None:
+        other = tmp_path / "new"  # made and removed before the repair
+        shutil.copytree(damaged, other)
+        write_lines(other, lines_of(other)[:5])
+        remove_projections(other)
+        with KeywordTree(str(other)) as tree:
+            tree.BatchCreateKeywords([{"name": "elsewhere", "id": "else", "parent_id": "root"}])
+        stranger = lines_of(other)[5]
+        shutil.rmtree(other)
+        lines = lines_of(damaged)
+        write_lines(damaged, [*lines[:5], stranger, *lines[5:]])
+        report = repaired(damaged, new)
+
+        assert len(report.losses) == 1
+        assert (report.losses[0].line, report.losses[0].first_seq) == (6, 6)
+        assert "else" not in records(new)["nodes"]
+        assert "i1" in records(new)["infos"]
+
+
+class TestFirstLine:
+    def test_that_is_damaged_is_made_anew(self, damaged: Path, new: Path, model: Path, wanted: Records) -> None:
+        spoil(damaged, 1)
+        report = repaired(damaged, new)
+
+        assert lost_numbers(report) == {1}
+        assert [rescue.id for rescue in report.rescued] == ["root"]
+        assert records(new) == wanted
+        with KeywordTree(str(new)) as tree, KeywordTree(str(model)) as whole:
+            root, wanted_root = tree.GetKeyword("root"), whole.GetKeyword("root")
+        assert root is not None
+        assert wanted_root is not None
+        assert (root.created_at, root.version) == (wanted_root.created_at, wanted_root.version)
+
+    def test_and_no_projection_make_a_new_root(self, damaged: Path, new: Path) -> None:
+        spoil(damaged, 1)
+        remove_projections(damaged)
+        report = repaired(damaged, new)
+
+        assert lost_numbers(report) == {1}
+        assert records(new)["nodes"].keys() == {"code", "l0", "l1", "l2", "lib", "cook"}
+
+
+class TestCutLog:
+    @pytest.mark.parametrize("seed", range(10))
+    def test_at_any_length_keeps_all_lines_before(self, damaged: Path, new: Path, seed: int) -> None:
+        data = (damaged / LOG).read_bytes()
+        first = data.index(b"\n") + 1
+        length = random.Random(seed).randrange(first, len(data))
+        (damaged / LOG).write_bytes(data[:length])
+        remove_projections(damaged)
+        whole = data[:length].count(b"\n")
+        report = repaired(damaged, new)
+
+        assert report.operations == min(whole, OPERATIONS)
+        torn = [loss for loss in report.losses if "behind the last operation" in loss.detail]
+        assert len(torn) == (data[length - 1] != 10)
+        if torn:
+            assert torn[0].offset + torn[0].length == len(data[:length].rstrip())
+            assert torn[0].first_seq == whole + 1
+
+    def test_is_filled_up_from_the_projections(self, damaged: Path, new: Path, wanted: Records) -> None:
+        write_lines(damaged, lines_of(damaged)[:4])
+        report = repaired(damaged, new)
+
+        assert [(loss.first_seq, loss.last_seq) for loss in report.losses] == [(5, 0)]
+        assert "operations 5 to the end" in str(report)
+        assert {rescue.id for rescue in report.rescued} >= {"i0", "i1", "i2", "cook", "i1 → lib"}
+        assert records(new) == wanted
+
+    @pytest.mark.parametrize("left", [None, b"", b"\0" * 4096, b" " * 100 + b"\n"])
+    def test_to_nothing_leaves_the_projections(
+        self, damaged: Path, new: Path, wanted: Records, left: bytes | None
+    ) -> None:
+        if left is None:
+            (damaged / LOG).unlink()
+        else:
+            (damaged / LOG).write_bytes(left)
+        with pytest.raises(StoreError):
+            KeywordTree(str(damaged))
+        report = repaired(damaged, new)
+
+        assert report.operations == 0
+        assert not report.is_complete
+        assert not any(rescue.is_verified for rescue in report.rescued)
+        assert records(new) == wanted
+
+    def test_and_a_cut_projection_are_listed(self, damaged: Path, new: Path) -> None:
+        (damaged / LOG).unlink()
+        data = (damaged / "nodes.jsonl").read_bytes()
+        (damaged / "nodes.jsonl").write_bytes(data[:-30])
+        report = repaired(damaged, new)
+
+        torn = [loss for loss in report.losses if loss.file == "nodes.jsonl" and loss.line]
+        assert [(loss.line, loss.ids) for loss in torn] == [(7, ("cook",))]
+        # An info hangs at it still, so it is made anew.
+        assert records(new)["nodes"]["cook"][0] == "(lost) cook"
+        assert records(new)["links"]["i2", "cook"]
+
+
+# == Places ===============================================================================================
+
+
+class TestPlaces:
+    def test_of_a_lost_parent_is_kept_under_its_id(self, damaged: Path, new: Path) -> None:
+        spoil(damaged, 2)
+        remove_projections(damaged)
+        report = repaired(damaged, new)
+        found = records(new)
+
+        assert found["nodes"]["code"][:2] == ("(lost) code", "root")
+        assert [found["nodes"][f"l{n}"][1] for n in range(3)] == ["code"] * 3
+        assert [(move.id, move.lost_parent_id, move.parent_id) for move in report.moved] == [
+            (f"l{n}", "code", "code") for n in range(3)
+        ]
+        assert ("code",) in [loss.ids for loss in report.losses]
+        with KeywordTree(str(new)) as tree:
+            node = tree.GetKeyword("code")
+            assert node is not None
+            assert "could not be saved" in node.description
+            assert node.metadata == {"repair": "lost"}
+
+    def test_of_a_lost_keyword_is_kept_for_its_infos(self, damaged: Path, new: Path) -> None:
+        spoil(damaged, 8)
+        remove_projections(damaged)
+        repaired(damaged, new)
+        found = records(new)
+
+        assert found["nodes"]["cook"][:2] == ("(lost) cook", "root")
+        assert found["infos"]["i2"][0] == "salt"
+
+    def test_of_a_lost_info_are_given_up(self, damaged: Path, new: Path) -> None:
+        spoil(damaged, 5)
+        remove_projections(damaged)
+        report = repaired(damaged, new)
+        found = records(new)
+
+        assert "i0" not in found["infos"]
+        assert ("i0", "lib") in [loss.ids for loss in report.losses]
+        assert found["links"].keys() == {("i1", "lib"), ("i2", "cook")}
+
+    def forge(self, folder: Path, rows: Callable[[], list[dict[str, Any]]]) -> None:
+        """Append an operation that the library itself would refuse, with a right checksum."""
+        last = json.loads(lines_of(folder)[-1])
+        records = kt._NoRecords()
+        records.nodes.extend(kt._EncodeRow(row) for row in rows())
+        entry = kt._Entry("move_keyword", "forged", 1.0, None, kt._NoRecords(), records)
+        line, _ = kt._EncodeLine(last["seq"] + 1, last["crc"].encode(), last["seq"], entry)
+        with open(folder / LOG, "ab") as log:
+            log.write(line)
+
+    def row_of(self, folder: Path, of: str, **changes: Any) -> dict[str, Any]:
+        rows = [json.loads(line) for line in lines_of(folder, "nodes.jsonl")]
+        row = next(row for row in rows if row["id"] == of)
+        return {**row, "version": row["version"] + 1, **changes}
+
+    def test_in_a_circle_are_found_again_beneath_the_root(self, damaged: Path, new: Path) -> None:
+        self.forge(damaged, lambda: [self.row_of(damaged, "code", parent_id="lib")])
+        report = repaired(damaged, new)
+        found = records(new)
+
+        assert [(move.id, move.parent_id) for move in report.moved] == [("code", "root")]
+        assert found["nodes"]["code"][1] == "root"
+        assert len(found["nodes"]) == 6
+
+    def test_beneath_a_deleted_keyword_move_up(self, damaged: Path, new: Path) -> None:
+        leaf = self.row_of(damaged, "lib", id="leaf", parent_id="lib", ordinal=90)
+        self.forge(damaged, lambda: [leaf, self.row_of(damaged, "l0", deleted=True)])
+        report = repaired(damaged, new)
+        found = records(new)
+
+        # What hangs beneath "lib" has moved with it, and is not listed.
+        assert [(move.id, move.lost_parent_id, move.parent_id) for move in report.moved] == [("lib", "l0", "code")]
+        assert found["nodes"]["lib"][1] == "code"
+        assert "l0" not in found["nodes"]
+        assert ("i0", "l0") not in found["links"]
+        assert any("i0 → l0" in note for note in report.notes)
+
+    def test_of_a_change_without_its_record_is_listed(self, damaged: Path, new: Path) -> None:
+        patch = {"id": "gone", "ordinal": 77, "deleted": False, "version": 4, "description": "new"}
+        self.forge(damaged, lambda: [patch, self.row_of(damaged, "cook", description="kept")])
+        report = repaired(damaged, new)
+
+        assert [loss.ids for loss in report.losses] == [("gone",)]
+        assert "only a change" in report.losses[0].detail
+        with KeywordTree(str(new)) as tree:
+            node = tree.GetKeyword("cook")
+            assert node is not None
+            assert node.description == "kept"
+
+    def test_of_a_change_behind_a_lost_one_is_kept_and_listed(self, damaged: Path, new: Path) -> None:
+        ordinal = self.row_of(damaged, "cook")["ordinal"]
+        patch = {"id": "cook", "ordinal": ordinal, "deleted": False, "version": 5, "description": "new"}
+        self.forge(damaged, lambda: [patch])
+        report = repaired(damaged, new)
+
+        assert [loss.ids for loss in report.losses] == [("cook",)]
+        assert "version 4" in report.losses[0].detail
+        with KeywordTree(str(new)) as tree:
+            node = tree.GetKeyword("cook")
+            assert node is not None
+            assert (node.description, node.version, node.name) == ("new", 5, "cooking")
+
+    def test_of_a_row_without_the_shape_of_its_kind_is_listed(self, damaged: Path, new: Path) -> None:
+        self.forge(damaged, lambda: [self.row_of(damaged, "cook", id="odd", name=7)])
+        report = repaired(damaged, new)
+
+        assert [loss.ids for loss in report.losses] == [("odd",)]
+        assert "shape" in report.losses[0].detail
+
+
+# == Anything =============================================================================================
+
+
+class TestAnyDamage:
+    """Whatever happens to the files: a store comes out that opens, and all that is lost is listed."""
+
+    @pytest.mark.parametrize("seed", range(SEEDS))
+    def test_leaves_a_store_that_opens(self, damaged: Path, new: Path, wanted: Records, seed: int) -> None:
+        draw = random.Random(seed)
+        names = [LOG, *draw.sample(PROJECTIONS, draw.randint(0, 3))]
+        for name in names:
+            data = bytearray((damaged / name).read_bytes())
+            way = draw.randrange(6)
+            at, length = draw.randrange(len(data)), draw.choice((1, 16, 512, 4096))
+            if way == 0:
+                data[at] ^= 1 << draw.randrange(8)
+            elif way == 1:
+                del data[at:]
+            elif way == 2:
+                del data[at : at + length]
+            elif way == 3:
+                data[at : at + length] = bytes(min(length, len(data) - at))
+            elif way == 4:
+                data[at : at + length] = draw.randbytes(min(length, len(data) - at))
+            else:
+                data[at:at] = data[: draw.randrange(len(data))]
+            (damaged / name).write_bytes(data)
+        try:
+            report = repaired(damaged, new)
+        except RepairError:
+            assert not new.exists()
+            assert not lines_of(damaged)
+            return
+        found = records(new)
+        for kind in ("nodes", "infos"):
+            for id in wanted[kind].keys() - found[kind].keys():
+                assert report.losses, f"{id} is gone, and nothing is said to be lost"
+        told = {rescue.id for rescue in report.rescued if not rescue.is_verified} | {move.id for move in report.moved}
+        told |= set(itertools.chain(*(loss.ids for loss in report.losses)))
+        for kind in ("nodes", "infos"):
+            for id, row in found[kind].items():
+                assert id in told or row == wanted[kind][id], f"{id} is not what it was, and nobody says so"
+
+    def test_of_one_bit_loses_one_operation_at_most(self, damaged: Path, tmp_path: Path) -> None:
+        draw = random.Random(3)
+        data = (damaged / LOG).read_bytes()
+        remove_projections(damaged)
+        for turn in range(60):
+            at, bit = draw.randrange(len(data)), draw.randrange(8)
+            (damaged / LOG).write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
+            report = repair(damaged, tmp_path / f"new {turn}")
+            spoiled = data[:at].count(b"\n") + 1
+
+            assert report.operations >= OPERATIONS - 1
+            if report.operations < OPERATIONS:
+                assert lost_numbers(report) == {spoiled}
+                assert next(loss.line for loss in report.losses if loss.first_seq == spoiled) == spoiled
+
+    def test_of_a_large_store_is_listed_in_ranges(self, tmp_path: Path, new: Path) -> None:
+        folder = tmp_path / "damaged"
+        with KeywordTree(str(folder)) as tree:
+            for n in range(300):
+                tree.BatchCreateKeywords([{"name": f"k{n}", "id": f"k{n}", "parent_id": "root"}])
+        lines = lines_of(folder)
+        write_lines(folder, [*lines[:100], b"x" * 5000, *lines[200:]])
+        report = repaired(folder, new)
+
+        assert [(loss.line, loss.first_seq, loss.last_seq, loss.length) for loss in report.losses] == [
+            (101, 101, 200, 5000)
+        ]
+        assert {rescue.id for rescue in report.rescued} == {f"k{n}" for n in range(99, 199)}
+        assert len(records(new)["nodes"]) == 300
+
+
+# == What is refused ======================================================================================
+
+
+class TestRefused:
+    def refuse(self, damaged: Path | str, new: Path | str, words: str) -> None:
+        with pytest.raises(RepairError, match=words) as caught:
+            repair(damaged, new)
+        assert isinstance(caught.value, kt.KeywordTreeError)
+
+    def test_is_a_new_folder_that_exists(self, damaged: Path, new: Path) -> None:
+        new.mkdir()
+        before = contents(damaged)
+        self.refuse(damaged, new, "exists already")
+        new.rmdir()
+        new.symlink_to(damaged)
+        self.refuse(damaged, new, "exists already")
+
+        assert contents(damaged) == before
+
+    def test_is_a_new_folder_within_the_damaged_one(self, damaged: Path) -> None:
+        before = contents(damaged)
+        self.refuse(damaged, damaged / "new", "within")
+
+        assert contents(damaged) == before
+
+    def test_is_a_new_folder_in_none(self, damaged: Path, tmp_path: Path) -> None:
+        self.refuse(damaged, tmp_path / "no" / "new", "no folder")
+
+    def test_is_a_folder_that_is_not_there(self, tmp_path: Path, new: Path) -> None:
+        self.refuse(tmp_path / "nothing", new, "no folder")
+
+    def test_is_a_folder_without_a_tree(self, tmp_path: Path, new: Path) -> None:
+        (tmp_path / "notes.txt").write_text("something else")
+        self.refuse(tmp_path, new, "holds no keyword tree")
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"", b"\n", b'{"level": "info", "message": "started"}\n' * 9, b"\x89PNG\r\n\x1a\n\0\0", b"\xff" * 999],
+    )
+    def test_is_a_folder_with_foreign_files_of_these_names(self, tmp_path: Path, new: Path, content: bytes) -> None:
+        folder = tmp_path / "damaged"
+        folder.mkdir()
+        for name in (LOG, *PROJECTIONS):
+            (folder / name).write_bytes(content)
+        before = contents(folder)
+        self.refuse(folder, new, "could be read")
+
+        assert contents(folder) == before
+        assert not new.exists()
+        assert list(tmp_path.iterdir()) == [folder]
+
+    def test_is_a_newer_format(self, damaged: Path, new: Path) -> None:
+        first = json.loads(lines_of(damaged)[0])
+        records = kt._NoRecords()
+        records.nodes.append(kt._EncodeRow(first["after"]))
+        entry = kt._Entry("create_store", first["operation_id"], 1.0, None, kt._NoRecords(), records)
+        line, _ = kt._EncodeLine(1, b"00000000", 0, entry, '"format": 99, ')
+        write_lines(damaged, [line[:-1], *lines_of(damaged)[1:]])
+        self.refuse(damaged, new, "format 99")
+
+        assert not new.exists()
+
+
+class TestProgram:
+    def test_prints_the_report_and_tells_by_its_code(
+        self, damaged: Path, new: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        spoil(damaged, 8)
+
+        assert main([str(damaged), str(new)]) == 1
+        printed = capsys.readouterr().out
+        assert "Could not be saved (1):\n- change_log.jsonl, line 8, bytes " in printed
+        assert "Found in the projections alone (1):\n- nodes.jsonl, line 7: node cook, verified" in printed
+        assert main([str(damaged), str(new)]) == 2
+        assert "exists already" in capsys.readouterr().err
+
+    def test_runs_by_its_name(self, damaged: Path, new: Path) -> None:
+        command = [sys.executable, "-m", "Agent.repair", str(damaged), str(new)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.rstrip().endswith("Nothing is lost.")
+
+
+class TestLoss:
+    def test_prints_where_it_was(self) -> None:
+        assert str(Loss("broken", line=3, offset=1000, length=24, first_seq=3, last_seq=3, ids=("a", "b"))) == (
+            "change_log.jsonl, line 3, bytes 1,000 to 1,024 (operation 3): broken; ids: a, b"
+        )
+        assert str(Loss("gone", first_seq=4, last_seq=6)) == "change_log.jsonl (operations 4 to 6): gone"
+        assert str(Loss("gone", first_seq=4)) == "change_log.jsonl (operations 4 to the end): gone"
+        many = Loss("broken", ids=tuple(f"k{n}" for n in range(20)))
+        assert str(many).endswith("ids: k0, k1, k2, k3, k4, k5, k6, k7 and 12 more")

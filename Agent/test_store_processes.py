@@ -1,0 +1,1754 @@
+"""Tests of the store with real processes on a real disk: killed, stopped, interrupted, forked, starved of space.
+
+Each process tells through a pipe what was acknowledged. Whatever becomes of it, the store must open by itself
+afterwards, hold every acknowledged operation and none in part, and let the others go on.
+
+The short form is seeded and takes under a minute. `KEYWORD_TREE_STORM=1` runs the long form, with more than a
+thousand kills, and prints how many there were and what was lost; `KEYWORD_TREE_SEED=7` takes another seed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import faulthandler
+import gc
+import itertools
+import json
+import multiprocessing
+import os
+import random
+import re
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import pytest
+import typing_extensions
+
+try:
+    from Agent import keyword_tree as kt
+    from Agent.keyword_tree import (
+        DuplicateIdError,
+        InfoKeywordLink,
+        KeywordTree,
+        RelationType,
+        StoreCorruptError,
+        StoreError,
+    )
+except ModuleNotFoundError as missing:
+    if missing.name not in ("Agent", "Agent.keyword_tree"):
+        raise
+    import keyword_tree as kt  # type: ignore[import-not-found,no-redef]
+    from keyword_tree import (  # type: ignore[no-redef]
+        DuplicateIdError,
+        InfoKeywordLink,
+        KeywordTree,
+        RelationType,
+        StoreCorruptError,
+        StoreError,
+    )
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="these processes are made by fork")
+
+STORM = os.environ.get("KEYWORD_TREE_STORM") == "1"
+SEED = int(os.environ.get("KEYWORD_TREE_SEED", "1"))
+PATIENCE_S = 60.0  # what takes longer hangs
+LOG = "change_log.jsonl"
+PROJECTIONS = ("nodes.jsonl", "infos.jsonl", "links.jsonl")
+
+Tell = Callable[[str], None]
+
+
+def times(short: int, long: int) -> int:
+    """Return how often something is tried, in the short and in the long form."""
+    return long if STORM else short
+
+
+# == Processes ============================================================================================
+
+
+class Process:
+    """A forked process that works, and tells line by line what it was acknowledged."""
+
+    def __init__(self, work: Callable[[Tell], None]) -> None:
+        self._reading, writing = os.pipe()
+        self._rest = b""
+        self.lines: list[str] = []  # what was told and read so far
+        self.status: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.close(self._reading)
+                os.setpgrp()  # so that its own children can be ended with it
+                # One write of a few bytes to a pipe is whole or absent, whenever the process dies.
+                work(lambda text: _write_all(writing, f"{text}\n".encode()))
+                os._exit(0)
+            except BaseException:
+                os.write(2, traceback.format_exc().encode())
+            finally:
+                os._exit(1)
+        os.close(writing)
+
+    def read(self, timeout_s: float = PATIENCE_S) -> bool:
+        """Wait for more lines; False when the process has closed its end."""
+        if not select.select([self._reading], [], [], timeout_s)[0]:
+            self.fail_as_hanging("it tells nothing")
+        data = os.read(self._reading, 1 << 20)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self.lines += [line.decode() for line in lines]
+        return bool(data)
+
+    def read_until(self, count: int) -> None:
+        """Wait until `count` lines were told in all, or the process has ended."""
+        while len(self.lines) < count and self.read():
+            pass
+
+    def await_line(self, text: str) -> None:
+        """Wait for a line."""
+        while text not in self.lines:
+            assert self.read(), f"the process ended without telling {text!r}"
+
+    def is_silent(self, for_s: float) -> bool:
+        """Tell whether nothing comes for a while."""
+        return not select.select([self._reading], [], [], for_s)[0]
+
+    def send(self, signal_number: int) -> None:
+        os.kill(self.pid, signal_number)
+
+    def await_stop(self) -> None:
+        """Wait until the process has stopped itself."""
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), f"it ended with {os.waitstatus_to_exitcode(status)} instead of stopping"
+
+    def kill(self) -> None:
+        """Kill it as `kill -9` does, and read what it still told."""
+        self.send(signal.SIGKILL)
+        assert self.end() in (0, -signal.SIGKILL), "it failed before it was killed"
+
+    def end(self, timeout_s: float = PATIENCE_S) -> int:
+        """Wait for the end and return the exit code; negative is a signal."""
+        if self.status is None:
+            while self.read(timeout_s):
+                pass
+            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            os.close(self._reading)
+        return self.status
+
+    def fail_as_hanging(self, what: str) -> None:
+        """Fail, with the stacks of the process on stderr."""
+        os.killpg(self.pid, signal.SIGCONT)
+        os.killpg(self.pid, signal.SIGABRT)  # pytest's fault handler prints all threads
+        raise AssertionError(f"process {self.pid} hangs: {what}; it told {self.lines[-3:]}")
+
+    def discard(self) -> None:
+        if self.status is None:
+            for kill in (os.kill, os.killpg):
+                with contextlib.suppress(ProcessLookupError):
+                    kill(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+            os.close(self._reading)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+Start = Callable[[Callable[[Tell], None]], Process]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Give a function that starts processes; those that are left at the end are killed."""
+    processes: list[Process] = []
+
+    def begin(work: Callable[[Tell], None]) -> Process:
+        processes.append(Process(work))
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        process.discard()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "tree"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_hangs() -> Iterator[None]:
+    """A test that waits for ever ends with the stacks of its threads."""
+    faulthandler.dump_traceback_later(1800 if STORM else 300, exit=True, file=2)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Give a function that prints in the long form."""
+
+    def say(text: str) -> None:
+        if STORM:
+            with capsys.disabled():
+                print(f"\n{text}", end="", flush=True)
+
+    return say
+
+
+# == What a store holds ===================================================================================
+
+
+class State(NamedTuple):
+    """All that can be reached from the root through the public methods."""
+
+    nodes: dict[str, tuple[object, ...]]
+    infos: dict[str, str]
+    links: dict[tuple[str, str], str]
+
+
+def state_of(tree: KeywordTree) -> State:
+    state, waiting = State({}, {}, {}), ["root"]
+    while waiting:
+        parent_id = waiting.pop()
+        for child in tree.GetChildren(parent_id):
+            assert child.id not in state.nodes, "a keyword hangs twice"
+            state.nodes[child.id] = (child.name, parent_id, child.level, *child.aliases)
+            waiting.append(child.id)
+        for page in itertools.count():
+            infos = tree.GetInfosOfKeyword(parent_id, page=page)
+            state.infos.update((info.id, info.content) for info in infos)
+            if len(infos) < 50:
+                break
+    for info_id in state.infos:
+        for node, relation in tree.GetKeywordsOfInfo(info_id):
+            assert (info_id, node.id) not in state.links, "a pair has two links"
+            state.links[info_id, node.id] = relation.value
+    return state
+
+
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """Read the log without the library: every line whole, in sequence, chained; return the operations."""
+    operations, previous, seq = [], "00000000", 0
+    for line in (folder / LOG).read_bytes().split(b"\n"):
+        if line.strip():
+            assert zlib.crc32(line[len('{"crc": "00000000", ') :]) == int(line[9:17], 16), "a checksum is wrong"
+            operation = json.loads(line)
+            seq += 1
+            assert (operation["seq"], operation["prev"]) == (seq, previous)
+            assert operation["durable"] < seq
+            previous = operation["crc"]
+            operations.append(operation)
+    return operations
+
+
+def rows_of(operation: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows that an operation brought, by the projection they belong to."""
+    after = operation.get("after")
+    if after is None:
+        return {}
+    if "nodes" in after:
+        return {f"{kind}.jsonl": after[kind] for kind in ("nodes", "infos", "links")}
+    if "keyword_id" in after:
+        return {"links.jsonl": [after]}
+    return {"nodes.jsonl" if "name" in after else "infos.jsonl": [after]}
+
+
+def state_in_log(folder: Path) -> State:
+    """Work out from the log alone what the tree must hold (keywords, infos, links that were never changed)."""
+    state, levels = State({}, {}, {}), {"root": 0}
+    for operation in read_log(folder):
+        rows = rows_of(operation)
+        for row in rows.get("nodes.jsonl", []):
+            if row["id"] != "root":
+                levels[row["id"]] = levels[row["parent_id"]] + 1
+                state.nodes[row["id"]] = (row["name"], row["parent_id"], levels[row["id"]], *row["aliases"])
+        for row in rows.get("infos.jsonl", []):
+            state.infos[row["id"]] = row["content"]
+        for row in rows.get("links.jsonl", []):
+            state.links[row["info_id"], row["keyword_id"]] = row["relation"]
+    return state
+
+
+def check_files(folder: Path) -> None:
+    """See that the log is whole, and that after an orderly end each projection holds its rows."""
+    projected: dict[str, list[dict[str, Any]]] = {name: [] for name in PROJECTIONS}
+    for operation in read_log(folder):
+        for name, rows in rows_of(operation).items():
+            projected[name] += rows
+    for name, rows in projected.items():
+        found = [json.loads(line) for line in (folder / name).read_bytes().split(b"\n") if line]
+        assert found == rows, f"{name} does not hold what the log says"
+
+
+# == The work =============================================================================================
+#
+# A writer called "a" makes the operations a.0, a.1, a.2, …; what each brings
+# follows from its number, so that afterwards a store can be asked for it.
+
+LONG = "a content that is read from disk, " * 200
+BULK = 40
+
+
+def operate(tree: KeywordTree, writer: str, n: int) -> None:
+    """Make one operation; from the third on they refer to those before."""
+    key, kind = f"{writer}.{n}", n % 6
+    if kind == 0:
+        tree.CreateKeyword(key, "root", [f"alias of {key}"])
+    elif kind == 1:
+        parents = ["root", f"{key}/0", f"{key}/1"]
+        tree.BatchCreateKeywords([{"name": key, "id": f"{key}/{i}", "parent_id": parents[i]} for i in range(3)])
+    elif kind == 2:
+        ids = [f"{writer}.{n - 1}/0", f"{writer}.{n - 1}/2"]
+        contents = [key, f"{key} {LONG}"]
+        tree.BatchCreateInfos([{"content": contents[i], "id": f"{key}/{i}", "keyword_ids": ids} for i in range(2)])
+    elif kind == 3:
+        tree.LinkInfo(f"{writer}.{n - 1}/0", f"{writer}.{n - 2}/1", RelationType.EXAMPLE)
+    elif kind == 4:
+        tree.CreateInfo(key, "a source", [f"{writer}.{n - 3}/0", "root"])
+    else:
+        tree.BatchCreateKeywords([{"name": key, "id": f"{key}/{i}", "parent_id": "root"} for i in range(BULK)])
+
+
+def parts_of(state: State, contents: Counter[str], names: Counter[str], writer: str, n: int) -> tuple[int, int]:
+    """Return how many parts of an operation are there, and how many make it whole."""
+    key, kind = f"{writer}.{n}", n % 6
+    if kind == 0:
+        return names[key], 1
+    if kind == 1:
+        return sum(f"{key}/{i}" in state.nodes for i in range(3)), 3
+    if kind == 2:
+        found = contents[key] + contents[f"{key} {LONG}"]
+        ids = [f"{writer}.{n - 1}/0", f"{writer}.{n - 1}/2"]
+        return found + sum((f"{key}/{i}", keyword_id) in state.links for i in range(2) for keyword_id in ids), 6
+    if kind == 3:
+        return int(state.links.get((f"{writer}.{n - 1}/0", f"{writer}.{n - 2}/1")) == "EXAMPLE"), 1
+    if kind == 4:
+        ids = [info_id for info_id, content in state.infos.items() if content == key]
+        linked = sum((info_id, id) in state.links for info_id in ids for id in (f"{writer}.{n - 3}/0", "root"))
+        return len(ids) + linked, 3
+    return sum(f"{key}/{i}" in state.nodes for i in range(BULK)), BULK
+
+
+class Progress:
+    """How far each writer is known to have come, over all its lives."""
+
+    def __init__(self, writers: Iterable[str]) -> None:
+        self.acknowledged = dict.fromkeys(writers, 0)
+        self.losses: list[str] = []
+        self.checks = 0
+
+    def take(self, writer: str, lines: list[str]) -> None:
+        """Note the numbers that a writer told as acknowledged."""
+        for line in lines:
+            if line.isdecimal():
+                self.acknowledged[writer] = max(self.acknowledged[writer], int(line) + 1)
+
+    def compare(self, state: State) -> None:
+        """Note what is lost, there in part, or invented; each writer goes on where it really is."""
+        self.checks += 1
+        names = Counter(str(node[0]) for node in state.nodes.values())
+        contents = Counter(state.infos.values())
+        known = 0
+        for writer, acknowledged in self.acknowledged.items():
+            done = 0
+            while (parts := parts_of(state, contents, names, writer, done))[0] == parts[1]:
+                done += 1
+            known += done
+            if done < acknowledged:
+                self.losses.append(f"{writer}.{done} is not whole: {parts}, {acknowledged} were acknowledged")
+            elif done > acknowledged + 1:
+                self.losses.append(f"{writer}.{done - 1} is there, but only {acknowledged} were acknowledged")
+            for n in range(done, done + 8):
+                parts = parts_of(state, contents, names, writer, n)
+                if parts[0]:
+                    self.losses.append(f"{writer}.{n} is there in part: {parts}")
+            self.acknowledged[writer] = max(done, acknowledged)
+
+
+def check_store(folder: Path, progress: Progress, *, close: bool = True) -> None:
+    """Open what a killed process left behind, compare, and write on."""
+    tree = KeywordTree(str(folder))
+    for sentence in tree.recovery:  # a kill leaves an unfinished last line at most
+        assert "never acknowledged" in sentence, sentence
+    progress.compare(state_of(tree))
+    if hasattr(tree, "Verify"):
+        check_verified(tree)
+    operate(tree, "z", progress.acknowledged["z"])
+    progress.acknowledged["z"] += 1
+    if close:
+        tree.Close()
+        check_files(folder)
+    else:
+        tree._store.Release()  # as the end of the process would, without a checkpoint
+
+
+def check_verified(tree: Any) -> None:
+    """Ask the library's own check; nothing it returns may be a complaint."""
+    report = tree.Verify()
+    problems = report if isinstance(report, (list, tuple)) else getattr(report, "problems", [])
+    assert not problems, problems
+
+
+def live(folder: Path, writer: str, first: int, way: str, tell: Tell) -> None:
+    """Write for ever, in one of several ways of life; somebody will end it."""
+    if way == "checkpointing":
+        kt._CHECKPOINT_OPERATIONS = 2
+    lives = {"closing": 2, "opening": 1, "recovering": 1}.get(way, 1 << 40)
+    for n in itertools.count(first, lives):
+        tree = KeywordTree(str(folder))
+        tell("open")
+        for step in range(n, n + lives):
+            operate(tree, writer, step)
+            tell(f"{step}")
+            if way == "refreshing":
+                tree.Refresh()
+            elif way == "leisurely":
+                time.sleep(0.004)
+        if way == "closing":
+            tree.Close()
+            continue
+        tree._store.Release()
+        if way == "recovering":  # a line that a power cut tore
+            with open(folder / "lock", "rb+") as lock, open(folder / LOG, "rb+") as log:
+                kt._Files().Lock(lock.fileno())
+                end = len(log.read().rstrip(b" \n"))
+                os.pwrite(log.fileno(), b'\n{"crc": "0a1b2c3d", "seq": %d, "prev"' % n, end)
+
+
+WAYS = ("writing", "checkpointing", "closing", "opening", "recovering", "refreshing")
+
+
+class TestKill:
+    """kill -9 at any moment: what was acknowledged is there, nothing is there in part, the store opens by itself."""
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_of_the_only_process_loses_nothing(
+        self, tmp_path: Path, start: Start, say: Callable[[str], None], way: str
+    ) -> None:
+        chooser, kills, acknowledged, losses = random.Random(f"{SEED} one {way}"), times(10, 130), 0, []
+        for store in range((kills + 9) // 10):
+            progress, folder = Progress("az"), tmp_path / f"{way} {store}"
+            for kill in range(10):
+                first = progress.acknowledged["a"]
+                process = start(partial(live, folder, "a", first, way))
+                if chooser.random() < 0.7:
+                    process.read_until(chooser.randint(1, 9))
+                    time.sleep(chooser.uniform(0, 0.0015))
+                else:
+                    time.sleep(chooser.uniform(0, 0.012))
+                process.kill()
+                progress.take("a", process.lines)
+                check_store(folder, progress, close=kill % 3 > 0)
+            acknowledged += sum(progress.acknowledged.values())
+            losses += progress.losses
+            shutil.rmtree(folder)
+        say(f"kill, one process, {way}: {kills} kills, {acknowledged} acknowledged, {len(losses)} losses ")
+
+        assert losses == []
+
+    @pytest.mark.parametrize("way", WAYS[:-2] + WAYS[-1:])
+    def test_of_one_of_two_processes_loses_nothing_of_either(
+        self, tmp_path: Path, start: Start, say: Callable[[str], None], way: str
+    ) -> None:
+        chooser, kills, acknowledged, losses = random.Random(f"{SEED} two {way}"), times(8, 130), 0, []
+        for store in range((kills + 7) // 8):
+            progress, folder = Progress("abz"), tmp_path / f"{way} {store}"
+            for _ in range(4):
+                firsts = progress.acknowledged
+                processes = {
+                    writer: start(partial(live, folder, writer, firsts[writer], way))
+                    for writer in chooser.sample("ab", 2)
+                }
+                victim, survivor = processes.values()
+                victim.read_until(chooser.randint(0, 9))
+                time.sleep(chooser.uniform(0, 0.003))
+                victim.kill()
+                told = len(survivor.lines)
+                survivor.read_until(told + 8)  # the lock of the dead one blocks nobody
+                survivor.kill()
+                for writer, process in processes.items():
+                    progress.take(writer, process.lines)
+                check_store(folder, progress)
+            acknowledged += sum(progress.acknowledged.values())
+            losses += progress.losses
+            shutil.rmtree(folder)
+        say(f"kill, two processes, {way}: {kills} kills, {acknowledged} acknowledged, {len(losses)} losses ")
+
+        assert losses == []
+
+    @pytest.mark.parametrize("when", ["before", "after", "halfway"])
+    def test_at_any_call_to_the_disk_leaves_the_other_process_unharmed(
+        self, folder: Path, start: Start, say: Callable[[str], None], when: str
+    ) -> None:
+        progress, code = Progress("bz"), -signal.SIGKILL
+        other = start(lambda tell: live(folder, "b", 0, "leisurely", tell))
+        other.await_line("1")
+        for at in itertools.count(1):
+            writer = f"a{at}"
+            process = start(partial(die_at, folder, at, when, writer))
+            code = process.end()
+            assert code in (0, -signal.SIGKILL)
+            progress.acknowledged[writer] = 0
+            progress.take(writer, process.lines)
+            other.read_until(len(other.lines) + 1)  # the lock of the dead one blocks nobody
+            if code == 0:
+                break
+        other.kill()
+        progress.take("b", other.lines)
+        check_store(folder, progress)
+        say(f"kill {when} each call to the disk beside another writer: {at} kills, {len(progress.losses)} losses ")
+
+        assert at > 20
+        assert progress.losses == []
+
+
+def die_at(folder: Path, at: int, when: str, writer: str, tell: Tell) -> None:
+    """Open, write, checkpoint, refresh and close; die at the n-th call to the operating system."""
+    left = itertools.count(1)
+
+    class Dying(kt._Files):
+        def __getattribute__(self, name: str) -> Any:
+            real = super().__getattribute__(name)
+
+            def call(*arguments: Any, **keywords: Any) -> Any:
+                if next(left) != at:
+                    return real(*arguments, **keywords)
+                if when == "after":
+                    real(*arguments, **keywords)
+                if when == "halfway" and name == "Write":
+                    fd, data, offset = arguments
+                    real(fd, data[: len(data) // 2], offset)
+                os.kill(os.getpid(), signal.SIGKILL)
+                raise AssertionError("unreachable")
+
+            return call
+
+    kt._CHECKPOINT_OPERATIONS = 2
+    pytest.MonkeyPatch().setattr(kt, "_Files", Dying)
+    with KeywordTree(str(folder)) as tree:
+        for n in range(3):
+            operate(tree, writer, n)
+            tell(f"{n}")
+        tree.Refresh()
+
+
+# == Stopped processes, locks =============================================================================
+
+
+def stop_in(call: str, at: int = 1) -> None:
+    """Let this process stop itself (SIGSTOP) just before its n-th such call to the operating system."""
+    real, left = getattr(kt._Files, call), itertools.count(1)
+
+    def stopping(self: kt._Files, *arguments: Any) -> Any:
+        if next(left) == at:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return real(self, *arguments)
+
+    setattr(kt._Files, call, stopping)
+
+
+def write_some(folder: Path, writer: str, count: int, tell: Tell) -> None:
+    with KeywordTree(str(folder)) as tree:
+        tell("open")
+        for n in range(count):
+            operate(tree, writer, n)
+            tell(f"{n}")
+
+
+class TestStop:
+    """A process that holds the lock is stopped: the others wait for it, and go on when it does or dies."""
+
+    def begin_in_a_commit(self, folder: Path, start: Start) -> Process:
+        def work(tell: Tell) -> None:
+            with KeywordTree(str(folder)) as tree:
+                operate(tree, "a", 0)
+                tell("0")
+                stop_in("Sync")
+                operate(tree, "a", 1)
+                tell("1")
+
+        process = start(work)
+        process.await_stop()
+        return process
+
+    def test_in_a_commit_makes_others_wait(self, folder: Path, start: Start) -> None:
+        stopped = self.begin_in_a_commit(folder, start)
+        waiting = start(lambda tell: write_some(folder, "b", 3, tell))
+        assert waiting.is_silent(0.2)
+        stopped.send(signal.SIGCONT)
+
+        assert (stopped.end(), waiting.end()) == (0, 0)
+        progress = Progress("abz")
+        progress.take("a", stopped.lines)
+        progress.take("b", waiting.lines)
+        check_store(folder, progress)
+        assert progress.losses == []
+        assert progress.acknowledged == {"a": 2, "b": 3, "z": 1}
+
+    def test_in_a_commit_and_killed_there_frees_the_others(self, folder: Path, start: Start) -> None:
+        stopped = self.begin_in_a_commit(folder, start)
+        waiting = start(lambda tell: write_some(folder, "b", 3, tell))
+        assert waiting.is_silent(0.2)
+        stopped.kill()
+
+        assert waiting.end() == 0
+        progress = Progress("abz")
+        progress.take("a", stopped.lines)
+        progress.take("b", waiting.lines)
+        check_store(folder, progress)
+        assert progress.losses == []
+        assert progress.acknowledged["b"] == 3
+
+    def test_lets_readers_of_another_process_go_on(self, folder: Path, start: Start) -> None:
+        with KeywordTree(str(folder)) as tree:
+            operate(tree, "b", 0)
+            stopped = self.begin_in_a_commit(folder, start)
+            assert tree.Search("b.0", False).node is not None
+            assert tree.FindByName("b.0") == tree.GetChildren("root")
+            stopped.send(signal.SIGCONT)
+            assert stopped.end() == 0
+            tree.Refresh()
+
+            assert len(tree.FindByName("a.0")) == 1
+
+    def test_outside_of_a_commit_misses_nothing_the_others_did_meanwhile(self, folder: Path, start: Start) -> None:
+        def sleep_between(tell: Tell) -> None:
+            with KeywordTree(str(folder)) as tree:
+                operate(tree, "a", 0)
+                tell("0")
+                os.kill(os.getpid(), signal.SIGSTOP)
+                for n in range(1, 7):
+                    operate(tree, "a", n)
+                    tell(f"{n}")
+                tell(f"sees {len(state_of(tree).nodes)}")
+
+        sleeper = start(sleep_between)
+        sleeper.await_stop()
+        before = kt._CHECKPOINT_OPERATIONS
+
+        def busy(tell: Tell) -> None:
+            kt._CHECKPOINT_OPERATIONS = 2
+            write_some(folder, "b", 13, tell)  # checkpoints, and trims the log at its end
+
+        assert start(busy).end() == 0
+        assert before == kt._CHECKPOINT_OPERATIONS
+        sleeper.send(signal.SIGCONT)
+
+        assert sleeper.end() == 0
+        with KeywordTree(str(folder)) as tree:
+            assert sleeper.lines[-1] == f"sees {len(state_of(tree).nodes)}"
+        progress = Progress("abz")
+        progress.acknowledged |= {"a": 7, "b": 13}
+        check_store(folder, progress)
+        assert progress.losses == []
+
+    def test_at_random_again_and_again_loses_nothing(
+        self, folder: Path, start: Start, say: Callable[[str], None]
+    ) -> None:
+        chooser, stops = random.Random(f"{SEED} stop"), times(40, 1000)
+        processes = {
+            "a": start(lambda tell: live(folder, "a", 0, "checkpointing", tell)),
+            "b": start(lambda tell: live(folder, "b", 0, "closing", tell)),
+        }
+        for _ in range(stops):
+            process = chooser.choice(list(processes.values()))
+            process.send(signal.SIGSTOP)
+            time.sleep(chooser.uniform(0, 0.004))
+            process.send(signal.SIGCONT)
+            time.sleep(chooser.uniform(0, 0.002))
+        progress = Progress("abz")
+        for writer, process in processes.items():
+            process.read_until(len(process.lines) + 2)  # both are alive
+            process.kill()
+            progress.take(writer, process.lines)
+        check_store(folder, progress)
+        say(f"stop and continue: {stops} stops, {sum(progress.acknowledged.values())} acknowledged, "
+            f"{len(progress.losses)} losses ")
+
+        assert progress.losses == []
+
+
+class TestLock:
+    def test_excludes_whoever_comes_by_a_link_or_a_relative_path(
+        self, folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        KeywordTree(str(folder)).Close()
+        link = folder.parent / "link"
+        link.symlink_to(folder, target_is_directory=True)
+        monkeypatch.chdir(folder.parent)
+        paths = {"a": folder, "b": link, "c": Path("tree"), "d": Path("link/../tree/.")}
+        processes = [start(partial(write_some, path, w, 24)) for w, path in paths.items()]
+        assert [process.end() for process in processes] == [0] * 4
+        progress = Progress("abcdz")
+        progress.acknowledged |= dict.fromkeys(paths, 24)
+        check_store(folder, progress)
+
+        assert progress.losses == []
+
+    def test_excludes_two_trees_of_one_process_by_a_link(self, folder: Path) -> None:
+        with KeywordTree(str(folder)) as one:
+            link = folder.parent / "link"
+            link.symlink_to(folder, target_is_directory=True)
+            with KeywordTree(str(link)) as two:
+                for n in range(12):
+                    operate(one, "a", n)
+                    operate(two, "b", n)
+                one.Refresh()
+                assert state_of(one) == state_of(two)
+        progress = Progress("abz")
+        progress.acknowledged |= {"a": 12, "b": 12}
+        check_store(folder, progress)
+
+        assert progress.losses == []
+
+    def test_outlives_another_descriptor_of_any_file_being_closed(self, folder: Path, start: Start) -> None:
+        def hold(tell: Tell) -> None:
+            with KeywordTree(str(folder)) as tree:
+                operate(tree, "a", 0)
+                stop_in("Sync")
+                real = kt._Files.Sync
+
+                def sync(self: kt._Files, fd: int) -> None:
+                    for path in sorted(folder.iterdir()):  # what `lockf` would lose its lock by
+                        os.close(os.open(path, os.O_RDWR))
+                    real(self, fd)
+
+                pytest.MonkeyPatch().setattr(kt._Files, "Sync", sync)
+                operate(tree, "a", 1)
+                tell("1")
+
+        holder = start(hold)
+        holder.await_stop()
+        waiting = start(lambda tell: write_some(folder, "b", 3, tell))
+        assert waiting.is_silent(0.2)
+        holder.send(signal.SIGCONT)
+
+        assert (holder.end(), waiting.end()) == (0, 0)
+        progress = Progress("abz")
+        progress.acknowledged |= {"a": 2, "b": 3}
+        check_store(folder, progress)
+        assert progress.losses == []
+
+    def test_of_a_killed_process_is_not_kept_by_its_idle_child(self, folder: Path, start: Start) -> None:
+        def work(tell: Tell) -> None:
+            tree = KeywordTree(str(folder))
+            child = os.fork()
+            if child == 0:
+                while True:
+                    time.sleep(60)  # a worker that has not used the tree yet
+            tell(f"{child}")
+            stop_in("Sync")
+            tree.CreateKeyword("in the middle", "root")
+
+        process = start(work)
+        process.await_stop()
+        process.read_until(1)
+        child = int(process.lines[0])
+        try:
+            process.send(signal.SIGKILL)
+            other = start(lambda tell: write_some(folder, "b", 3, tell))
+            other.read_until(4)
+            assert other.end() == 0
+        finally:
+            os.kill(child, signal.SIGKILL)
+        assert process.end() == -signal.SIGKILL
+
+    def test_file_is_never_removed(self, folder: Path) -> None:
+        with KeywordTree(str(folder)) as tree:
+            before = (folder / "lock").stat().st_ino
+            operate(tree, "a", 0)
+        with KeywordTree(str(folder)):
+            assert (folder / "lock").stat().st_ino == before
+
+
+# == Interrupts ===========================================================================================
+
+
+class Storm:
+    """Raises KeyboardInterrupt in the main thread every millisecond or so, wherever the library happens to be."""
+
+    def __init__(self, operation_s: float = 0.0) -> None:
+        # After an interrupt the next operation may have to read the log anew: calms let some of them succeed.
+        self._calm_s = 20 * max(0.001, operation_s)
+        self._draw = random.Random(f"{SEED} storm")
+        self.interrupts = 0
+
+    def strike(self, number: int, frame: FrameType | None) -> None:
+        self._arm()
+        # A test that could be interrupted in its own bookkeeping would test that.
+        while frame is not None and frame.f_code.co_filename != kt.__file__:
+            frame = frame.f_back
+        if frame is not None:
+            self.interrupts += 1
+            raise KeyboardInterrupt
+
+    def _arm(self) -> None:
+        is_calm = self.interrupts % 8 == 7
+        signal.setitimer(signal.ITIMER_REAL, self._calm_s if is_calm else self._draw.uniform(0.0001, 0.002))
+
+    def __enter__(self) -> Storm:
+        signal.signal(signal.SIGALRM, self.strike)
+        self._arm()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+
+
+def write_through_a_storm(folder: Path, duration_s: float, thread_count: int, tell: Tell) -> None:
+    """Write in the main thread, interrupted, and in others besides; tell what was acknowledged, and compare."""
+    kt._CHECKPOINT_OPERATIONS = 20
+    tree = KeywordTree(str(folder))
+    made: list[str] = []
+    unexpected: list[str] = []
+    unknown = [0]
+    until = time.monotonic() + duration_s
+    begun = time.monotonic()
+    tree.BatchCreateKeywords([{"name": "home", "id": "home", "parent_id": "root"}])
+    operation_s = time.monotonic() - begun
+
+    def write(writer: int) -> None:
+        n = 0
+        while time.monotonic() < until:
+            n += 1
+            name = f"{writer}.{n}"
+            try:
+                if n % 4:
+                    made.append(tree.CreateKeyword(name, "home").id)
+                else:
+                    made.append(tree.CreateInfo(f"{name} {LONG if n % 8 else ''}", "", ["home"]).id)
+            except KeyboardInterrupt:
+                if writer:
+                    unexpected.append(f"{name}: an interrupt in another thread")
+            except StoreError as error:  # its leader was interrupted
+                unknown[0] += 1
+                if not error.outcome_unknown:
+                    unexpected.append(f"{name}: {error!r}")
+            except BaseException as error:
+                unexpected.append(f"{name}: {error!r} {traceback.format_exc()}")
+
+    threads = [threading.Thread(target=write, args=(number,), daemon=True) for number in range(1, thread_count + 1)]
+    for thread in threads:
+        thread.start()
+    with Storm(operation_s) as storm:
+        write(0)
+    for thread in threads:
+        thread.join(20)
+    hanging = sum(thread.is_alive() for thread in threads)
+    if hanging:
+        faulthandler.dump_traceback(2, all_threads=True)
+    assert not hanging, f"{hanging} threads hang"
+    assert not unexpected, unexpected[:3]
+    with KeywordTree(str(folder)) as other:  # hangs if the lock was left behind
+        on_disk = state_of(other)
+    before = state_of(tree)
+    tree.Refresh()
+    assert state_of(tree) == on_disk, "memory is not what the log says"
+    lost = [id for id in made if id not in on_disk.nodes and id not in on_disk.infos]
+    ahead = before.nodes.keys() - on_disk.nodes.keys()
+    assert not ahead, f"{len(ahead)} keywords were shown that are not in the log"
+    after = tree.CreateKeyword("after the storm", "home")
+    tree.Close()
+    with KeywordTree(str(folder)) as again:
+        assert again.recovery == ()
+        assert again.GetKeyword(after.id) == after
+    check_files(folder)
+    tell(f"{len(made)} acknowledged, {storm.interrupts} interrupts, {unknown[0]} outcomes unknown, {len(lost)} lost")
+
+
+class TestInterrupt:
+    """Ctrl-C at any moment: memory is what the log says, nothing hangs, no lock is left behind."""
+
+    @pytest.mark.parametrize("threads", [0, 3])
+    def test_in_a_storm_loses_nothing(
+        self, folder: Path, start: Start, say: Callable[[str], None], threads: int
+    ) -> None:
+        duration_s = times(1, 60) * 1.5
+        process = start(lambda tell: write_through_a_storm(folder, duration_s, threads, tell))
+        code = process.end(duration_s + 90)
+        say(f"interrupts, {threads} threads besides: {' '.join(process.lines)} ")
+
+        assert code == 0
+        assert process.lines[0].endswith(" 0 lost")
+        assert check_after_storm(folder)
+
+    def test_in_opening_and_closing_leaves_no_lock_and_no_descriptor(
+        self, folder: Path, start: Start, say: Callable[[str], None]
+    ) -> None:
+        def work(tell: Tell) -> None:
+            with KeywordTree(str(folder)) as tree:
+                for n in range(24):
+                    operate(tree, "a", n)
+            gc.collect()
+            descriptors, opened = len(os.listdir("/dev/fd")), 0
+            until = time.monotonic() + times(1, 30)
+            with Storm() as storm:
+                while time.monotonic() < until:
+                    with contextlib.suppress(KeyboardInterrupt):
+                        tree = KeywordTree(str(folder))
+                        opened += 1
+                        tree.Close()
+            del tree
+            gc.collect()
+            left = len(os.listdir("/dev/fd")) - descriptors
+            with KeywordTree(str(folder)) as tree:  # hangs if the lock was left behind
+                operate(tree, "a", 24)
+            tell(f"{storm.interrupts} interrupts, {opened} openings, {left} descriptors left")
+
+        process = start(work)
+        code = process.end()
+        say(f"interrupts in opening and closing: {' '.join(process.lines)} ")
+
+        assert code == 0
+        # An interrupt between the system's open and the variable leaves a descriptor without an owner.
+        interrupts, _, left = (int(number) for number in re.findall(r"(\d+) (?:i|o|d)", process.lines[0]))
+        assert left <= interrupts // 3 + 3
+        progress = Progress("az")
+        progress.acknowledged["a"] = 25
+        check_store(folder, progress)
+        assert progress.losses == []
+
+
+def check_after_storm(folder: Path) -> bool:
+    with KeywordTree(str(folder)) as tree:
+        return state_of(tree) == state_in_log(folder)
+
+
+# == Forks ================================================================================================
+
+
+def write_keywords(tree: KeywordTree, who: str, count: int, tell: Tell) -> None:
+    for n in range(count):
+        tell(tree.CreateKeyword(f"{who} {n}", "root").id)
+
+
+def check_told(folder: Path, processes: list[Process]) -> int:
+    """See that all ids that were told are there, and nothing else; return their count."""
+    told = [line for process in processes for line in process.lines]
+    with KeywordTree(str(folder)) as tree:
+        assert tree.recovery == ()
+        found = [child.id for child in tree.GetChildren("root")]
+        assert Counter(found) == Counter(told)
+        assert state_of(tree) == state_in_log(folder)
+    check_files(folder)
+    return len(told)
+
+
+class TestFork:
+    def test_with_an_open_tree_lets_both_write(self, folder: Path, start: Start) -> None:
+        tree = KeywordTree(str(folder))
+        child = start(lambda tell: write_keywords(tree, "child", 60, tell))
+        told: list[str] = []
+        write_keywords(tree, "parent", 60, told.append)
+        assert child.end() == 0
+        child.lines += told
+        tree.Refresh()
+        assert len(tree.GetChildren("root")) == 120
+        tree.Close()
+
+        assert check_told(folder, [child]) == 120
+
+    def test_of_a_fork_lets_all_generations_write(self, folder: Path, start: Start) -> None:
+        def work(tell: Tell, depth: int = 0) -> None:
+            child = os.fork() if depth < 3 else -1
+            if child == 0:
+                work(tell, depth + 1)
+                os._exit(0)
+            write_keywords(tree, f"generation {depth}", 20, tell)
+            if child > 0:
+                assert os.waitpid(child, 0)[1] == 0
+
+        with KeywordTree(str(folder)) as tree:
+            process = start(work)
+            assert process.end() == 0
+
+        assert check_told(folder, [process]) == 80
+
+    def test_lets_the_child_close_and_the_parent_go_on(self, folder: Path, start: Start) -> None:
+        def work(tell: Tell) -> None:
+            write_keywords(tree, "child", 5, tell)
+            tree.Close()
+
+        with KeywordTree(str(folder)) as tree:
+            told: list[str] = []
+            write_keywords(tree, "before", 5, told.append)
+            unused = start(lambda tell: tree.Close())
+            assert unused.end() == 0
+            child = start(work)
+            assert child.end() == 0
+            write_keywords(tree, "after", 5, told.append)
+            child.lines += told
+
+        assert check_told(folder, [child]) == 15
+
+    def test_lets_the_child_read_what_the_parent_had(self, folder: Path, start: Start) -> None:
+        def work(tell: Tell) -> None:
+            tell(repr(state_of(tree) == expected))
+            tell(repr(tree.Search("a.0", False).status.name))
+
+        with KeywordTree(str(folder)) as tree:
+            for n in range(6):
+                operate(tree, "a", n)
+            expected = state_of(tree)
+            child = start(work)
+            assert child.end() == 0
+
+            assert child.lines == ["True", "'MATCHED'"]
+
+    def test_leaves_a_closed_tree_closed(self, folder: Path, start: Start) -> None:
+        tree = KeywordTree(str(folder))
+        tree.Close()
+
+        def work(tell: Tell) -> None:
+            with pytest.raises(kt.ClosedError):
+                tree.CreateKeyword("too late", "root")
+
+        assert start(work).end() == 0
+
+    def test_goes_on_in_the_same_folder_after_the_current_one_changed(
+        self, folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        elsewhere = folder.parent / "elsewhere"
+        elsewhere.mkdir()
+        monkeypatch.chdir(folder.parent)
+        with KeywordTree("tree") as tree:
+            monkeypatch.chdir(elsewhere)
+            child = start(lambda tell: write_keywords(tree, "child", 3, tell))
+            assert child.end() == 0
+            write_keywords(tree, "parent", 3, child.lines.append)
+
+        assert list(elsewhere.iterdir()) == []
+        assert check_told(folder, [child]) == 6
+
+    def test_while_other_threads_write_loses_nothing(
+        self, folder: Path, start: Start, say: Callable[[str], None]
+    ) -> None:
+        forks = times(12, 300)
+
+        def work(tell: Tell) -> None:
+            tree, done = KeywordTree(str(folder)), threading.Event()
+
+            def write(number: int) -> None:
+                for n in itertools.count():
+                    if done.is_set():
+                        return
+                    tell(tree.CreateKeyword(f"thread {number} {n}", "root").id)
+
+            threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            for number in range(forks):
+                children = [fork_a_writer(tree, f"{number} {twin}", tell) for twin in range(2)]
+                for child in children:
+                    assert os.waitpid(child, 0)[1] == 0
+            done.set()
+            for thread in threads:
+                thread.join()
+            tree.Close()
+
+        process = start(work)
+        assert process.end() == 0
+        total = check_told(folder, [process])
+        say(f"forks while four threads write: {2 * forks} forks, {total} acknowledged, 0 losses ")
+
+    @pytest.mark.parametrize("method", ["fork", "spawn"])
+    def test_by_multiprocessing_loses_nothing(self, folder: Path, method: str) -> None:
+        done = subprocess.run(script("multiprocessing", method, folder), capture_output=True, text=True, timeout=100)
+
+        assert done.returncode == 0, done.stderr
+        with KeywordTree(str(folder)) as tree:
+            found = Counter(child.name.split()[0] for child in tree.GetChildren("root"))
+        assert found == {"main": 40, "0": 40, "1": 40, "2": 40}
+
+
+def fork_a_writer(tree: KeywordTree, who: str, tell: Tell) -> int:
+    child = os.fork()
+    if child:
+        return child
+    try:
+        write_keywords(tree, who, 5, tell)
+        os._exit(0)
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(1)
+
+
+def script(*words: object) -> list[str]:
+    """Return the command that runs this file as a program of its own."""
+    return [sys.executable, str(Path(__file__).resolve()), *map(str, words)]
+
+
+_inherited: KeywordTree | None = None  # what a forked pool finds open
+
+
+def fill_from_pool(task: tuple[str, str]) -> None:
+    folder, who = task
+    tree = _inherited or KeywordTree(folder)
+    write_keywords(tree, who, 40, lambda _: None)
+    if _inherited is None:
+        tree.Close()
+
+
+def run_multiprocessing(method: str, folder: str) -> None:
+    """Write in a pool and beside it; a forked pool uses the tree that was open before."""
+    global _inherited
+    with KeywordTree(folder) as tree:
+        _inherited = tree
+        with multiprocessing.get_context(method).Pool(3) as pool:
+            waiting = pool.map_async(fill_from_pool, [(folder, str(n)) for n in range(3)], 1)
+            write_keywords(tree, "main", 40, lambda _: None)
+            waiting.get(60)
+
+
+# == One does something else while another writes =========================================================
+
+
+class TestNeighbours:
+    """One process closes, checkpoints, fails or refreshes while another writes: neither loses anything."""
+
+    def write_beside(
+        self, folder: Path, start: Start, other: Callable[[Tell], None]
+    ) -> tuple[Process, Process]:
+        writer = start(partial(live, folder, "a", 0, "leisurely"))
+        writer.await_line("0")
+        neighbour = start(other)
+        assert neighbour.end() == 0
+        writer.read_until(len(writer.lines) + 3)
+        writer.kill()
+        return writer, neighbour
+
+    def check(self, folder: Path, writer: Process, neighbour: Process) -> None:
+        progress = Progress("abz")
+        progress.take("a", writer.lines)
+        progress.take("b", neighbour.lines)
+        check_store(folder, progress)
+        assert progress.losses == []
+
+    def test_that_close_lose_nothing(self, folder: Path, start: Start) -> None:
+        def work(tell: Tell) -> None:
+            for n in range(times(30, 300)):
+                with KeywordTree(str(folder)) as tree:
+                    operate(tree, "b", n)
+                tell(f"{n}")
+
+        self.check(folder, *self.write_beside(folder, start, work))
+
+    def test_that_open_and_close_without_writing_disturb_nothing(self, folder: Path, start: Start) -> None:
+        def work(tell: Tell) -> None:
+            for _ in range(times(40, 300)):
+                with KeywordTree(str(folder)) as tree:
+                    assert tree.recovery == ()
+                tell("opened")
+
+        self.check(folder, *self.write_beside(folder, start, work))
+
+    def test_that_checkpoint_lose_nothing(self, folder: Path, start: Start) -> None:
+        def work(tell: Tell) -> None:
+            kt._CHECKPOINT_OPERATIONS = 1
+            write_some(folder, "b", times(60, 600), tell)
+
+        self.check(folder, *self.write_beside(folder, start, work))
+
+    def test_that_refresh_see_whole_operations_alone(self, folder: Path, start: Start) -> None:
+        def work(tell: Tell) -> None:
+            with KeywordTree(str(folder)) as tree:
+                done = 0
+                for turn in range(times(60, 400)):
+                    tree.Refresh()
+                    tell(f"refreshed {turn}")
+                    state = state_of(tree)
+                    progress = Progress("a")
+                    progress.acknowledged["a"] = done
+                    progress.compare(state)
+                    assert not [loss for loss in progress.losses if "in part" in loss or "not whole" in loss]
+                    assert progress.acknowledged["a"] >= done, "what was there has gone"
+                    done = progress.acknowledged["a"]
+
+        self.check(folder, *self.write_beside(folder, start, work))
+
+    def test_that_may_write_no_larger_file_fail_alone(self, folder: Path, start: Start) -> None:
+        """A limit on the size of files is a disk that is full for one process only."""
+        chooser = random.Random(f"{SEED} limit")
+
+        def work(tell: Tell) -> None:
+            tree, n, failures = KeywordTree(str(folder)), 0, 0
+            for _ in range(times(20, 200)):
+                size = (folder / LOG).stat().st_size
+                resource.setrlimit(resource.RLIMIT_FSIZE, (size + chooser.randint(-200, 2000), resource.RLIM_INFINITY))
+                for _ in range(4):
+                    try:
+                        operate(tree, "b", n)
+                    except StoreError as error:
+                        failures += 1
+                        assert not error.outcome_unknown, error
+                        assert isinstance(error.__cause__, OSError)
+                        assert error.__cause__.errno == errno.EFBIG
+                        progress = Progress("b")
+                        progress.acknowledged["b"] = n
+                        progress.compare(state_of(tree))
+                        assert (progress.losses, progress.acknowledged["b"]) == ([], n), "memory has changed"
+                        break
+                    tell(f"{n}")
+                    n += 1
+                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                if chooser.random() < 0.5:
+                    operate(tree, "b", n)
+                    tell(f"{n}")
+                    n += 1
+            assert failures > 5, failures
+            tree.Close()
+
+        self.check(folder, *self.write_beside(folder, start, work))
+
+    def test_whose_sync_fails_stop_the_others_until_one_opens_anew(self, folder: Path, start: Start) -> None:
+        def fail(tell: Tell) -> None:
+            tree = KeywordTree(str(folder))
+            operate(tree, "b", 0)
+            tell("0")
+
+            def sync(self: kt._Files, fd: int) -> None:
+                if os.fstat(fd).st_ino == (folder / LOG).stat().st_ino:
+                    raise OSError(errno.EIO, "the disk is broken")
+
+            pytest.MonkeyPatch().setattr(kt._Files, "Sync", sync)
+            with pytest.raises(StoreError) as caught:
+                operate(tree, "b", 1)
+            assert caught.value.outcome_unknown
+
+        def write(tell: Tell) -> None:
+            tree = KeywordTree(str(folder))
+            tell("open")
+            for n in itertools.count():
+                try:
+                    operate(tree, "a", n)
+                except StoreError:
+                    break
+                tell(f"{n}")
+                time.sleep(0.001)
+            tell("refused")
+            again = KeywordTree(str(folder))
+            assert len(again.recovery) == 1
+            for step in range(n, n + 6):
+                operate(again, "a", step)
+                tell(f"{step}")
+            again.Close()
+            tree.Close()
+
+        writer = start(write)
+        writer.await_line("3")
+        failing = start(fail)
+        assert failing.end() == 0
+        assert writer.end() == 0
+        assert "refused" in writer.lines
+
+        self.check(folder, writer, failing)
+
+
+# == Counts ===============================================================================================
+
+
+def run_writer(folder: str, who: str, count: str) -> None:
+    with KeywordTree(folder) as tree:
+        print("open", flush=True)
+        sys.stdin.readline()
+        for n in range(int(count)):
+            print(tree.CreateKeyword(f"{who} {n}", "root").id, flush=True)
+
+
+class TestCounts:
+    """Fresh interpreters, nothing shared but the folder."""
+
+    def run(self, folder: Path, processes: int, count: int) -> tuple[int, int]:
+        """Return how many writes were acknowledged, and how many of them are there."""
+        writers = [
+            subprocess.Popen(
+                script("writer", folder, f"w{n}", count), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            for n in range(processes)
+        ]
+        for writer in writers:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "open\n"
+        for writer in writers:  # all at once
+            assert writer.stdin is not None
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
+        told = [writer.communicate(timeout=100)[0].split() for writer in writers]
+        assert [writer.returncode for writer in writers] == [0] * processes
+        with KeywordTree(str(folder)) as tree:
+            assert tree.recovery == ()
+            order = [child.id for child in tree.GetChildren("root")]
+            assert all([id for id in order if id in mine] == list(mine) for mine in map(dict.fromkeys, told))
+        check_files(folder)
+        acknowledged = list(itertools.chain(*told))
+        return len(acknowledged), len(set(order) & set(acknowledged))
+
+    def test_of_four_processes_with_250_writes_each_are_1000_of_1000(
+        self, tmp_path: Path, say: Callable[[str], None]
+    ) -> None:
+        for run in range(times(1, 20)):
+            acknowledged, found = self.run(tmp_path / f"{run}", 4, 250)
+            say(f"four processes, 250 writes each, run {run}: {found} of {acknowledged} ")
+
+            assert (acknowledged, found) == (1000, 1000)
+
+    def test_of_two_processes_with_100_writes_each_are_200_of_200(
+        self, tmp_path: Path, say: Callable[[str], None]
+    ) -> None:
+        """What another memory server keeps 135 to 188 of."""
+        for run in range(times(1, 20)):
+            acknowledged, found = self.run(tmp_path / f"{run}", 2, 100)
+            say(f"two processes, 100 writes each, run {run}: {found} of {acknowledged} ")
+
+            assert (acknowledged, found) == (200, 200)
+
+    def test_are_seen_by_the_others_at_refresh(self, folder: Path, start: Start) -> None:
+        with KeywordTree(str(folder)) as tree:
+            writer = start(lambda tell: write_some(folder, "a", 60, tell))
+            writer.await_line("59")
+            seen = len(tree.GetChildren("root"))
+            assert writer.end() == 0
+            tree.Refresh()
+            assert seen == 0, "a read looked at the disk"
+            progress = Progress("a")
+            progress.acknowledged["a"] = 60
+            progress.compare(state_of(tree))
+
+            assert progress.losses == []
+            assert tree.recovery == ()
+
+
+# == Threads ==============================================================================================
+
+
+@pytest.fixture
+def _hasty() -> Iterator[None]:
+    """Switch between threads as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def run_together(works: Sequence[Callable[[], object]]) -> None:
+    """Run each in a thread of its own, begun at once; raise the first error."""
+    barrier, errors = threading.Barrier(len(works)), list[BaseException]()
+
+    def guarded(work: Callable[[], object]) -> None:
+        barrier.wait()
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(4 * PATIENCE_S)
+    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
+    if errors:
+        raise errors[0]
+
+
+@pytest.mark.usefixtures("_hasty")
+class TestThreads:
+    def test_sixteen_write_and_others_read_whole_operations_alone(self, folder: Path) -> None:
+        writers, rounds, readers = 16, times(6, 120), 4
+        done, left = threading.Event(), itertools.count(1)
+        with KeywordTree(str(folder)) as tree:
+            tree.BatchCreateKeywords([{"name": f"w{n}", "id": f"w{n}", "parent_id": "root"} for n in range(writers)])
+
+            def write(number: int) -> None:
+                for n in range(rounds):
+                    key = f"w{number}.{n}"
+                    made = tree.BatchCreateKeywords(
+                        [{"name": key, "id": f"{key}/{i}", "parent_id": f"w{number}"} for i in range(3)]
+                    )
+                    assert [tree.GetKeyword(node.id) for node in made] == made, "a writer does not see its own write"
+                    info = tree.CreateInfo(f"{key} {LONG if n % 3 else ''}", "", [node.id for node in made])
+                    first = tree.LinkInfo(info.id, f"w{number}")
+                    assert tree.LinkInfo(info.id, f"w{number}") == first
+                if next(left) == writers:
+                    done.set()
+
+            def read(number: int) -> None:
+                chooser, seen = random.Random(f"{SEED} {number}"), dict.fromkeys(range(writers), 0)
+                while not done.is_set():
+                    writer = chooser.randrange(writers)
+                    children = tree.GetChildren(f"w{writer}")
+                    assert len(children) % 3 == 0, "half of a batch was seen"
+                    assert len(children) >= seen[writer], "what was there has gone"
+                    seen[writer] = len(children)
+                    assert [child.id for child in children] == [
+                        f"w{writer}.{n}/{i}" for n in range(len(children) // 3) for i in range(3)
+                    ]
+                    for info in tree.GetInfosOfKeyword(f"w{writer}"):
+                        assert len(tree.GetKeywordsOfInfo(info.id)) == 4
+                    if children:
+                        last = children[-1]
+                        assert [node.id for node in tree.GetPath(last.id)] == ["root", f"w{writer}", last.id]
+                        assert len(tree.FindByName(last.name)) == 3
+                        for info in tree.GetInfosOfKeyword(last.id):
+                            assert len(tree.GetKeywordsOfInfo(info.id)) in (3, 4)
+                            assert info.content.startswith(f"{last.name} ")
+
+            try:
+                run_together(
+                    [partial(write, n) for n in range(writers)] + [partial(read, n) for n in range(readers)]
+                )
+            finally:
+                done.set()
+            in_memory = state_of(tree)
+            assert len(in_memory.nodes) == writers + writers * rounds * 3
+            assert len(in_memory.infos) == writers * rounds
+            assert len(in_memory.links) == writers * rounds * 4
+        check_files(folder)
+        assert in_memory == state_in_log(folder)
+        with KeywordTree(str(folder)) as again:
+            assert state_of(again) == in_memory
+
+    def test_of_two_trees_and_two_processes_lose_nothing(self, folder: Path, start: Start) -> None:
+        def work(who: str, tell: Tell) -> None:
+            sys.setswitchinterval(1e-6)
+            trees = [KeywordTree(str(folder)) for _ in range(2)]
+            count = times(8, 200)
+            run_together(
+                [partial(write_keywords, tree, f"{who} {n}", count, tell) for n, tree in enumerate(trees * 3)]
+            )
+            for tree in trees:
+                tree.Close()
+
+        processes = [start(partial(work, who)) for who in "ab"]
+        assert [process.end(4 * PATIENCE_S) for process in processes] == [0, 0]
+
+        assert check_told(folder, processes) == 12 * times(8, 200)
+
+    def test_that_close_while_others_write_lose_nothing(self, folder: Path) -> None:
+        for turn in range(times(5, 100)):
+            tree, made = KeywordTree(str(folder)), list[str]()
+
+            def write(number: int, tree: KeywordTree = tree, made: list[str] = made, turn: int = turn) -> None:
+                with contextlib.suppress(kt.ClosedError, StoreError):
+                    for n in range(1000):
+                        made.append(tree.CreateKeyword(f"{turn} {number} {n}", "root").id)
+
+            def close(tree: KeywordTree = tree) -> None:
+                time.sleep(0.02)
+                tree.Close()
+
+            run_together([close, *[partial(write, n) for n in range(4)]])
+            with KeywordTree(str(folder)) as again:
+                assert again.recovery == ()
+                assert all(again.GetKeyword(id) is not None for id in made)
+
+
+@pytest.mark.usefixtures("_hasty")
+class TestConflicts:
+    """Two threads want the same, and stand in one group: the second is checked against the first."""
+
+    def test_of_one_id_let_exactly_one_win(self, folder: Path) -> None:
+        with KeywordTree(str(folder)) as tree:
+            for turn in range(times(60, 1000)):
+                outcomes: list[str] = []
+
+                def make(outcomes: list[str] = outcomes, id: str = f"same {turn}") -> None:
+                    try:
+                        tree.BatchCreateKeywords([{"name": "x", "id": f"{id} child"}, {"name": "x", "id": id}])
+                        outcomes.append("made")
+                    except DuplicateIdError as error:
+                        outcomes.append(error.id)
+
+                run_together([make, make, make])
+                assert sorted(outcomes) == sorted(["made", f"same {turn} child", f"same {turn} child"])
+            assert len(state_of(tree).nodes) == 2 * times(60, 1000)
+        assert state_of_again(folder) == state_in_log(folder)
+
+    def test_of_one_id_of_an_info_let_exactly_one_win(self, folder: Path) -> None:
+        with KeywordTree(str(folder)) as tree:
+            for turn in range(times(30, 500)):
+                outcomes: list[str] = []
+
+                def make(outcomes: list[str] = outcomes, turn: int = turn) -> None:
+                    try:
+                        tree.BatchCreateInfos([{"content": "x", "id": f"{turn}", "keyword_ids": ["root"]}])
+                        outcomes.append("made")
+                    except DuplicateIdError:
+                        outcomes.append("refused")
+
+                run_together([make, make])
+                assert sorted(outcomes) == ["made", "refused"]
+        assert state_of_again(folder) == state_in_log(folder)
+
+    def test_of_one_pair_make_one_link(self, folder: Path) -> None:
+        with KeywordTree(str(folder)) as tree:
+            for turn in range(times(60, 1000)):
+                node = tree.CreateKeyword(f"{turn}", "root")
+                info = tree.CreateInfo(f"{turn}")
+                links: list[InfoKeywordLink] = []
+
+                def link(links: list[InfoKeywordLink] = links, pair: tuple[str, str] = (info.id, node.id)) -> None:
+                    links.append(tree.LinkInfo(*pair))
+
+                run_together([link, link])
+                assert links[0] == links[1]
+                assert [found.id for found in tree.GetInfosOfKeyword(node.id)] == [info.id]
+                assert [found.id for found, _ in tree.GetKeywordsOfInfo(info.id)] == [node.id]
+        links_logged = [row for operation in read_log(folder) for row in rows_of(operation).get("links.jsonl", [])]
+        assert len(links_logged) == times(60, 1000), "a link that was there was written again"
+
+    def test_of_relations_leave_the_one_that_was_logged_last(self, folder: Path) -> None:
+        relations = [RelationType.PRIMARY, RelationType.EXAMPLE, RelationType.SOURCE]
+        with KeywordTree(str(folder)) as tree:
+            for turn in range(times(30, 500)):
+                node = tree.CreateKeyword(f"{turn}", "root")
+                info = tree.CreateInfo(f"{turn}")
+                run_together([partial(tree.LinkInfo, info.id, node.id, relation) for relation in relations])
+                assert len(tree.GetKeywordsOfInfo(info.id)) == 1
+            in_memory = state_of(tree)
+        assert in_memory == state_in_log(folder) == state_of_again(folder)
+
+    def test_between_two_trees_let_exactly_one_win(self, folder: Path) -> None:
+        with KeywordTree(str(folder)) as one, KeywordTree(str(folder)) as two:
+            for turn in range(times(30, 500)):
+                outcomes: list[str] = []
+
+                def make(tree: KeywordTree, outcomes: list[str] = outcomes, turn: int = turn) -> None:
+                    try:
+                        tree.BatchCreateKeywords([{"name": "x", "id": f"{turn}", "parent_id": "root"}])
+                        outcomes.append("made")
+                    except DuplicateIdError:
+                        outcomes.append("refused")
+
+                run_together([lambda: make(one), lambda: make(two), lambda: make(one)])
+                assert sorted(outcomes) == ["made", "refused", "refused"]
+        assert state_of_again(folder) == state_in_log(folder)
+
+
+def state_of_again(folder: Path) -> State:
+    with KeywordTree(str(folder)) as tree:
+        return state_of(tree)
+
+
+# == A full disk ==========================================================================================
+
+
+def in_own_mounts() -> list[str]:
+    """Return the words that give a program mounts of its own, or skip the test."""
+    command = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    if shutil.which("unshare") is None or shutil.which("mount") is None:
+        pytest.skip("a small disk is made with unshare and mount, which are not here")
+    probe = "mount -t tmpfs -o size=64k none /mnt || mount -t tmpfs -o size=64k none /tmp"
+    done = subprocess.run([*command, "sh", "-c", probe], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"mounting a small disk is not permitted here: {done.stderr.strip()}")
+    return command
+
+
+def mount_small(folder: Path, options: str) -> None:
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], check=True)
+
+
+class TestFullDisk:
+    """A small file system in memory, mounted for one program: filled, freed, filled again."""
+
+    @pytest.mark.parametrize("kilobytes", [64, 256, 1024])
+    def test_fails_each_operation_alone_and_loses_nothing(
+        self, tmp_path: Path, say: Callable[[str], None], kilobytes: int
+    ) -> None:
+        command = [*in_own_mounts(), *script("full-disk", tmp_path / "disk", kilobytes)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+        say(f"full disk of {kilobytes} KiB: {done.stdout.strip()} ")
+
+        assert done.returncode == 0, done.stderr
+
+    def test_without_room_for_another_file_opens_what_is_there(self, tmp_path: Path) -> None:
+        command = [*in_own_mounts(), *script("no-inodes", tmp_path / "disk")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+
+        assert done.returncode == 0, done.stderr
+
+
+def run_full_disk(disk: str, kilobytes: str) -> None:
+    """Fill, free, go on; after each failure memory must be what the log says."""
+    faulthandler.dump_traceback_later(150, exit=True, file=2)
+    kt._CHECKPOINT_OPERATIONS = 10
+    mount_small(Path(disk), f"size={kilobytes}k")
+    folder, ballasts = Path(disk) / "tree", [Path(disk) / f"ballast {n}" for n in range(2)]
+    chooser, counts = random.Random(f"{SEED} {kilobytes}"), Counter[str]()
+    tree, made = KeywordTree(str(folder)), list[str]()
+
+    def fill(until_failures: int) -> None:
+        failures = 0
+        while failures < until_failures:
+            try:
+                if chooser.random() < 0.6:
+                    made.append(tree.CreateKeyword(f"k{len(made)}", "root").id)
+                elif chooser.random() < 0.5:
+                    made.append(tree.CreateInfo("x" * chooser.randint(1, 9000), "", ["root"]).id)
+                else:
+                    specs = [{"name": "in a batch", "parent_id": "root"}] * chooser.randint(2, 20)
+                    made.extend(node.id for node in tree.BatchCreateKeywords(specs))
+                counts["acknowledged"] += 1
+            except StoreError as error:
+                failures += 1
+                counts["failed"] += 1
+                assert not error.outcome_unknown, error
+                assert not isinstance(error, StoreCorruptError), error
+                assert isinstance(error.__cause__, OSError)
+                assert error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT), error.__cause__
+                compare(tree)
+
+    def compare(tree: KeywordTree) -> None:
+        state = state_of(tree)
+        assert state.nodes.keys() | state.infos.keys() == set(made), "a write is lost, or a failed one is there"
+        assert state == state_in_log(folder), "memory is not what the log says"
+
+    def in_threads() -> None:
+        def write(number: int) -> None:
+            for n in range(40):
+                try:
+                    made.append(tree.CreateKeyword(f"thread {number} {n} {'x' * 300}", "root").id)
+                    counts["acknowledged in groups"] += 1
+                except StoreError as error:
+                    assert not error.outcome_unknown, error
+                    counts["failed in groups"] += 1
+
+        run_together([partial(write, n) for n in range(6)])
+        compare(tree)
+
+    def check() -> None:
+        """Open the folder beside the tree that is open: all that was acknowledged must be there."""
+        with KeywordTree(str(folder)) as other:
+            compare(other)
+
+    for ballast in ballasts:
+        ballast.write_bytes(b"x" * (int(kilobytes) * 256))
+    fill(8)
+    ballasts[0].unlink()
+    in_threads()
+    fill(3)
+    ballasts[1].unlink()
+    before = counts["acknowledged"]
+    fill(8)
+    counts["of them after there was space again"] = counts["acknowledged"] - before
+    check()  # on the full disk, with projections that may lag behind
+    tree._store.Release()  # as if it was killed there
+    tree = KeywordTree(str(folder))
+    compare(tree)
+    fill(3)
+    tree.Close()
+    check()
+    subprocess.run(["mount", "-o", f"remount,size={2 * int(kilobytes)}k", disk], check=True)
+    tree = KeywordTree(str(folder))
+    fill(3)
+    tree.Close()
+    check()
+    assert int(kilobytes) < 256 or counts["of them after there was space again"] > 0
+    subprocess.run(["mount", "-o", f"remount,size={4 * int(kilobytes)}k", disk], check=True)
+    with KeywordTree(str(folder)):
+        pass
+    check_files(folder)
+    print(", ".join(f"{count} {what}" for what, count in counts.items()), "0 lost")
+
+
+def run_no_inodes(disk: str) -> None:
+    """Open and write where the disk takes no new file: neither a new store nor a lost operation."""
+    mount_small(Path(disk), "size=1m,nr_inodes=9")
+    folder = Path(disk) / "tree"
+    with KeywordTree(str(folder)) as tree:
+        operate(tree, "a", 0)
+    blockers = []
+    with contextlib.suppress(OSError):
+        for n in range(20):
+            (Path(disk) / f"blocker {n}").touch()
+            blockers.append(Path(disk) / f"blocker {n}")
+    with pytest.raises(StoreError) as caught:
+        KeywordTree(str(Path(disk) / "another"))
+    assert not isinstance(caught.value, StoreCorruptError)
+    with KeywordTree(str(folder)) as tree:
+        for n in range(1, 7):
+            operate(tree, "a", n)
+    for blocker in blockers:
+        blocker.unlink()
+    progress = Progress("az")
+    progress.acknowledged["a"] = 7
+    check_store(folder, progress)
+    assert progress.losses == []
+
+
+# == System calls =========================================================================================
+
+
+def run_traced(folder: str, count: str) -> None:
+    with KeywordTree(folder) as tree:
+        for n in range(3):
+            tree.CreateKeyword(f"before {n}", "root")
+        os.write(2, b"begin\n")
+        for n in range(int(count)):
+            tree.CreateKeyword(f"k{n}", "root")
+        os.write(2, b"end\n")
+
+
+class TestSystemCalls:
+    """What the kernel sees, recorded by strace: independent of every layer of the library."""
+
+    @pytest.fixture
+    def calls(self, tmp_path: Path) -> list[tuple[str, str]]:
+        """Return the calls of 50 commits, each with the path it goes to."""
+        if shutil.which("strace") is None:
+            pytest.skip("system calls are recorded by strace, which is not here")
+        record = tmp_path / "record"
+        changing = "write,pwrite64,writev,pwritev,fsync,fdatasync,ftruncate,rename,renameat,renameat2,unlink,unlinkat"
+        command = ["strace", "-f", "-y", "-o", str(record), "-e", f"trace={changing}"]
+        done = subprocess.run([*command, *script("traced", tmp_path / "tree", 50)], capture_output=True, text=True)
+        if not record.exists() or "begin" not in record.read_text():
+            pytest.skip(f"strace may not watch a process here: {done.stderr.strip()[-200:]}")
+        assert done.returncode == 0, done.stderr
+        wanted = re.search(r'"begin\\n", 6\) += 6\n(.*)\d+ +write\(2.*"end\\n"', record.read_text(), re.DOTALL)
+        assert wanted is not None
+        found = re.findall(r"^\d+ +(\w+)\((?:\d+<([^>]*)>)?", wanted[1], re.MULTILINE)
+        return [(name, os.path.basename(path)) for name, path in found]
+
+    def test_of_a_commit_are_one_write_and_one_sync_of_the_log(self, calls: list[tuple[str, str]]) -> None:
+        counted = Counter(calls)
+
+        assert counted.pop(("fdatasync", LOG)) == 50
+        assert counted.pop(("pwrite64", LOG)) == 50
+        assert counted.pop(("pwrite64", "nodes.jsonl")) == 50
+        assert not counted
+
+    def test_of_a_commit_come_in_their_order(self, calls: list[tuple[str, str]]) -> None:
+        assert calls == [("pwrite64", LOG), ("fdatasync", LOG), ("pwrite64", "nodes.jsonl")] * 50
+
+
+ROLES: dict[str, Callable[..., None]] = {
+    "full-disk": run_full_disk,
+    "multiprocessing": run_multiprocessing,
+    "no-inodes": run_no_inodes,
+    "traced": run_traced,
+    "writer": run_writer,
+}
+
+if __name__ == "__main__":
+    sys.path.append(str(Path(typing_extensions.__file__).parent))
+    ROLES[sys.argv[1]](*sys.argv[2:])
