@@ -1204,6 +1204,7 @@ class _JsonlStore:
         try:
             if not files.Exists(self._log_path):
                 self._RefuseLostLog()
+                self._Create(first())
             self._log_fd = files.Open(self._log_path, create=True)
             is_suspect = files.Size(self._lock_fd) > 0
             # What the page cache holds may never have reached the disk:
@@ -1224,6 +1225,19 @@ class _JsonlStore:
             self._OpenProjections()
         finally:
             files.Unlock(self._lock_fd)
+
+    def _Create(self, entry: _Entry) -> None:
+        """Make the log under another name first: whatever a crash leaves of it, it never was a log."""
+        line, _ = _EncodeLine(1, _FIRST_CRC, 0, entry, f'"format": {_FORMAT}, ')
+        new_path = f"{self._log_path}.new"
+        fd = self._files.Open(new_path, create=True, truncate=True)
+        try:
+            self._files.Write(fd, line + _PADDING, 0)
+            self._files.Sync(fd)
+            self._files.Replace(new_path, self._log_path)
+        finally:
+            self._files.Close(fd)
+        self._files.SyncFolder(self.data_dir)
 
     def _RefuseLostLog(self) -> None:
         # Projections are made after the log's first line is durable, so no
@@ -1410,6 +1424,9 @@ class _JsonlStore:
     def _Redo(self, projection: _Projection, found: bytes, expected: bytes) -> None:
         start = projection.synced_length
         name = f"{projection.kind}.jsonl"
+        projection.lagging = False
+        if found == expected:
+            return
         if expected.startswith(found):
             if not self._trusts_checkpoints:
                 self.recovery.append(f"{name} did not fit the log and was mended from it")
