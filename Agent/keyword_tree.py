@@ -1424,8 +1424,8 @@ class _JsonlStore:
     def _Redo(self, projection: _Projection, found: bytes, expected: bytes) -> None:
         start = projection.synced_length
         name = f"{projection.kind}.jsonl"
-        projection.lagging = False
         if found == expected:
+            projection.lagging = False
             return
         if expected.startswith(found):
             if not self._trusts_checkpoints:
