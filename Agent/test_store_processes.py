@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import faulthandler
+import fcntl
 import gc
 import itertools
 import json
@@ -791,10 +792,7 @@ class Storm:
 
     def strike(self, number: int, frame: FrameType | None) -> None:
         self._arm()
-        # A test that could be interrupted in its own bookkeeping would test that.
-        while frame is not None and frame.f_code.co_filename != kt.__file__:
-            frame = frame.f_back
-        if frame is not None:
+        if _is_in_library(frame):
             self.interrupts += 1
             raise KeyboardInterrupt
 
@@ -810,6 +808,13 @@ class Storm:
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
+
+
+def _is_in_library(frame: FrameType | None) -> bool:
+    """Tell whether the library is at work: a test that was interrupted in its own bookkeeping would test that."""
+    while frame is not None and frame.f_code.co_filename != kt.__file__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def write_through_a_storm(folder: Path, duration_s: float, thread_count: int, tell: Tell) -> None:
@@ -924,6 +929,92 @@ class TestInterrupt:
         progress.acknowledged["a"] = 25
         check_store(folder, progress)
         assert progress.losses == []
+
+
+    @pytest.mark.parametrize("twice", [False, True])
+    @pytest.mark.parametrize("what", ["keyword", "long info", "refresh", "open and close"])
+    def test_at_each_moment_leaves_nothing_behind(
+        self, folder: Path, start: Start, say: Callable[[str], None], what: str, twice: bool
+    ) -> None:
+        process = start(partial(interrupt_at_each_moment, folder, what, twice))
+        code = process.end()
+        say(f"interrupt at each moment of {what}{', and again at once' if twice else ''}: {process.lines[-1:]} ")
+
+        assert code == 0
+        assert check_after_storm(folder)
+
+
+class Blow:
+    """Raises KeyboardInterrupt at the n-th moment at which the interpreter looks for signals.
+
+    These are, nearly, the moments behind each call of something written in C and at the beginning of each function.
+    """
+
+    def __init__(self, at: int, again_s: float) -> None:
+        self._left = at
+        self._again_s = again_s  # a second one follows, so many seconds later; 0 is none
+        self.has_struck = False
+
+    def _look(self, frame: FrameType, event: str, argument: object) -> None:
+        if event in ("call", "c_return") and _is_in_library(frame):
+            self._left -= 1
+            if self._left == 0:
+                self.has_struck = True
+                if self._again_s:
+                    signal.setitimer(signal.ITIMER_REAL, self._again_s)
+                raise KeyboardInterrupt
+
+    def _strike_again(self, number: int, frame: FrameType | None) -> None:
+        if _is_in_library(frame):
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> Blow:
+        signal.signal(signal.SIGALRM, self._strike_again)
+        sys.setprofile(self._look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def interrupt_at_each_moment(folder: Path, what: str, twice: bool, tell: Tell) -> None:
+    """Interrupt an operation at its first moment, its second, and so on; look after each what is left behind."""
+    draw = random.Random(f"{SEED} {what}")
+    tree, other = KeywordTree(str(folder)), KeywordTree(str(folder))
+    lock = os.open(folder / "lock", os.O_RDWR)
+    tree.BatchCreateKeywords([{"name": "home", "id": "home", "parent_id": "root"}])
+    works: dict[str, Callable[[], object]] = {
+        "keyword": lambda: tree.CreateKeyword("k", "home"),
+        "long info": lambda: tree.CreateInfo(LONG, "", ["home"]),
+        "refresh": tree.Refresh,
+        "open and close": lambda: KeywordTree(str(folder)).Close(),
+    }
+    interrupts = 0
+    for moment in itertools.count(1):
+        if what == "refresh":
+            other.CreateKeyword("news", "home")
+        blow = Blow(moment, draw.uniform(1e-6, 2e-4) if twice else 0.0)
+        with contextlib.suppress(KeyboardInterrupt), blow:
+            works[what]()
+        interrupts += blow.has_struck
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AssertionError(f"the lock was left behind by an interrupt at moment {moment}") from None
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        if not blow.has_struck:
+            break
+        if interrupts % 5 == 0:
+            if what != "open and close":  # which takes longer with each keyword
+                other.CreateKeyword("between", "home")
+            tree.Refresh()  # hangs if the lead was left behind
+            other.Refresh()
+            assert state_of(tree) == state_of(other) == state_in_log(folder), f"at moment {moment}"
+        tell(f"{interrupts} interrupts, no lock left")
+    tree.Close()
+    other.Close()
+    check_files(folder)
 
 
 def check_after_storm(folder: Path) -> bool:
