@@ -571,6 +571,15 @@ class FaultyDisk:
             assert folder == new_folder, "a rename between folders is not modelled"
             self._change_folder(folder, Rename(old_name, new_name, self._find(old)))
 
+    def link(self, old: str, new: str) -> None:
+        """As `os.link`; the new name is pending."""
+        with self._mutex:
+            self._enter("link", posixpath.basename(new))
+            number, (folder, name) = self._find(old), posixpath.split(new)
+            if name in self._entries(self._find(folder)):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+            self._change_folder(folder, Link(name, number))
+
     def remove(self, path: str) -> None:
         """As `os.remove`."""
         with self._mutex:
@@ -625,6 +634,15 @@ class FaultyDisk:
             finally:
                 self._descriptors.pop(fd, None)
                 self._unlocked.notify_all()
+
+    def dup(self, fd: int) -> int:
+        """As `os.dup`."""
+        with self._mutex:
+            self._enter("dup", self.name_of(fd))
+            descriptor = self._descriptor(fd)
+            new_fd = 2**30 + next(_new_numbers)
+            self._descriptors[new_fd] = descriptor
+            return new_fd
 
     def pread(self, fd: int, size: int, offset: int) -> bytes:
         """As `os.pread`."""
@@ -797,7 +815,7 @@ class Door:
     )
     _OVER_THE_DISK = (
         *("open", "close", "pread", "pwrite", "ftruncate", "fdatasync", "fsync", "fstat", "stat", "lseek"),
-        *("replace", "remove", "mkdir", "listdir", "access"),
+        *("replace", "remove", "mkdir", "listdir", "access", "dup", "link"),
     )
 
     def __init__(self, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,8 @@ The rooms of this house, in order; each opens with its rule or its format:
     Cache       the most recently used keywords
     Recall      ranking keywords by words and character n-grams
     Descent     the table of replies: what each answer of a model leads to
+    Plans       what each change of the tree decides, undo and restore too
+    Care        what verifying, measuring and reorganising decide
     Tree        KeywordTree, the public class
 """
 
@@ -50,6 +52,8 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import copy
+import dataclasses
 import errno
 import gc
 import itertools
@@ -67,7 +71,7 @@ import zlib
 from abc import ABC, abstractmethod
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
@@ -81,7 +85,9 @@ except ImportError:  # pragma: no cover - this branch cannot be run on the machi
 
 __all__ = [
     "AgentDecision",
+    "Change",
     "ClosedError",
+    "ConflictError",
     "DescentStep",
     "DuplicateIdError",
     "Info",
@@ -99,6 +105,7 @@ __all__ = [
     "StoreCorruptError",
     "StoreError",
     "StubLLMClient",
+    "VersionConflictError",
 ]
 
 _Row: TypeAlias = dict[str, Any]
@@ -120,6 +127,8 @@ _PAGE = 50  # records in a result's first page
 #   KeywordTreeError
 #   ├── InvalidInputError  (ValueError)   an argument cannot be used: correct it
 #   ├── DuplicateIdError   (ValueError)   an id brought along is taken: choose another
+#   ├── VersionConflictError (ValueError) somebody was quicker: read it again, and decide anew
+#   ├── ConflictError      (ValueError)   later changes stand in the way: undo these first, or plan anew
 #   ├── NotFoundError      (LookupError)  an id leads nowhere: look it up again
 #   ├── ClosedError        (ValueError)   the tree was closed: open it again
 #   └── StoreError         (OSError)      the disk failed: see whether the outcome is known
@@ -145,10 +154,27 @@ class DuplicateIdError(KeywordTreeError, ValueError):
         self.id = id
 
 
+class VersionConflictError(KeywordTreeError, ValueError):
+    """A record has another version than the caller has seen."""
+
+    def __init__(self, id: str, seen: int, current: int) -> None:
+        super().__init__(f"{_Shorten(id)} has version {current}, not {seen}")
+        self.id = id
+        self.current = current
+
+
+class ConflictError(KeywordTreeError, ValueError):
+    """What came later stands in the way."""
+
+    def __init__(self, message: str, records: Sequence[_Record]) -> None:
+        super().__init__(" ".join([message, ", ".join(map(repr, records[:5]))]).strip())
+        self.records = list(records)
+
+
 class NotFoundError(KeywordTreeError, LookupError):
     """An id names nothing that exists (any more)."""
 
-    def __init__(self, kind: Literal["keyword", "info"], id: str) -> None:
+    def __init__(self, kind: Literal["keyword", "info", "operation", "snapshot"], id: str) -> None:
         super().__init__(f"no {kind} has the id {_Shorten(id)}")
         self.kind = kind
         self.id = id
@@ -239,6 +265,10 @@ class KeywordNode:
     """Who made it: `"user"`, `"agent"` or a name of the caller's choice."""
     ordinal: int = 0
     """Position in the order of creation, from 0 (root); never changes."""
+    confirmed: list[str] = field(default_factory=list)
+    """Queries that were confirmed to mean this keyword, oldest first; see `Confirm`."""
+    merged_into: str | None = None
+    """Only in rows on disk: the keyword that a deleted one was merged into."""
 
     # A hydrated node carries the function that lists its children instead of
     # the list: a level of 45,000 would cost every search its whole length.
@@ -306,6 +336,39 @@ class InfoKeywordLink:
 
     def __repr__(self) -> str:
         return f"<InfoKeywordLink {self.info_id} {self.relation.value} {self.keyword_id}>"
+
+
+_Record: TypeAlias = KeywordNode | Info | InfoKeywordLink
+
+
+@dataclass(repr=False)
+class Change:
+    """One operation of the log, as `History` and `Changes` tell it."""
+
+    seq: int
+    """Its number in the log, from 1."""
+    operation_id: str
+    """What `Undo` takes."""
+    op: str
+    """`"create_keyword"`, …, or the name given to `Operation`."""
+    timestamp: float
+    """Seconds since the epoch, UTC."""
+    before: list[_Record]
+    """The changed records as they were; what was created is not among them."""
+    after: list[_Record]
+    """The changed records as they became; `deleted` is true of those that went."""
+    agent_io: dict[str, Any] | None = None
+    """What a model was asked for it, and said."""
+
+    def Ids(self) -> set[str]:
+        """Return the ids of all keywords and infos that it touched."""
+        links = [record for record in self.after if isinstance(record, InfoKeywordLink)]
+        own = (record.id for record in self.after if not isinstance(record, InfoKeywordLink))
+        return {*own, *(id for link in links for id in (link.info_id, link.keyword_id))}
+
+    def __repr__(self) -> str:
+        what = repr(self.after[0])[1:-1] if len(self.after) == 1 else _Count(len(self.after), "record")
+        return f"<Change {self.seq} {self.op}: {what}>"
 
 
 @dataclass
@@ -587,6 +650,8 @@ _EncodeString: Callable[[str], str] = json.JSONEncoder(ensure_ascii=False).encod
 
 def _CheckText(what: str, value: object, limit: int | None = None) -> str:
     """Return `value` if it is a string that UTF-8 can hold and `limit` characters are enough for."""
+    if type(value) is str and value.isascii() and (limit is None or len(value) <= limit):
+        return value  # nearly always
     if not isinstance(value, str):
         raise InvalidInputError(f"{what} must be a string, not {type(value).__name__}: {_Shorten(value)}")
     if limit is not None and len(value) > limit:
@@ -605,7 +670,9 @@ def _CheckText(what: str, value: object, limit: int | None = None) -> str:
 
 def _CheckName(what: str, value: object) -> str:
     name = _CheckText(what, value, _NAME_LIMIT)
-    if not name.isalnum() and all(unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc", "Cf") for char in name):
+    if not any(map(str.isalnum, name)) and all(
+        unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc", "Cf") for char in name
+    ):
         raise InvalidInputError(f"{what} must not be empty or blank: {_Shorten(name)}")
     return name
 
@@ -638,9 +705,9 @@ def _CheckMetadata(value: object) -> _Row:
     try:
         text = _EncodeText(value)
         text.encode("utf-8")
-        copy = json.loads(text)
-        if copy == value:
-            return cast("_Row", copy)
+        again = json.loads(text)
+        if again == value:
+            return cast("_Row", again)
         reason = "it would not read back equal (keys must be strings, lists not tuples)"
     except (TypeError, ValueError, RecursionError) as error:
         reason = str(error)
@@ -734,6 +801,7 @@ _MatchInfo = re.compile(rb'\{"id":%b,"deleted":(true|false),"source":' % _STRING
 _MatchLink = re.compile(
     rb'\{"info_id":%b,"keyword_id":%b,"ordinal":(\d+),"deleted":(true|false),"relation":"(\w+)"' % (_STRING, _STRING)
 ).match
+_MatchMerged = re.compile(rb'"merged_into":%b\}\Z' % _STRING).search
 _BULK = 4096  # rows taken in at once
 _MatchOrdinal = re.compile(rb'\{(?:"\w+":%b,)+"ordinal":(\d+),' % _STRING).match
 
@@ -751,6 +819,7 @@ _STAMPS = "metadata:d version:i created_at:f updated_at:f created_by:s"
 _NODE_FIELDS = _Fields(
     "id:s ordinal:i deleted:b parent_id:sn name:s aliases:l normalized:l level:i children:l description:s " + _STAMPS
 )
+_OPTIONAL_FIELDS = _Fields("confirmed:l merged_into:s")  # of a node's row; in this order, at its end
 _INFO_FIELDS = _Fields(f"id:s deleted:b source:s {_STAMPS} content:s")
 _LINK_FIELDS = _Fields("info_id:s keyword_id:s ordinal:i deleted:b relation:s created_by:s created_at:f")
 
@@ -783,11 +852,16 @@ def _DecodeRow(row: bytes, types: Mapping[str, tuple[type, ...]]) -> _Row:
         decoded, _ = _DecodeJson(str(row, "utf-8"))
     except (ValueError, RecursionError) as error:
         raise _Malformed("a row is no JSON", row) from error
-    if type(decoded) is dict and len(decoded) == len(types):
+    if type(decoded) is dict:
         shape = (*decoded, *map(type, decoded.values()))
         if shape in _SOUND_SHAPES:
             return decoded
-        if all(type(decoded.get(name, types)) in allowed for name, allowed in types.items()):
+        optional = {
+            name: values for name, values in _OPTIONAL_FIELDS.items() if name in decoded and types is _NODE_FIELDS
+        }
+        if decoded.keys() == {**types, **optional}.keys() and all(
+            type(decoded[name]) in allowed for name, allowed in {**types, **optional}.items()
+        ):
             _SOUND_SHAPES.add(shape)
             return decoded
     raise _Malformed("a row lacks fields, or has them of a wrong type", row)
@@ -798,6 +872,15 @@ _SOUND_SHAPES: set[tuple[object, ...]] = set()  # names and types that passed; t
 
 def _EncodeRow(row: _Row) -> bytes:
     return _EncodeText(row).encode("utf-8")
+
+
+def _QueryKey(query: str) -> str:
+    """Return what two queries have in common that count as the same: the token, or the fold where none is left."""
+    return _TokenOf(_Fold(query))
+
+
+def _ReadConfirmed(row: bytes) -> list[str]:
+    return cast("list[str]", json.loads(row)["confirmed"]) if row.endswith(b"]}") else []
 
 
 def _Unescape(raw: bytes) -> str:
@@ -847,32 +930,57 @@ def _HydrateNode(row: bytes, level: int, list_children: Callable[[str], list[str
     # quarter of the time that __init__ takes.
     del fields["children"]
     fields["level"] = level
+    fields.setdefault("confirmed", [])
     fields["_list_children"] = list_children
     node = object.__new__(KeywordNode)
     node.__dict__ = fields
     return node
 
 
-def _HydrateInfo(row: bytes) -> Info:
-    info = object.__new__(Info)
-    info.__dict__ = _DecodeRow(row, _INFO_FIELDS)
-    return info
-
-
-def _HydrateLink(row: bytes) -> InfoKeywordLink:
-    fields = _DecodeRow(row, _LINK_FIELDS)
-    fields["relation"] = RelationType(fields["relation"])
-    return InfoKeywordLink(**fields)
+_FIELDS_OF: dict[type, dict[str, tuple[type, ...]]] = {
+    KeywordNode: _NODE_FIELDS,
+    Info: _INFO_FIELDS,
+    InfoKeywordLink: _LINK_FIELDS,
+}
+_GetFields: dict[type, Callable[[_Row], tuple[Any, ...]]] = {
+    KeywordNode: operator.itemgetter(*_NODE_FIELDS),
+    Info: operator.itemgetter(*_INFO_FIELDS),
+    InfoKeywordLink: operator.itemgetter(*_LINK_FIELDS),
+}
 
 
 def _RowOf(record: KeywordNode | Info | InfoKeywordLink) -> bytes:
-    """Return the row of a new record; a node's children, which follow from the parents, are empty in it."""
-    if isinstance(record, KeywordNode):
-        types = _NODE_FIELDS
-    else:
-        types = _INFO_FIELDS if isinstance(record, Info) else _LINK_FIELDS
-    fields = record.__dict__
-    return _EncodeRow({name: fields[name] for name in types})
+    """Return the row of a record; a node's children, which follow from the parents, are to be empty."""
+    fields, kind = record.__dict__, type(record)
+    row = dict(zip(_FIELDS_OF[kind], _GetFields[kind](fields), strict=True))
+    if kind is KeywordNode:
+        row.update((name, fields[name]) for name in _OPTIONAL_FIELDS if fields.get(name))
+    return _EncodeRow(row)
+
+
+def _ReadRecord(row: bytes) -> _Record:
+    """Decode a row of any kind; a node's level and children are what the row says."""
+    kind: type = InfoKeywordLink if row.startswith(b'{"info_id":') else KeywordNode if _MatchOrdinal(row) else Info
+    record = cast("_Record", object.__new__(kind))
+    record.__dict__.update(_DecodeRow(row, _FIELDS_OF[kind]))
+    if isinstance(record, InfoKeywordLink):
+        record.relation = RelationType(record.relation)
+    elif isinstance(record, KeywordNode):
+        record.__dict__.setdefault("confirmed", [])
+    return record
+
+
+def _KeyOf(record: _Record) -> tuple[str, ...]:
+    if isinstance(record, InfoKeywordLink):
+        return record.info_id, record.keyword_id
+    return type(record).__name__, record.id, ""
+
+
+def _ReadHead(link: bytes) -> tuple[str, str]:
+    """Return the ids of a link's info and keyword."""
+    match = _MatchLink(link)
+    assert match is not None  # only rows that an index took in get here
+    return _Unescape(match[1]), _Unescape(match[2])
 
 
 # == Files ====================================================================
@@ -905,9 +1013,17 @@ class _Files:
     Close = staticmethod(os.close)
     Truncate = staticmethod(os.ftruncate)
     Replace = staticmethod(os.replace)
+    Remove = staticmethod(os.remove)
+    List = staticmethod(os.listdir)
+    IsFolder = staticmethod(os.path.isdir)
+    Duplicate = staticmethod(os.dup)
 
-    def Open(self, path: str, *, create: bool = False, truncate: bool = False) -> int:
-        flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    def Link(self, path: str, new_path: str) -> None:
+        """Give a file a second name."""
+        os.link(path, new_path)
+
+    def Open(self, path: str, *, create: bool = False, truncate: bool = False, readonly: bool = False) -> int:
+        flags = (os.O_RDONLY if readonly else os.O_RDWR) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         flags |= (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
         return os.open(path, flags, 0o600)
 
@@ -918,6 +1034,13 @@ class _Files:
         """Return (device, inode) and size of the file that `path` leads to now."""
         there = os.stat(path)
         return (there.st_dev, there.st_ino), there.st_size
+
+    def IsWritable(self, path: str) -> bool:
+        return os.access(path, os.W_OK)
+
+    def ChangedAt(self, path: str) -> int:
+        """Return when a name in the folder last changed, in nanoseconds since the epoch."""
+        return os.stat(path).st_mtime_ns
 
     def Read(self, fd: int, size: int, offset: int) -> bytes:
         return os.pread(fd, size, offset)
@@ -1004,15 +1127,18 @@ class _Files:
 # acknowledged: they are kept aside, cut, and reported.
 
 _FORMAT = 1
+_FORMAT_FIELD = f'"format": {_FORMAT}, '
 _LOG_NAME = "change_log.jsonl"
 _PADDING = b" " * (16 * 1024 - 1) + b"\n"
 _CHUNK = 1024 * 1024  # bytes read at a time
-_AFTER = b', "after": '
+_CHECKPOINT, _STATE = "checkpoint", "state"  # lines that are no operation; what a compaction begins with
+_ENVELOPE_LIMIT = 8192  # bytes within which a line names its operation
+_BEFORE, _AFTER = b', "before": ', b', "after": '
 _BETWEEN = b",\t"  # rows; a raw tab stands neither in compact JSON nor in a JSON string
 _MANY = (b'{"nodes": [', b'], "infos": [', b'], "links": [', b"]}")
 _MatchLine = re.compile(
     rb'\{"crc": "([0-9a-f]{8})", "seq": (\d{1,18}), "prev": "([0-9a-f]{8})", "durable": (\d{1,18}), '
-    rb'"op": "([a-z_]+)", (?:"format": (\d{1,9}), )?'
+    rb'"op": %b, (?:"format": (\d{1,9}), )?' % _STRING
 ).match
 _FindLines = re.compile(rb'\{"crc": "[^\n]*?(?=\{"crc": "|\n|\Z)').finditer
 _CRC_END = len(b'{"crc": "00000000", ')
@@ -1049,7 +1175,7 @@ def _ReadLine(raw: bytes) -> _Line | None:
     crc, seq, prev, durable, op, format = match.groups()
     if b"%08x" % zlib.crc32(memoryview(raw)[_CRC_END:]) != crc:
         return None
-    return _Line(crc, int(seq), prev, int(durable), op.decode(), None if format is None else int(format))
+    return _Line(crc, int(seq), prev, int(durable), _Unescape(op), None if format is None else int(format))
 
 
 def _EncodeRecords(records: _Records) -> bytes:
@@ -1089,13 +1215,27 @@ def _EncodeLine(seq: int, prev: bytes, durable: int, entry: _Entry, extra: str =
     """Return a line with its newline, and its crc."""
     agent_io = _EncodeText(entry.agent_io) if entry.agent_io else "null"
     envelope = (
-        f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": "{entry.op}", {extra}"operation_id": '
-        f'{_EncodeString(entry.operation_id)}, "timestamp": {entry.timestamp!r}, "agent_io": {agent_io}, "before": '
+        f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": {_EncodeString(entry.op)}, {extra}'
+        f'"operation_id": {_EncodeString(entry.operation_id)}, "timestamp": {entry.timestamp!r}, '
+        f'"agent_io": {agent_io}, "before": '
     )
     parts = [envelope.encode(), _EncodeRecords(entry.before), _AFTER, _EncodeRecords(entry.after), b"}"]
     body = b"".join(parts)
     crc = b"%08x" % zlib.crc32(body)
     return b'{"crc": "%b", %b\n' % (crc, body), crc
+
+
+def _ReadOperation(raw: bytes) -> tuple[_Row, _Records, _Records]:
+    """Return the envelope of a whole line, and its rows before and after."""
+    middle, end = raw.find(_BEFORE), raw.find(_AFTER)
+    before, after = raw[middle + len(_BEFORE) : end], raw[end + len(_AFTER) : -1]
+    return json.loads(raw[:middle] + b"}"), _ReadRecords(before, 0), _ReadRecords(after, 0)
+
+
+def _ReadChange(raw: bytes) -> Change:
+    said, before, after = _ReadOperation(raw)
+    was, became = ([_ReadRecord(row) for kind in records[:3] for row in kind] for records in (before, after))
+    return Change(said["seq"], said["operation_id"], said["op"], said["timestamp"], was, became, said["agent_io"])
 
 
 # == Store ====================================================================
@@ -1107,13 +1247,16 @@ def _EncodeLine(seq: int, prev: bytes, durable: int, entry: _Entry, extra: str =
 #                                           ever brought, in its order
 #   lock                                    held (flock) while one process writes; has a
 #                                           length from a failed sync to the next opening
+#   snapshots/  history/                    logs that `Snapshot` and `CompactStorage` set aside
 #
 # A projection is a pure function of the log, byte for byte: where a row stands
 # in it follows from the lengths of the rows before.  So its writes need no
 # sync, can be repeated, and can be checked.  Now and then the projections are
-# synced and a "checkpoint" line says so; what opening finds changed before
-# that point it rebuilds from the log and reports, what is missing behind it it
-# writes again.
+# mended, synced, and a "checkpoint" line says how long all four files are, and
+# their checksums.  Opening checks these: where all four are as the last
+# checkpoint says, the rows come from the projections and only the log behind
+# it is read line by line; else the whole log is, and the projections are made
+# to fit it.
 #
 # A commit, the lock held: (1) what other processes wrote is read from the tail
 # on; (2) one positional write of the operations' lines; (3) one sync.  From
@@ -1123,18 +1266,18 @@ def _EncodeLine(seq: int, prev: bytes, durable: int, entry: _Entry, extra: str =
 
 _CHECKPOINT_OPERATIONS = 1000
 _CHECKPOINT_BYTES = 8 * 1024 * 1024
+_CHECKPOINT_WINDOW = 2 * _CHECKPOINT_BYTES  # bytes at the log's end in which opening looks for one
+_HISTORY, _SNAPSHOTS, _SNAPSHOT_NAME = "history", "snapshots", "snapshot.json"
+_IsSnapshotName = re.compile(r"\d{8}T\d{6}\.\d{6}Z(-\d+)?").fullmatch
+_SETTLED_NS = 100_000_000  # a folder's time older than this cannot be that of a change to come
 
 
 class _ReplacedError(StoreError):
     """Another process has put a new log in place of the open one: all is to be read anew."""
 
 
-class _UnsoundError(Exception):
-    """A projection has changed before its last checkpoint: all of its rows are needed to mend it."""
-
-
 class _Extent(NamedTuple):
-    """Where a row too long for memory stands in the log, which was read and checked when it was opened."""
+    """Where a row too long for memory stands: in the log or, ~offset, in infos.jsonl; both were checked at opening."""
 
     offset: int
     length: int
@@ -1148,10 +1291,10 @@ class _Projection:
         self.kind = kind
         self.path = path
         self.fd = -1
-        self.lagging = False  # a write failed: the file no longer holds what it should
         self.length = self.rows = 0
         self.synced_length = self.synced_crc = 0  # at the last checkpoint
         self.unsynced: list[bytes] = []  # rows behind it
+        self.vouched_length = 0  # what a checkpoint called synced, though it was not found so
 
     def Count(self, rows: list[bytes]) -> None:
         """Take note of rows that the log brought."""
@@ -1159,11 +1302,10 @@ class _Projection:
         self.rows += len(rows)
         self.unsynced += rows
 
-    def Checksum(self) -> int:
-        crc = self.synced_crc
-        for start in range(0, len(self.unsynced), _BULK):  # a batch of a million rows is not copied at once
-            crc = zlib.crc32(b"\n".join([*self.unsynced[start : start + _BULK], b""]), crc)
-        return crc
+    def Parts(self) -> Iterator[bytes]:
+        """Yield what has to stand behind the last checkpoint, in parts: a batch of a million rows is not copied."""
+        for start in range(0, len(self.unsynced), _BULK):
+            yield b"\n".join([*self.unsynced[start : start + _BULK], b""])
 
     def MarkSynced(self, crc: int) -> None:
         self.synced_length, self.synced_crc, self.unsynced = self.length, crc, []
@@ -1172,122 +1314,219 @@ class _Projection:
 class _JsonlStore:
     """The files of one folder; handles rows as bytes, and knows nothing of the tree."""
 
-    def __init__(self, data_dir: str, files: _Files, clock: Callable[[], float], trusts_checkpoints: bool) -> None:
+    def __init__(self, data_dir: str, files: _Files, clock: Callable[[], float]) -> None:
         self.data_dir = data_dir
         self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
-        self._files = files
+        self.is_readonly = False
+        self._is_open = self._is_locked = False
+        self.files = files
         self._clock = clock
-        self._trusts_checkpoints = trusts_checkpoints  # else every row of the log is kept while opening
         self._log_path = os.path.join(self.data_dir, _LOG_NAME)
         self._projections = [_Projection(kind, os.path.join(data_dir, f"{kind}.jsonl")) for kind in _KINDS]
         self._log_fd = self._lock_fd = -1
         self._file_id = (0, 0)  # device and inode of the log
+        self._folder_time = 0  # of the folder when the log was last identified; 0 where that proves nothing
         self._failure = ""  # why nothing can be written any more
         self._tail = 0  # offset behind the last line
-        self._size = 0  # of the log with its padding
+        self._stop = 1 << 62  # where reading ends in any case
+        self._tail_crc = 0  # of all bytes before it
+        self._size = 0  # of the log with its padding, or more
         self._line_count = 0
-        self._seq = 0
+        self.seq = 0
         self._crc = _FIRST_CRC
         self._operations = self._unsynced_bytes = 0  # since the last checkpoint
 
     # -- opening --------------------------------------------------------------
 
-    def Open(self, first: Callable[[], _Entry], apply: Callable[[_Records], None], check: Callable[[], None]) -> None:
-        """Open the folder and give all that its log holds to `apply`; a new store begins with `first()`.
+    def Open(self, first: Callable[[], _Entry], take: Callable[[_Records], None], check: Callable[[], None]) -> None:
+        """Open the folder and give all that its log holds to `take`; a new store begins with `first()`.
 
         `check` may refuse what was read, before anything on the disk is changed for it.
         """
-        files = self._files
+        files = self.files
         files.MakeFolder(self.data_dir)
-        self._lock_fd = files.Open(os.path.join(self.data_dir, "lock"), create=True)
+        try:
+            self._lock_fd = files.Open(os.path.join(self.data_dir, "lock"), create=True)
+        except OSError as error:
+            if files.IsWritable(self.data_dir):
+                raise
+            self._OpenForReading(take, check, error)
+            return
         files.Lock(self._lock_fd)
         try:
             if not files.Exists(self._log_path):
                 self._RefuseLostLog()
                 self._Create(first())
-            self._log_fd = files.Open(self._log_path, create=True)
+            self._log_fd = files.Open(self._log_path)
             is_suspect = files.Size(self._lock_fd) > 0
             # What the page cache holds may never have reached the disk:
             # nothing is served before it has.
             self._SyncLog()
             files.SyncFolder(self.data_dir)
-            self._file_id, self._size = files.Identify(self._log_path)
-            for records in self._ReadNew():
-                apply(records)
+            self._Identify()
+            self._Load(take)
             check()
-            if self._seq == 0:
+            if self.seq == 0:
                 self._RefuseLostLog()
             self._JudgeTail()
-            if self._seq == 0:
-                apply(self.Append([first()], f'"format": {_FORMAT}, ')[0])
+            if self.seq == 0:
+                take(self.Append([first()], _FORMAT_FIELD)[0])
             if is_suspect:
                 self._ReplaceSuspect()
             self._OpenProjections()
+            self._is_open = True
         finally:
             files.Unlock(self._lock_fd)
 
+    def _OpenForReading(self, take: Callable[[_Records], None], check: Callable[[], None], reason: OSError) -> None:
+        """Open a folder in which nothing may be written: nothing is locked, cut, mended or synced."""
+        self.is_readonly = True
+        self._failure = f"{self.data_dir} can only be read: {reason}"
+        self._log_fd = self.files.Open(self._log_path, readonly=True)
+        self._Identify()
+        for projection in self._projections:
+            with contextlib.suppress(OSError):
+                projection.fd = self.files.Open(projection.path, readonly=True)
+        self._Load(take)
+        check()
+        self._JudgeTail()
+        self._is_open = True
+
     def _Create(self, entry: _Entry) -> None:
         """Make the log under another name first: whatever a crash leaves of it, it never was a log."""
-        line, _ = _EncodeLine(1, _FIRST_CRC, 0, entry, f'"format": {_FORMAT}, ')
-        new_path = f"{self._log_path}.new"
-        fd = self._files.Open(new_path, create=True, truncate=True)
+        line, _ = _EncodeLine(1, _FIRST_CRC, 0, entry, _FORMAT_FIELD)
+        self.Place(self._log_path, (line + _PADDING,))
+
+    def Place(self, path: str, parts: Iterable[bytes]) -> None:
+        """Put a file with these bytes at `path`, whole and durable, or leave what was there."""
+        fd = self.files.Open(f"{path}.new", create=True, truncate=True)
         try:
-            self._files.Write(fd, line + _PADDING, 0)
-            self._files.Sync(fd)
-            self._files.Replace(new_path, self._log_path)
+            offset = 0
+            for part in parts:
+                self.files.Write(fd, part, offset)
+                offset += len(part)
+            self.files.Sync(fd)
+            self.files.Replace(f"{path}.new", path)
         finally:
-            self._files.Close(fd)
-        self._files.SyncFolder(self.data_dir)
+            self.files.Close(fd)
+        self.files.SyncFolder(os.path.dirname(path))
+
+    def _Identify(self) -> None:
+        # A name in the folder that changes changes its time; but not twice
+        # within the tick of a clock, so only a time well past proves anything.
+        folder_time = self.files.ChangedAt(self.data_dir)
+        self._file_id, self._size = self.files.Identify(self._log_path)
+        self._folder_time = folder_time if time.time_ns() - folder_time > _SETTLED_NS else 0
 
     def _RefuseLostLog(self) -> None:
         # Projections are made after the log's first line is durable, so no
         # crash leaves them without it: somebody took the log away.
         for projection in self._projections:
-            if self._files.Exists(projection.path):
+            if self.files.Exists(projection.path):
                 detail = f"the log is missing or empty, but {projection.kind}.jsonl is there: put the log back"
                 raise StoreCorruptError(_LOG_NAME, 1, detail)
 
     def _SyncLog(self) -> None:
         try:
-            self._files.Sync(self._log_fd)
+            self.files.Sync(self._log_fd)
         except OSError as error:
             # The kernel may have dropped the pages and call the next sync a
             # success: only a copy can tell what the disk holds, and until it
             # is made nobody may write.
             self._failure = f"a sync of {self._log_path} failed, open the tree again: {error}"
             with contextlib.suppress(OSError):  # on such a disk; this tree knows in any case
-                self._files.Truncate(self._lock_fd, 1)  # a length needs no free block
-                self._files.Sync(self._lock_fd)
+                self.files.Truncate(self._lock_fd, 1)  # a length needs no free block
+                self.files.Sync(self._lock_fd)
             message = f"could not sync {self._log_path}, the outcome is unknown: {error}"
             raise StoreError(message, outcome_unknown=True) from error
 
-    def _ReadNew(self) -> Iterator[_Records]:
+    def _Load(self, take: Callable[[_Records], None]) -> None:
+        """Give all rows to `take`: from the projections as far as the last checkpoint vouches, then from the log."""
+        said = self._FindCheckpoint()
+        if said is not None:
+            for number, projection in enumerate(self._projections):
+                offset = 0
+                for rows in self._ReadLines(projection.fd, 0, projection.length):
+                    records = _NoRecords()
+                    cast("list[bytes]", records[number]).extend(rows)
+                    if projection.kind == "infos":
+                        starts = itertools.accumulate((len(row) + 1 for row in rows), initial=offset)
+                        records.offsets.extend(~start for start in itertools.islice(starts, len(rows)))
+                        offset += sum(map(len, rows)) + len(rows)
+                    take(records)
+                projection.MarkSynced(int(said[projection.kind]["crc"], 16))
+        for records in self.ReadNew():
+            take(records)
+
+    def _FindCheckpoint(self) -> _Row | None:
+        """Return what the last checkpoint says, and move the tail behind it, if all four files are as it says."""
+        start = max(0, self._size - _CHECKPOINT_WINDOW)
+        end = self.files.Read(self._log_fd, self._size - start, start)
+        place = end.rfind(b'"op": "checkpoint", "files": ')
+        begin = end.rfind(b"\n", 0, max(place, 0)) + 1
+        raw, newline, _ = end[begin:].partition(b"\n")
+        line = _ReadLine(raw) if place > 0 and begin and newline else None
+        said: _Row = json.loads(raw)["files"] if line is not None else {}
+        if line is None or "log" not in said or said["log"]["length"] != start + begin:
+            return None
+        try:
+            for projection in self._projections:
+                if projection.fd < 0:
+                    projection.fd = self.files.Open(projection.path)
+        except FileNotFoundError:
+            return None
+        fds = {"log": self._log_fd} | {projection.kind: projection.fd for projection in self._projections}
+        if any(f"{self.Checksum(fd, said[kind]['length']):08x}" != said[kind]["crc"] for kind, fd in fds.items()):
+            return None
+        for projection in self._projections:
+            projection.length, projection.rows = said[projection.kind]["length"], said[projection.kind]["rows"]
+        self._line_count, self.seq, self._crc = said["log"]["rows"] + 1, line.seq, line.crc
+        self._tail = start + begin + len(raw) + 1
+        self._tail_crc = zlib.crc32(raw + b"\n", int(said["log"]["crc"], 16))
+        return said
+
+    def Checksum(self, fd: int, length: int) -> int:
+        """Return the checksum of a file's first bytes; of all it has where these are fewer, and -1 then."""
+        crc = offset = 0
+        while offset < length:
+            chunk = self.files.Read(fd, min(_CHUNK, length - offset), offset)
+            if not chunk:
+                return -1
+            crc = zlib.crc32(chunk, crc)
+            offset += len(chunk)
+        return crc
+
+    def ReadNew(self) -> Iterator[_Records]:
         """Yield the rows behind the tail, moving the tail, up to the first line that is not whole."""
-        for lines in self._ReadLines(self._tail):
+        for lines in self._ReadLines(self._log_fd, self._tail, self._stop):
             records = _NoRecords()
             for raw in lines:
                 line = _ReadLine(raw)
-                if line is None or (self._seq and (line.seq != self._seq + 1 or line.prev != self._crc)):
+                if line is None or (self.seq and (line.seq != self.seq + 1 or line.prev != self._crc)):
+                    self._Project(records, write=False)
                     yield records
                     return
-                if self._seq == 0:
+                if self.seq == 0:
                     self._CheckFormat(line)
-                if line.op == "checkpoint":
+                if line.op == _CHECKPOINT:
+                    self._Project(records, write=False)
                     yield records
                     records = _NoRecords()
                     self._TakeCheckpoint(raw)
                 else:
                     self._TakeRecords(raw, records)
                     self._operations += 1
-                self._seq, self._crc = line.seq, line.crc
+                self.seq, self._crc = line.seq, line.crc
                 self._tail += len(raw) + 1
+                self._tail_crc = zlib.crc32(b"\n", zlib.crc32(raw, self._tail_crc))
                 self._line_count += 1
+            self._Project(records, write=False)
             yield records
 
-    def _ReadLines(self, offset: int) -> Iterator[list[bytes]]:
-        """Yield the log's lines from `offset` on, a chunk's at a time; what has no newline is left out."""
+    def _ReadLines(self, fd: int, offset: int, stop: int) -> Iterator[list[bytes]]:
+        """Yield the lines from `offset` on, a chunk's at a time; what has no newline is left out."""
         parts: list[bytes] = []
-        while chunk := self._files.Read(self._log_fd, _CHUNK, offset):
+        while offset < stop and (chunk := self.files.Read(fd, min(_CHUNK, stop - offset), offset)):
             offset += len(chunk)
             parts.append(chunk)
             if b"\n" in chunk:  # a line of many chunks is joined once, when its end is there
@@ -1321,8 +1560,10 @@ class _JsonlStore:
             entry = said[projection.kind]
             if entry["length"] != projection.length or entry["rows"] != projection.rows:
                 raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(entry)}")
-            if self._trusts_checkpoints:
+            if self._is_open:  # another process has made it
                 projection.MarkSynced(int(entry["crc"], 16))
+            else:
+                projection.vouched_length = projection.length
         self._operations = self._unsynced_bytes = 0
 
     def Corrupt(self, detail: str) -> StoreCorruptError:
@@ -1331,11 +1572,11 @@ class _JsonlStore:
 
     def _JudgeTail(self) -> None:
         """Cut what a crash left behind the last whole line; refuse what no crash explains."""
-        self._size = self._files.Identify(self._log_path)[1]
-        rest = self._files.Read(self._log_fd, self._size - self._tail, self._tail)
+        self._size = self.files.Size(self._log_fd)
+        rest = self.files.Read(self._log_fd, self._size - self._tail, self._tail)
         if not rest.strip(b" \n"):
             return
-        expected = self._seq + 1
+        expected = self.seq + 1
         for match in _FindLines(rest):  # also behind a newline that was damaged
             line = _ReadLine(match[0])
             if line is not None and line.durable >= expected:
@@ -1344,38 +1585,40 @@ class _JsonlStore:
                     "tells that it was on the disk"
                 )
         beginning = rest.strip(b" \n\0")[:9]
-        if self._seq == 0 and not b'{"crc": "'.startswith(beginning):
+        if self.seq == 0 and not b'{"crc": "'.startswith(beginning):
             raise StoreCorruptError(_LOG_NAME, 1, f"this is no log of a keyword tree: {_Shorten(rest)}")
-        if rest.strip(b" \n\0"):  # zeros alone are a file that grew without its bytes
-            self._KeepAside(_LOG_NAME, rest, f"behind operation {self._seq}, which were never acknowledged")
-        self._files.Truncate(self._log_fd, self._tail)
+        if self.is_readonly:
+            self.recovery.append(f"{_LOG_NAME}: {_Count(len(rest), 'byte')} behind operation {self.seq} were not read")
+            return
+        if beginning:  # zeros alone are a file that grew without its bytes
+            self._KeepAside(_LOG_NAME, rest, f"behind operation {self.seq}, which were never acknowledged")
+        self.files.Truncate(self._log_fd, self._tail)
         self._SyncLog()
         self._size = self._tail
 
     def _KeepAside(self, name: str, rest: bytes, what: str) -> None:
-        kept = f"cut_tail-{name.partition('.')[0]}-{self._seq + 1}-{zlib.crc32(rest):08x}.bin"
-        fd = self._files.Open(os.path.join(self.data_dir, kept), create=True, truncate=True)
-        try:
-            self._files.Write(fd, rest, 0)
-            self._files.Sync(fd)
-        finally:
-            self._files.Close(fd)
-        self._files.SyncFolder(self.data_dir)
+        kept = f"cut_tail-{name.partition('.')[0]}-{self.seq + 1}-{zlib.crc32(rest):08x}.bin"
+        self.Place(os.path.join(self.data_dir, kept), (rest,))
         self.recovery.append(f"{name}: {_Count(len(rest), 'byte')} {what}, were cut and kept in {kept}")
 
     # -- projections ----------------------------------------------------------
 
-    def ReadRow(self, extent: _Extent) -> bytes:
-        """Read a row that is too long for memory."""
+    def ReadRow(self, extent: bytes | _Extent) -> bytes:
+        """Return a row; one that is too long for memory is read."""
+        if isinstance(extent, bytes):
+            return extent
+        in_log = extent.offset >= 0
+        fd, offset = (self._log_fd, extent.offset) if in_log else (self._projections[1].fd, ~extent.offset)
+        name = _LOG_NAME if in_log else "infos.jsonl"
         try:
-            row = self._files.Read(self._log_fd, extent.length, extent.offset)
+            row = self.files.Read(fd, extent.length, offset)
         except OSError as error:
-            raise StoreError(f"cannot read {self._log_path}: {error}") from error
+            raise StoreError(f"cannot read {name} in {_Shorten(self.data_dir)}: {error}") from error
         if zlib.crc32(row) != extent.crc:
-            raise StoreCorruptError(_LOG_NAME, 0, f"the content at offset {extent.offset} has changed")
+            raise StoreCorruptError(name, 0, f"the content at offset {offset} has changed")
         return row
 
-    def Project(self, records: _Records, *, write: bool) -> None:
+    def _Project(self, records: _Records, *, write: bool) -> None:
         """Take note of rows that are durable in the log, and write them to the projections.
 
         A failure here does not undo the operation: the row is in the log, and the projection is
@@ -1387,117 +1630,108 @@ class _JsonlStore:
             offset = projection.length
             projection.Count(rows)
             self._unsynced_bytes += projection.length - offset
-            if not write or projection.lagging:
-                continue
-            try:
-                self._files.Write(projection.fd, b"\n".join([*rows, b""]), offset)
-            except OSError:
-                projection.lagging = True
+            if write:
+                with contextlib.suppress(OSError):
+                    self.files.Write(projection.fd, b"\n".join([*rows, b""]), offset)
 
     def _OpenProjections(self) -> None:
-        """Make the projections hold what the log says, and report what stood there instead."""
+        """Make the projections hold what the log says; a disk too full for them keeps no tree from opening."""
         try:
-            for projection in self._projections:
-                if projection.fd < 0:
-                    projection.fd = self._files.Open(projection.path, create=True)
-            ends = [self._ReadEnd(projection) for projection in self._projections]
-            for projection, (found, expected) in zip(self._projections, ends, strict=True):
-                self._Redo(projection, found, expected)
-            self._files.SyncFolder(self.data_dir)
-        except StoreCorruptError:
-            raise
-        except OSError as error:  # a full disk, say: all that was acknowledged is in the log
-            for projection in self._projections:
-                projection.lagging = True
+            self._MendProjections()
+            self.files.SyncFolder(self.data_dir)
+        except OSError as error:
             self.recovery.append(f"nodes, infos and links.jsonl could not be brought up to date: {error}")
 
-    def _ReadEnd(self, projection: _Projection) -> tuple[bytes, bytes]:
-        """Return what stands behind the last checkpoint, and what should."""
-        start = projection.synced_length
-        size = self._files.Size(projection.fd)
-        if size < start or self._Checksum(projection.fd, start) != projection.synced_crc:
-            raise _UnsoundError(self.recovery)
-        found = self._files.Read(projection.fd, size - start, start)
-        expected = b"\n".join([*projection.unsynced, b""]) if projection.unsynced else b""
-        return found, expected
-
-    def _Redo(self, projection: _Projection, found: bytes, expected: bytes) -> None:
-        start = projection.synced_length
-        name = f"{projection.kind}.jsonl"
-        if found == expected:
-            projection.lagging = False
-            return
-        if expected.startswith(found):
-            if not self._trusts_checkpoints:
+    def _MendProjections(self) -> None:
+        """Write what is missing behind the last checkpoint, and report what stood there instead."""
+        for projection in self._projections:
+            if projection.fd < 0:
+                projection.fd = self.files.Open(projection.path, create=True)
+            offset, is_damaged, name = projection.synced_length, False, f"{projection.kind}.jsonl"
+            for expected in projection.Parts():
+                found = self.files.Read(projection.fd, len(expected), offset)
+                if found != expected:
+                    is_damaged |= offset < projection.vouched_length or not expected.startswith(found)
+                    self.files.Write(projection.fd, expected, offset)
+                offset += len(expected)
+            if is_damaged:
                 self.recovery.append(f"{name} did not fit the log and was mended from it")
-            self._files.Write(projection.fd, expected[len(found) :], start + len(found))
-        else:
-            if found.startswith(expected):  # a row is projected only when the log has it: has the log lost its end?
-                self._KeepAside(name, found[len(expected) :], "which the log does not have")
-            else:
-                self.recovery.append(f"{name} did not fit the log and was mended from it")
-            self._files.Truncate(projection.fd, start)
-            self._files.Write(projection.fd, expected, start)
-        projection.lagging = False
-
-    def _Checksum(self, fd: int, length: int) -> int:
-        crc = offset = 0
-        while offset < length:
-            chunk = self._files.Read(fd, min(_CHUNK, length - offset), offset)
-            crc = zlib.crc32(chunk, crc)
-            offset += len(chunk) or length
-        return crc
+            surplus = self.files.Read(projection.fd, self.files.Size(projection.fd) - offset, offset)
+            if surplus:  # a row is projected only when the log has it: has the log lost its end?
+                self._KeepAside(name, surplus, "which the log does not have")
+                self.files.Truncate(projection.fd, offset)
 
     # -- committing -----------------------------------------------------------
 
-    def Begin(self, apply: Callable[[_Records], None]) -> None:
-        """Take the lock, and let `apply` take in what other processes wrote."""
-        if self._failure:
+    def Begin(self, take: Callable[[_Records], None]) -> None:
+        """Take the lock, and let `take` take in what other processes wrote."""
+        if self._failure and not self.is_readonly:
             raise StoreError(self._failure)
         try:
-            self._files.Lock(self._lock_fd)
-            if self._files.Size(self._lock_fd):
+            if self.is_readonly:  # what is read is whole all the same, and `Append` refuses
+                self.CatchUp(take)
+                return
+            self._is_locked = True
+            self.files.Lock(self._lock_fd)
+            if self.files.Size(self._lock_fd):
                 raise StoreError(f"a sync of {self._log_path} failed in another process, open the tree again")
-            file_id, self._size = self._files.Identify(self._log_path)
-            if file_id != self._file_id:
-                raise _ReplacedError(f"{self._log_path} was replaced")
-            if self._files.Read(self._log_fd, 1, self._tail) not in (b"", b" ", b"\n"):
-                # Whoever wrote this may have died before its sync.
-                self._SyncLog()
-                for records in self._ReadNew():
-                    apply(records)
-                self._JudgeTail()
+            self.CatchUp(take)
         except OSError as error:
             if isinstance(error, StoreError):
                 raise
             raise StoreError(f"cannot use {self._log_path}, nothing was changed: {error}") from error
 
+    def CatchUp(self, take: Callable[[_Records], None]) -> None:
+        """Let `take` take in what other processes wrote.  Cost: two system calls where there is nothing."""
+        # Not the log's own `stat`: whoever asks for a file's time makes the
+        # next sync write its inode, too, which costs half a commit.
+        if self.files.ChangedAt(self.data_dir) != self._folder_time:
+            file_id = self._file_id
+            self._Identify()
+            if file_id != self._file_id:
+                raise _ReplacedError(f"{self._log_path} was replaced")
+        behind = self.files.Read(self._log_fd, 1, self._tail)
+        if not behind:  # trimmed by another process that closed its tree
+            self._size = self.files.Size(self._log_fd)
+            if self._size < self._tail:
+                raise StoreCorruptError(_LOG_NAME, self._line_count, "the log was cut while it was open")
+        elif behind not in b" \n":
+            if not self.is_readonly:
+                self._SyncLog()  # whoever wrote this may have died before its own
+            for records in self.ReadNew():
+                take(records)
+            self._JudgeTail()
+
     def End(self) -> None:
         """Let go of the lock; without it this does nothing."""
-        if self._lock_fd >= 0:
-            self._files.Unlock(self._lock_fd)
+        if self._is_locked and self._lock_fd >= 0:
+            self.files.Unlock(self._lock_fd)
+            self._is_locked = False
 
     def Append(self, entries: list[_Entry], extra: str = "") -> list[_Records]:
         """Make entries durable: one write, one sync; the lock is held.  Returns what they brought."""
         if self._failure:
             raise StoreError(self._failure)
-        seq, crc, lines = self._seq, self._crc, []
+        seq, crc, lines = self.seq, self._crc, []
         for entry in entries:
             seq += 1
-            line, crc = _EncodeLine(seq, crc, self._seq, entry, extra)
+            line, crc = _EncodeLine(seq, crc, self.seq, entry, extra)
             lines.append(line)
-        data = b"".join(lines)
+        data = b"".join(lines) if len(lines) > 1 else lines[0]
         end = self._tail + len(data)
         try:
-            self._files.Write(self._log_fd, data if end <= self._size else data + _PADDING, self._tail)
+            self.files.Write(self._log_fd, data if end <= self._size else data + _PADDING, self._tail)
         except OSError as error:
             raise self._Retract(error) from error
         self._SyncLog()
         brought = [self._Locate(entry.after, line) for entry, line in zip(entries, lines, strict=True)]
-        self._size = max(self._size, end)
-        self._seq, self._crc = seq, crc
+        self._size = self._size if end <= self._size else end + len(_PADDING)
+        self._tail_crc = zlib.crc32(data, self._tail_crc)
+        self.seq, self._crc = seq, crc
         self._line_count += len(lines)
         self._operations += len(lines)
+        for records in brought:
+            self._Project(records, write=True)
         return brought
 
     def _Locate(self, records: _Records, line: bytes) -> _Records:
@@ -1512,7 +1746,7 @@ class _JsonlStore:
     def _Retract(self, error: OSError) -> StoreError:
         """Take a failed write back; return the error that says whether that was done."""
         try:
-            self._files.Truncate(self._log_fd, self._tail)
+            self.files.Truncate(self._log_fd, self._tail)
             self._SyncLog()
             self._size = self._tail
             return StoreError(f"could not write to {self._log_path}, nothing was changed: {error}")
@@ -1526,27 +1760,21 @@ class _JsonlStore:
         The pages of the old one count as clean though they may not be on the disk, so syncing it
         again would prove nothing.
         """
-        new_path = f"{self._log_path}.new"
-        fd = self._files.Open(new_path, create=True, truncate=True)
-        try:
-            offset = 0
-            while offset < self._tail:
-                chunk = self._files.Read(self._log_fd, min(_CHUNK, self._tail - offset), offset)
-                self._files.Write(fd, chunk, offset)
-                offset += len(chunk)
-            self._files.Sync(fd)
-            self._files.Replace(new_path, self._log_path)
-            self._files.SyncFolder(self.data_dir)
-        except BaseException:
-            self._files.Close(fd)
-            raise
-        fd, self._log_fd = self._log_fd, fd
-        self._files.Close(fd)
-        self._file_id, self._size = self._files.Identify(self._log_path)
-        self._files.Truncate(self._lock_fd, 0)
-        self._files.Sync(self._lock_fd)
+        self.Place(self._log_path, self.ReadParts(self._log_fd, self._tail))
+        old, self._log_fd = self._log_fd, self.files.Open(self._log_path)
+        self.files.Close(old)
+        self._Identify()
+        self.files.Truncate(self._lock_fd, 0)
+        self.files.Sync(self._lock_fd)
         self._failure = ""
         self.recovery.append(f"{_LOG_NAME}: a sync had failed; what could be read was copied to a new file")
+
+    def ReadParts(self, fd: int, length: int) -> Iterator[bytes]:
+        """Yield a file's first bytes, a chunk at a time."""
+        offset = 0
+        while offset < length and (chunk := self.files.Read(fd, min(_CHUNK, length - offset), offset)):
+            yield chunk
+            offset += len(chunk)
 
     def CheckpointIfDue(self) -> None:
         """Write a checkpoint if enough has gathered since the last; the lock is held."""
@@ -1555,40 +1783,229 @@ class _JsonlStore:
 
     def _Checkpoint(self) -> None:
         try:
-            if any(projection.lagging for projection in self._projections):
-                self._OpenProjections()
+            self._MendProjections()
             for projection in self._projections:
-                self._files.Sync(projection.fd)
-        except (OSError, _UnsoundError):
+                self.files.Sync(projection.fd)
+        except OSError:
             return  # a full disk, say: there is no checkpoint then, and opening redoes more
-        if any(projection.lagging for projection in self._projections):
-            return
-        crcs = [projection.Checksum() for projection in self._projections]
-        said = {
-            projection.kind: {"length": projection.length, "rows": projection.rows, "crc": f"{crc:08x}"}
-            for projection, crc in zip(self._projections, crcs, strict=True)
-        }
-        entry = _Entry("checkpoint", _NewId(), self._clock(), None, _NoRecords(), _NoRecords())
+        crcs = []
+        for projection in self._projections:
+            crc = projection.synced_crc
+            for part in projection.Parts():
+                crc = zlib.crc32(part, crc)
+            crcs.append(crc)
+        files = [("log", self._tail, self._line_count, self._tail_crc)]
+        files += [(p.kind, p.length, p.rows, crc) for p, crc in zip(self._projections, crcs, strict=True)]
+        said = {kind: {"length": length, "rows": rows, "crc": f"{crc:08x}"} for kind, length, rows, crc in files}
+        entry = _Entry(_CHECKPOINT, _NewId(), self._clock(), None, _NoRecords(), _NoRecords())
         self.Append([entry], f'"files": {_EncodeText(said)}, ')
         for projection, crc in zip(self._projections, crcs, strict=True):
             projection.MarkSynced(crc)
         self._operations = self._unsynced_bytes = 0
 
+    # -- looking back, and setting aside --------------------------------------
+
+    def ReadBack(self, with_history: bool) -> Iterator[bytes]:
+        """Return an iterator of the log's lines, newest first; behind them those that compactions set aside."""
+        folder = os.path.join(self.data_dir, _HISTORY)
+        names = sorted(self._List(folder), reverse=True) if with_history else []
+        fds = [self.files.Duplicate(self._log_fd)]
+        with contextlib.ExitStack() as stack:
+            stack.callback(lambda: [self.files.Close(fd) for fd in fds])
+            fds += [self.files.Open(os.path.join(folder, name), readonly=True) for name in names]
+            kept = stack.pop_all()
+        ends = [self._tail, *(self.files.Size(fd) for fd in fds[1:])]
+        return self._ReadFilesBack(fds, ends, kept)
+
+    def _ReadFilesBack(self, fds: list[int], ends: list[int], kept: contextlib.ExitStack) -> Iterator[bytes]:
+        with kept:
+            for fd, offset in zip(fds, ends, strict=True):
+                parts: list[bytes] = []  # of a line whose beginning is still to come, last first
+                while offset:
+                    size = min(_CHUNK, offset)
+                    offset -= size
+                    chunk = self.files.Read(fd, size, offset)
+                    if b"\n" not in chunk:
+                        parts.append(chunk)
+                        continue
+                    first, *lines = (chunk + b"".join(reversed(parts))).split(b"\n")
+                    parts = [first]
+                    yield from (line for line in reversed(lines) if line.strip())
+                if parts:
+                    yield b"".join(reversed(parts))
+
+    def Twin(self) -> _JsonlStore:
+        """Return a store that reads the same log, as far as it goes now, from its first line."""
+        return self._OpenCopy(self.data_dir, self._tail)
+
+    def _OpenCopy(self, folder: str, stop: int) -> _JsonlStore:
+        copy = _JsonlStore(folder, self.files, self._clock)
+        copy.is_readonly = True
+        copy._log_fd = self.files.Open(os.path.join(folder, _LOG_NAME), readonly=True)
+        copy._stop = stop
+        return copy
+
+    def FindStrayRows(self) -> Iterator[str]:
+        """Yield which projections do not hold what the log, which was read whole, says."""
+        for projection in self._projections:
+            try:
+                fd = self.files.Open(projection.path, readonly=True)
+            except OSError as error:
+                yield f"{projection.kind}.jsonl cannot be read: {error}"
+                continue
+            offset, is_sound = 0, True
+            for part in projection.Parts():
+                is_sound &= self.files.Read(fd, len(part), offset) == part
+                offset += len(part)
+            if not is_sound or self.files.Size(fd) != offset:
+                yield f"{projection.kind}.jsonl does not fit the log; opening mends it"
+            self.files.Close(fd)
+
+    def Sizes(self) -> dict[str, int]:
+        """Return the bytes of each file in the folder."""
+        sizes = {}
+        for folder in ("", _HISTORY, *(os.path.join(_SNAPSHOTS, name) for name in self.SnapshotNames())):
+            for name in self._List(os.path.join(self.data_dir, folder)):
+                with contextlib.suppress(OSError):  # it may be gone by now
+                    path = os.path.join(folder, name)
+                    if not self.files.IsFolder(os.path.join(self.data_dir, path)):
+                        sizes[path] = self.files.Identify(os.path.join(self.data_dir, path))[1]
+        return sizes
+
+    def _List(self, folder: str) -> list[str]:
+        try:
+            return self.files.List(folder)
+        except FileNotFoundError:
+            return []
+
+    def SnapshotNames(self) -> list[str]:
+        return sorted(filter(_IsSnapshotName, self._List(os.path.join(self.data_dir, _SNAPSHOTS))))
+
+    def Snapshot(self, stamp: str, copy: bool) -> str:
+        """Set the log aside as it is now, under `stamp` or, where that is taken, with a number; return the name."""
+        taken = self.SnapshotNames()
+        name = next(
+            name
+            for name in itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(2)))
+            if name not in taken
+        )
+        folder = os.path.join(self.data_dir, _SNAPSHOTS, name)
+        said = {
+            "seq": self.seq,
+            "log": {"length": self._tail, "rows": self._line_count, "crc": f"{self._tail_crc:08x}"},
+        }
+        said |= {p.kind: {"length": p.length, "rows": p.rows} for p in self._projections}
+        try:
+            self.files.MakeFolder(f"{folder}.new")
+            self._SetAside(os.path.join(f"{folder}.new", _LOG_NAME), copy)
+            self.Place(os.path.join(f"{folder}.new", _SNAPSHOT_NAME), (_EncodeText(said).encode() + b"\n",))
+            self.files.Replace(f"{folder}.new", folder)
+            self.files.SyncFolder(os.path.dirname(folder))
+        except OSError as error:
+            raise StoreError(f"could not make the snapshot {name}: {error}") from error
+        return name
+
+    def _SetAside(self, path: str, copy: bool) -> None:
+        try:
+            if not copy:
+                self.files.Link(self._log_path, path)
+        except FileExistsError:
+            return
+        except OSError:  # a file system without hard links
+            copy = True
+        if copy:
+            self.Place(path, self.ReadParts(self._log_fd, self._tail))
+        self.files.SyncFolder(os.path.dirname(path))
+
+    def OpenSnapshot(self, name: str) -> _JsonlStore:
+        """Return a store that reads a snapshot's log, whose checksum is right."""
+        folder = os.path.join(self.data_dir, _SNAPSHOTS, name)
+        if name not in self.SnapshotNames():
+            raise NotFoundError("snapshot", name)
+        try:
+            fd = self.files.Open(os.path.join(folder, _SNAPSHOT_NAME), readonly=True)
+            with contextlib.ExitStack() as stack:
+                stack.callback(self.files.Close, fd)
+                said = json.loads(self.files.Read(fd, self.files.Size(fd), 0))["log"]
+            copy = self._OpenCopy(folder, said["length"])
+            if copy.Checksum(copy._log_fd, said["length"]) != int(said["crc"], 16):
+                copy.Release()
+                raise StoreCorruptError(_LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, KeywordTreeError):
+                raise
+            raise StoreError(f"cannot read the snapshot {name}: {error!r}") from error
+        return copy
+
+    def Compact(self, batches: Iterable[_Records], keep_history: bool) -> None:
+        """Put a log in place that begins with these records; the lock is held, and this store is of no use behind it.
+
+        The projections are put in place first: a crash between leaves the old log, which mends them.
+        """
+        lines: list[bytes] = []
+        seq, crc, log_crc, length = self.seq, _FIRST_CRC, 0, 0
+        parts: dict[str, list[bytes]] = {kind: [] for kind in _KINDS}
+        rows = dict.fromkeys(_KINDS, 0)
+        for records in batches:
+            seq += 1
+            entry = _Entry(_STATE, _NewId(), self._clock(), None, _NoRecords(), records)
+            line, crc = _EncodeLine(seq, crc, seq - 1, entry, "" if lines else _FORMAT_FIELD)
+            lines.append(line)
+            length, log_crc = length + len(line), zlib.crc32(line, log_crc)
+            for kind, more in zip(_KINDS, records[:3], strict=True):
+                if more:
+                    parts[kind].append(b"\n".join([*more, b""]))
+                    rows[kind] += len(more)
+        said = {"log": {"length": length, "rows": len(lines), "crc": f"{log_crc:08x}"}}
+        for kind in _KINDS:
+            part_crc = 0
+            for part in parts[kind]:
+                part_crc = zlib.crc32(part, part_crc)
+            said[kind] = {"length": sum(map(len, parts[kind])), "rows": rows[kind], "crc": f"{part_crc:08x}"}
+        entry = _Entry(_CHECKPOINT, _NewId(), self._clock(), None, _NoRecords(), _NoRecords())
+        lines.append(_EncodeLine(seq + 1, crc, seq, entry, f'"files": {_EncodeText(said)}, ')[0])
+        try:
+            if keep_history:
+                self.files.MakeFolder(os.path.join(self.data_dir, _HISTORY))
+                self._SetAside(os.path.join(self.data_dir, _HISTORY, f"{self.seq:018d}.jsonl"), False)
+            for projection in self._projections:
+                self.Place(projection.path, parts[projection.kind])
+            self.Place(self._log_path, lines)
+            if not keep_history:
+                self._Forget()
+        except OSError as error:
+            raise StoreError(f"could not compact {_Shorten(self.data_dir)}: {error}") from error
+
+    def _Forget(self) -> None:
+        """Remove whatever else may hold what was deleted: cut tails, unfinished copies, logs set aside."""
+        for folder in (self.data_dir, os.path.join(self.data_dir, _HISTORY)):
+            for name in self._List(folder):
+                if name.startswith("cut_tail-") or name.endswith(".new") or folder != self.data_dir:
+                    self.files.Remove(os.path.join(folder, name))
+            if folder == self.data_dir or self.files.Exists(folder):
+                self.files.SyncFolder(folder)
+
     # -- closing --------------------------------------------------------------
 
-    def Close(self, apply: Callable[[_Records], None]) -> None:
+    def Close(self, take: Callable[[_Records], None]) -> None:
         """Leave a checkpoint, and trim the padding."""
         try:
-            self.Begin(apply)
+            self.Begin(take)
             if self._operations:
                 self._Checkpoint()
             if self._size > self._tail:
-                self._files.Truncate(self._log_fd, self._tail)
+                self.files.Truncate(self._log_fd, self._tail)
                 self._SyncLog()
         except OSError:
             pass  # nothing that was acknowledged needs a checkpoint, or the log trimmed
         finally:
             self.End()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.Release()
 
     def Release(self) -> None:
         """Close the descriptors, as the end of the process would."""
@@ -1600,7 +2017,7 @@ class _JsonlStore:
         for fd in fds:
             if fd >= 0:
                 with contextlib.suppress(OSError):
-                    self._files.Close(fd)
+                    self.files.Close(fd)
 
 
 # == Indexes ==================================================================
@@ -1612,53 +2029,85 @@ class _JsonlStore:
 #   children  parent id -> ids             by_info   info id -> link rows
 #   names     fold -> ids                  by_node   keyword id -> link rows
 #   _tokens   token -> folds, where the token is another than the fold
-#   gone      id -> row of what was deleted, for its version
+#   queries   confirmed query, as a token -> ids
+#   gone_nodes, gone_infos   id -> row of what was deleted, for its version
 #
 # Many values of a key stand in the order of creation, which is the order of
-# their ordinals.
+# their ordinals.  `Fork()` gives indexes that begin as these and leave them as
+# they are: what an operation sees of itself before others see it.
+
+
+class _Layer(MutableMapping[str, _Value]):
+    """A dict over another one, which stays as it is."""
+
+    def __init__(self, base: MutableMapping[str, _Value]) -> None:
+        self._base = base
+        self._own: dict[str, _Value | None] = {}  # None: taken away
+
+    def __getitem__(self, key: str) -> _Value:
+        value = self._own[key] if key in self._own else self._base[key]
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: str, value: _Value) -> None:
+        self._own[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        self._own[key] = None
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key in {**dict.fromkeys(self._base), **dict.fromkeys(self._own)} if key in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class _Multimap(Generic[_Value]):
     """Key -> values in order; one value alone is held without a list around it."""
 
-    def __init__(self, order: Callable[[_Value], Any]) -> None:
+    def __init__(self, order: Callable[[_Value], Any], base: _Multimap[_Value] | None = None) -> None:
         self._order = order
+        self._base = base
         self._held: dict[str, _Value | list[_Value]] = {}
+
+    def Fork(self, order: Callable[[_Value], Any]) -> _Multimap[_Value]:
+        return _Multimap(order, self)
 
     def Get(self, key: str) -> Sequence[_Value]:
         held = self._held.get(key)
         if held is None:
-            return ()
+            return self._base.Get(key) if self._base is not None else ()
         return held if type(held) is list else cast("Sequence[_Value]", (held,))
 
     def Keys(self) -> Iterable[str]:
-        return self._held.keys()
-
-    def Append(self, key: str, value: _Value) -> None:
-        """Add a value that is known to be the last in order."""
-        held = self._held.setdefault(key, value)
-        if held is value:
-            return
-        if type(held) is list:
-            if held[-1] != value:
-                held.append(value)
-        elif held != value:
-            self._held[key] = [cast("_Value", held), value]
+        """Return all keys; some may have no values any more."""
+        return self._held.keys() if self._base is None else {**dict.fromkeys(self._base.Keys()), **self._held}
 
     def AppendMany(self, keys: Iterable[str], values: Iterable[_Value]) -> None:
-        held_of, append = self._held.setdefault, self.Append
+        """Add values that are known to be the last in order; equal keys often follow one another."""
+        last, held, held_of = None, None, self._held.setdefault
         for key, value in zip(keys, values, strict=True):
-            if held_of(key, value) is not value:
-                append(key, value)
+            if key != last:
+                last, held = key, held_of(key, value)
+                if held is value:
+                    continue
+            if type(held) is list:
+                if held[-1] != value:
+                    held.append(value)
+            elif held != value:
+                held = self._held[key] = [cast("_Value", held), value]
 
-    def Add(self, key: str, value: _Value) -> None:
-        """Add a value in its place, once.  Cost: log n comparisons."""
-        held = self._held.get(key)
+    def Add(self, key: str, value: _Value, is_last: bool = False) -> None:
+        """Add a value in its place, once.  Cost: log n comparisons, unless it is known to be the last in order."""
+        held = self._Own(key)
         if held is None:
             self._held[key] = value
         elif type(held) is not list:
             if held != value:
                 self._held[key] = sorted([cast("_Value", held), value], key=self._order)
+        elif not held or (is_last and held[-1] != value):
+            held.append(value)
         else:
             index = bisect.bisect_left(held, self._order(value), key=self._order)
             if index == len(held) or held[index] != value:
@@ -1666,32 +2115,53 @@ class _Multimap(Generic[_Value]):
 
     def Discard(self, key: str, value: _Value) -> None:
         """Take a value away if it is there.  Cost: log n comparisons."""
-        held = self._held.get(key)
+        held = self._Own(key)
         if type(held) is list:
             index = bisect.bisect_left(held, self._order(value), key=self._order)
             if index < len(held) and held[index] == value:
                 del held[index]
-            if len(held) == 1:
+            if len(held) == 1 and self._base is None:
                 self._held[key] = held[0]
-        elif held == value:
+        elif held is not None and held == value:
             del self._held[key]
+
+    def _Own(self, key: str) -> _Value | list[_Value] | None:
+        held = self._held.get(key)
+        if held is None and self._base is not None:
+            held = self._held[key] = list(self._base.Get(key))
+        return held
 
 
 class _Indexes:
     """Everything that is known of the live records, rebuilt from the log at opening."""
 
-    def __init__(self, normalizer: Callable[[str], list[str]]) -> None:
-        self.nodes: dict[str, bytes] = {}
-        self.infos: dict[str, bytes | _Extent] = {}
-        self.gone: dict[str, bytes] = {}
-        self.children: _Multimap[str] = _Multimap(self._NodeOrder)
-        self.names: _Multimap[str] = _Multimap(self._NodeOrder)
-        self._tokens: _Multimap[str] | None = None  # made when it is first asked
-        self.by_info: _Multimap[bytes] = _Multimap(_OrdinalOf)
-        self.by_node: _Multimap[bytes] = _Multimap(_OrdinalOf)
-        self.next_ordinal = 0
+    def __init__(self, normalizer: Callable[[str], list[str]], base: _Indexes | None = None) -> None:
         self._normalizer = normalizer
         self._is_default = normalizer is _NormalizeText
+        self._base = base
+        self._levels: dict[str, int] = {}  # of parents that were asked for; forgotten when a keyword moves
+        self._tokens: _Multimap[str] | None = None  # made when it is first asked
+        self.next_ordinal = 0
+        self.nodes: MutableMapping[str, bytes] = {}
+        self.infos: MutableMapping[str, bytes | _Extent] = {}
+        self.gone_nodes: MutableMapping[str, bytes] = {}
+        self.gone_infos: MutableMapping[str, bytes] = {}
+        self.children: _Multimap[str] = _Multimap(self._NodeOrder)
+        self.names: _Multimap[str] = _Multimap(self._NodeOrder)
+        self.queries: _Multimap[str] = _Multimap(self._NodeOrder)
+        self.by_info: _Multimap[bytes] = _Multimap(_OrdinalOf)
+        self.by_node: _Multimap[bytes] = _Multimap(_OrdinalOf)
+        if base is not None:
+            self.next_ordinal, self._tokens = base.next_ordinal, _Multimap(str)
+            self.nodes, self.infos = _Layer(base.nodes), _Layer(base.infos)
+            self.gone_nodes, self.gone_infos = _Layer(base.gone_nodes), _Layer(base.gone_infos)
+            self.children, self.names = base.children.Fork(self._NodeOrder), base.names.Fork(self._NodeOrder)
+            self.queries = base.queries.Fork(self._NodeOrder)
+            self.by_info, self.by_node = base.by_info.Fork(_OrdinalOf), base.by_node.Fork(_OrdinalOf)
+
+    def Fork(self) -> _Indexes:
+        """Return indexes that begin as these; while they are in use these must not change.  Cost: none."""
+        return _Indexes(self._normalizer, self)
 
     def _NodeOrder(self, id: str) -> int:
         return _OrdinalOf(self.nodes[id])
@@ -1699,13 +2169,14 @@ class _Indexes:
     # -- taking rows in -------------------------------------------------------
 
     def Apply(self, records: _Records) -> None:
-        """Take rows in; of infos whose place in the log is known, long ones stay there."""
+        """Take rows in; of infos whose place on the disk is known, long ones stay there."""
         for start in range(0, len(records.nodes), _BULK):
             rows = records.nodes[start : start + _BULK]
-            if len(rows) == 1 or not self._is_default or not self._AddManyNodes(rows):
+            if len(rows) == 1 or not self._is_default or self._base is not None or not self._AddManyNodes(rows):
                 for row in rows:
                     self._ApplyNode(row)
-        self._ApplyInfos(records)
+        if records.infos:
+            self._ApplyInfos(records)
         for row in records.links:
             self._ApplyLink(row)
 
@@ -1715,13 +2186,13 @@ class _Indexes:
         Opening a million nodes is this loop.  Texts are decoded and folded together, joined by
         newlines, which no raw JSON string holds: a few calls for thousands of names.
         """
-        matches = [_MatchNode(row) for row in rows]
-        if None in matches:
+        try:
+            groups = [match.group(1, 2, 3, 5, 6, 7) for match in map(_MatchNode, rows)]  # type: ignore[union-attr]  # None is caught
+        except AttributeError:
             return False  # the general way says what is wrong
-        groups = [cast("re.Match[bytes]", match).group(1, 2, 3, 5, 6, 7) for match in matches]
         raw_ids, raw_ordinals, deleted, raw_parents, raw_names, aliases = zip(*groups, strict=True)
-        if set(deleted) != {b"false"} or None in raw_parents:
-            return False
+        if set(deleted) != {b"false"} or None in raw_parents or any(row.endswith(b"]}") for row in rows):
+            return False  # the last are those with confirmed queries
         texts = [str(b"\n".join(raw), "utf-8") for raw in (raw_ids, raw_parents, raw_names, aliases)]
         if any("\\" in text for text in texts):
             return False
@@ -1738,7 +2209,7 @@ class _Indexes:
         folds = _Fold("\n".join(names)).split("\n")
         ordinals = list(map(int, raw_ordinals))
         is_plain = len(folds) == len(names) and len(ids) == len(rows) == len(set(ids))
-        is_new = self.nodes.keys().isdisjoint(ids) and self.gone.keys().isdisjoint(ids)
+        is_new = self.nodes.keys().isdisjoint(ids) and self.gone_nodes.keys().isdisjoint(ids)
         is_newest = ordinals[0] >= self.next_ordinal and all(map(operator.lt, ordinals, ordinals[1:]))
         if not (is_plain and is_new and is_newest):
             return False
@@ -1753,61 +2224,43 @@ class _Indexes:
 
     def _ApplyNode(self, row: bytes) -> None:
         head = _ReadNodeHead(row)
-        old_row = self.nodes.get(head.id)
+        id, parent_id = head.id, head.parent_id
+        old_row = self.nodes.get(id)
         if old_row is not None:
-            self._ReplaceNode(_ReadNodeHead(old_row), head, row)
-        elif head.deleted:
-            self.gone[head.id] = row
-        else:
-            self._AddNode(head, row)
-
-    def _AddNode(self, head: _NodeHead, row: bytes) -> None:
-        id = head.id
-        is_newest = head.ordinal >= self.next_ordinal
-        self.nodes[id] = row  # first: the order of the values below is looked up in it
-        self.gone.pop(id, None)
-        if head.parent_id is None:  # the root is no keyword that a name leads to
-            self.next_ordinal = max(self.next_ordinal, head.ordinal + 1)
+            old = _ReadNodeHead(old_row)
+            if head.deleted or old.parent_id != parent_id:
+                self._levels.clear()
+            if old.parent_id is not None:
+                self.children.Discard(old.parent_id, id)
+                for name in (old.name, *old.aliases):
+                    self.names.Discard(_Fold(name), id)
+                for query in _ReadConfirmed(old_row):
+                    self.queries.Discard(_QueryKey(query), id)
+        if head.deleted:
+            self.nodes.pop(id, None)
+            self.gone_nodes[id] = row
             return
-        (self.children.Append if is_newest else self.children.Add)(head.parent_id, id)
-        add_name = self.names.Append if is_newest else self.names.Add
-        for name in (head.name, *head.aliases):
-            key = _Fold(name)
-            self._AddTokens(name, key)
-            add_name(key, id)
-        if is_newest:
+        self.nodes[id] = row  # first: the order of the values below is looked up in it
+        if self.gone_nodes:
+            self.gone_nodes.pop(id, None)
+        is_last = head.ordinal >= self.next_ordinal
+        if is_last:
             self.next_ordinal = head.ordinal + 1
+        if parent_id is not None:  # the root is no keyword that a name leads to
+            self.children.Add(parent_id, id, is_last)
+            for name in (head.name, *head.aliases):
+                key = _Fold(name)
+                self._AddTokens(name, key)
+                self.names.Add(key, id, is_last)
+            for query in _ReadConfirmed(row):
+                self.queries.Add(_QueryKey(query), id)
 
     def _AddTokens(self, name: str, key: str) -> None:
         if self._tokens is None or (self._is_default and key.isalnum()):
             return  # nobody has asked for a token yet, or it is the fold itself
         for token in [_TokenOf(key)] if self._is_default else self._normalizer(name):
             if token != key or not self._is_default:
-                self._tokens.Add(token, key)
-
-    def _ReplaceNode(self, old: _NodeHead, new: _NodeHead, row: bytes) -> None:
-        id = new.id
-        old_keys = {} if old.deleted else {_Fold(name): name for name in (old.name, *old.aliases)}
-        new_keys = {} if new.deleted else {_Fold(name): name for name in (new.name, *new.aliases)}
-        if new.parent_id is None:
-            old_keys, new_keys = {}, {}
-        for key, name in new_keys.items():
-            self._AddTokens(name, key)
-            self.names.Add(key, id)
-        for key in old_keys.keys() - new_keys.keys():
-            self.names.Discard(key, id)
-            if self._tokens is not None and not self.names.Get(key):
-                for token in self._normalizer(old_keys[key]):
-                    self._tokens.Discard(token, key)
-        if old.parent_id is not None and (new.deleted or old.parent_id != new.parent_id):
-            self.children.Discard(old.parent_id, id)
-        if new.deleted:
-            self.gone[id] = row
-            del self.nodes[id]
-            return
-        if new.parent_id is not None:
-            self.children.Add(new.parent_id, id)
-        self.nodes[id] = row
+                self._tokens.Add(token, key)  # and stays: a fold that nobody bears leads nowhere
 
     def _ApplyInfos(self, records: _Records) -> None:
         for row, offset in itertools.zip_longest(records.infos, records.offsets):
@@ -1816,9 +2269,10 @@ class _Indexes:
                 raise _Malformed("no full row of an info", row)
             id = _Unescape(match[1])
             if match[2] == b"true":
-                self.gone[id] = row
+                self.gone_infos[id] = row
                 self.infos.pop(id, None)
             else:
+                self.gone_infos.pop(id, None)
                 is_long = len(row) > _RESIDENT_LIMIT and offset is not None
                 self.infos[id] = _Extent(offset, len(row), zlib.crc32(row)) if is_long else row
 
@@ -1828,38 +2282,59 @@ class _Indexes:
             raise _Malformed("no full row of a link", row)
         info_id, keyword_id, ordinal = _Unescape(match[1]), _Unescape(match[2]), int(match[3])
         old = self.FindLink(info_id, keyword_id)
-        if old is not None and old != row:
+        if old is not None:
             self.by_info.Discard(info_id, old)
             self.by_node.Discard(keyword_id, old)
         if match[4] == b"false":
-            is_newest = ordinal >= self.next_ordinal
-            (self.by_info.Append if is_newest else self.by_info.Add)(info_id, row)
-            (self.by_node.Append if is_newest else self.by_node.Add)(keyword_id, row)
-            self.next_ordinal = max(self.next_ordinal, ordinal + 1)
+            self.by_info.Add(info_id, row, ordinal >= self.next_ordinal)
+            self.by_node.Add(keyword_id, row, ordinal >= self.next_ordinal)
+        self.next_ordinal = max(self.next_ordinal, ordinal + 1)
 
     def Check(self) -> None:
         """Refuse keywords beneath a parent that does not exist.  Cost: one look-up for each inner node."""
         for id in self.children.Keys():
-            if id not in self.nodes:
+            if id not in self.nodes and self.children.Get(id):
                 raise StoreCorruptError(_LOG_NAME, 0, f"keywords hang beneath {_Shorten(id)}, which does not exist")
 
     # -- asking ---------------------------------------------------------------
 
+    def Lead(self, id: str) -> str | None:
+        """Return `id`, or that of the keyword it was merged into; None where neither is there."""
+        for _ in range(len(self.gone_nodes) + 1):
+            if id in self.nodes:
+                return id
+            match = _MatchMerged(self.gone_nodes.get(id, b""))
+            if match is None:
+                return None
+            id = _Unescape(match[1])
+        return None
+
     def FindLink(self, info_id: str, keyword_id: str) -> bytes | None:
         """Return the row of a pair's link; looks through the shorter of the two lists."""
-        start = f'{{"info_id":{_EncodeString(info_id)},"keyword_id":{_EncodeString(keyword_id)},'.encode()
         of_info, of_node = self.by_info.Get(info_id), self.by_node.Get(keyword_id)
+        if not of_info or not of_node:
+            return None
+        start = f'{{"info_id":{_EncodeString(info_id)},"keyword_id":{_EncodeString(keyword_id)},'.encode()
         rows = of_info if len(of_info) <= len(of_node) else of_node
         return next((row for row in rows if row.startswith(start)), None)
 
     def Head(self, id: str) -> _NodeHead:
         return _ReadNodeHead(self.nodes[id])
 
+    def LevelOf(self, id: str) -> int:
+        """Return the number of steps from the root."""
+        level = self._levels.get(id)
+        if level is None:
+            if len(self._levels) > 65_536:
+                self._levels.clear()
+            level = self._levels[id] = len(self.PathOf(id)) - 1
+        return level
+
     def PathOf(self, id: str) -> list[str]:
         """Return the ids from the root to `id`; StoreCorruptError where the parents do not lead there."""
         path: list[str] = []
         nodes, step = self.nodes, id
-        while (row := nodes.get(step)) is not None and len(path) <= len(nodes):
+        while (row := nodes.get(step)) is not None and (len(path) % 4096 or len(set(path)) == len(path)):
             path.append(step)
             raw_parent = cast("re.Match[bytes]", _MatchParent(row))[2]
             if raw_parent is None:
@@ -1867,6 +2342,37 @@ class _Indexes:
                 return path
             step = _Unescape(raw_parent)
         raise StoreCorruptError("nodes.jsonl", 0, f"the parents of {_Shorten(id)} do not lead to the root")
+
+    def LeadsToRoot(self, id: str) -> bool:
+        try:
+            return bool(self.PathOf(id))
+        except StoreCorruptError:
+            return False
+
+    def Beneath(self, ids: Iterable[str]) -> Iterator[str]:
+        """Yield `ids` and what lies beneath them, level by level."""
+        level = list(ids)
+        while level:
+            yield from level
+            level = [child for id in level for child in self.children.Get(id)]
+
+    def Links(self) -> Iterator[bytes]:
+        return (row for keyword_id in self.by_node.Keys() for row in self.by_node.Get(keyword_id))
+
+    def UnlinkedInfos(self) -> Iterator[str]:
+        return (id for id in self.infos if not self.by_info.Get(id))
+
+    def AllRows(self, read: Callable[[bytes | _Extent], bytes], with_gone: bool) -> Iterator[_Records]:
+        """Yield all rows in bulks: keywords and links in the order of creation, what was deleted first if asked for."""
+        gone = (self.gone_nodes.values(), self.gone_infos.values()) if with_gone else ((), ())
+        nodes = itertools.chain(gone[0], sorted(self.nodes.values(), key=_OrdinalOf))
+        infos = itertools.chain(gone[1], map(read, self.infos.values()))
+        sources: tuple[Iterator[bytes], ...] = (nodes, infos, iter(sorted(self.Links(), key=_OrdinalOf)))
+        for kind, rows in enumerate(sources):
+            while bulk := list(itertools.islice(rows, _BULK)):
+                records = _NoRecords()
+                cast("list[bytes]", records[kind]).extend(bulk)
+                yield records
 
     def NamesOnPath(self, id: str) -> list[str]:
         """Return the names from below the root to `id`'s own."""
@@ -1878,19 +2384,23 @@ class _Indexes:
 
     def ByTokens(self, tokens: Iterable[str]) -> Sequence[str]:
         """Return the ids of nodes that bear one of `tokens`, in order, each once."""
-        if self._tokens is None:
-            self._tokens = _Multimap(str)
-            for key in list(self.names.Keys()) if self._is_default else ():
-                self._AddTokens(key, key)
-            for head in map(self.Head, () if self._is_default else self.nodes):
-                for name in (head.name, *head.aliases):
-                    self._AddTokens(name, _Fold(name))
-        keys = [key for token in tokens for key in (*self._tokens.Get(token), *([token] if self._is_default else []))]
-        lists = [ids for key in keys if (ids := self.names.Get(key))]
+        lists = [ids for token in tokens for key in self._KeysOf(token) if (ids := self.names.Get(key))]
         if len(lists) == 1:
             return lists[0]
         found = dict.fromkeys(id for ids in lists for id in ids)
         return sorted(found, key=self._NodeOrder) if len(found) > 1 else list(found)
+
+    def _KeysOf(self, token: str) -> list[str]:
+        """Return the folds that a token may stand for."""
+        if self._tokens is None:
+            self._tokens = _Multimap(str)
+            for key in self.names.Keys() if self._is_default else ():
+                self._AddTokens(key, key)
+            for head in map(self.Head, () if self._is_default else self.nodes):
+                for name in (head.name, *head.aliases):
+                    self._AddTokens(name, _Fold(name))
+        inherited = [token] if self._base is None else self._base._KeysOf(token)
+        return [*(inherited if self._is_default or self._base else ()), *self._tokens.Get(token)]
 
 
 # == Cache ====================================================================
@@ -2270,64 +2780,447 @@ def _FitsAbove(ancestors: list[str], piece_count: int, named: dict[tuple[int, in
     return 0 in room
 
 
-# == Tree =====================================================================
+# == Plans ====================================================================
+#
+# What the data-changing methods decide.  A plan is a function of a
+# transaction: it reads the tree as it is once the operation's turn has come,
+# refuses, or stages new versions of rows.  It may run again, on a tree that
+# others have changed meanwhile, so it changes nothing else.
+#
+# Undoing needs no plan of its own for each: a line of the log has the rows
+# before and after, so `_PlanUndo` puts back any operation, its own undo too.
+
+_CONFIRMED_LIMIT = 20  # queries kept with a keyword; the oldest goes
+_INFO_POLICIES = ("reattach", "detach", "delete")
 
 
 class _Transaction:
-    """What one operation reads and stages, on top of those before it in its group."""
+    """What one operation reads and stages: one line of the log, all of it or nothing."""
 
-    def __init__(self, indexes: _Indexes, group: dict[tuple[str, ...], bytes], first_ordinal: int, now: float) -> None:
-        self.now = now
-        self.before = _NoRecords()
-        self.after = _NoRecords()
-        self.staged: dict[tuple[str, ...], bytes] = {}
-        self._indexes = indexes
-        self._group = group
-        self._first_ordinal = first_ordinal
+    def __init__(self, tree: KeywordTree, indexes: _Indexes) -> None:
+        self.now = tree._clock()
+        self.indexes = indexes  # as it was before the plan that runs
+        self.next_ordinal = indexes.next_ordinal
+        self._base = indexes
+        self._tree = tree
+        self._before: tuple[dict[Any, bytes], ...] = ({}, {}, {})  # nodes, infos, links: key -> row
+        self._after: tuple[dict[Any, bytes], ...] = ({}, {}, {})
+        # Since the last `Advance`: what may be referred to before the indexes have it.
+        self._levels: dict[str, int] = {}
+        self._infos: set[str] = set()
+        self._links: dict[tuple[str, str], bytes] = {}
+        self._pending = _NoRecords()
 
-    def _Find(self, key: tuple[str, ...]) -> bytes | None:
-        return self.staged.get(key) or self._group.get(key)
+    # -- reading --------------------------------------------------------------
 
     def HasNode(self, id: str) -> bool:
-        return id in self._indexes.nodes or self._Find(("node", id)) is not None
+        return id in self.indexes.nodes or id in self._levels
 
     def HasInfo(self, id: str) -> bool:
-        return id in self._indexes.infos or self._Find(("info", id)) is not None
-
-    def FindLink(self, info_id: str, keyword_id: str) -> bytes | None:
-        return self._Find(("link", info_id, keyword_id)) or self._indexes.FindLink(info_id, keyword_id)
+        return id in self.indexes.infos or id in self._infos
 
     def LevelOf(self, id: str) -> int:
-        row = self._Find(("node", id))
-        if row is None:
-            return len(self._indexes.PathOf(id)) - 1
-        return cast("int", _DecodeRow(row, _NODE_FIELDS)["level"])
+        level = self._levels.get(id)
+        return self.indexes.LevelOf(id) if level is None else level
 
-    def NextOrdinal(self) -> int:
-        return self._first_ordinal + len(self.after.nodes) + len(self.after.links)
+    def FindLink(self, info_id: str, keyword_id: str) -> bytes | None:
+        return self._links.get((info_id, keyword_id)) or self.indexes.FindLink(info_id, keyword_id)
 
-    def StageNode(self, node: KeywordNode) -> None:
-        self.after.nodes.append(_RowOf(node))
-        self.staged["node", node.id] = self.after.nodes[-1]
+    def ReadNode(self, id: str) -> KeywordNode:
+        """Return a keyword to be changed, or the one that it was merged into."""
+        led = self.indexes.Lead(id)
+        if led is None:
+            raise NotFoundError("keyword", id)
+        return cast("KeywordNode", _ReadRecord(self._after[0].get(led) or self.indexes.nodes[led]))
 
-    def StageInfo(self, info: Info) -> None:
-        self.after.infos.append(_RowOf(info))
-        self.staged["info", info.id] = self.after.infos[-1]
+    def ReadInfo(self, id: str) -> Info:
+        if id not in self.indexes.infos:
+            raise NotFoundError("info", id)
+        return cast("Info", _ReadRecord(self._after[1].get(id) or self._tree._store.ReadRow(self.indexes.infos[id])))
 
-    def StageLink(self, link: InfoKeywordLink) -> None:
-        before = self.FindLink(link.info_id, link.keyword_id)
-        if before is not None:
-            self.before.links.append(before)
-        self.after.links.append(_RowOf(link))
-        self.staged["link", link.info_id, link.keyword_id] = self.after.links[-1]
+    def RowNow(self, record: _Record) -> bytes | None:
+        """Return the present row of a record, also where it is deleted; a deleted link has none."""
+        if isinstance(record, InfoKeywordLink):
+            return self.indexes.FindLink(record.info_id, record.keyword_id)
+        if isinstance(record, KeywordNode):
+            return self.indexes.nodes.get(record.id) or self.indexes.gone_nodes.get(record.id)
+        row = self.indexes.infos.get(record.id) or self.indexes.gone_infos.get(record.id)
+        return None if row is None else self._tree._store.ReadRow(row)
+
+    # -- staging --------------------------------------------------------------
+
+    def TakeOrdinal(self) -> int:
+        self.next_ordinal += 1
+        return self.next_ordinal - 1
+
+    def Stage(self, record: _Record) -> None:
+        row = _RowOf(record)
+        if isinstance(record, InfoKeywordLink):
+            key = record.info_id, record.keyword_id
+            before = self.indexes.FindLink(*key)
+            self._Stage(2, key, row, before)
+            if not record.deleted:
+                self._links[key] = row
+        elif isinstance(record, KeywordNode):
+            self._Stage(0, record.id, row, self.indexes.nodes.get(record.id))
+            if not record.deleted:
+                self._levels[record.id] = record.level
+        else:
+            held = self.indexes.infos.get(record.id)
+            self._Stage(1, record.id, row, None if held is None else self._tree._store.ReadRow(held))
+            if not record.deleted:
+                self._infos.add(record.id)
+
+    def _Stage(self, kind: int, key: object, row: bytes, before: bytes | None) -> None:
+        if before is not None and key not in self._after[kind]:
+            self._before[kind][key] = before
+        self._after[kind][key] = row
+        cast("list[bytes]", self._pending[kind]).append(row)
+
+    def Change(self, record: KeywordNode | Info, **values: object) -> None:
+        """Stage a new version of a record where one of the values is another than it has."""
+        if any(record.__dict__.get(name) != value for name, value in values.items()):
+            record.__dict__.update(values, version=record.version + 1, updated_at=self.now)
+            if isinstance(record, KeywordNode) and "parent_id" in values:
+                record.level = self.LevelOf(cast("str", record.parent_id)) + 1
+            self.Stage(record)
+
+    def MoveLinks(self, keyword_id: str, to: str | None) -> None:
+        """Hang a keyword's links on another one, whose own stay as they are; with None they are gone."""
+        for row in list(self.indexes.by_node.Get(keyword_id)):
+            link = cast("InfoKeywordLink", _ReadRecord(row))
+            self.Stage(dataclasses.replace(link, deleted=True))  # first: both have one ordinal
+            if to is not None and self.FindLink(link.info_id, to) is None:
+                self.Stage(dataclasses.replace(link, keyword_id=to))
+
+    def Advance(self) -> None:
+        """Let the next plan see what was staged so far."""
+        if self.indexes is self._base:
+            self.indexes = self._base.Fork()
+        self.indexes.Apply(self._pending)
+        self._pending = _NoRecords()
+        self._levels, self._infos, self._links = {}, set(), {}
+
+    def Before(self) -> _Records:
+        return _Rows(self._before)
+
+    def After(self) -> _Records:
+        return _Rows(self._after)
+
+
+def _Rows(staged: tuple[dict[Any, bytes], ...]) -> _Records:
+    nodes, infos, links = staged
+    return _Records(list(nodes.values()), list(infos.values()), list(links.values()), [])
+
+
+_Plan: TypeAlias = Callable[[_Transaction], _Value]
+
+
+def _PlanMove(tx: _Transaction, id: str, new_parent_id: str) -> KeywordNode:
+    node, parent = tx.ReadNode(id), tx.ReadNode(new_parent_id)
+    if node.id == _ROOT_ID:
+        raise InvalidInputError("the root cannot be moved")
+    if node.id in tx.indexes.PathOf(parent.id):
+        raise InvalidInputError(f"{_Shorten(node.name)} cannot be moved beneath itself, to {_Shorten(parent.name)}")
+    tx.Change(node, parent_id=parent.id)
+    return node
+
+
+def _PlanUpdate(tx: _Transaction, id: str, patch: _Row, version: int) -> KeywordNode:
+    node = tx.ReadNode(id)
+    if node.version != version:
+        raise VersionConflictError(node.id, version, node.version)
+    if node.id == _ROOT_ID and not patch.keys().isdisjoint(("name", "aliases")):
+        raise InvalidInputError("the root keeps its name")
+    tx.Change(node, **patch, **_Renormalize(tx, node, patch))
+    return node
+
+
+def _Renormalize(tx: _Transaction, node: KeywordNode, patch: _Row) -> _Row:
+    names = [patch.get("name", node.name), *patch.get("aliases", node.aliases)]
+    return {"normalized": tx._tree._NormalizeAll(names)} if "name" in patch or "aliases" in patch else {}
+
+
+def _PlanAliases(tx: _Transaction, id: str, choose: Callable[[KeywordNode], list[str]]) -> KeywordNode:
+    node = tx.ReadNode(id)
+    return _PlanUpdate(tx, id, {"aliases": choose(node)}, node.version)
+
+
+def _PlanConfirm(tx: _Transaction, id: str, query: str) -> KeywordNode:
+    node = tx.ReadNode(id)
+    if node.id == _ROOT_ID:
+        raise InvalidInputError("a query cannot mean the root")
+    others = [text for text in node.confirmed if _QueryKey(text) != _QueryKey(query)]
+    if len(others) == len(node.confirmed) or node.confirmed[-1] != query:
+        tx.Change(node, confirmed=[*others, query][-_CONFIRMED_LIMIT:])
+    return node
+
+
+def _PlanMerge(tx: _Transaction, src_id: str, dst_id: str) -> KeywordNode:
+    src, dst = tx.ReadNode(src_id), tx.ReadNode(dst_id)
+    if src.id == dst.id:
+        raise InvalidInputError(f"{_Shorten(src.name)} cannot be merged with itself")
+    if _ROOT_ID in (src.id, dst.id):
+        raise InvalidInputError("the root cannot be merged")
+    is_beneath = src.id in tx.indexes.PathOf(dst.id)
+    known = {_Fold(name) for name in (dst.name, *dst.aliases)}
+    more = {_Fold(name): name for name in (src.name, *src.aliases)}
+    patch: _Row = {"aliases": [*dst.aliases, *(name for fold, name in more.items() if fold not in known)]}
+    patch |= {"description": dst.description or src.description, "metadata": {**src.metadata, **dst.metadata}}
+    patch["confirmed"] = list(dict.fromkeys([*src.confirmed, *dst.confirmed]))[-_CONFIRMED_LIMIT:]
+    if is_beneath:
+        patch["parent_id"] = src.parent_id
+    tx.Change(dst, **patch, **_Renormalize(tx, dst, patch))
+    for child_id in tx.indexes.children.Get(src.id):
+        if child_id != dst.id:
+            tx.Change(tx.ReadNode(child_id), parent_id=dst.id)
+    tx.MoveLinks(src.id, dst.id)
+    tx.Change(src, deleted=True, merged_into=dst.id)
+    return dst
+
+
+def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> None:
+    if id == _ROOT_ID:
+        raise InvalidInputError("the root cannot be deleted")
+    if id not in tx.indexes.nodes:  # what it was merged into is not what was meant
+        raise NotFoundError("keyword", id)
+    parent_id = cast("str", tx.indexes.Head(id).parent_id)
+    doomed = dict.fromkeys(tx.indexes.Beneath([id]) if cascade else [id])
+    for child_id in () if cascade else tx.indexes.children.Get(id):
+        tx.Change(tx.ReadNode(child_id), parent_id=parent_id)
+    if info_policy == "delete":
+        links = [_ReadHead(row) for node_id in doomed for row in tx.indexes.by_node.Get(node_id)]
+        for info_id in dict.fromkeys(info_id for info_id, _ in links):
+            if all(_ReadHead(row)[1] in doomed for row in tx.indexes.by_info.Get(info_id)):
+                tx.Change(tx.ReadInfo(info_id), deleted=True)
+    for node_id in doomed:
+        tx.MoveLinks(node_id, parent_id if info_policy == "reattach" else None)
+    for node_id in doomed:
+        tx.Change(tx.ReadNode(node_id), deleted=True)
+
+
+def _PlanUpdateInfo(tx: _Transaction, info_id: str, patch: _Row) -> Info:
+    info = tx.ReadInfo(info_id)
+    tx.Change(info, **patch)
+    return info
+
+
+def _PlanDeleteInfo(tx: _Transaction, info_id: str) -> None:
+    info = tx.ReadInfo(info_id)
+    for row in list(tx.indexes.by_info.Get(info_id)):
+        tx.Stage(dataclasses.replace(cast("InfoKeywordLink", _ReadRecord(row)), deleted=True))
+    tx.Change(info, deleted=True)
+
+
+def _PlanUnlink(tx: _Transaction, info_id: str, keyword_id: str) -> bool:
+    if not tx.HasInfo(info_id):
+        raise NotFoundError("info", info_id)
+    row = tx.FindLink(info_id, tx.ReadNode(keyword_id).id)
+    if row is not None:
+        tx.Stage(dataclasses.replace(cast("InfoKeywordLink", _ReadRecord(row)), deleted=True))
+    return row is not None
+
+
+def _PlanUndo(tx: _Transaction, before: _Records, after: _Records) -> None:
+    """Put the rows back as they were, where they still are as the operation left them and nothing else needs them."""
+    was = {_KeyOf(record): record for rows in before[:3] for record in map(_ReadRecord, rows)}
+    changed: list[_Record] = []
+    staged: list[_Record] = []
+    for row in itertools.chain(reversed(after.links), reversed(after.infos), reversed(after.nodes)):
+        record = _ReadRecord(row)
+        if tx.RowNow(record) != (None if record.deleted and isinstance(record, InfoKeywordLink) else row):
+            changed.append(record)
+        old = was.get(_KeyOf(record))
+        if old is None and record.deleted:
+            continue  # made and deleted by the same operation
+        old = dataclasses.replace(record, deleted=True) if old is None else old
+        if not isinstance(old, InfoKeywordLink):
+            old.version, old.updated_at = cast("Info", record).version + 1, tx.now
+        staged.append(old)
+    if changed:
+        raise ConflictError("a later operation has changed", changed)
+    for record in staged:
+        tx.Stage(record)
+    tx.Advance()
+    dangling = list(_FindDangling(tx.indexes, staged))
+    if dangling:
+        raise ConflictError("what came later needs what this would take away:", dangling)
+
+
+def _FindDangling(indexes: _Indexes, records: Iterable[_Record]) -> Iterator[_Record]:
+    """Yield records that refer to nothing, among these and what refers to them."""
+    for record in records:
+        if isinstance(record, InfoKeywordLink):
+            if not record.deleted and (record.info_id not in indexes.infos or record.keyword_id not in indexes.nodes):
+                yield record
+        elif isinstance(record, Info):
+            yield from (_ReadRecord(row) for row in (indexes.by_info.Get(record.id) if record.deleted else ()))
+        elif record.deleted:
+            yield from (_ReadRecord(indexes.nodes[id]) for id in indexes.children.Get(record.id))
+            yield from (_ReadRecord(row) for row in indexes.by_node.Get(record.id))
+        elif not indexes.LeadsToRoot(record.id):
+            yield record
+
+
+def _PlanRestore(tx: _Transaction, then: _Indexes, read: Callable[[bytes | _Extent], bytes]) -> None:
+    """Make all records what they were in `then`, whose long contents `read` gets."""
+    now = tx.indexes
+    links_now, links_then = (dict.fromkeys(indexes.Links()) for indexes in (now, then))
+    for row in links_now.keys() - links_then.keys():
+        tx.Stage(dataclasses.replace(cast("InfoKeywordLink", _ReadRecord(row)), deleted=True))
+    for row in sorted(links_then.keys() - links_now.keys(), key=_OrdinalOf):
+        tx.Stage(_ReadRecord(row))
+    pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = [(now.nodes, then.nodes), (now.infos, then.infos)]
+    for rows_now, rows_then in pairs:
+        for id in {**dict.fromkeys(rows_now), **dict.fromkeys(rows_then)}:
+            old = read(rows_then[id]) if id in rows_then else None
+            present = tx._tree._store.ReadRow(rows_now[id]) if id in rows_now else None
+            if old == present:
+                continue
+            record = cast("KeywordNode | Info", _ReadRecord(old or cast("bytes", present)))
+            last = tx.RowNow(record)
+            record.version = max(record.version, 0 if last is None else cast("Info", _ReadRecord(last)).version) + 1
+            record.deleted, record.updated_at = old is None, tx.now
+            tx.Stage(record)
+
+
+# == Care =====================================================================
+#
+# What looking after a tree decides: what is wrong with its files, how large it
+# is, what is out of order in it.  Functions of the indexes, all of them.
+
+
+def _FindProblems(store: _JsonlStore, indexes: _Indexes, normalizer: Callable[[str], list[str]]) -> Iterator[str]:
+    """Rebuild everything from the disk; yield what differs, and what breaks an invariant."""
+    fresh = _Indexes(normalizer)
+    with store.Twin() as twin:
+        try:
+            for records in twin.ReadNew():
+                fresh.Apply(records)
+        except StoreCorruptError as error:
+            yield str(error)
+            return
+        if twin.seq != store.seq:
+            yield f"{_LOG_NAME}: operation {twin.seq + 1} cannot be read"
+            return
+        yield from twin.FindStrayRows()
+        for name in ("nodes", "infos", "gone_nodes", "gone_infos"):
+            there, here = getattr(fresh, name), getattr(indexes, name)
+            for id in {**there, **here}:
+                rows = [
+                    store.ReadRow(here[id]) if id in here else None,
+                    twin.ReadRow(there[id]) if id in there else None,
+                ]
+                if rows[0] != rows[1]:
+                    yield f"{name}: {_Shorten(id)} is another in memory than on the disk"
+        for name in ("children", "names", "by_info", "by_node"):
+            there, here = getattr(fresh, name), getattr(indexes, name)
+            for key in {**dict.fromkeys(there.Keys()), **dict.fromkeys(here.Keys())}:
+                if list(there.Get(key)) != list(here.Get(key)):
+                    yield f"{name}: {_Shorten(key)} leads elsewhere in memory than on the disk"
+        for row in itertools.chain(fresh.nodes.values(), map(twin.ReadRow, fresh.infos.values()), fresh.Links()):
+            try:
+                dangling = list(_FindDangling(fresh, [_ReadRecord(row)]))
+            except (StoreCorruptError, ValueError) as error:
+                yield str(error)
+            else:
+                yield from (f"{record!r} refers to what is not there" for record in dangling)
+
+
+def _Measure(indexes: _Indexes) -> _Row:
+    sizes = {id: len(children) for id in indexes.children.Keys() if (children := indexes.children.Get(id))}
+    fullest = max(sizes, key=lambda id: sizes[id], default=_ROOT_ID)
+    depth, level = 0, [_ROOT_ID]
+    while level := [child for id in level for child in indexes.children.Get(id)]:
+        depth += 1
+    return {
+        "keywords": len(indexes.nodes) - 1,
+        "infos": len(indexes.infos),
+        "links": sum(1 for _ in indexes.Links()),
+        "leaves": len(indexes.nodes) - len(sizes),
+        "depth": depth,
+        "fan_out": sizes.get(fullest, 0),
+        "fan_out_id": fullest,
+        "same_names": sum(len(indexes.names.Get(name)) > 1 for name in indexes.names.Keys()),
+        "unlinked_infos": sum(1 for _ in indexes.UnlinkedInfos()),
+    }
+
+
+def _FindDisorder(indexes: _Indexes, scope_id: str, most_children: int) -> Iterator[_Row]:
+    """Yield steps of a plan: doubles among siblings, chains of only children, overfull levels."""
+    merged: set[str] = set()
+    for id in (scope_id, *indexes.Beneath(indexes.children.Get(scope_id))):
+        children = indexes.children.Get(id)
+        first_of: dict[str, str] = {}
+        for child in children:
+            head = indexes.Head(child)
+            keys = {_TokenOf(_Fold(name)) for name in (head.name, *head.aliases)}
+            first = next((first_of[key] for key in sorted(keys) if key in first_of), None)
+            for key in keys:
+                first_of.setdefault(key, child)
+            if first is not None:
+                merged.add(child)
+                why = f"{_Shorten(head.name)} and {_Shorten(indexes.Head(first).name)} are called the same"
+                yield {"action": "merge", "src_id": child, "dst_id": first, "why": why}
+        if len(children) == 1 and id not in (_ROOT_ID, scope_id) and not indexes.by_node.Get(id):
+            above = indexes.children.Get(cast("str", indexes.Head(id).parent_id))
+            if len(above) == 1 and id not in merged:
+                why = f"{_Shorten(indexes.Head(id).name)} only leads from its parent to its only child"
+                yield {"action": "merge", "src_id": id, "dst_id": children[0], "why": why}
+        left = [child for child in children if child not in merged]
+        count = -(-len(left) // most_children)
+        if count > 1:
+            left.sort(key=lambda child: (_Fold(indexes.Head(child).name), child))
+            for number in range(count):
+                ids = left[number * len(left) // count : (number + 1) * len(left) // count]
+                name = " – ".join(indexes.Head(ids[end]).name[:200] for end in (0, -1))
+                why = f"{_Shorten(indexes.Head(id).name)} has {len(left):,} children, a view shows {most_children}"
+                yield {"action": "group", "parent_id": id, "name": name, "ids": ids, "why": why}
+
+
+_STEP_KEYS = {
+    "merge": ("src_id", "dst_id"),
+    "link": ("info_id", "keyword_id"),
+    "move": ("id", "new_parent_id"),
+    "group": ("parent_id", "name", "ids"),
+}
+
+
+def _CheckReorganizePlan(plan: object) -> tuple[list[_Row], _Row]:
+    steps = plan.get("steps") if isinstance(plan, dict) else None
+    versions = plan.get("versions") if isinstance(plan, dict) else None
+    if not isinstance(steps, list) or not isinstance(versions, dict):
+        raise InvalidInputError(f"plan must be what Reorganize() returned: {_Shorten(plan)}")
+    for step in steps:
+        keys = _STEP_KEYS.get(step.get("action", "")) if isinstance(step, dict) else None
+        if keys is None or not all(isinstance(step.get(key), list if key == "ids" else str) for key in keys):
+            raise InvalidInputError(f"a step must be one of {', '.join(_STEP_KEYS)}, with its keys: {_Shorten(step)}")
+    return steps, versions
+
+
+def _IdsIn(steps: Iterable[_Row], indexes: _Indexes) -> list[str]:
+    """Return the keywords that a plan's steps name."""
+    named = (
+        step.get(key, [])
+        for step in steps
+        for keys in _STEP_KEYS.values()
+        for key in keys
+        if key not in ("info_id", "name")
+    )
+    ids = dict.fromkeys(id for value in named for id in ([value] if isinstance(value, str) else value))
+    return list(ids)
+
+
+# == Tree =====================================================================
 
 
 class _Job(Generic[_Value]):
-    """An operation that a thread wants committed."""
+    """An operation that a thread wants committed: plans that run one after another, each seeing those before it."""
 
-    def __init__(self, op: str, plan: Callable[[_Transaction], _Value], agent_ios: Sequence[_Row]) -> None:
+    def __init__(self, op: str, operation_id: str, plans: Sequence[_Plan[Any]], agent_ios: Sequence[_Row]) -> None:
         self.op = op
-        self.plan = plan
+        self.operation_id = operation_id
+        self.plans = plans
         self.agent_ios = agent_ios
         self.result: _Value | None = None
         self.error: BaseException | None = None
@@ -2341,6 +3234,51 @@ class _Group:
         self.jobs: list[_Job[Any]] = []
         self.lock = threading.Lock()
         self.is_closed = False
+
+
+class _Scope:
+    """An operation that a thread has open: its plans, and the tree as they leave it.
+
+    Others may commit meanwhile; then the plans run again on what the tree has become, and what no
+    longer fits raises.  So nothing is locked while the block is under way.
+    """
+
+    def __init__(self, tree: KeywordTree, operation_id: str) -> None:
+        self.id = operation_id
+        self.plans: list[_Plan[Any]] = []
+        self.agent_ios: list[_Row] = []
+        self._tree = tree
+        self._base: tuple[_Indexes, int] | None = None
+        self._transaction: _Transaction | None = None
+
+    def See(self) -> _Indexes:
+        """Return the indexes with what was done so far.  The tree's lock is held."""
+        return self._Transaction().indexes
+
+    def _Transaction(self) -> _Transaction:
+        store, indexes = self._tree._store, self._tree._committed
+        if self._transaction is None or self._base != (indexes, store.seq):
+            transaction = _Transaction(self._tree, indexes)
+            self._transaction, self._base = transaction, (indexes, store.seq)
+            self._tree._RunPlans(transaction, self.plans)
+            transaction.Advance()
+        return self._transaction
+
+    def Add(self, plan: _Plan[_Value], agent_ios: Sequence[_Row]) -> _Value:
+        with self._tree._lock:
+            transaction = self._Transaction()
+            result = self._tree._RunPlans(transaction, [plan])
+            transaction.Advance()
+            self.plans.append(plan)
+            self.agent_ios += agent_ios
+        return cast(
+            "_Value", copy.deepcopy(result)
+        )  # the plan may run again, on drafts that the caller must not have changed
+
+    def CutTo(self, count: int) -> None:
+        """Forget all plans but the first."""
+        del self.plans[count:]
+        self._transaction = None
 
 
 class _GroupCommit:
@@ -2419,6 +3357,7 @@ class KeywordTree:
         descend_max_rounds: int = 6,
         normalizer: Callable[[str], list[str]] | None = None,
         log_messages: bool = False,
+        learn_matches: bool = False,
         *,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = _NewId,
@@ -2433,6 +3372,7 @@ class KeywordTree:
             descend_max_rounds: how often a model is called for one search; at least 1.
             normalizer: replaces `_Normalize`: text → tokens by which the last step of an exact
                 look-up finds it (add pinyin, say).  Must give the same tokens every time.
+            learn_matches: confirm by itself what a model matched, see `Confirm`.
             log_messages: keep whole messages to the model in the log, not only what was shown.
             clock: seconds since the epoch.
             new_id: returns an id that was never used.
@@ -2456,6 +3396,7 @@ class KeywordTree:
         if not callable(normalizer or _NormalizeText):
             raise InvalidInputError(f"normalizer must be a function from a text to tokens: {_Shorten(normalizer)}")
         self._log_messages = _CheckBool("log_messages", log_messages)
+        self._learn_matches = _CheckBool("learn_matches", learn_matches)
         self._normalizer = _CheckNormalizer(normalizer) if normalizer else _NormalizeText
         self._clock = clock
         self._new_id = new_id
@@ -2465,7 +3406,9 @@ class KeywordTree:
         self._must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
         self._recall: _LexicalRecall | None = None  # made when it is first asked
         self._sorted_children: dict[str, list[str]] = {}  # of large levels, by name
-        self._transaction: _Transaction | None = None  # of the leader, while it plans
+        self._transaction: _Transaction | None = None  # of whoever runs a plan
+        self._spent = {"descents": 0, "model_calls": 0, "names_shown": 0}
+        self._scopes: dict[int, _Scope] = {}  # by thread: the operation that is open there
         self._committer = _GroupCommit(self._CommitGroup)
         self._finalizer = weakref.finalize(self, str)
         self._OpenStore()
@@ -2473,35 +3416,27 @@ class KeywordTree:
 
     def _OpenStore(self) -> None:
         """Read all from the folder; again after a fork, and when another process replaced the log."""
+        store, indexes = _JsonlStore(self.data_dir, _Files(), self._clock), _Indexes(self._normalizer)
         try:
             with _CollectorOff():
-                store, indexes = self._ReadStore(trusts_checkpoints=True)
-        except _UnsoundError as error:
-            store, indexes = self._ReadStore(trusts_checkpoints=False)
-            store.recovery[:0] = error.args[0]
-        with self._lock:
-            self._store, self._indexes, self._recall = store, indexes, None
-            self._sorted_children.clear()
-            self._must_reopen = False
-        self._finalizer.detach()
-        self._finalizer = weakref.finalize(self, store.Release)
-
-    def _ReadStore(self, *, trusts_checkpoints: bool) -> tuple[_JsonlStore, _Indexes]:
-        store = _JsonlStore(self.data_dir, _Files(), self._clock, trusts_checkpoints)
-        indexes = _Indexes(self._normalizer)
-
-        def Apply(records: _Records) -> None:
-            indexes.Apply(records)
-            store.Project(records, write=False)
-
-        try:
-            store.Open(self._MakeFirstEntry, Apply, indexes.Check)
+                store.Open(self._MakeFirstEntry, indexes.Apply, indexes.Check)
         except BaseException as error:
             store.Release()
             if isinstance(error, (OSError, ValueError)) and not isinstance(error, KeywordTreeError):
                 raise StoreError(f"cannot open {_Shorten(self.data_dir)}: {error}") from error
             raise
-        return store, indexes
+        with self._lock:
+            self._store, self._committed, self._recall = store, indexes, None
+            self._sorted_children.clear()
+            self._must_reopen = False
+        self._finalizer.detach()
+        self._finalizer = weakref.finalize(self, store.Release)
+
+    @property
+    def _indexes(self) -> _Indexes:
+        """What this thread is to see: what is committed, and what its open operation did on top.  The lock is held."""
+        scope = self._scopes.get(threading.get_ident()) if self._scopes else None
+        return self._committed if scope is None else scope.See()
 
     def _RenewAfterFork(self) -> None:
         # Another thread of the parent may have held any lock, and been in the
@@ -2568,7 +3503,11 @@ class KeywordTree:
             return SearchResult(SearchStatus.NOT_FOUND, reason="empty_query")
         if not llm_expand_query:
             return SearchResult(SearchStatus.NOT_FOUND, reason="exact_miss_llm_disabled")
-        return self._ConvertToSearchResult(self._AgentDescend(query, "search"))
+        result = self._ConvertToSearchResult(self._AgentDescend(query, "search"))
+        if self._learn_matches and result.node is not None and len(query) <= _QUERY_LIMIT:
+            with contextlib.suppress(KeywordTreeError):  # the answer stands, whether it can be kept or not
+                self.Confirm(query, result.node.id)
+        return result
 
     def _FindExactly(self, query: str) -> tuple[Sequence[str], str]:
         hits = self._indexes.ByName(query)
@@ -2578,7 +3517,8 @@ class KeywordTree:
             hits = _FindByPath(query, self._indexes, self._FindPathPiece)
             if hits:
                 return hits, "path"
-        return self._ExactLookup(self._Normalize(query)) if query.strip() else [], "normalized"
+        hits = self._ExactLookup(self._Normalize(query)) if query.strip() else []
+        return (hits, "normalized") if hits else (self._indexes.queries.Get(_QueryKey(query)), "confirmed")
 
     def _FindPathPiece(self, text: str) -> Sequence[str]:
         return self._indexes.ByName(text) or (self._ExactLookup(self._Normalize(text)) if text else ())
@@ -2638,7 +3578,8 @@ class KeywordTree:
         self._CheckOpen()
         _CheckId("id", id)
         with self._lock:
-            return self._Hydrate(id) if id in self._indexes.nodes else None
+            led = self._indexes.Lead(id)
+            return None if led is None else self._Hydrate(led)
 
     def GetChildren(self, id: str, page: int | None = None, size: int = _PAGE) -> list[KeywordNode]:
         """Return a keyword's children in the order of their creation.
@@ -2653,10 +3594,11 @@ class KeywordTree:
         self._CheckOpen()
         _CheckId("id", id)
         with self._lock:
-            if id not in self._indexes.nodes:
+            led = self._indexes.Lead(id)
+            if led is None:
                 return []
-            ids = self._indexes.children.Get(id)
-            level = len(self._indexes.PathOf(id))
+            ids = self._indexes.children.Get(led)
+            level = self._indexes.LevelOf(led) + 1
             return [self._Hydrate(child, level) for child in (ids if page is None else _Page(ids, page, size))]
 
     def GetPath(self, id: str) -> list[KeywordNode]:
@@ -2667,9 +3609,9 @@ class KeywordTree:
         self._CheckOpen()
         _CheckId("id", id)
         with self._lock:
-            if id not in self._indexes.nodes:
-                return []
-            return [self._Hydrate(step, level) for level, step in enumerate(self._indexes.PathOf(id))]
+            led = self._indexes.Lead(id)
+            path = [] if led is None else self._indexes.PathOf(led)
+            return [self._Hydrate(step, level) for level, step in enumerate(path)]
 
     def GetInfo(self, info_id: str) -> Info | None:
         """Return an info, or None if there is none with this id.
@@ -2697,7 +3639,7 @@ class KeywordTree:
         self._CheckOpen()
         _CheckId("id", id)
         with self._lock:
-            links = self._indexes.by_node.Get(id)
+            links = self._indexes.by_node.Get(self._indexes.Lead(id) or id)
             if relation is not None:
                 # A link's row is flat, so no stranger's text can hold these unescaped quotes.
                 mark = f'"relation":"{_CheckRelation(relation).value}"'.encode()
@@ -2720,7 +3662,9 @@ class KeywordTree:
         _CheckId("info_id", info_id)
         with self._lock:
             rows = self._indexes.by_info.Get(info_id)
-            links = [_HydrateLink(row) for row in (rows if page is None else _Page(rows, page, size))]
+            links = [
+                cast("InfoKeywordLink", _ReadRecord(row)) for row in (rows if page is None else _Page(rows, page, size))
+            ]
             return [(self._Hydrate(link.keyword_id), link.relation) for link in links]
 
     def _CheckOpen(self) -> None:
@@ -2733,7 +3677,7 @@ class KeywordTree:
 
     def _Hydrate(self, id: str, level: int | None = None) -> KeywordNode:
         if level is None:
-            level = len(self._indexes.PathOf(id)) - 1
+            level = self._indexes.LevelOf(id)
         return _HydrateNode(self._indexes.nodes[id], level, self._ListChildren)
 
     def _ListChildren(self, id: str) -> list[str]:
@@ -2742,7 +3686,7 @@ class KeywordTree:
 
     def _HydrateInfo(self, info_id: str) -> Info:
         row = self._indexes.infos[info_id]
-        return _HydrateInfo(self._store.ReadRow(row) if isinstance(row, _Extent) else row)
+        return cast("Info", _ReadRecord(self._store.ReadRow(row)))
 
     def _HydrateInfoOf(self, link: bytes) -> Info:
         match = _MatchLink(link)
@@ -2806,6 +3750,10 @@ class KeywordTree:
 
     def _CreateNodes(self, op: str, specs: list[_Row]) -> list[KeywordNode]:
         self._CheckOpen()
+        with _CollectorOff() if len(specs) > _BULK else contextlib.nullcontext():
+            return self._CreateManyNodes(op, specs)
+
+    def _CreateManyNodes(self, op: str, specs: list[_Row]) -> list[KeywordNode]:
         drafts = [(self._DraftNode(spec), self._DraftParents(spec)) for spec in specs]
         # All is checked before the first call of a model is paid for.
         placed = [(node, *((parents, None) if parents else self._PlaceNode(node))) for node, parents in drafts]
@@ -2839,7 +3787,7 @@ class KeywordTree:
             id=_CheckId("id", spec["id"]) if "id" in spec else self._new_id(),
             name=name,
             aliases=aliases,
-            normalized=list(dict.fromkeys(token for text in (name, *aliases) for token in self._Normalize(text))),
+            normalized=self._NormalizeAll([name, *aliases]),
             level=0,
             parent_id=None,
             children=[],
@@ -2853,16 +3801,19 @@ class KeywordTree:
 
     def _StageNode(self, tx: _Transaction, node: KeywordNode, parents: list[str], agent_io: _Row | None) -> KeywordNode:
         living = [id for id in parents if tx.HasNode(id)]
-        if not living:
+        parent_id = living[-1] if living and living[-1] == parents[-1] else tx.indexes.Lead(parents[-1])
+        if parent_id is None and agent_io is not None:
+            parent_id = living[-1]
+        if parent_id is None:
             raise NotFoundError("keyword", parents[-1])
-        if living[-1] != parents[-1] and agent_io is not None:
+        if parent_id != parents[-1] and agent_io is not None:
             agent_io["reason"] = "parent_gone"
         if tx.HasNode(node.id):
             raise DuplicateIdError(node.id)
-        node.parent_id = living[-1]
+        node.parent_id = parent_id
         node.level = tx.LevelOf(node.parent_id) + 1
         node.created_at = node.updated_at = tx.now
-        node.ordinal = tx.NextOrdinal()
+        node.ordinal = tx.TakeOrdinal()
         self._AppendNodeVersion(node)
         return node
 
@@ -2992,19 +3943,456 @@ class KeywordTree:
     def _StageLink(
         self, tx: _Transaction, info_id: str, keyword_id: str, relation: RelationType, created_by: str
     ) -> InfoKeywordLink:
+        keyword_id = tx.indexes.Lead(keyword_id) or keyword_id
         if not tx.HasInfo(info_id):
             raise NotFoundError("info", info_id)
         if not tx.HasNode(keyword_id):
             raise NotFoundError("keyword", keyword_id)
         row = tx.FindLink(info_id, keyword_id)
-        old = None if row is None else _HydrateLink(row)
+        old = None if row is None else cast("InfoKeywordLink", _ReadRecord(row))
         if old is not None and old.relation is relation:
             return old
         link = InfoKeywordLink(
-            info_id, keyword_id, relation, created_by, tx.now, ordinal=tx.NextOrdinal() if old is None else old.ordinal
+            info_id, keyword_id, relation, created_by, tx.now, ordinal=tx.TakeOrdinal() if old is None else old.ordinal
         )
         self._AppendLink(link)
         return link
+
+    # -- changing keywords ----------------------------------------------------
+
+    def UpdateKeyword(self, id: str, patch: dict[str, Any], version: int) -> KeywordNode:
+        """Change a keyword's name, aliases, description or metadata.
+
+        Args:
+            id: of the keyword, or of one that was merged into it.
+            patch: the new values by field; another field is refused.
+            version: the version that the caller has seen.
+
+        Raises:
+            VersionConflictError: the keyword has another version by now.
+
+        Cost: one sync, one row; nothing where nothing changes.
+        """
+        checks = {"name": _CheckName, "aliases": self._CheckAliases, "metadata": lambda _, value: _CheckMetadata(value)}
+        checks["description"] = lambda what, value: _CheckText(what, value, _DESCRIPTION_LIMIT)
+        patch = self._CheckPatch(patch, checks)
+        _CheckCount("version", version, 1)
+        return self._Change("update_keyword", lambda tx: _PlanUpdate(tx, id, patch, version), id=id)
+
+    def AddAlias(self, id: str, alias: str) -> KeywordNode:
+        """Give a keyword one more name.  Cost: one sync; nothing where it has the alias."""
+        alias = _CheckName("alias", alias)
+
+        def Choose(node: KeywordNode) -> list[str]:
+            return node.aliases if alias in node.aliases else [*node.aliases, alias]
+
+        return self._Change("add_alias", lambda tx: _PlanAliases(tx, id, Choose), id=id)
+
+    def RemoveAlias(self, id: str, alias: str) -> KeywordNode:
+        """Take an alias from a keyword; InvalidInputError where it has none that reads exactly so.  Cost: one sync."""
+        alias = _CheckText("alias", alias)
+
+        def Choose(node: KeywordNode) -> list[str]:
+            if alias not in node.aliases:
+                raise InvalidInputError(f"{_Shorten(node.name)} has no alias {_Shorten(alias)}")
+            return [name for name in node.aliases if name != alias]
+
+        return self._Change("remove_alias", lambda tx: _PlanAliases(tx, id, Choose), id=id)
+
+    def MoveKeyword(self, id: str, new_parent_id: str) -> KeywordNode:
+        """Hang a keyword, with all beneath it, under another parent; refuses a place beneath itself.
+
+        Cost: one sync and one row, whatever hangs beneath.
+        """
+        return self._Change(
+            "move_keyword", lambda tx: _PlanMove(tx, id, new_parent_id), id=id, new_parent_id=new_parent_id
+        )
+
+    def MergeKeywords(self, src_id: str, dst_id: str) -> KeywordNode:
+        """Make one keyword of two: names, aliases, children, links and confirmed queries of `src_id` go to `dst_id`.
+
+        Of an info that both have, the link of `dst_id` stays.  Description and metadata of `dst_id`
+        stay where it has them.  `src_id` leads to `dst_id` from now on.  Where `dst_id` lies beneath
+        `src_id`, it first takes its place.
+
+        Cost: one sync; a row for each child, two for each link.
+        """
+        return self._Change("merge_keywords", lambda tx: _PlanMerge(tx, src_id, dst_id), src_id=src_id, dst_id=dst_id)
+
+    def DeleteKeyword(self, id: str, cascade: bool = False, info_policy: str = "reattach") -> None:
+        """Delete a keyword.
+
+        Args:
+            id: of the keyword; not the root.
+            cascade: delete all beneath it, too; without it the children move up to its parent.
+            info_policy: what becomes of the infos: `reattach` links them to the parent, `detach`
+                leaves them without this link, `delete` deletes those that no other keyword holds.
+
+        Cost: one sync; a row for each record that changes.
+        """
+        _CheckBool("cascade", cascade)
+        if info_policy not in _INFO_POLICIES:
+            raise InvalidInputError(f"info_policy must be one of {', '.join(_INFO_POLICIES)}: {_Shorten(info_policy)}")
+        self._Change("delete_keyword", lambda tx: _PlanDelete(tx, id, cascade, info_policy), id=id)
+
+    def Confirm(self, query: str, id: str) -> KeywordNode:
+        """Keep that `query` means this keyword: from now on it is found at once, and similar queries rank better.
+
+        A keyword keeps its newest 20; a query that was confirmed for several is ambiguous.  Cost: one sync.
+        """
+        query = _CheckText("query", query, _QUERY_LIMIT)
+        if not _QueryKey(query):
+            raise InvalidInputError(f"query must not be blank: {_Shorten(query)}")
+        return self._Change("confirm", lambda tx: _PlanConfirm(tx, id, query), id=id)
+
+    # -- changing infos -------------------------------------------------------
+
+    def UpdateInfo(self, info_id: str, patch: dict[str, Any]) -> Info:
+        """Change an info's content, source or metadata; its links stay.  Cost: one sync, one row."""
+        checks: dict[str, Callable[[str, Any], Any]] = {"content": lambda _, value: _CheckContent(value)}
+        checks["metadata"] = lambda _, value: _CheckMetadata(value)
+        checks["source"] = lambda what, value: _CheckText(what, value, _DESCRIPTION_LIMIT)
+        patch = self._CheckPatch(patch, checks)
+        return self._Change("update_info", lambda tx: _PlanUpdateInfo(tx, info_id, patch), info_id=info_id)
+
+    def DeleteInfo(self, info_id: str) -> None:
+        """Delete an info and its links.  Cost: one sync, a row for each."""
+        self._Change("delete_info", lambda tx: _PlanDeleteInfo(tx, info_id), info_id=info_id)
+
+    def UnlinkInfo(self, info_id: str, keyword_id: str) -> bool:
+        """Take an info off a keyword.  Returns whether it was linked.  Cost: one sync."""
+        return self._Change(
+            "unlink_info", lambda tx: _PlanUnlink(tx, info_id, keyword_id), info_id=info_id, keyword_id=keyword_id
+        )
+
+    def _CheckPatch(self, patch: object, checks: Mapping[str, Callable[[str, Any], Any]]) -> _Row:
+        if not isinstance(patch, dict):
+            raise InvalidInputError(f"patch must be a dict, not {type(patch).__name__}: {_Shorten(patch)}")
+        for key in patch:
+            if key not in checks:
+                raise InvalidInputError(f"a patch has no key {_Shorten(key)}; known: {', '.join(sorted(checks))}")
+        return {key: checks[key](key, value) for key, value in patch.items()}
+
+    def _CheckAliases(self, what: str, value: object) -> list[str]:
+        return _CheckTextList(what, value, _CheckName)
+
+    def _Change(self, op: str, plan: _Plan[_Value], **ids: str) -> _Value:
+        """Check ids by name, and commit a plan; a keyword that it returns is the caller's own."""
+        self._CheckOpen()
+        for what, id in ids.items():
+            _CheckId(what, id)
+        result = self._Write(op, plan)
+        if isinstance(result, KeywordNode):
+            with self._lock:
+                return cast("_Value", self._Hydrate(result.id))
+        return result
+
+    # -- going back -----------------------------------------------------------
+
+    @contextlib.contextmanager
+    def Operation(self, name: str = "operation") -> Iterator[_Scope]:
+        """Put all writes of a `with` block, in this thread, into one line of the log.
+
+        Inside, this thread reads what it has written; others see it when the block has ended.  An
+        exception takes all of it back.  Nothing is locked meanwhile: if others write, the block's
+        writes are made again on what they left, and what no longer fits raises at the block's end.
+        A model is shown the tree without what the block has written.  A block inside another
+        becomes a part of it.
+
+        Args:
+            name: what the log calls it.
+
+        Returns:
+            An object whose `id` is what `Undo` takes.
+
+        Cost: one sync at the end.
+        """
+        self._CheckOpen()
+        name = _CheckName("name", name)
+        if name in (_CHECKPOINT, _STATE):
+            raise InvalidInputError(f"name must not be one that the log uses itself: {_Shorten(name)}")
+        thread = threading.get_ident()
+        outer = self._scopes.get(thread)
+        if outer is not None:
+            count = len(outer.plans)
+            try:
+                yield outer
+            except BaseException:
+                outer.CutTo(count)
+                raise
+            return
+        scope = self._scopes[thread] = _Scope(self, self._new_id())
+        try:
+            yield scope
+        finally:
+            del self._scopes[thread]
+        if scope.plans:
+            self._committer.Run(_Job(name, scope.id, scope.plans, scope.agent_ios))
+
+    def History(self, id: str | None = None, limit: int = _PAGE) -> list[Change]:
+        """Return the newest operations, newest first: all, or those that touched one keyword or info.
+
+        Cost: reads the log backwards until there are `limit` of them.
+        """
+        self._CheckOpen()
+        _CheckCount("limit", limit, 0)
+        mark = None if id is None else _EncodeString(_CheckId("id", id)).encode()
+        found: list[Change] = []
+        for raw in self._ReadLogBack() if limit else ():
+            if mark is None or mark in raw:
+                change = _ReadChange(raw)
+                if id is None or id in change.Ids():
+                    found.append(change)
+            if len(found) == limit:
+                break
+        return found
+
+    def Changes(self, since: int = 0) -> Iterator[Change]:
+        """Yield the operations behind sequence number `since`, oldest first: what derived indexes follow.
+
+        What other processes wrote and what undo and restore changed is among them.  Where a
+        compaction has come between, its first `Change` is called "state" and the records of all
+        "state" changes together are all there is: what is not among them is gone.
+
+        Cost: reads the log backwards to `since`, holding the lines that it yields.
+        """
+        self._CheckOpen()
+        _CheckCount("since", since, 0)
+        self.Refresh()
+        lines = itertools.takewhile(lambda raw: cast("_Line", _ReadLine(raw)).seq > since, self._ReadLogBack(False))
+        yield from map(_ReadChange, reversed(list(lines)))
+
+    def _ReadLogBack(self, with_history: bool = True) -> Iterator[bytes]:
+        with self._lock:
+            lines = self._store.ReadBack(with_history)
+        for raw in lines:
+            line = _ReadLine(raw)
+            if line is None:
+                raise StoreCorruptError(_LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
+            if line.op != _CHECKPOINT:
+                yield raw
+
+    def Undo(self, operation_id: str) -> str:
+        """Put back what an operation changed, as a new operation.
+
+        Every field is as it was but `version` and `updated_at`, which go on rising.
+
+        Returns:
+            The id of the new operation, which can be undone in turn.
+
+        Raises:
+            NotFoundError: no operation has this id.
+            ConflictError: a later one wrote the same records, or needs what this one made.
+
+        Cost: reads the log backwards to the operation; one sync.
+        """
+        self._CheckOpen()
+        mark = f'"operation_id": {_EncodeString(_CheckId("operation_id", operation_id))}, '.encode()
+        raw = next((raw for raw in self._ReadLogBack() if mark in raw[:_ENVELOPE_LIMIT]), None)
+        if raw is None:
+            raise NotFoundError("operation", operation_id)
+        envelope, before, after = _ReadOperation(raw)
+        if envelope["op"] in ("create_store", _STATE):
+            raise InvalidInputError(f"what begins a log cannot be undone: {_Shorten(envelope['op'])}")
+        return self._WriteAs("undo", lambda tx: _PlanUndo(tx, before, after))
+
+    def _WriteAs(self, op: str, plan: _Plan[Any]) -> str:
+        """Commit a plan; return the operation's id."""
+        scope = self._scopes.get(threading.get_ident())
+        if scope is not None:
+            scope.Add(plan, ())
+            return scope.id
+        operation_id = self._new_id()
+        self._committer.Run(_Job(op, operation_id, [plan], ()))
+        return operation_id
+
+    def Snapshot(self, copy: bool = False) -> str:
+        """Keep the present state under a name.
+
+        Args:
+            copy: make a backup of its own; without it the snapshot shares the log's bytes, where
+                the file system can, and would share damage to them.
+
+        Returns:
+            The snapshot's name, the time in UTC; it stands in the folder `snapshots`.
+
+        Cost: a few syncs, whatever the size; with `copy`, or without hard links, the log's bytes.
+        """
+        _CheckBool("copy", copy)
+        self._RefuseInOperation("Snapshot")
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now := self._clock())) + f".{int(now % 1 * 1e6):06d}Z"
+        names = [stamp]
+        self._Exclusively(lambda: names.append(self._store.Snapshot(stamp, copy)))
+        return names[-1]
+
+    def Restore(self, snapshot_ts: str) -> str:
+        """Make everything what it was when a snapshot was taken, as one operation that can be undone.
+
+        Returns:
+            The operation's id.
+
+        Raises:
+            InvalidInputError: that is no snapshot's name.
+            NotFoundError: there is none of this name.
+            StoreCorruptError: its bytes have changed.
+
+        Cost: reads the snapshot; one sync and a row for each record that differs.
+        """
+        self._CheckOpen()
+        if not _IsSnapshotName(_CheckText("snapshot_ts", snapshot_ts)):
+            raise InvalidInputError(f"snapshot_ts must be what Snapshot() returned: {_Shorten(snapshot_ts)}")
+        then = _Indexes(self._normalizer)
+        with self._store.OpenSnapshot(snapshot_ts) as copy:
+            for records in copy.ReadNew():
+                then.Apply(records)
+            return self._WriteAs("restore", lambda tx: _PlanRestore(tx, then, copy.ReadRow))
+
+    def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:
+        """Write the log anew, beginning with the present state.
+
+        Args:
+            keep_history: set the old log aside in `history/`, where `History` and `Undo` go on
+                reading it.  With False nothing that was deleted or replaced, nothing a model was
+                asked and no cut tail stays in the folder, but for what snapshots hold.
+
+        Returns:
+            `{"bytes_before", "bytes_after", "snapshots"}`; the last names what may hold deleted data.
+
+        Cost: writes all live rows twice, and reads them again.
+        """
+        _CheckBool("keep_history", keep_history)
+        self._RefuseInOperation("CompactStorage")
+        sizes = [sum(self._store.Sizes().values())]
+
+        def Compact() -> None:
+            self._must_reopen = True  # whatever comes of it: the open descriptors may be those of replaced files
+            self._store.Compact(self._committed.AllRows(self._store.ReadRow, keep_history), keep_history)
+
+        self._Exclusively(Compact)
+        self._CheckOpen()
+        after = self._store.Sizes()
+        return {"bytes_before": sizes[0], "bytes_after": sum(after.values()), "snapshots": self._store.SnapshotNames()}
+
+    def _RefuseInOperation(self, what: str) -> None:
+        self._CheckOpen()
+        if threading.get_ident() in self._scopes:
+            raise InvalidInputError(f"{what} cannot be a part of an operation")
+
+    # -- looking after the tree -----------------------------------------------
+
+    def Verify(self) -> list[str]:
+        """Rebuild everything from the bytes on disk and compare it with memory, the projections and all invariants.
+
+        Returns:
+            What is wrong, in sentences; empty where all is well.  Changes nothing.
+
+        Cost: reads all files and decodes every row, while writers wait.
+        """
+        self._CheckOpen()
+        problems: list[str] = []
+        self._Exclusively(lambda: problems.extend(_FindProblems(self._store, self._committed, self._normalizer)))
+        return problems
+
+    def TreeMetrics(self) -> dict[str, Any]:
+        """Return counts, shape and costs.
+
+        Returns:
+            `keywords`, `infos`, `links`, `leaves`, `depth` (levels below the root), `fan_out`
+            (largest number of children) and `fan_out_id`, `same_names` (names that several bear),
+            `unlinked_infos`, `bytes_on_disk` (by file), and of this tree object `descents`,
+            `model_calls` and `names_shown`.
+
+        Cost: a step for each keyword and info; decodes no row.
+        """
+        self._CheckOpen()
+        with self._lock:
+            return {**_Measure(self._indexes), "bytes_on_disk": self._store.Sizes(), **self._spent}
+
+    def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
+        """Look for what is out of order, and return a plan; changes nothing.
+
+        Found are levels with more children than a view shows (`group`: put runs of them under new
+        keywords), chains of only children without infos (`merge`: into the one below), siblings
+        that are called the same (`merge`), and, in the whole tree, infos without keyword (`link`:
+        to the keyword that fits best).
+
+        Args:
+            scope_id: look only beneath this keyword; None takes the whole tree.
+
+        Returns:
+            `{"scope_id", "steps", "versions"}`, JSON that may be cut down: each step has `action`,
+            `why` and what `ApplyReorganizePlan` needs.
+
+        Cost: a step for each keyword in the scope; a ranking for each info without keyword.
+        """
+        self._CheckOpen()
+        scope_id = _ROOT_ID if scope_id is None else _CheckId("scope_id", scope_id)
+        with self._lock:
+            if self._indexes.Lead(scope_id) is None:
+                raise NotFoundError("keyword", scope_id)
+            indexes = self._committed
+            steps = list(_FindDisorder(indexes, cast("str", indexes.Lead(scope_id)), self._max_candidates))
+            for info_id in indexes.UnlinkedInfos() if scope_id == _ROOT_ID else ():
+                ranked = self._RankNodes(self._HydrateInfo(info_id).content[:_QUERY_LIMIT], "search", None, 1)
+                step = {"action": "link", "info_id": info_id, "keyword_id": (*ranked, _ROOT_ID)[0]}
+                steps.append({**step, "why": "the info hangs on no keyword"})
+            versions = {
+                id: cast("KeywordNode", _ReadRecord(indexes.nodes[id])).version for id in _IdsIn(steps, indexes)
+            }
+        return {"scope_id": scope_id, "steps": steps, "versions": versions}
+
+    def ApplyReorganizePlan(self, plan: dict[str, Any]) -> str:
+        """Carry out a plan, or what the caller left of it, as one operation.
+
+        Returns:
+            The operation's id, for `Undo`.
+
+        Raises:
+            InvalidInputError: it is no such plan.
+            ConflictError: a keyword in it has changed since.
+
+        Cost: one sync.
+        """
+        self._CheckOpen()
+        steps, versions = _CheckReorganizePlan(plan)
+        with self.Operation("reorganize") as operation:
+            with self._lock:
+                nodes = {id: self._indexes.nodes.get(id) for id in _IdsIn(steps, self._indexes)}
+                records = {id: None if row is None else _ReadRecord(row) for id, row in nodes.items()}
+            changed = [id for id, node in records.items() if getattr(node, "version", None) != versions.get(id)]
+            if changed:
+                raise ConflictError(f"the tree has outgrown the plan: {', '.join(map(_Shorten, changed[:5]))}", [])
+            for step in steps:
+                if step["action"] == "merge":
+                    self.MergeKeywords(step["src_id"], step["dst_id"])
+                elif step["action"] == "link":
+                    self.LinkInfo(step["info_id"], step["keyword_id"], created_by="agent")
+                elif step["action"] == "move":
+                    self.MoveKeyword(step["id"], step["new_parent_id"])
+                else:
+                    group = self.CreateKeyword(step["name"], step["parent_id"], created_by="agent")
+                    for id in step["ids"]:
+                        self.MoveKeyword(id, group.id)
+        return operation.id
+
+    def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
+        """Return the keywords that fit `query` best by words alone, best first, each with a confidence.
+
+        Args:
+            query: a name, a question, any text.
+            limit: at most so many.
+
+        Returns:
+            (keyword, confidence from 0 to 1); a first one below 0.3 says that nothing fits well.
+
+        Cost: one ranking, some milliseconds; no model.
+        """
+        self._CheckOpen()
+        query = _CheckText("query", query)
+        _CheckCount("limit", limit, 0)
+        with self._lock:
+            ranked = self._RankNodes(query[:_QUERY_LIMIT], "search", None, limit)
+            return [(self._Hydrate(id), self._ConfidenceOf(query, id)) for id in ranked if id in self._indexes.nodes]
 
     # -- committing -----------------------------------------------------------
     #
@@ -3012,8 +4400,11 @@ class KeywordTree:
     # against everything before it and stages rows; then all lines of the group
     # are written and synced; then, and only then, readers see them.
 
-    def _Write(self, op: str, plan: Callable[[_Transaction], _Value], agent_ios: Sequence[_Row] = ()) -> _Value:
-        return self._committer.Run(_Job(op, plan, agent_ios))
+    def _Write(self, op: str, plan: _Plan[_Value], agent_ios: Sequence[_Row] = ()) -> _Value:
+        scope = self._scopes.get(threading.get_ident()) if self._scopes else None
+        if scope is not None:
+            return scope.Add(plan, agent_ios)
+        return self._committer.Run(_Job(op, self._new_id(), [plan], agent_ios))
 
     def _CommitGroup(self, jobs: list[_Job[Any]]) -> None:
         try:
@@ -3054,26 +4445,24 @@ class KeywordTree:
     def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
         entries: list[_Entry] = []
         writers: list[_Job[Any]] = []
-        group: dict[tuple[str, ...], bytes] = {}
-        ordinal = self._indexes.next_ordinal
+        view = self._committed
         for job in jobs:
-            transaction = _Transaction(self._indexes, group, ordinal, self._clock())
-            self._transaction = transaction
+            transaction = _Transaction(self, view)
             try:
-                job.result = job.plan(transaction)
+                job.result = self._RunPlans(transaction, job.plans)
             except Exception as error:  # this operation's own; the others go on
                 job.error, job.is_done = error, True
                 continue
-            finally:
-                self._transaction = None
-            if not any(transaction.after):
+            after = transaction.After()
+            if not any(after):
                 job.is_done = True
                 continue
-            ordinal = transaction.NextOrdinal()
-            group.update(transaction.staged)
             io = (job.agent_ios[0] if len(job.agent_ios) == 1 else {"calls": job.agent_ios}) if job.agent_ios else None
-            entries.append(_Entry(job.op, self._new_id(), transaction.now, io, transaction.before, transaction.after))
+            entries.append(_Entry(job.op, job.operation_id, transaction.now, io, transaction.Before(), after))
             writers.append(job)
+            if job is not jobs[-1]:
+                view = view if view is not self._committed else view.Fork()
+                view.Apply(after)
         if not entries:
             return
         try:
@@ -3090,6 +4479,19 @@ class KeywordTree:
         with contextlib.suppress(StoreError):  # the operations are durable; the next write will say so
             self._store.CheckpointIfDue()
 
+    def _RunPlans(self, transaction: _Transaction, plans: Sequence[_Plan[Any]]) -> Any:
+        """Return what the last plan returned."""
+        result = None
+        self._transaction = transaction
+        try:
+            for number, plan in enumerate(plans):
+                if number:
+                    transaction.Advance()
+                result = plan(transaction)
+        finally:
+            self._transaction = None
+        return result
+
     def _RetryAlone(self, job: _Job[Any]) -> None:
         try:
             self._CommitJobs([job])
@@ -3097,11 +4499,14 @@ class KeywordTree:
             job.error, job.is_done = error, True
 
     def _TakeIn(self, records: _Records) -> None:
-        """Make durable rows visible to readers, all at once, and hand them to the projections."""
+        """Make durable rows visible to readers, all at once."""
+        indexes = self._committed
         with self._lock:
-            old_rows = {id: self._indexes.nodes.get(id) for id in map(_IdOf, records.nodes)}
-            self._indexes.Apply(records)
-            self._store.Project(records, write=True)
+            if self._recall is None and not self._sorted_children:
+                indexes.Apply(records)
+                return
+            old_rows = {id: indexes.nodes.get(id) for id in map(_IdOf, records.nodes)}
+            indexes.Apply(records)
             for id, old in old_rows.items():
                 self._KeepSorted(id, old)
                 if self._recall is not None:
@@ -3109,20 +4514,28 @@ class KeywordTree:
 
     def _AppendNodeVersion(self, node: KeywordNode) -> None:
         assert self._transaction is not None  # called by plans alone
-        self._transaction.StageNode(node)
+        self._transaction.Stage(node)
 
     def _AppendInfoVersion(self, info: Info) -> None:
         assert self._transaction is not None
-        self._transaction.StageInfo(info)
+        self._transaction.Stage(info)
 
     def _AppendLink(self, link: InfoKeywordLink) -> None:
         assert self._transaction is not None
-        self._transaction.StageLink(link)
+        self._transaction.Stage(link)
 
     # -- matching names -------------------------------------------------------
 
     def _Normalize(self, text: str) -> list[str]:
         return self._normalizer(text)
+
+    def _NormalizeAll(self, names: list[str]) -> list[str]:
+        tokens = self._Normalize(names[0])
+        return (
+            tokens
+            if len(names) == 1
+            else list(dict.fromkeys(token for name in names for token in self._Normalize(name)))
+        )
 
     def _ExactLookup(self, tokens: list[str]) -> list[str]:
         return list(self._indexes.ByTokens(tokens))
@@ -3152,12 +4565,12 @@ class KeywordTree:
         for number in range(0 if silence else self._descend_max_rounds):
             with self._lock:
                 self._CheckOpen()
-                if any(id not in self._indexes.nodes for id in (*path, *targets)):
+                if any(id not in self._committed.nodes for id in (*path, *targets)):
                     reading = _Reading("vanished", words="what was opened is gone")
                     break
-                members = [id for id in members if id in self._indexes.nodes]
+                members = [id for id in members if id in self._committed.nodes]
                 view = self._BuildView(words, intent, targets, members, is_first=number == 0)
-                names = self._indexes.NamesOnPath(path[-1])
+                names = self._committed.NamesOnPath(path[-1])
             names = [_ElidePath([name]) for name in names[-_PATH_LIMIT:]]
             shown = [{"idx": i, "name": entry["name"], "path": entry["path"]} for i, entry in enumerate(view.entries)]
             messages = _BuildMessages(intent, {**question, "path": names, "candidates": shown})
@@ -3196,9 +4609,9 @@ class KeywordTree:
 
     def _CheckTargets(self, reading: _Reading, view: _View) -> _Reading:
         """Look at what the model chose as the tree is now, not as it was when it was shown."""
-        if any(id not in self._indexes.nodes and id not in view.groups for id in reading.targets):
+        if any(id not in self._committed.nodes and id not in view.groups for id in reading.targets):
             return _Reading("vanished", reading.action, words="what was chosen is gone")
-        inner = [id for id in reading.targets if id in view.groups or self._indexes.children.Get(id)]
+        inner = [id for id in reading.targets if id in view.groups or self._committed.children.Get(id)]
         if reading.case == "jump" and len(reading.targets) > 1 and not inner:
             return reading._replace(case="jump_to_leaves")
         if reading.case == "jump" and len([id for id in reading.targets if id not in view.groups]) > self._TargetRoom():
@@ -3212,19 +4625,19 @@ class KeywordTree:
         """Return the targets that stay in the next view, what lies beneath them, and the path to all."""
         targets = [id for id in ids if id not in view.groups]
         members = [child for id in self._DedupAncestors(targets) for child in self._ChildrenToShow(id)]
-        members += [id for group in ids for id in view.groups.get(group, []) if id in self._indexes.nodes]
+        members += [id for group in ids for id in view.groups.get(group, []) if id in self._committed.nodes]
         ends = [group[end] for group in (view.groups.get(id, []) for id in ids) for end in (0, -1) if group]
-        parents = [self._indexes.Head(id).parent_id or _ROOT_ID for id in ends if id in self._indexes.nodes]
+        parents = [self._committed.Head(id).parent_id or _ROOT_ID for id in ends if id in self._committed.nodes]
         return targets, members, self._CommonPath([*targets, *parents])
 
     def _DedupAncestors(self, ids: Iterable[str]) -> list[str]:
         """Return `ids` without those that lie beneath another of them."""
         wanted = dict.fromkeys(ids)
-        return [id for id in wanted if not any(ancestor in wanted for ancestor in self._indexes.PathOf(id)[:-1])]
+        return [id for id in wanted if not any(ancestor in wanted for ancestor in self._committed.PathOf(id)[:-1])]
 
     def _CommonPath(self, ids: list[str]) -> list[str]:
         """Return the path to the lowest common ancestor of `ids`."""
-        paths = [self._indexes.PathOf(id) for id in ids]
+        paths = [self._committed.PathOf(id) for id in ids]
         return [steps[0] for steps in zip(*paths, strict=False) if len(set(steps)) == 1] or [_ROOT_ID]
 
     def _Conclude(
@@ -3233,9 +4646,15 @@ class KeywordTree:
         outcome, reason = _OUTCOMES[reading.case]
         node_id = reading.targets[0] if outcome == "matched" else None
         with self._lock:
-            if node_id in self._indexes.nodes:
-                path = self._indexes.PathOf(node_id)
+            if node_id is not None and node_id in self._committed.nodes:
+                path = self._committed.PathOf(node_id)
                 self._mru.Touch(*path[1:])
+            for name, more in (
+                ("descents", 1),
+                ("model_calls", len(steps)),
+                ("names_shown", sum(s.shown for s in steps)),
+            ):
+                self._spent[name] += more
         io: _Row = {"prompt_version": _PROMPT_VERSION, "intent": intent, "query": query[:_QUERY_LIMIT]}
         io |= {"rounds": rounds, "outcome": outcome, "reason": reason}
         descent: _Row = {"outcome": outcome, "reason": reason, "steps": steps, "io": io if rounds else None}
@@ -3264,7 +4683,7 @@ class KeywordTree:
         limit = self._max_candidates
         shown = dict.fromkeys(targets)
         if is_first:
-            recent = [id for id in self._mru.Snapshot() if id in self._indexes.nodes and id != _ROOT_ID]
+            recent = [id for id in self._mru.Snapshot() if id in self._committed.nodes and id != _ROOT_ID]
             shown.update(dict.fromkeys(recent[: limit // 10]))
         room = limit - len(shown)
         best = self._RankNodes(words, intent, None if is_first else set(members), limit)
@@ -3292,19 +4711,19 @@ class KeywordTree:
             group = hidden[number * len(hidden) // group_count : (number + 1) * len(hidden) // group_count]
             if not group:
                 continue
-            first_name, last_name = (self._indexes.Head(id).name[:40] for id in (group[0], group[-1]))
+            first_name, last_name = (self._committed.Head(id).name[:40] for id in (group[0], group[-1]))
             name = f"… {len(group):,} more: {first_name} – {last_name}"
             group_id = f"group:{number}"
-            while group_id in self._indexes.nodes:  # a batch may have brought such an id along
+            while group_id in self._committed.nodes:  # a batch may have brought such an id along
                 group_id += "'"
             groups[group_id] = group
-            above = self._indexes.NamesOnPath(group[0])[:-1]
+            above = self._committed.NamesOnPath(group[0])[:-1]
             entries.append({"id": group_id, "name": name, "path": _ElidePath([*above, name])})
         return _View(entries, groups)
 
     def _ChildrenToShow(self, id: str) -> list[str]:
         """Return a keyword's children: in order, or by name where they are too many for one view."""
-        ids = self._indexes.children.Get(id)
+        ids = self._committed.children.Get(id)
         return list(ids if len(ids) <= self._max_candidates else self._SortChildren(id, ids))
 
     def _SortChildren(self, parent_id: str, ids: Sequence[str]) -> list[str]:
@@ -3313,11 +4732,11 @@ class KeywordTree:
         return self._sorted_children[parent_id]
 
     def _SortKey(self, id: str) -> tuple[str, str]:
-        return _Fold(self._indexes.Head(id).name), id
+        return _Fold(self._committed.Head(id).name), id
 
     def _KeepSorted(self, id: str, old: bytes | None) -> None:
         """Follow a row that was taken in: a new child finds its place, everything else sorts its level anew."""
-        for row in (old, self._indexes.nodes.get(id)) if self._sorted_children else ():
+        for row in (old, self._committed.nodes.get(id)) if self._sorted_children else ():
             head = None if row is None else _ReadNodeHead(row)
             ordered = self._sorted_children.get(head.parent_id or "") if head else None
             if ordered is not None and old is None:
@@ -3333,12 +4752,12 @@ class KeywordTree:
         level = list(start_ids)
         while level:
             yield from (id for id in level if id != _ROOT_ID)
-            level = [child for id in level for child in self._indexes.children.Get(id)]
+            level = [child for id in level for child in self._committed.children.Get(id)]
 
     def _Describe(self, ids: Iterable[str]) -> list[_Row]:
         entries = []
         for id in ids:
-            names = self._indexes.NamesOnPath(id)
+            names = self._committed.NamesOnPath(id)
             entries.append({"id": id, "name": names[-1] if names else _ROOT_ID, "path": _ElidePath(names)})
         return entries
 
@@ -3355,7 +4774,7 @@ class KeywordTree:
         order = sorted(scored, key=lambda id: (-scored[id], id))
         accepted: list[str] = []
         for id in order:
-            if id != _ROOT_ID and (beneath is None or not beneath.isdisjoint(self._indexes.PathOf(id))):
+            if id != _ROOT_ID and (beneath is None or not beneath.isdisjoint(self._committed.PathOf(id))):
                 accepted.append(id)
                 if len(accepted) == limit:
                     break
@@ -3372,7 +4791,7 @@ class KeywordTree:
         for score, id in ranked:
             share = score / best
             scores[id] = scores.get(id, 0.0) + _SELF_VOTE * share
-            parent_id = self._indexes.Head(id).parent_id
+            parent_id = self._committed.Head(id).parent_id
             if parent_id is not None and parent_id != _ROOT_ID:
                 vote = votes[parent_id] = votes.get(parent_id, -1) + 1
                 scores[parent_id] = scores.get(parent_id, 0.0) + share * 0.5**vote
@@ -3381,30 +4800,40 @@ class KeywordTree:
     def _CountPaths(self, ranked: list[tuple[float, str]], weights: dict[str, float]) -> dict[str, float]:
         """Add to the scores what the names above say, and look beneath the best inner nodes."""
         scores = {id: score for score, id in ranked}
-        inner = [id for _, id in ranked if self._indexes.children.Get(id)][:_EXPANDED]
+        inner = [id for _, id in ranked if self._committed.children.Get(id)][:_EXPANDED]
         for id in inner:
-            for child in self._indexes.children.Get(id)[: self._max_candidates]:
+            for child in self._committed.children.Get(id)[: self._max_candidates]:
                 scores.setdefault(child, 0.0)
         terms: dict[str, dict[str, float]] = {}
         for id in scores:
             own: dict[str, float] | None = None
-            for ancestor in self._indexes.PathOf(id)[1:-1]:
+            for ancestor in self._committed.PathOf(id)[1:-1]:
                 if ancestor not in terms:
-                    found = _TermsOf(self._indexes.Head(ancestor).name)
+                    found = _TermsOf(self._committed.Head(ancestor).name)
                     terms[ancestor] = {term: weights[term] for term in found if term in weights}
                 if terms[ancestor]:
-                    own = _TermsOf(self._indexes.Head(id).name) if own is None else own
+                    own = _TermsOf(self._committed.Head(id).name) if own is None else own
                     scores[id] += _PATH_SHARE * sum(
                         weight for term, weight in terms[ancestor].items() if term not in own
                     )
         return scores
+
+    def _ConfidenceOf(self, query: str, id: str) -> float:
+        """Return √(share of the query that the node's names hold) · (share of its best name that the query holds)."""
+        weights, head = self._EnsureRecall().Weigh(query), self._committed.Head(id)
+        asked, best = sum(weights.values()), 0.0
+        for terms in map(_TermsOf, (head.name, *head.aliases)):
+            found = sum(weight for term, weight in weights.items() if term in terms)
+            named = sum(weight for term, weight in terms.items() if term in weights)
+            best = max(best, math.sqrt(found / asked) * named / sum(terms.values()) if found else 0.0)
+        return min(1.0, best)
 
     def _EnsureRecall(self) -> _LexicalRecall:
         """Return the recall; make it from all rows when it is first asked.  The lock is held."""
         if self._recall is None:
             recall = _LexicalRecall()
             with _CollectorOff():
-                for id, row in self._indexes.nodes.items():
+                for id, row in self._committed.nodes.items():
                     self._AddToRecall(recall, id, row)
             self._recall = recall
         return self._recall
@@ -3419,8 +4848,8 @@ class KeywordTree:
         recall.Add(id, texts)
 
     def _UpdateRecall(self, recall: _LexicalRecall, id: str) -> None:
-        if id in self._indexes.nodes:
-            self._AddToRecall(recall, id, self._indexes.nodes[id])
+        if id in self._committed.nodes:
+            self._AddToRecall(recall, id, self._committed.nodes[id])
         else:
             recall.Remove(id)
 

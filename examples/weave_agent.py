@@ -4,9 +4,12 @@ Run it: `python examples/weave_agent.py` (in the environment that `make demo` or
 """
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
 from Agent.keyword_tree import (
+    Change,
     Info,
     InfoKeywordLink,
     KeywordNode,
@@ -79,11 +82,7 @@ class LongTermMemory:
         return self._tree.CreateInfo(content, source, keyword_ids, auto_link, metadata, created_by)
 
     def LinkInfo(
-        self,
-        info_id: str,
-        keyword_id: str,
-        relation: RelationType = RelationType.PRIMARY,
-        created_by: str = "user",
+        self, info_id: str, keyword_id: str, relation: RelationType = RelationType.PRIMARY, created_by: str = "user"
     ) -> InfoKeywordLink:
         return self._tree.LinkInfo(info_id, keyword_id, relation, created_by)
 
@@ -92,6 +91,75 @@ class LongTermMemory:
 
     def BatchCreateInfos(self, specs: list[dict[str, Any]]) -> list[Info]:
         return self._tree.BatchCreateInfos(specs)
+
+    def UpdateKeyword(self, id: str, patch: dict[str, Any], version: int) -> KeywordNode:
+        return self._tree.UpdateKeyword(id, patch, version)
+
+    def AddAlias(self, id: str, alias: str) -> KeywordNode:
+        return self._tree.AddAlias(id, alias)
+
+    def RemoveAlias(self, id: str, alias: str) -> KeywordNode:
+        return self._tree.RemoveAlias(id, alias)
+
+    def MoveKeyword(self, id: str, new_parent_id: str) -> KeywordNode:
+        return self._tree.MoveKeyword(id, new_parent_id)
+
+    def MergeKeywords(self, src_id: str, dst_id: str) -> KeywordNode:
+        return self._tree.MergeKeywords(src_id, dst_id)
+
+    def DeleteKeyword(self, id: str, cascade: bool = False, info_policy: str = "reattach") -> None:
+        self._tree.DeleteKeyword(id, cascade, info_policy)
+
+    def Confirm(self, query: str, id: str) -> KeywordNode:
+        return self._tree.Confirm(query, id)
+
+    def UpdateInfo(self, info_id: str, patch: dict[str, Any]) -> Info:
+        return self._tree.UpdateInfo(info_id, patch)
+
+    def DeleteInfo(self, info_id: str) -> None:
+        self._tree.DeleteInfo(info_id)
+
+    def UnlinkInfo(self, info_id: str, keyword_id: str) -> bool:
+        return self._tree.UnlinkInfo(info_id, keyword_id)
+
+    def Operation(self, name: str = "operation") -> AbstractContextManager[Any]:
+        return self._tree.Operation(name)
+
+    def History(self, id: str | None = None, limit: int = 50) -> list[Change]:
+        return self._tree.History(id, limit)
+
+    def Changes(self, since: int = 0) -> Iterator[Change]:
+        return self._tree.Changes(since)
+
+    def Undo(self, operation_id: str) -> str:
+        return self._tree.Undo(operation_id)
+
+    def Snapshot(self, copy: bool = False) -> str:
+        return self._tree.Snapshot(copy)
+
+    def Restore(self, snapshot_ts: str) -> str:
+        return self._tree.Restore(snapshot_ts)
+
+    def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:
+        return self._tree.CompactStorage(keep_history)
+
+    def Verify(self) -> list[str]:
+        return self._tree.Verify()
+
+    def TreeMetrics(self) -> dict[str, Any]:
+        return self._tree.TreeMetrics()
+
+    def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
+        return self._tree.Reorganize(scope_id)
+
+    def ApplyReorganizePlan(self, plan: dict[str, Any]) -> str:
+        return self._tree.ApplyReorganizePlan(plan)
+
+    def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
+        return self._tree.RankCandidates(query, limit)
+
+    def Refresh(self) -> None:
+        self._tree.Refresh()
 
     def Close(self) -> None:
         self._tree.Close()
