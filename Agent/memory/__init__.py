@@ -1,0 +1,10 @@
+# ruff: noqa: N999  the package is named as the folder beside WeaveAgent.py is
+"""What an agent remembers besides keywords: episodes, patterns and skills, and how things hang together.
+
+Optional; the library in `Agent.keyword_tree` knows nothing of it. Read in this order:
+
+    schemas     the records: what was done, what was learned from it, what can be done
+    keywords    what a question is about, in English and Chinese
+    scoring     how well a memory fits, as figures from 0 to 1 that explain themselves
+    graph       entities, their relations and their tags
+"""

@@ -1,0 +1,582 @@
+"""Tests of `graph`: one suite for whatever stands behind `KnowledgeGraph`, then what is said of each alone."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from Agent.keyword_tree import InvalidInputError, NotFoundError
+from Agent.memory.graph import (
+    GraphEntity,
+    GraphRelation,
+    InMemoryGraph,
+    KnowledgeGraph,
+    RelationDirection,
+    TagConstraints,
+    keyword_fit,
+    normalize_tags,
+)
+
+OpenGraph: TypeAlias = Callable[[], AbstractContextManager[KnowledgeGraph]]
+
+OUTGOING, INCOMING, BOTH = RelationDirection.OUTGOING, RelationDirection.INCOMING, RelationDirection.BOTH
+
+
+@contextmanager
+def in_memory() -> Iterator[KnowledgeGraph]:
+    yield InMemoryGraph()
+
+
+IMPLEMENTATIONS: dict[str, OpenGraph] = {"InMemoryGraph": in_memory}
+"""Every implementation by its name, with what opens an empty one."""
+
+every_implementation = pytest.mark.parametrize("open_graph", IMPLEMENTATIONS.values(), ids=list(IMPLEMENTATIONS))
+
+
+@pytest.fixture(params=IMPLEMENTATIONS.values(), ids=list(IMPLEMENTATIONS))
+def graph(request: pytest.FixtureRequest) -> Iterator[KnowledgeGraph]:
+    open_graph: OpenGraph = request.param
+    with open_graph() as opened:
+        yield opened
+
+
+def add(graph: KnowledgeGraph, *ids: str, **tags: list[str]) -> None:
+    """Add entities named by their ids."""
+    for id in ids:
+        graph.add_entity(GraphEntity(id, f"name of {id}", tags=tags.get(id, [])))
+
+
+def relate(graph: KnowledgeGraph, *relations: str | tuple[str, float]) -> None:
+    """Add relations written `a-b` or `a-b:type`, and the entities that they need."""
+    for item in relations:
+        text, weight = item if isinstance(item, tuple) else (item, 1.0)
+        ends, _, relation_type = text.partition(":")
+        source, _, target = ends.partition("-")
+        for id in (source, target):
+            if graph.get_entity(id) is None:
+                add(graph, id)
+        graph.add_relation(GraphRelation(source, target, relation_type or "related_to", weight))
+
+
+def related(
+    graph: KnowledgeGraph,
+    id: str,
+    depth: int = 1,
+    direction: RelationDirection = OUTGOING,
+    types: list[str] | None = None,
+) -> dict[str, float]:
+    """Return the scores of what is related, in the order given; rounded, since products differ in their last digit."""
+    found = graph.get_related(id, depth, direction, types)
+    return {scored.entity.id: round(scored.score, 12) for scored in found}
+
+
+def found_ids(graph: KnowledgeGraph, *keywords: str) -> list[str]:
+    return [entity.id for entity in graph.find_by_keywords(keywords)]
+
+
+class TestEntities:
+    def test_come_back_as_they_were_added(self, graph: KnowledgeGraph) -> None:
+        entity = GraphEntity("1", "绿茶 Green tea", "drink", "不发酵的茶", ["tea", "杭州"])
+        graph.add_entity(entity)
+
+        assert graph.get_entity("1") == entity
+
+    def test_have_a_type_no_description_and_no_tags_unless_told(self, graph: KnowledgeGraph) -> None:
+        graph.add_entity(GraphEntity("1", "tea"))
+
+        assert graph.get_entity("1") == GraphEntity("1", "tea", "concept", "", [])
+
+    def test_that_are_not_there_are_none(self, graph: KnowledgeGraph) -> None:
+        assert graph.get_entity("1") is None
+
+    def test_take_the_place_of_the_one_with_their_id(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-b", "b-a")
+        graph.add_entity(GraphEntity("a", "new name", "city", "new description", ["new"]))
+
+        assert graph.get_entity("a") == GraphEntity("a", "new name", "city", "new description", ["new"])
+        assert len(graph.get_relations("a")) == 2
+        assert (found_ids(graph, "new"), found_ids(graph, "name of a")) == (["a"], [])
+
+    def test_are_the_callers_own(self, graph: KnowledgeGraph) -> None:
+        mine = GraphEntity("1", "tea", tags=["green"])
+        graph.add_entity(mine)
+        for entity in (mine, graph.get_entity("1"), *graph.find_by_keywords(["tea"])):
+            assert entity is not None
+            entity.name = "changed"
+            entity.tags.append("changed")
+
+        assert graph.get_entity("1") == GraphEntity("1", "tea", tags=["green"])
+        assert graph.find_tags("") == ["green"]
+
+    def test_reached_by_a_walk_are_the_callers_own(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-b")
+        graph.get_related("a")[0].entity.name = "changed"
+
+        assert graph.get_related("a")[0].entity.name == "name of b"
+
+    def test_are_removed_with_relations_and_tags(self, graph: KnowledgeGraph) -> None:
+        add(graph, "a", a=["tag"])
+        relate(graph, "a-b", "b-a", "a-a", "b-c")
+        graph.remove_entity("a")
+
+        assert graph.get_entity("a") is None
+        assert graph.get_relations("b") == [GraphRelation("b", "c", "related_to")]
+        assert (graph.find_tags(""), graph.entity_count_by_tag("tag"), found_ids(graph, "name of a")) == ([], 0, [])
+
+    def test_return_without_their_relations(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-b")
+        graph.remove_entity("a")
+        add(graph, "a")
+
+        assert graph.get_relations("a") == []
+
+    def test_that_are_not_there_cannot_be_removed(self, graph: KnowledgeGraph) -> None:
+        with pytest.raises(NotFoundError, match="'nobody'"):
+            graph.remove_entity("nobody")
+
+    @pytest.mark.parametrize("wrong", [GraphEntity("", "n"), GraphEntity("1", " "), GraphEntity("1", "n", "")])
+    def test_without_id_name_or_type_are_refused(self, graph: KnowledgeGraph, wrong: GraphEntity) -> None:
+        with pytest.raises(InvalidInputError, match="is required"):
+            graph.add_entity(wrong)
+        assert graph.get_entity(wrong.id) is None
+
+    @every_implementation
+    @given(name=st.text(min_size=1).filter(str.strip))
+    def test_are_found_by_their_whole_name_where_it_has_a_word_or_symbol(
+        self, open_graph: OpenGraph, name: str
+    ) -> None:
+        entity = GraphEntity("1", name)
+        with open_graph() as graph:
+            graph.add_entity(entity)
+            graph.add_entity(GraphEntity("2", "unlike"))
+
+            assert (GraphEntity("1", name) in graph.find_by_keywords([name])) == bool(keyword_fit(entity, [name]))
+
+
+class TestRelations:
+    def test_stand_with_both_ends(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-b", "c-a")
+        out, into = GraphRelation("a", "b", "related_to"), GraphRelation("c", "a", "related_to")
+
+        assert graph.get_relations("a") == [out, into]
+        assert graph.get_relations("a", OUTGOING) == [out]
+        assert graph.get_relations("a", INCOMING) == [into]
+        assert graph.get_relations("b") == [out]
+
+    def test_to_oneself_are_listed_once(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-a")
+
+        assert graph.get_relations("a") == [GraphRelation("a", "a", "related_to")]
+
+    def test_of_several_types_stand_side_by_side(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-b:knows", "a-b:likes")
+
+        assert [relation.relation_type for relation in graph.get_relations("b")] == ["knows", "likes"]
+
+    def test_added_again_take_the_new_weight(self, graph: KnowledgeGraph) -> None:
+        relate(graph, ("a-b", 0.5), ("a-b", 0.25))
+
+        assert graph.get_relations("a") == graph.get_relations("b") == [GraphRelation("a", "b", "related_to", 0.25)]
+
+    def test_are_removed_by_ends_and_type(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-b:knows", "a-b:likes", "b-a:knows")
+        graph.remove_relation("a", "b", "knows")
+
+        assert set(graph.get_relations("a")) == {GraphRelation("a", "b", "likes"), GraphRelation("b", "a", "knows")}
+        assert set(graph.get_relations("b")) == set(graph.get_relations("a"))
+
+    def test_that_are_not_there_may_be_removed(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-b:knows")
+        graph.remove_relation("a", "b", "likes")
+
+        assert len(graph.get_relations("a")) == 1
+
+    @pytest.mark.parametrize(("source", "target"), [("a", "nobody"), ("nobody", "a")])
+    def test_need_both_ends(self, graph: KnowledgeGraph, source: str, target: str) -> None:
+        add(graph, "a")
+
+        with pytest.raises(NotFoundError, match="'nobody'"):
+            graph.add_relation(GraphRelation(source, target, "knows"))
+        with pytest.raises(NotFoundError, match="'nobody'"):
+            graph.remove_relation(source, target, "knows")
+        assert graph.get_relations("a") == []
+
+    def test_of_nobody_are_refused(self, graph: KnowledgeGraph) -> None:
+        with pytest.raises(NotFoundError, match="'nobody'"):
+            graph.get_relations("nobody")
+
+    @pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan"), True, "1"])
+    def test_need_a_weight_from_0_to_1(self, graph: KnowledgeGraph, weight: float) -> None:
+        add(graph, "a", "b")
+
+        with pytest.raises(InvalidInputError, match=r"must be between 0\.0 and 1\.0"):
+            graph.add_relation(GraphRelation("a", "b", "knows", weight))
+
+    def test_need_a_type(self, graph: KnowledgeGraph) -> None:
+        add(graph, "a", "b")
+
+        with pytest.raises(InvalidInputError, match="relation_type is required"):
+            graph.add_relation(GraphRelation("a", "b", " "))
+
+
+class TestGetRelated:
+    def test_goes_one_step_out_unless_told(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-b", "b-c", "d-a")
+
+        assert related(graph, "a") == {"b": 0.5}
+
+    def test_halves_with_each_step(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-b", "b-c", "c-d")
+
+        assert related(graph, "a", 2) == {"b": 0.5, "c": 0.25}
+        assert related(graph, "a", 3) == {"b": 0.5, "c": 0.25, "d": 0.125}
+
+    def test_goes_no_step_with_depth_0(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-b")
+
+        assert related(graph, "a", 0) == {}
+
+    def test_follows_the_direction(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-b", "c-a", "d-c", "d-b")
+
+        assert set(related(graph, "a", 2, OUTGOING)) == {"b"}
+        assert set(related(graph, "a", 2, INCOMING)) == {"c", "d"}
+        assert set(related(graph, "a", 2, BOTH)) == {"b", "c", "d"}
+
+    def test_follows_the_types_named(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-b:knows", "b-c:likes", "a-d:likes", "a-e:owns")
+
+        assert set(related(graph, "a", 2, OUTGOING, ["likes"])) == {"d"}
+        assert set(related(graph, "a", 2, OUTGOING, ["knows", "likes"])) == {"b", "c", "d"}
+        assert related(graph, "a", 2, OUTGOING, []) == {}
+
+    def test_multiplies_the_weights(self, graph: KnowledgeGraph) -> None:
+        relate(graph, ("a-b", 0.8), ("b-c", 0.5))
+
+        assert related(graph, "a", 2) == {"b": 0.4, "c": 0.1}
+
+    def test_takes_the_best_way_even_if_it_is_longer(self, graph: KnowledgeGraph) -> None:
+        relate(graph, ("a-d", 0.1), "a-b", "b-d", "d-e")
+
+        assert related(graph, "a", 3) == {"b": 0.5, "d": 0.25, "e": 0.125}
+        assert related(graph, "a", 2)["e"] == 0.025  # the better way to d leaves no step to e
+
+    def test_counts_what_is_related_by_nothing(self, graph: KnowledgeGraph) -> None:
+        relate(graph, ("a-b", 0.0))
+
+        assert related(graph, "a", 5, BOTH) == {"b": 0.0}
+
+    def test_gives_the_nearest_first_and_equals_by_id(self, graph: KnowledgeGraph) -> None:
+        relate(graph, ("a-z", 0.9), ("a-c", 0.2), ("a-b", 0.2), "z-y")
+
+        assert list(related(graph, "a", 2)) == ["z", "y", "b", "c"]
+
+    @pytest.mark.parametrize("direction", RelationDirection)
+    def test_ends_in_circles_and_leaves_out_the_beginning(
+        self, graph: KnowledgeGraph, direction: RelationDirection
+    ) -> None:
+        relate(graph, "a-a", "a-b", "b-a", "b-c", "c-a", "c-c")
+
+        assert set(related(graph, "a", 10**9, direction)) == {"b", "c"}
+
+    def test_ends_in_circles_of_no_weight(self, graph: KnowledgeGraph) -> None:
+        relate(graph, ("a-b", 0.0), ("b-c", 0.0), ("c-b", 0.0), ("c-a", 0.0))
+
+        assert related(graph, "a", 10**9) == {"b": 0.0, "c": 0.0}
+
+    def test_of_nobody_is_refused(self, graph: KnowledgeGraph) -> None:
+        with pytest.raises(NotFoundError, match="'nobody'"):
+            graph.get_related("nobody")
+
+    @pytest.mark.parametrize("depth", [-1, 1.0, True, None])
+    def test_refuses_a_depth_that_is_none(self, graph: KnowledgeGraph, depth: int) -> None:
+        add(graph, "a")
+
+        with pytest.raises(InvalidInputError, match="depth"):
+            graph.get_related("a", depth)
+
+    def test_refuses_a_string_for_types(self, graph: KnowledgeGraph) -> None:
+        add(graph, "a")
+
+        with pytest.raises(InvalidInputError, match="relation_types"):
+            graph.get_related("a", 1, OUTGOING, "knows")
+
+    @every_implementation
+    @given(
+        edges=st.lists(
+            st.tuples(st.sampled_from("abcde"), st.sampled_from("abcde"), st.sampled_from([0.0, 0.1, 0.5, 1.0])),
+            max_size=10,
+        ),
+        depth=st.integers(0, 5),
+        direction=st.sampled_from(RelationDirection),
+    )
+    def test_agrees_with_trying_every_way(
+        self, open_graph: OpenGraph, edges: list[tuple[str, str, float]], depth: int, direction: RelationDirection
+    ) -> None:
+        weights = {(source, target): weight for source, target, weight in edges}
+        steps = dict(weights) if direction is not INCOMING else {}
+        if direction is not OUTGOING:
+            for (source, target), weight in weights.items():
+                steps[target, source] = max(weight, steps.get((target, source), 0.0))
+
+        def ways(id: str, left: int, score: float) -> Iterator[tuple[str, float]]:
+            yield id, score
+            for (source, target), weight in steps.items():
+                if left and source == id:
+                    yield from ways(target, left - 1, score * weight / 2)
+
+        best: dict[str, float] = {}
+        for id, score in ways("a", min(depth, 4), 1.0):
+            best[id] = max(score, best.get(id, 0.0))
+        with open_graph() as graph:
+            add(graph, *"abcde")
+            for (source, target), weight in weights.items():
+                graph.add_relation(GraphRelation(source, target, "related_to", weight))
+
+            assert related(graph, "a", depth, direction) == {id: round(best[id], 12) for id in best if id != "a"}
+
+
+class TestFindByKeywords:
+    def test_looks_into_names_tags_and_descriptions(self, graph: KnowledgeGraph) -> None:
+        graph.add_entity(GraphEntity("by name", "Green tea"))
+        graph.add_entity(GraphEntity("by tag", "Longjing", tags=["tea"]))
+        graph.add_entity(GraphEntity("by description", "Gaiwan", description="A lidded cup for TEA."))
+        graph.add_entity(GraphEntity("not", "coffee"))
+
+        assert found_ids(graph, "tea") == ["by tag", "by name", "by description"]
+
+    def test_puts_first_what_has_more_of_them(self, graph: KnowledgeGraph) -> None:
+        graph.add_entity(GraphEntity("1", "tea", description="from Hangzhou"))
+        graph.add_entity(GraphEntity("2", "tea"))
+
+        assert found_ids(graph, "tea", "hangzhou") == ["1", "2"]
+
+    def test_counts_a_keyword_once(self, graph: KnowledgeGraph) -> None:
+        graph.add_entity(GraphEntity("1", "tea cup"))
+        graph.add_entity(GraphEntity("2", "cup"))
+
+        assert found_ids(graph, "tea", "Tea", "cup") == found_ids(graph, "tea", "cup") == ["1", "2"]
+
+    def test_gives_equals_by_name_then_by_id(self, graph: KnowledgeGraph) -> None:
+        for id, name in (("3", "b tea"), ("2", "a tea"), ("1", "b tea")):
+            graph.add_entity(GraphEntity(id, name))
+
+        assert found_ids(graph, "tea") == ["2", "1", "3"]
+
+    def test_takes_english_words_whole(self, graph: KnowledgeGraph) -> None:
+        graph.add_entity(GraphEntity("1", "Django"))
+
+        assert found_ids(graph, "go") == []
+        assert found_ids(graph, "DJANGO") == ["1"]
+
+    def test_takes_chinese_in_any_run_of_characters(self, graph: KnowledgeGraph) -> None:
+        graph.add_entity(GraphEntity("1", "西湖龙井茶"))
+
+        assert found_ids(graph, "龙井") == found_ids(graph, "茶") == ["1"]
+        assert found_ids(graph, "西井") == []
+
+    def test_minds_neither_what_stands_between_words_nor_width(self, graph: KnowledgeGraph) -> None:
+        graph.add_entity(GraphEntity("1", "Ｇreen-Tea"))
+
+        assert found_ids(graph, "green tea") == found_ids(graph, "GREEN_TEA") == ["1"]
+        assert found_ids(graph, "tea green") == []
+
+    def test_tells_names_apart_that_differ_in_symbols(self, graph: KnowledgeGraph) -> None:
+        for name in ("C", "C++", "C#", "🐍"):
+            graph.add_entity(GraphEntity(name, name))
+
+        assert found_ids(graph, "c++") == ["C++"]
+        assert found_ids(graph, "C#") == ["C#"]
+        assert found_ids(graph, "c")[0] == "C"
+        assert found_ids(graph, "🐍") == ["🐍"]
+
+    def test_finds_nothing_by_nothing(self, graph: KnowledgeGraph) -> None:
+        add(graph, "a")
+
+        assert found_ids(graph) == found_ids(graph, "", " ", "...") == found_ids(graph, "unknown") == []
+
+    def test_refuses_a_string_for_keywords(self, graph: KnowledgeGraph) -> None:
+        with pytest.raises(InvalidInputError, match="keywords must be a list"):
+            graph.find_by_keywords("tea")
+        with pytest.raises(InvalidInputError, match="a keyword must be a string"):
+            graph.find_by_keywords([5])  # type: ignore[list-item]
+
+
+class TestTags:
+    def test_are_stored_in_lower_case_each_once_without_blanks(self, graph: KnowledgeGraph) -> None:
+        add(graph, "a")
+
+        assert graph.set_entity_tags("a", [" Tea", "ＴＥＡ", "", "Green  Tea"]) == 2
+        assert graph.get_entity("a") == GraphEntity("a", "name of a", tags=["tea", "green tea"])
+
+    def test_keep_the_eight_most_relevant(self, graph: KnowledgeGraph) -> None:
+        add(graph, "a")
+
+        assert graph.tag_constraints() == TagConstraints(max_tags_per_entity=8)
+        assert graph.set_entity_tags("a", [f"tag {number}" for number in range(12, 0, -1)]) == 8
+        entity = graph.get_entity("a")
+        assert entity is not None
+        assert entity.tags == [f"tag {number}" for number in range(12, 4, -1)]
+
+    def test_given_with_an_entity_are_treated_alike(self, graph: KnowledgeGraph) -> None:
+        graph.add_entity(GraphEntity("1", "tea", tags=[f"Tag {number}" for number in range(12)]))
+
+        entity = graph.get_entity("1")
+        assert entity is not None
+        assert entity.tags == [f"tag {number}" for number in range(8)]
+
+    def test_take_the_place_of_the_older_ones(self, graph: KnowledgeGraph) -> None:
+        add(graph, "a", a=["old", "both"])
+        graph.set_entity_tags("a", ["both", "new"])
+
+        assert graph.find_tags("") == ["both", "new"]
+        assert (found_ids(graph, "old"), found_ids(graph, "new")) == ([], ["a"])
+
+    def test_are_found_by_their_beginning_the_most_used_first(self, graph: KnowledgeGraph) -> None:
+        add(graph, "a", "b", "c", a=["tea", "team", "cup"], b=["team", "tap"], c=["team", "tea"])
+
+        assert graph.find_tags("TE") == ["team", "tea"]
+        assert graph.find_tags("t") == ["team", "tea", "tap"]
+        assert graph.find_tags("x") == []
+
+    def test_are_counted(self, graph: KnowledgeGraph) -> None:
+        add(graph, "a", "b", a=["茶"], b=["茶", "tea"])
+
+        assert [graph.entity_count_by_tag(tag) for tag in ("茶", " TEA ", "te")] == [2, 1, 0]
+
+    def test_of_nobody_are_refused(self, graph: KnowledgeGraph) -> None:
+        with pytest.raises(NotFoundError, match="'nobody'"):
+            graph.set_entity_tags("nobody", ["tea"])
+        assert graph.find_tags("") == []
+
+    @pytest.mark.parametrize("wrong", ["tea", [5]])
+    def test_that_are_no_list_of_strings_are_refused(self, graph: KnowledgeGraph, wrong: list[str]) -> None:
+        add(graph, "a", a=["old"])
+
+        with pytest.raises(InvalidInputError):
+            graph.set_entity_tags("a", wrong)
+        assert graph.find_tags("") == ["old"]
+
+    @every_implementation
+    @given(steps=st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.sampled_from(["t", "T ", "茶", "x", ""])))))
+    def test_agree_with_a_plain_dict(self, open_graph: OpenGraph, steps: list[tuple[str, list[str]]]) -> None:
+        tags: dict[str, list[str]] = {"a": [], "b": []}
+        with open_graph() as graph:
+            add(graph, "a", "b")
+            for id, given_tags in steps:
+                tags[id] = list(dict.fromkeys(tag.strip().lower() for tag in given_tags if tag))
+
+                assert graph.set_entity_tags(id, given_tags) == len(tags[id])
+                for tag in ("t", "茶", "x"):
+                    assert graph.entity_count_by_tag(tag) == (tag in tags["a"]) + (tag in tags["b"])
+                assert set(graph.find_tags("")) == {*tags["a"], *tags["b"]}
+
+
+class TestReuseTags:
+    def test_takes_a_tag_that_is_there(self, graph: KnowledgeGraph) -> None:
+        add(graph, "a", a=["database", "茶"])
+
+        assert graph.reuse_tags(["Database", "茶", "new"]) == ["database", "茶", "new"]
+
+    @pytest.mark.parametrize(
+        ("known", "candidate"),
+        [("database", "databases"), ("databases", "database"), ("library", "libraries"), ("libraries", "library")],
+    )
+    def test_takes_singular_for_plural_and_back(self, graph: KnowledgeGraph, known: str, candidate: str) -> None:
+        add(graph, "a", a=[known])
+
+        assert graph.reuse_tags([candidate]) == [known]
+
+    @pytest.mark.parametrize(("known", "candidate"), [("javascript", "java"), ("status", "statu"), ("css", "cs")])
+    def test_does_not_take_what_only_begins_alike(self, graph: KnowledgeGraph, known: str, candidate: str) -> None:
+        add(graph, "a", a=[known])
+
+        assert graph.reuse_tags([candidate]) == [candidate]
+
+    def test_prefers_the_very_same(self, graph: KnowledgeGraph) -> None:
+        add(graph, "a", "b", a=["tags", "tag"], b=["tags"])
+
+        assert graph.reuse_tags(["tag"]) == ["tag"]
+
+    def test_gives_each_once_and_keeps_the_order(self, graph: KnowledgeGraph) -> None:
+        add(graph, "a", a=["tool"])
+
+        assert graph.reuse_tags(["zebra", "tools", "tool", "Tool"]) == ["zebra", "tool"]
+
+    def test_writes_nothing(self, graph: KnowledgeGraph) -> None:
+        graph.reuse_tags(["new"])
+
+        assert graph.find_tags("") == []
+
+
+class TestThreads:
+    def test_may_write_and_walk_at_once(self, graph: KnowledgeGraph) -> None:
+        failures: list[BaseException] = []
+        add(graph, "hub")
+
+        def work(name: str) -> None:
+            try:
+                for number in range(30):
+                    id = f"{name}{number}"
+                    add(graph, id, **{id: [name]})
+                    graph.add_relation(GraphRelation("hub", id, "knows"))
+                    graph.get_related("hub", 2, BOTH)
+                    graph.find_by_keywords([name])
+                    if number % 2:
+                        graph.remove_entity(id)
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert failures == []
+        assert len(graph.get_related("hub")) == 4 * 15
+        assert [graph.entity_count_by_tag(name) for name in "abcd"] == [15] * 4
+
+
+class TestInMemoryGraph:
+    def test_takes_another_limit_of_tags(self) -> None:
+        graph = InMemoryGraph(TagConstraints(max_tags_per_entity=2))
+        graph.add_entity(GraphEntity("1", "tea", tags=["a", "b", "c"]))
+
+        assert graph.set_entity_tags("1", ["x", "y", "z"]) == 2
+        assert graph.find_tags("") == ["x", "y"]
+
+    def test_leaves_nothing_of_what_was_removed(self) -> None:
+        graph = InMemoryGraph()
+        relate(graph, "a-b", "b-a", "a-a")
+        for id in "ab":
+            graph.remove_entity(id)
+
+        assert [vars(graph)[name] for name in vars(graph) if name not in ("_lock", "_constraints")] == [{}] * 6
+
+
+class TestKeywordFit:
+    ENTITY = GraphEntity("1", "Green tea", "drink", "leaves from Hangzhou", ["绿茶"])
+
+    @pytest.mark.parametrize(
+        ("keyword", "fit"),
+        [("green tea", 3), ("绿茶", 3), ("tea", 2), ("茶", 2), ("hangzhou", 1), ("drink", 0), ("", 0), ("en te", 0)],
+    )
+    def test_is_by_where_the_keyword_stands(self, keyword: str, fit: int) -> None:
+        assert keyword_fit(self.ENTITY, [keyword]) == fit
+
+    def test_is_the_sum_over_all(self) -> None:
+        assert keyword_fit(self.ENTITY, ["tea", "hangzhou", "绿茶", "绿茶", "coffee"]) == 2 + 1 + 3
+
+
+class TestNormalizeTags:
+    @given(st.lists(st.text()))
+    def test_of_normalized_ones_changes_nothing(self, tags: list[str]) -> None:
+        once = normalize_tags(tags)
+
+        assert normalize_tags(once) == once
+        assert all(once)

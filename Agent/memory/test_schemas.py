@@ -1,0 +1,514 @@
+"""Tests of `schemas`: wire forms, times, messages, ids, and how importance changes."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from Agent.memory.schemas import (
+    OUTCOMES,
+    PHASES,
+    RELATIONS,
+    ActionEntry,
+    EpisodeTrace,
+    ErrorEntry,
+    ErrorFix,
+    Link,
+    ProceduralSkill,
+    SemanticPattern,
+    TaskContext,
+    _parse_utc_datetime,
+    _to_utc_isoformat,
+)
+
+Record: TypeAlias = (
+    ActionEntry | ErrorEntry | Link | ErrorFix | TaskContext | EpisodeTrace | SemanticPattern | ProceduralSkill
+)
+Memory: TypeAlias = EpisodeTrace | SemanticPattern | ProceduralSkill
+
+NOON = datetime(2026, 1, 2, 12, 0, 0, 345, UTC)
+
+text = st.text()
+filled = st.text(min_size=1).filter(str.strip)
+texts = st.lists(text, max_size=3)
+counts = st.integers(0, 2**53)
+shares = st.floats(0, 1)
+times = st.datetimes(timezones=st.just(UTC))
+
+actions = st.builds(ActionEntry, tool=filled, input=text, output=text, timestamp=counts)
+errors = st.builds(ErrorEntry, error_type=filled, message=filled, resolution=text)
+links = st.builds(Link, to_id=filled, relation=st.sampled_from(RELATIONS), strength=shares)
+fixes = st.builds(ErrorFix, error=filled, fix=filled)
+contexts = st.builds(TaskContext, goal=filled, phase=st.sampled_from(("", *PHASES)), files=texts, constraints=texts)
+episodes = st.builds(
+    EpisodeTrace,
+    id=filled,
+    task_id=filled,
+    timestamp=times,
+    duration_seconds=counts,
+    agent=filled,
+    phase=st.sampled_from(PHASES),
+    goal=filled,
+    action_log=st.lists(actions, max_size=2),
+    outcome=st.sampled_from(OUTCOMES),
+    errors_encountered=st.lists(errors, max_size=2),
+    artifacts_produced=texts,
+    git_commit=st.none() | text,
+    tokens_used=counts,
+    files_read=texts,
+    files_modified=texts,
+    importance=shares,
+    last_accessed=st.none() | times,
+    access_count=counts,
+)
+patterns = st.builds(
+    SemanticPattern,
+    id=filled,
+    pattern=filled,
+    category=filled,
+    conditions=texts,
+    correct_approach=text,
+    incorrect_approach=text,
+    confidence=shares,
+    source_episodes=texts,
+    usage_count=counts,
+    last_used=st.none() | times,
+    links=st.lists(links, max_size=2),
+    importance=shares,
+    last_accessed=st.none() | times,
+    access_count=counts,
+)
+skills = st.builds(
+    ProceduralSkill,
+    id=filled,
+    name=filled,
+    description=filled,
+    prerequisites=texts,
+    steps=st.lists(text, min_size=1, max_size=3),
+    common_errors=st.lists(fixes, max_size=2),
+    exit_criteria=texts,
+    example_usage=st.none() | text,
+    importance=shares,
+    last_accessed=st.none() | times,
+    access_count=counts,
+)
+memories = st.one_of(episodes, patterns, skills)
+records: st.SearchStrategy[Record] = st.one_of(actions, errors, links, fixes, contexts, memories)
+
+
+def episode(**changes: Any) -> EpisodeTrace:
+    """Return a valid episode, but for `changes`."""
+    valid = EpisodeTrace("ep-1", "task-1", NOON, 60, "developer", "ACT", "Fix the login")
+    for name, value in changes.items():
+        setattr(valid, name, value)
+    return valid
+
+
+class TestRoundTrip:
+    @given(records)
+    def test_through_json_loses_nothing(self, record: Record) -> None:
+        again = type(record).from_dict(json.loads(json.dumps(record.to_dict(), allow_nan=False)))
+
+        assert again == record
+
+    @given(records)
+    def test_reads_field_names_too(self, record: Record) -> None:
+        by_field = json.loads(json.dumps(asdict(record), default=datetime.isoformat))
+
+        assert type(record).from_dict(by_field) == record
+
+    @given(records)
+    def test_of_what_is_valid_is_valid(self, record: Record) -> None:
+        assert record.validate() == []
+        assert type(record).from_dict(record.to_dict()).validate() == []
+
+    @given(records)
+    def test_shares_nothing_with_the_record(self, record: Record) -> None:
+        before = record.to_dict()
+        given_away = record.to_dict()
+        for value in given_away.values():
+            if isinstance(value, list):
+                value.append("changed")
+
+        assert record.to_dict() == before
+
+
+class TestWireNames:
+    def test_of_an_action(self) -> None:
+        wire = {"t": 5, "action": "read_file", "target": "auth.py", "result": "120 lines"}
+
+        assert ActionEntry("read_file", "auth.py", "120 lines", 5).to_dict() == wire
+
+    def test_of_an_error(self) -> None:
+        wire = {"type": "TypeScript compilation", "message": "no such property", "resolution": ""}
+
+        assert ErrorEntry("TypeScript compilation", "no such property", "").to_dict() == wire
+
+    def test_of_a_link(self) -> None:
+        assert Link("sem-1", "supports").to_dict() == {"to": "sem-1", "relation": "supports", "strength": 1.0}
+
+    def test_of_a_context(self) -> None:
+        wire = {"goal": "g", "phase": "ACT", "files_involved": ["a"], "constraints": ["c"]}
+
+        assert TaskContext("g", "ACT", ["a"], ["c"]).to_dict() == wire
+
+    def test_of_an_episode(self) -> None:
+        wire = episode(files_read=["a", "b"], files_modified=["c", "b"]).to_dict()
+
+        assert wire["context"] == {"phase": "ACT", "goal": "Fix the login", "files_involved": ["a", "b", "c"]}
+        assert set(wire) == {field.name for field in fields(EpisodeTrace)} - {"phase", "goal"} | {"context"}
+
+    @pytest.mark.parametrize("kind", [SemanticPattern, ProceduralSkill, ErrorFix])
+    def test_are_those_of_the_fields_elsewhere(self, kind: type[Record]) -> None:
+        assert set(kind.from_dict({}).to_dict()) == {field.name for field in fields(kind)}
+
+    def test_go_before_field_names(self) -> None:
+        assert ActionEntry.from_dict({"action": "new", "tool": "old"}).tool == "new"
+
+
+class TestFromDict:
+    def test_fills_in_the_defaults(self) -> None:
+        read = EpisodeTrace.from_dict({"id": "ep-1"})
+
+        assert (read.outcome, read.importance, read.tokens_used, read.git_commit) == ("success", 0.5, 0, None)
+        assert SemanticPattern.from_dict({}).confidence == 0.8
+        assert Link.from_dict({}).strength == 1.0
+
+    def test_takes_null_for_nothing(self) -> None:
+        nothing = dict.fromkeys((field.name for field in fields(SemanticPattern)), None)
+
+        assert SemanticPattern.from_dict(nothing) == SemanticPattern.from_dict({})
+
+    def test_gives_each_record_lists_of_its_own(self) -> None:
+        SemanticPattern.from_dict({}).conditions.append("changed")
+
+        assert SemanticPattern.from_dict({}).conditions == []
+
+    def test_takes_the_present_for_a_time_that_is_missing(self) -> None:
+        before = datetime.now(UTC)
+
+        assert before <= EpisodeTrace.from_dict({}).timestamp <= datetime.now(UTC)
+
+    def test_ignores_what_it_does_not_know(self) -> None:
+        assert ErrorFix.from_dict({"error": "e", "fix": "f", "colour": "green"}) == ErrorFix("e", "f")
+
+    def test_reads_phase_and_goal_within_a_context_or_without(self) -> None:
+        flat = EpisodeTrace.from_dict({"phase": "VERIFY", "goal": "g"})
+        nested = EpisodeTrace.from_dict({"context": {"phase": "VERIFY", "goal": "g"}})
+        mixed = EpisodeTrace.from_dict({"context": {"phase": "VERIFY"}, "goal": "g"})
+
+        assert [(read.phase, read.goal) for read in (flat, nested, mixed)] == [("VERIFY", "g")] * 3
+
+    @pytest.mark.parametrize("name", ["files_involved", "files"])
+    def test_takes_the_files_of_a_context_where_none_were_read(self, name: str) -> None:
+        assert EpisodeTrace.from_dict({"context": {name: ["a"]}}).files_read == ["a"]
+        assert EpisodeTrace.from_dict({"context": {name: ["a"]}, "files_read": []}).files_read == []
+
+    def test_keeps_a_wrong_value_for_validate_to_name(self) -> None:
+        read = EpisodeTrace.from_dict({**episode().to_dict(), "importance": "high", "outcome": ""})
+
+        assert read.validate() == [
+            "EpisodeTrace.outcome must be one of: success, failure, partial",
+            "EpisodeTrace.importance must be a number",
+        ]
+
+    @pytest.mark.parametrize(
+        ("data", "message"),
+        [
+            (["ep-1"], "EpisodeTrace must be an object, not list"),
+            ({"files_read": "auth.py"}, "EpisodeTrace.files_read must be a list, not str"),
+            ({"action_log": [{}, 5]}, r"EpisodeTrace.action_log\[1\]: ActionEntry must be an object, not int"),
+            ({"context": "ACT"}, "EpisodeTrace.context: TaskContext must be an object, not str"),
+            ({"timestamp": "yesterday"}, "EpisodeTrace.timestamp: .*'yesterday'"),
+            ({"timestamp": 5}, "EpisodeTrace.timestamp: "),
+            ({"last_accessed": "0001-01-01T00:00:00+01:00"}, "EpisodeTrace.last_accessed: "),
+        ],
+    )
+    def test_refuses_what_has_no_such_shape(self, data: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            EpisodeTrace.from_dict(data)
+
+
+class TestTimes:
+    @pytest.mark.parametrize(
+        "written",
+        [
+            "2026-01-02T12:00:00.000345Z",
+            "2026-01-02T12:00:00.000345+00:00",
+            "2026-01-02T20:00:00.000345+08:00",
+            "2026-01-02T06:30:00.000345-05:30",
+            "2026-01-02T12:00:00.000345",
+            "2026-01-02 12:00:00.000345",
+        ],
+    )
+    def test_are_read_in_every_form(self, written: str) -> None:
+        read = _parse_utc_datetime(written)
+
+        assert (read, read.tzinfo) == (NOON, UTC)
+
+    @pytest.mark.parametrize(
+        "time", [NOON, NOON.replace(tzinfo=None), NOON.astimezone(timezone(timedelta(hours=8)))], ids=str
+    )
+    def test_are_written_in_one_form(self, time: datetime) -> None:
+        assert _to_utc_isoformat(time) == "2026-01-02T12:00:00.000345Z"
+
+    @pytest.mark.skipif(not hasattr(time, "tzset"), reason="needs time.tzset to stand elsewhere")
+    def test_without_a_zone_are_utc_wherever_the_machine_stands(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setenv("TZ", "UTC-8")
+            time.tzset()
+            written = _to_utc_isoformat(NOON.replace(tzinfo=None))
+            read = _parse_utc_datetime("2026-01-02T12:00:00.000345")
+        time.tzset()
+
+        assert (written, read) == ("2026-01-02T12:00:00.000345Z", NOON)
+
+    def test_always_have_six_digits_of_a_second_and_four_of_a_year(self) -> None:
+        assert _to_utc_isoformat(datetime(33, 4, 3)) == "0033-04-03T00:00:00.000000Z"
+
+    def test_of_an_episode_are_written_so(self) -> None:
+        wire = episode(last_accessed=NOON).to_dict()
+
+        assert wire["timestamp"] == wire["last_accessed"] == "2026-01-02T12:00:00.000345Z"
+
+
+class TestValidate:
+    @pytest.mark.parametrize(
+        ("record", "messages"),
+        [
+            (
+                ActionEntry("", "", "", -1),
+                ["ActionEntry.tool is required", "ActionEntry.timestamp must be non-negative"],
+            ),
+            (ErrorEntry("", " \n", ""), ["ErrorEntry.error_type is required", "ErrorEntry.message is required"]),
+            (ErrorFix("", ""), ["ErrorFix.error is required", "ErrorFix.fix is required"]),
+            (
+                Link("", "likes", 2.0),
+                [
+                    "Link.to_id is required",
+                    "Link.relation must be one of: derived_from, related_to, contradicts, elaborates, example_of, "
+                    "supersedes, superseded_by, supports",
+                    "Link.strength must be between 0.0 and 1.0",
+                ],
+            ),
+            (TaskContext("g", ""), []),
+            (
+                TaskContext("", "act"),
+                ["TaskContext.goal is required", "TaskContext.phase must be one of: REASON, ACT, REFLECT, VERIFY"],
+            ),
+        ],
+        ids=lambda value: type(value).__name__,
+    )
+    def test_names_everything_wrong_with_a_part(self, record: Record, messages: list[str]) -> None:
+        assert record.validate() == messages
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"id": ""}, "EpisodeTrace.id is required"),
+            ({"task_id": ""}, "EpisodeTrace.task_id is required"),
+            ({"agent": ""}, "EpisodeTrace.agent is required"),
+            ({"goal": ""}, "EpisodeTrace.goal is required"),
+            ({"phase": ""}, "EpisodeTrace.phase must be one of: REASON, ACT, REFLECT, VERIFY"),
+            ({"outcome": "done"}, "EpisodeTrace.outcome must be one of: success, failure, partial"),
+            ({"duration_seconds": -1}, "EpisodeTrace.duration_seconds must be non-negative"),
+            ({"tokens_used": -1}, "EpisodeTrace.tokens_used must be non-negative"),
+            ({"access_count": -1}, "EpisodeTrace.access_count must be non-negative"),
+            ({"importance": 1.1}, "EpisodeTrace.importance must be between 0.0 and 1.0"),
+            ({"importance": float("nan")}, "EpisodeTrace.importance must be between 0.0 and 1.0"),
+            ({"importance": True}, "EpisodeTrace.importance must be a number"),
+            ({"duration_seconds": 1.5}, "EpisodeTrace.duration_seconds must be an integer"),
+            ({"timestamp": "now"}, "EpisodeTrace.timestamp must be a datetime"),
+            ({"git_commit": 5}, "EpisodeTrace.git_commit must be a string"),
+            ({"files_read": "a"}, "EpisodeTrace.files_read must be a list"),
+            ({"files_read": ["a", 5]}, "files_read[1] must be a string"),
+            ({"action_log": [{}]}, "action_log[0] must be ActionEntry"),
+            ({"action_log": [ActionEntry("", "", "", 0)]}, "action_log[0]: ActionEntry.tool is required"),
+            (
+                {"errors_encountered": [ErrorEntry("a", "b", ""), ErrorEntry("a", "", "")]},
+                "errors_encountered[1]: ErrorEntry.message is required",
+            ),
+        ],
+    )
+    def test_names_what_is_wrong_with_an_episode(self, changes: dict[str, Any], message: str) -> None:
+        assert episode(**changes).validate() == [message]
+
+    def test_names_what_is_wrong_with_a_pattern(self) -> None:
+        wrong = SemanticPattern("", "", "", confidence=-0.1, usage_count=-1, links=[Link("", "supports")])
+
+        assert wrong.validate() == [
+            "SemanticPattern.id is required",
+            "SemanticPattern.pattern is required",
+            "SemanticPattern.category is required",
+            "SemanticPattern.confidence must be between 0.0 and 1.0",
+            "SemanticPattern.usage_count must be non-negative",
+            "links[0]: Link.to_id is required",
+        ]
+
+    def test_names_what_is_wrong_with_a_skill(self) -> None:
+        assert ProceduralSkill("", "", "", common_errors=[ErrorFix("e", "")]).validate() == [
+            "ProceduralSkill.id is required",
+            "ProceduralSkill.name is required",
+            "ProceduralSkill.description is required",
+            "ProceduralSkill.steps is required",
+            "common_errors[0]: ErrorFix.fix is required",
+        ]
+
+    @given(st.dictionaries(st.sampled_from([f.name for f in fields(EpisodeTrace)]), st.none() | st.integers() | text))
+    def test_never_raises_and_blames_what_was_changed_alone(self, changes: dict[str, Any]) -> None:
+        blamed = [re.match(r"EpisodeTrace\.(\w+) ", message) for message in episode(**changes).validate()]
+
+        assert {match and match[1] for match in blamed} <= set(changes)
+
+
+class TestCreate:
+    @pytest.mark.parametrize(
+        ("create", "prefix"),
+        [
+            (lambda: EpisodeTrace.create("task-1", "developer", "g"), "ep"),
+            (lambda: EpisodeTrace.create("task-1", "developer", "g", id_prefix="run"), "run"),
+            (lambda: SemanticPattern.create("p", "c"), "sem"),
+        ],
+    )
+    def test_gives_ids_of_prefix_timestamp_and_uuid(self, create: Callable[[], Memory], prefix: str) -> None:
+        one, other = create(), create()
+
+        assert re.fullmatch(rf"{prefix}-\d{{8}}T\d{{6}}-[0-9a-f]{{32}}", one.id)
+        assert one.id != other.id
+
+    def test_ids_sort_by_their_time(self) -> None:
+        later = EpisodeTrace.create("t", "a", "g", now=NOON + timedelta(hours=13)).id
+
+        assert EpisodeTrace.create("t", "a", "g", now=NOON.astimezone(timezone(timedelta(hours=8)))).id < later
+
+    def test_gives_an_episode_that_begins_now(self) -> None:
+        begun = EpisodeTrace.create("task-1", "developer", "g", "REASON", now=NOON)
+
+        assert (begun.timestamp, begun.duration_seconds, begun.phase, begun.outcome) == (NOON, 0, "REASON", "success")
+        assert EpisodeTrace.create("task-1", "developer", "g").phase == "ACT"
+        assert begun.validate() == []
+
+    def test_gives_a_pattern_lists_of_its_own(self) -> None:
+        conditions = ["c"]
+        created = SemanticPattern.create("p", "c", conditions, "do", "do not")
+        conditions.append("changed")
+
+        assert (created.conditions, created.correct_approach, created.incorrect_approach) == (["c"], "do", "do not")
+
+    @pytest.mark.parametrize(
+        ("name", "id"),
+        [
+            ("REST API Implementation", "skill-rest-api-implementation"),
+            ("  Fix: the_login!  ", "skill-fix-the-login"),
+            ("修复登录错误", "skill-修复登录错误"),
+            ("修复 TypeScript 错误", "skill-修复-typescript-错误"),
+            ("ＡＢＣ", "skill-abc"),
+            ("C++", "skill-c++"),
+            ("C#", "skill-c#"),
+            ("🐍", "skill-🐍"),
+            ("नमस्ते", "skill-नमस्ते"),
+        ],
+    )
+    def test_names_a_skill_by_its_name(self, name: str, id: str) -> None:
+        assert ProceduralSkill.create(name, "d", ["s"]).id == id
+
+    def test_names_long_skills_and_those_without_letters_apart(self) -> None:
+        names = ["很长" * 200 + "甲", "很长" * 200 + "乙", "!!!", "???"]
+        ids = [ProceduralSkill.create(name, "d", ["s"]).id for name in names]
+
+        assert len(set(ids)) == 4
+        assert all(re.fullmatch(r"skill-(?:(?:很长){40}-)?[0-9a-f]{12}", id) for id in ids)
+
+    @given(filled)
+    def test_gives_a_skill_an_id_without_blanks_or_separators(self, name: str) -> None:
+        created = ProceduralSkill.create(name, "d", ["s"])
+
+        assert created.validate() == []
+        assert not re.search(r"[\s/\\:\0]", created.id)
+        assert created.id == ProceduralSkill.create(name, "other", []).id
+
+
+class TestChanging:
+    def test_counts_a_use(self) -> None:
+        pattern = SemanticPattern.create("p", "c")
+        pattern.increment_usage(NOON)
+        pattern.increment_usage(NOON + timedelta(1))
+
+        assert (pattern.usage_count, pattern.last_used) == (2, NOON + timedelta(1))
+
+    def test_counts_a_use_now(self) -> None:
+        pattern = SemanticPattern.create("p", "c")
+        before = datetime.now(UTC)
+        pattern.increment_usage()
+
+        assert pattern.last_used is not None
+        assert before <= pattern.last_used <= datetime.now(UTC)
+
+    @given(memories)
+    def test_counts_an_access(self, memory: Memory) -> None:
+        before = memory.access_count
+        memory.record_access(NOON)
+
+        assert (memory.access_count, memory.last_accessed) == (before + 1, NOON)
+
+    def test_adds_a_link(self) -> None:
+        pattern = SemanticPattern.create("p", "c")
+        pattern.add_link("sem-1", "related_to", 0.8)
+
+        assert pattern.links == [Link("sem-1", "related_to", 0.8)]
+
+    def test_refuses_an_invalid_link_with_every_reason(self) -> None:
+        pattern = SemanticPattern.create("p", "c")
+
+        with pytest.raises(ValueError, match=r"Link.relation must be one of: .*; Link.strength must be between"):
+            pattern.add_link("sem-1", "invalid-relation", 2.0)
+        assert pattern.links == []
+
+    def test_adds_an_error_and_its_fix(self) -> None:
+        skill = ProceduralSkill.create("n", "d", ["s"])
+        skill.add_error_fix(error="e", fix="f")
+
+        assert skill.common_errors == [ErrorFix("e", "f")]
+
+
+class TestCurrentImportance:
+    def test_is_the_importance_of_what_is_new(self) -> None:
+        assert episode(importance=0.7).current_importance(NOON) == 0.7
+
+    def test_halves_in_thirty_days(self) -> None:
+        assert episode(importance=0.8).current_importance(NOON + timedelta(30)) == pytest.approx(0.4)
+        assert episode(importance=0.8).current_importance(NOON + timedelta(7), half_life_days=7) == pytest.approx(0.4)
+
+    def test_makes_up_half_of_what_is_missing_with_ten_uses(self) -> None:
+        assert episode(importance=0.6, access_count=10).current_importance(NOON) == pytest.approx(0.8)
+
+    def test_counts_the_uses_of_a_pattern_too(self) -> None:
+        pattern = SemanticPattern("sem-1", "p", "c", importance=0.6, usage_count=4, access_count=6)
+        pattern.last_used, pattern.last_accessed = NOON.replace(tzinfo=None), NOON - timedelta(30)
+
+        assert pattern.current_importance(NOON) == pytest.approx(0.8)
+
+    def test_starts_anew_with_an_access(self) -> None:
+        old = episode()
+        worn = old.current_importance(NOON + timedelta(90))
+        old.record_access(NOON + timedelta(90))
+
+        assert worn == pytest.approx(0.5 / 8)
+        assert old.current_importance(NOON + timedelta(90)) > 0.5
+
+    def test_does_not_wear_off_where_no_time_is_known(self) -> None:
+        assert ProceduralSkill.create("n", "d", ["s"]).current_importance(NOON) == 0.5
+
+    @given(memories, times)
+    def test_is_within_bounds_and_changes_nothing(self, memory: Memory, now: datetime) -> None:
+        before = memory.to_dict()
+
+        assert 0.0 <= memory.current_importance(now) <= 1.0
+        assert memory.to_dict() == before

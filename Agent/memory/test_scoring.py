@@ -1,0 +1,193 @@
+"""Tests of `scoring`: each figure by its formula, the weighing, and what is said of it."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from Agent.keyword_tree import InvalidInputError
+from Agent.memory.scoring import (
+    DAY_S,
+    GraphDistance,
+    Hybrid,
+    ReferenceCount,
+    ScoreBreakdown,
+    ScoreWeights,
+    ScoringStrategy,
+    TemporalWeight,
+    TextOverlap,
+    bigrams,
+    break_down,
+    dice,
+    graph_distance,
+    reference_count,
+    temporal_decay,
+    text_overlap,
+)
+
+shares = st.floats(0, 1)
+weights = st.floats(0, allow_infinity=False, allow_nan=False)
+breakdowns = st.builds(ScoreBreakdown, shares, shares, shares, shares)
+
+
+class TestBigrams:
+    def test_are_pairs_within_words(self) -> None:
+        assert bigrams("to go!") == {"to", "go"}
+
+    def test_know_neither_case_nor_width(self) -> None:
+        assert bigrams("ＡＢc") == bigrams("abC") == {"ab", "bc"}
+
+    def test_of_chinese_are_pairs_of_characters(self) -> None:
+        assert bigrams("喝绿茶") == {"喝绿", "绿茶"}
+
+    def test_of_a_single_character_are_the_character(self) -> None:
+        assert bigrams("茶, x") == {"茶", "x"}
+
+
+class TestDice:
+    def test_is_twice_the_common_ones_by_all(self) -> None:
+        assert dice({"ab", "bc", "cd"}, {"bc"}) == 2 * 1 / (3 + 1)
+
+    def test_of_nothing_is_nothing(self) -> None:
+        assert dice(set(), set()) == 0.0
+
+    @given(st.text(), st.text())
+    def test_is_symmetric_and_within_bounds(self, one: str, other: str) -> None:
+        score = dice(bigrams(one), bigrams(other))
+
+        assert 0.0 <= score <= 1.0
+        assert score == dice(bigrams(other), bigrams(one))
+
+
+class TestTextOverlap:
+    def test_weighs_title_over_summary_over_body(self) -> None:
+        title = text_overlap("绿茶", "绿茶", "红酒", "咖啡")
+        summary = text_overlap("绿茶", "红酒", "绿茶", "咖啡")
+        body = text_overlap("绿茶", "红酒", "咖啡", "绿茶")
+
+        assert title == pytest.approx(0.5)
+        assert summary == pytest.approx(0.3)
+        assert body == pytest.approx(0.2)
+
+    def test_does_not_blame_a_memory_for_having_a_body_alone(self) -> None:
+        assert text_overlap("green tea", body="Green Tea") == 1.0
+
+    def test_takes_a_part_without_letters_for_none(self) -> None:
+        assert text_overlap("green tea", title="—", body="green tea") == 1.0
+
+    def test_of_an_empty_query_is_nothing(self) -> None:
+        assert text_overlap("", "绿茶", "绿茶", "绿茶") == 0.0
+
+    @given(st.text(), st.text(), st.text(), st.text())
+    def test_is_within_bounds(self, query: str, title: str, summary: str, body: str) -> None:
+        assert 0.0 <= text_overlap(query, title, summary, body) <= 1.0
+
+    @given(st.text(alphabet="ab茶c ", min_size=1).filter(str.strip))
+    def test_of_a_text_with_itself_is_one(self, text: str) -> None:
+        assert text_overlap(text, text, text, text) == pytest.approx(1.0)
+
+
+class TestGraphDistance:
+    def test_halves_with_each_step(self) -> None:
+        assert [graph_distance(steps) for steps in (0, 1, 2)] == [1.0, 0.5, 0.25]
+
+    def test_counts_the_weight_of_the_way(self) -> None:
+        assert graph_distance(1, 0.8) == 0.4
+
+    def test_of_a_very_long_way_is_nothing(self) -> None:
+        assert graph_distance(100_000) == 0.0
+
+
+class TestTemporalDecay:
+    def test_halves_in_a_half_life(self) -> None:
+        assert [temporal_decay(age, 10) for age in (0, 10, 20)] == [1.0, 0.5, 0.25]
+
+    def test_has_a_half_life_of_thirty_days(self) -> None:
+        assert temporal_decay(30 * DAY_S) == 0.5
+
+    def test_takes_the_future_for_now(self) -> None:
+        assert temporal_decay(-5) == 1.0
+
+    @pytest.mark.parametrize("half_life_s", [0, -1, math.nan])
+    def test_refuses_a_half_life_that_is_none(self, half_life_s: float) -> None:
+        with pytest.raises(InvalidInputError, match="half_life_s must be above 0"):
+            temporal_decay(1, half_life_s)
+
+
+class TestReferenceCount:
+    def test_saturates(self) -> None:
+        assert [reference_count(count) for count in (0, 5, 15)] == [0.0, 0.5, 0.75]
+
+    @given(st.integers(0, 10**30))
+    def test_is_within_bounds_and_never_falls(self, count: int) -> None:
+        assert 0.0 <= reference_count(count) <= reference_count(count + 1) <= 1.0
+
+
+class TestBreakDown:
+    def test_measures_all_four(self) -> None:
+        found = break_down("绿茶", title="绿茶", graph_score=0.25, age_s=30 * DAY_S, reference_count=5)
+
+        assert found == ScoreBreakdown(1.0, 0.25, 0.5, 0.5)
+
+    def test_gives_nothing_for_what_nobody_knows(self) -> None:
+        assert break_down("绿茶") == ScoreBreakdown(0.0, 0.0, 0.0, 0.0)
+
+    def test_takes_another_half_life(self) -> None:
+        assert break_down("", age_s=7, half_life_s=7).temporal_score == 0.5
+
+
+class TestStrategies:
+    SCORES = ScoreBreakdown(0.1, 0.2, 0.3, 0.4)
+
+    @pytest.mark.parametrize(
+        ("strategy", "total"),
+        [(TextOverlap(), 0.1), (GraphDistance(), 0.2), (TemporalWeight(), 0.3), (ReferenceCount(), 0.4)],
+    )
+    def test_the_pure_ones_take_one_figure(self, strategy: ScoringStrategy, total: float) -> None:
+        assert strategy.total(self.SCORES) == total
+
+    def test_hybrid_weighs_as_the_defaults_say(self) -> None:
+        assert ScoreWeights() == ScoreWeights(overlap=0.5, graph=0.2, temporal=0.1, reference=0.2)
+        assert Hybrid().total(self.SCORES) == pytest.approx(0.5 * 0.1 + 0.2 * 0.2 + 0.1 * 0.3 + 0.2 * 0.4)
+
+    def test_hybrid_minds_proportions_only(self) -> None:
+        assert Hybrid(ScoreWeights(5, 2, 1, 2)).total(self.SCORES) == pytest.approx(Hybrid().total(self.SCORES))
+
+    @given(breakdowns, st.tuples(weights, weights, weights, weights))
+    def test_a_total_is_within_bounds_whatever_the_weights(
+        self, breakdown: ScoreBreakdown, values: tuple[float, float, float, float]
+    ) -> None:
+        try:
+            total = Hybrid(ScoreWeights(*values)).total(breakdown)
+        except InvalidInputError:
+            assert not any(values) or math.isinf(sum(values))
+        else:
+            assert 0.0 <= total <= 1.0
+
+    def test_a_perfect_score_stays_within_bounds(self) -> None:
+        assert Hybrid(ScoreWeights(9, 9, 5, 7)).total(ScoreBreakdown(1, 1, 1, 1)) == 1.0
+
+    @pytest.mark.parametrize("wrong", [(-0.1, 1, 1, 1), (math.nan, 1, 1, 1), (math.inf, 1, 1, 1), (0, 0, 0, 0)])
+    def test_weights_that_weigh_nothing_are_refused(self, wrong: tuple[float, float, float, float]) -> None:
+        with pytest.raises(InvalidInputError):
+            ScoreWeights(*wrong)
+
+
+class TestExplain:
+    def test_says_the_sum(self) -> None:
+        text = ScoreBreakdown(0.8, 0.5, 0.97, 0.25).explain(Hybrid())
+
+        assert text == (
+            "0.65 = 0.5 × 0.80 text overlap + 0.2 × 0.50 graph distance "
+            "+ 0.1 × 0.97 temporal decay + 0.2 × 0.25 reference count"
+        )
+
+    def test_leaves_out_what_does_not_count(self) -> None:
+        assert ScoreBreakdown(0.8, 0.5, 0.9, 0.2).explain() == "0.80 = 1 × 0.80 text overlap"
+        assert ScoreBreakdown(0.8, 0.5, 0.9, 0.2).explain(ReferenceCount()) == "0.20 = 1 × 0.20 reference count"
+
+    def test_gives_weights_as_parts_of_one(self) -> None:
+        text = ScoreBreakdown(1.0, 0.0, 0.0, 0.5).explain(Hybrid(ScoreWeights(3, 0, 0, 1)))
+
+        assert text == "0.88 = 0.75 × 1.00 text overlap + 0.25 × 0.50 reference count"

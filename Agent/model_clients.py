@@ -1,0 +1,692 @@
+r"""Let a language model answer a tree's questions: `OpenAIChatClient` and `AnthropicChatClient`.
+
+The first speaks to every service with OpenAI's interface (OpenAI, DeepSeek, Kimi, Qwen, vLLM, Ollama), the second to
+Anthropic. A call ends in time, with a reply or with a clear error; it is counted, and a budget can stop it; a key
+stands in no message, log or repr.
+
+>>> from Agent.keyword_tree import KeywordTree
+>>> client = OpenAIChatClient("qwen3:8b", base_url="http://localhost:11434/v1")  # doctest: +SKIP
+>>> KeywordTree("memory", client).Search("how do I make bread?")                 # doctest: +SKIP
+<SearchResult matched 'baking' by agent_match, 1 round>
+>>> client.usage                                                                 # doctest: +SKIP
+Usage(calls=1, input_tokens=912, output_tokens=41, cached_tokens=0, cost=None)
+
+What a model says is read as tolerantly as is safe:
+
+>>> read_reply('Sure!\n```json\n{"action": "match", "node_id": 3}\n```\nAnything else?')
+{'action': 'match', 'node_id': 3}
+
+Where no argument is given, the environment tells:
+
+    KEYWORD_TREE_MODEL                      the model's name; none is built in, they change too often
+    OPENAI_API_KEY, OPENAI_BASE_URL         for `OpenAIChatClient`
+    ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL   for `AnthropicChatClient`
+
+How a call goes. The official packages do the wire: connections, authentication, their services' forms of errors.
+Retrying is done here, since neither has a deadline for all of a call: with three attempts each may wait its whole time;
+a service that keeps the line warm (DeepSeek sends empty lines while it is busy) is never too late for a limit that is
+counted from byte to byte; and one of them would sleep for as long as a service says, up to seven weeks.
+
+1. A reply that fits the schema is asked for; where the service answers 400 or 422, a JSON object; where it does not
+   know that either, nothing. What worked is remembered. The schema stands in the system text in any case.
+2. A busy or broken service (408, 409, 429, 5xx), a broken connection and a body that cannot be read are tried again,
+   after what Retry-After says, at least after a time that doubles. What cannot be waited for in time is not waited for.
+3. The reply is looked for in a tool's arguments, then in the text: as JSON, as JSON between other words, and at last
+   as JSON that `json-repair` can mend.
+"""
+
+import contextlib
+import email.utils
+import importlib
+import itertools
+import json
+import os
+import random
+import re
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, NoReturn
+from urllib.parse import urlsplit
+
+from typing_extensions import override
+
+from Agent.keyword_tree import InvalidInputError, KeywordTreeError, LLMClient
+
+__all__ = [
+    "AnthropicChatClient",
+    "BudgetError",
+    "ModelClientError",
+    "OpenAIChatClient",
+    "Prices",
+    "ReplyError",
+    "ServiceError",
+    "Usage",
+    "client_from_environment",
+    "read_reply",
+]
+
+BODY_LIMIT = 4 * 1024 * 1024
+"""Bytes of an answer; a longer one is not read to its end."""
+
+MEND_LIMIT = 4096
+"""Characters of a text in which a reply is looked for. Mending takes time that grows with the square of the length: up
+to a second for this many, over a minute for 64 Ki. A longer text must be JSON as it stands."""
+
+ANSWER_TOKENS = 1024
+"""What Anthropic's interface must be told: a reply has some 60 tokens, and a reason may be long."""
+
+
+# Errors: what a caller would do about it. A deadline that passes is a plain `TimeoutError`, as the port asks.
+
+
+class ModelClientError(KeywordTreeError):
+    """Base of what these clients raise on purpose."""
+
+
+class ServiceError(ModelClientError, ConnectionError):
+    """The service cannot be reached, refuses, or answers what is no answer: look at address, key and model."""
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.status = status
+        """The HTTP status, where there was one."""
+        self.retry_after_s = retry_after_s
+        """How long the service asks to wait, in seconds; 0 where it does not say."""
+
+
+class ReplyError(ModelClientError, ValueError):
+    """The model answered, and what it said cannot be read: another model, or another wording, may do better."""
+
+
+class BudgetError(ModelClientError, RuntimeError):
+    """The budget is used up; nothing was sent."""
+
+
+# Counting
+
+
+class Prices(NamedTuple):
+    """What a model costs per million tokens, in any currency."""
+
+    input_per_million: float
+    output_per_million: float
+    cached_per_million: float | None = None
+    """Of input that came from the service's cache; None: as any other input."""
+
+    def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int) -> float:
+        """Return what so many tokens cost.
+
+        >>> Prices(3.0, 15.0, 0.3).cost(1_000_000, 100_000, 500_000)
+        3.15
+        """
+        cached = self.input_per_million if self.cached_per_million is None else self.cached_per_million
+        fresh_tokens = max(0, input_tokens - cached_tokens)
+        return (
+            fresh_tokens * self.input_per_million + cached_tokens * cached + output_tokens * self.output_per_million
+        ) / 1e6
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What was used, as far as the service tells it."""
+
+    calls: int = 0
+    """Requests that were sent, those that failed and were tried again included."""
+    input_tokens: int = 0
+    """All tokens of the prompts, cached ones included."""
+    output_tokens: int = 0
+    """All tokens of the answers, those of a model's hidden thinking included."""
+    cached_tokens: int = 0
+    """Those of the input that the service took from its cache."""
+    cost: float | None = None
+    """In the currency of `Prices`; None where none were given. Writing into a cache, which some services charge for,
+    counts as any other input."""
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            None if self.cost is None or other.cost is None else self.cost + other.cost,
+        )
+
+
+# What both clients do
+
+
+class _Said(NamedTuple):
+    """What a model said, wherever it stood in the answer."""
+
+    reply: object
+    """A text, or a tool's arguments."""
+    refusal: str = ""
+    """Why there is none, where the model or its service refused."""
+    ended: str = ""
+    """Why it ended, in the service's own word."""
+
+
+class _ChatClient(LLMClient):
+    """What both clients do: environment, attempts, deadline, budget, counting, errors.
+
+    It is never silent: a used-up budget ends a search as an error, not as if the tree held nothing.
+    """
+
+    _PACKAGE: ClassVar[str]
+    """The official package, and the extra that brings it."""
+    _ADDRESS: ClassVar[str]
+    _MODES: ClassVar[tuple[str, ...]]
+    """How the service can be told which form the reply is to have, the strictest first."""
+
+    def __init__(
+        self,
+        model: str = "",
+        api_key: str = "",
+        base_url: str = "",
+        *,
+        timeout_s: float = 60.0,
+        retries: int = 2,
+        backoff_s: float = 0.5,
+        budget_calls: int | None = None,
+        budget_tokens: int | None = None,
+        prices: Prices | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        variable = self._PACKAGE.upper()
+        self.model = model or os.environ.get("KEYWORD_TREE_MODEL", "")
+        if not self.model:
+            raise InvalidInputError("no model is named: give `model`, or set KEYWORD_TREE_MODEL")
+        address = base_url or os.environ.get(f"{variable}_BASE_URL") or self._ADDRESS
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+            # A password in an address would stand in the log of every HTTP library.
+            raise InvalidInputError("base_url must be an http address without user and password")
+        self._host = parts.hostname
+        self._key = (api_key or os.environ.get(f"{variable}_API_KEY", "")).strip()
+        if not self._key and address == self._ADDRESS:
+            raise InvalidInputError(f"no key for {self._host}: give `api_key`, or set {variable}_API_KEY")
+        if not self._key.isascii() or not self._key.isprintable() or " " in self._key:
+            raise InvalidInputError("api_key holds characters that no key has")  # and is not shown
+        if timeout_s <= 0 or retries < 0 or backoff_s < 0:
+            raise InvalidInputError("timeout_s must be above 0, retries and backoff_s not below")
+        self._timeout_s, self._retries, self._backoff_s = timeout_s, retries, backoff_s
+        self._budget_calls, self._budget_tokens = budget_calls, budget_tokens
+        self._prices = prices
+        self._options = dict(options or {})
+        self._mode = 0  # of _MODES; an int is set whole, so threads need no lock for it
+        self._lock = threading.Lock()  # guards the sum
+        self._nothing = Usage(cost=None if prices is None else 0.0)
+        self._usage = self._nothing
+        self._latest = threading.local()
+        self._package = _import(self._PACKAGE, self._PACKAGE)
+        _import("json_repair", self._PACKAGE)  # now, and not when the first broken reply comes
+        # Servers of one's own ask for no key, but the packages insist on one.
+        self._service = self._connect(self._key or "none", address)
+
+    def __repr__(self) -> str:
+        usage = self.usage
+        tokens = usage.input_tokens + usage.output_tokens
+        return f"<{type(self).__name__} {self.model!r} at {self._host}, {usage.calls:,} calls, {tokens:,} tokens>"
+
+    @property
+    def usage(self) -> Usage:
+        """What all calls so far have used."""
+        return self._usage
+
+    @property
+    def last_usage(self) -> Usage:
+        """What the latest `Chat` of the calling thread used, also if it failed."""
+        usage: Usage = getattr(self._latest, "usage", self._nothing)
+        return usage
+
+    def close(self) -> None:
+        """Close the connections that are kept for further calls."""
+        self._service.close()
+
+    @override
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        """Ask the model.  May be called from any number of threads.
+
+        Args:
+            messages: as `LLMClient.Chat` says.
+            json_schema: of the reply; enforced where the service can.
+
+        Returns:
+            The reply: an object, of the schema's form only where the service enforces it.
+
+        Raises:
+            TimeoutError: `timeout_s` has passed, over all attempts.
+            ServiceError: the service cannot be reached, or refuses.
+            ReplyError: the model refused, or said what is no JSON object.
+            BudgetError: the budget is used up; nothing was sent.
+
+        Cost: one request; up to `retries` more, and once in a client's life up to two to find out what the service can.
+        """
+        deadline = time.monotonic() + self._timeout_s
+        self._latest.usage = self._nothing
+        body = self._ask(messages, json_schema, deadline)
+        if (error := _at(body, "error")) is not None:
+            raise ServiceError(self._clean(f"{self._host} answers with an error: {_words_of(body) or repr(error)}"))
+        said = self._find_reply(body)
+        if said.refusal:
+            raise ReplyError(self._clean(f"the model refused: {said.refusal}"))
+        if not said.reply:
+            raise ReplyError(self._clean(f"the reply is empty, it ended with {said.ended!r}"))
+        return read_reply(said.reply, json_schema)
+
+    def _ask(self, messages: list[dict[str, str]], json_schema: dict[str, Any], deadline: float) -> object:
+        """Send the question in the strictest form that the service takes.  Returns the answer's body."""
+        mode = self._mode
+        while True:
+            try:
+                body = self._send(self._build_request(messages, json_schema, self._MODES[mode]), deadline)
+            except ServiceError as error:
+                if error.status not in (400, 422) or mode + 1 == len(self._MODES):
+                    raise
+                mode += 1
+            else:
+                # Remembered only now: a request that is wrong in itself fails in every mode, and shows nothing.
+                self._mode = max(self._mode, mode)
+                return body
+
+    def _send(self, request: dict[str, Any], deadline: float) -> object:
+        for attempt in itertools.count():
+            self._count_call()
+            body, failure, is_transient = self._attempt(request, deadline)
+            if failure is None:
+                self._count_tokens(*self._find_tokens(body))
+                return body
+            asked_s = failure.retry_after_s if isinstance(failure, ServiceError) else 0.0
+            wait_s = max(asked_s, self._backoff_s * 2**attempt * random.uniform(0.75, 1.0))
+            if not is_transient or attempt >= self._retries or time.monotonic() + wait_s >= deadline:
+                # Not within an `except`, so that it has neither cause nor context: these hold the request, and the key.
+                raise failure
+            time.sleep(wait_s)
+        raise AssertionError("a count has no end")
+
+    def _attempt(self, request: dict[str, Any], deadline: float) -> tuple[object, Exception | None, bool]:
+        """Send once.  Returns the body, or what went wrong and whether another attempt may go better."""
+        has_begun = False
+        try:
+            with self._open(request, max(0.001, deadline - time.monotonic())) as response:
+                has_begun = True
+                return self._read_body(response.iter_bytes(), deadline), None, False
+        except ReplyError as error:
+            return None, error, False
+        except Exception as error:  # the packages and two generations of HTTP libraries have no common base
+            if time.monotonic() >= deadline:  # whatever failed by now failed for want of time
+                return None, TimeoutError(f"{self._host} gave no answer within {self._timeout_s:g} s"), False
+            if isinstance(error, ServiceError):
+                return None, error, True
+            status = getattr(error, "status_code", None)
+            if isinstance(status, int):
+                return None, self._explain_status(status, error), _is_transient(status, _headers_of(error))
+            is_connection = has_begun or isinstance(error, self._package.APIConnectionError)
+            kind = type(error.__cause__ or error).__name__
+            what = "the connection broke" if has_begun else "cannot be reached" if is_connection else str(error)
+            return None, ServiceError(self._clean(f"{self._host}: {what} ({kind})")), is_connection
+
+    def _read_body(self, chunks: Iterator[bytes], deadline: float) -> object:
+        body = bytearray()
+        for chunk in chunks:
+            body += chunk
+            if len(body) > BODY_LIMIT:
+                raise ReplyError(f"the answer has more than {BODY_LIMIT:,} bytes")
+            if time.monotonic() >= deadline:
+                raise TimeoutError
+        # What strangers repeat must not reach the tree's log, nor be cut in two in an error's text.
+        text = bytes(body).replace(self._key.encode(), b"[key]") if self._key else bytes(body)
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            start = repr(text[:60])[1:]
+        raise ServiceError(f"{self._host} answers what is no JSON, is base_url right? It begins with {start}")
+
+    def _explain_status(self, status: int, error: Exception) -> ServiceError:
+        retry_after_s = _retry_after_s(_headers_of(error), time.time())
+        text = f"{self._host} answers {status}"
+        if words := _words_of(getattr(error, "body", None)):
+            text += f": {words}"
+        if retry_after_s:
+            text += f" (to be tried again after {retry_after_s:g} s)"
+        return ServiceError(self._clean(text), status=status, retry_after_s=retry_after_s)
+
+    def _clean(self, text: str) -> str:
+        """Return a message for a person: on one line, not too long, and without the key, which services repeat."""
+        if self._key:
+            text = text.replace(self._key, "[key]")
+        return " ".join(text.split())[:300]
+
+    def _count_call(self) -> None:
+        with self._lock:
+            calls, tokens = self._usage.calls, self._usage.input_tokens + self._usage.output_tokens
+            for used, budget, unit in ((calls, self._budget_calls, "calls"), (tokens, self._budget_tokens, "tokens")):
+                if budget is not None and used >= budget:
+                    raise BudgetError(f"the budget of {budget:,} {unit} is used up: {calls:,} calls, {tokens:,} tokens")
+            self._add(Usage(calls=1, cost=self._nothing.cost))
+
+    def _count_tokens(self, input_tokens: int, output_tokens: int, cached_tokens: int) -> None:
+        cost = None if self._prices is None else self._prices.cost(input_tokens, output_tokens, cached_tokens)
+        with self._lock:
+            self._add(Usage(0, input_tokens, output_tokens, cached_tokens, cost))
+
+    def _add(self, usage: Usage) -> None:
+        self._usage += usage
+        self._latest.usage += usage
+
+    @abstractmethod
+    def _connect(self, key: str, address: str) -> Any:
+        """Return the package's own client, which is not to retry."""
+
+    @abstractmethod
+    def _build_request(self, messages: list[dict[str, str]], json_schema: dict[str, Any], mode: str) -> dict[str, Any]:
+        """Return the arguments of a request."""
+
+    @abstractmethod
+    def _open(self, request: dict[str, Any], timeout_s: float) -> contextlib.AbstractContextManager[Any]:
+        """Send a request; the response's body is still to be read."""
+
+    @abstractmethod
+    def _find_reply(self, body: object) -> _Said:
+        """Return what the model said."""
+
+    @abstractmethod
+    def _find_tokens(self, body: object) -> tuple[int, int, int]:
+        """Return tokens of input, of output, and of cached input."""
+
+
+class OpenAIChatClient(_ChatClient):
+    """A client for every service with OpenAI's chat interface, over the official `openai` package.
+
+    Args:
+        model: the model's name; "" takes it from KEYWORD_TREE_MODEL.
+        api_key: "" takes it from OPENAI_API_KEY; not needed with a server of one's own.
+        base_url: "" takes it from OPENAI_BASE_URL, else it is OpenAI's. Others: `https://api.deepseek.com`,
+            `https://api.moonshot.cn/v1`, `https://dashscope.aliyuncs.com/compatible-mode/v1`,
+            `http://localhost:11434/v1` (Ollama), `http://localhost:8000/v1` (vLLM).
+        timeout_s: for a whole `Chat`, all attempts and waits together, in seconds. A service that sends nothing is
+            left at that moment; one that sends slowly, at its next byte.
+        retries: how often a failed request is sent again.
+        backoff_s: the least wait before the first retry, in seconds; it doubles each time, less up to a quarter at
+            random, so that many clients do not come back at once.
+        budget_calls: so many requests are ever sent, by all threads together; None: no limit.
+        budget_tokens: nothing is sent once so many tokens, input and output, were used; what is under way by then
+            may exceed it. None: no limit.
+        prices: of the model; for `Usage.cost`.
+        options: further fields of the request, as the service names them: `{"temperature": 0}`.
+
+    Raises:
+        InvalidInputError: an argument cannot be used, or key or model are missing.
+        ImportError: the package is not installed; the message says how to.
+    """
+
+    _PACKAGE = "openai"
+    _ADDRESS = "https://api.openai.com/v1"
+    _MODES = ("schema", "object", "text")
+
+    @override
+    def _connect(self, key: str, address: str) -> Any:
+        return self._package.OpenAI(api_key=key, base_url=address, max_retries=0)
+
+    @override
+    def _build_request(self, messages: list[dict[str, str]], json_schema: dict[str, Any], mode: str) -> dict[str, Any]:
+        request: dict[str, Any] = {"model": self.model, "messages": messages, "extra_body": self._options}
+        if mode == "schema":
+            form = {"name": "reply", "schema": json_schema, "strict": True}
+            request["response_format"] = {"type": "json_schema", "json_schema": form}
+        elif mode == "object":
+            request["response_format"] = {"type": "json_object"}
+        return request
+
+    @override
+    def _open(self, request: dict[str, Any], timeout_s: float) -> contextlib.AbstractContextManager[Any]:
+        create = self._service.chat.completions.with_streaming_response.create
+        return create(**request, timeout=timeout_s)  # type: ignore[no-any-return]  # the package is not typed here
+
+    @override
+    def _find_reply(self, body: object) -> _Said:
+        choice = _at(body, "choices", 0)
+        message, ended = _at(choice, "message"), str(_at(choice, "finish_reason"))
+        refusal = _at(message, "refusal") or (ended == "content_filter" and "its service's filter was hit")
+        # Arguments first: beside them, the text holds only what leads to them. Older servers call them a function.
+        arguments = _at(message, "tool_calls", 0, "function", "arguments") or _at(message, "function_call", "arguments")
+        return _Said(arguments or _join(_at(message, "content")), str(refusal or ""), ended)
+
+    @override
+    def _find_tokens(self, body: object) -> tuple[int, int, int]:
+        usage = _at(body, "usage")
+        cached = _at(usage, "prompt_tokens_details", "cached_tokens")
+        others = _at(usage, "prompt_cache_hit_tokens"), _at(usage, "cached_tokens")  # DeepSeek's name, and Kimi's
+        return (
+            _count(_at(usage, "prompt_tokens")),
+            _count(_at(usage, "completion_tokens")),
+            _count(cached) or max(map(_count, others)),
+        )
+
+
+class AnthropicChatClient(_ChatClient):
+    """A client for Anthropic's models, over the official `anthropic` package.
+
+    Args, errors and costs are those of `OpenAIChatClient`, with ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. The length
+    of an answer is limited to 1,024 tokens; `options={"max_tokens": 4096}` allows more, which a model that thinks
+    before it answers needs. Anthropic caches a prompt only where asked:
+    `options={"cache_control": {"type": "ephemeral"}}`.
+    """
+
+    _PACKAGE = "anthropic"
+    _ADDRESS = "https://api.anthropic.com"
+    _MODES = ("schema", "text")
+
+    @override
+    def _connect(self, key: str, address: str) -> Any:
+        return self._package.Anthropic(api_key=key, base_url=address, max_retries=0)
+
+    @override
+    def _build_request(self, messages: list[dict[str, str]], json_schema: dict[str, Any], mode: str) -> dict[str, Any]:
+        extra = dict(self._options)
+        if mode == "schema":
+            form = {"type": "json_schema", "schema": json_schema}
+            extra["output_config"] = {**extra.get("output_config", {}), "format": form}
+        return {
+            "model": self.model,
+            "max_tokens": ANSWER_TOKENS,
+            "system": "\n\n".join(message["content"] for message in messages if message["role"] == "system"),
+            "messages": [message for message in messages if message["role"] != "system"],
+            "extra_body": extra,
+        }
+
+    @override
+    def _open(self, request: dict[str, Any], timeout_s: float) -> contextlib.AbstractContextManager[Any]:
+        create = self._service.messages.with_streaming_response.create
+        return create(**request, timeout=timeout_s)  # type: ignore[no-any-return]  # the package is not typed here
+
+    @override
+    def _find_reply(self, body: object) -> _Said:
+        content, ended = _at(body, "content"), str(_at(body, "stop_reason"))
+        blocks = content if isinstance(content, list) else []
+        inputs = [_at(block, "input") for block in blocks if _at(block, "type") == "tool_use"]
+        refusal = str(_at(body, "stop_details", "explanation") or "no reason told") if ended == "refusal" else ""
+        return _Said((inputs and inputs[0]) or _join(content), refusal, ended)
+
+    @override
+    def _find_tokens(self, body: object) -> tuple[int, int, int]:
+        usage = _at(body, "usage")
+        cached = _count(_at(usage, "cache_read_input_tokens"))
+        written = _count(_at(usage, "cache_creation_input_tokens"))
+        return _count(_at(usage, "input_tokens")) + cached + written, _count(_at(usage, "output_tokens")), cached
+
+
+def client_from_environment(**arguments: Any) -> OpenAIChatClient | AnthropicChatClient | None:
+    """Return the client that the environment names, or None if it names none.
+
+    It needs KEYWORD_TREE_MODEL and a key or an address, see the top of this module. Where both services could be
+    meant, a model whose name begins with `claude` is Anthropic's.
+
+    Args:
+        arguments: as for `OpenAIChatClient`.
+    """
+    model = os.environ.get("KEYWORD_TREE_MODEL", "")
+    openai, anthropic = (
+        bool(os.environ.get(f"{name}_API_KEY") or os.environ.get(f"{name}_BASE_URL"))
+        for name in ("OPENAI", "ANTHROPIC")
+    )
+    if not model or not (openai or anthropic):
+        return None
+    is_claude = anthropic and (not openai or model.startswith("claude"))
+    return AnthropicChatClient(**arguments) if is_claude else OpenAIChatClient(**arguments)
+
+
+def _import(name: str, extra: str) -> Any:
+    """Return an optional package.  Not at the top: one client must not need the other's."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(f"{name} is not installed: pip install 'keyword-tree[{extra}]'") from error
+
+
+# Reading what a service answers: any field may be missing, or of another type than it should be
+
+
+def _at(value: object, *keys: str | int) -> Any:
+    """Return what stands at a path in JSON, None where there is nothing."""
+    for key in keys:
+        is_item = isinstance(value, list) and isinstance(key, int) and len(value) > key
+        if not is_item and not (isinstance(value, dict) and key in value):
+            return None
+        value = value[key]  # type: ignore[index]  # a list or a dict, as was just seen
+    return value
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0
+
+
+def _join(content: object) -> str:
+    """Return a text that may come in parts."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(part["text"] for part in parts if isinstance(_at(part, "text"), str))
+
+
+def _words_of(body: object) -> str:
+    """Return what a service says about an error, in whichever of the usual places."""
+    found = (_at(body, *path) for path in (("message",), ("error", "message"), ("error",), ("detail",)))
+    return next((words for words in found if isinstance(words, str)), "")
+
+
+def _headers_of(error: Exception) -> Mapping[str, str]:
+    headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", {})
+    return headers
+
+
+def _is_transient(status: int, headers: Mapping[str, str]) -> bool:
+    advice = headers.get("x-should-retry")  # both services' own header, and goes before the status
+    return advice == "true" or (advice != "false" and (status in (408, 409, 429) or status >= 500))
+
+
+def _retry_after_s(headers: Mapping[str, str], now: float) -> float:
+    """Return how long the service asks to wait, in seconds; 0.0 where it does not say, or says nonsense.
+
+    >>> _retry_after_s({"retry-after-ms": "250"}, 0.0), _retry_after_s({"retry-after": "soon"}, 0.0)
+    (0.25, 0.0)
+    >>> _retry_after_s({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 12.0)
+    48.0
+    """
+    seconds = 0.0
+    for name, scale in (("retry-after", 1.0), ("retry-after-ms", 0.001)):  # milliseconds are the more exact
+        with contextlib.suppress(KeyError, ValueError):
+            seconds = float(headers[name]) * scale
+    if not seconds and "retry-after" in headers:
+        with contextlib.suppress(ValueError, OverflowError):
+            seconds = email.utils.parsedate_to_datetime(headers["retry-after"]).timestamp() - now
+    return seconds if seconds > 0 else 0.0
+
+
+# Reading what a model says
+
+
+def read_reply(said: object, json_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the JSON object that a model said, whatever it put around it.
+
+    Of several objects the last one that has a field of the schema is meant; one that is wrapped, as a tool's arguments
+    are, is unwrapped. A number at the very end of a text that was cut may be half of one, and is not taken.
+
+    Args:
+        said: a text, or a tool's arguments.
+        json_schema: what the reply should look like; only the names of its fields are used.
+
+    Raises:
+        ReplyError: there is no JSON object, not even a broken one.
+
+    >>> read_reply("I would say: the second one.")
+    Traceback (most recent call last):
+    Agent.model_clients.ReplyError: the reply is no JSON object: 'I would say: the second one.'
+    """
+    properties = _at(json_schema, "properties")
+    known = frozenset(properties if isinstance(properties, dict) else ())
+    text = said if isinstance(said, str) else ""
+    found = _choose([_parse(text) if text else said], known)
+    if found is None and len(text) <= MEND_LIMIT:
+        found = _choose(list(_objects_in(text)), known)
+    if found is None:
+        _refuse(said)
+    return found
+
+
+def _refuse(said: object) -> NoReturn:
+    shown = said if isinstance(said, str) else repr(said)
+    raise ReplyError(f"the reply is no JSON object: {shown[:80]!r}{'…' if len(shown) > 80 else ''}")
+
+
+def _choose(values: list[object], known: frozenset[str]) -> dict[str, Any] | None:
+    """Return the last object that has a known field, else the last object."""
+    flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    objects = [item for item in flat if isinstance(item, dict)]
+    inner = [_parse(item) if isinstance(item, str) else item for value in objects for item in value.values()]
+    for candidates in (objects, [item for item in inner if isinstance(item, dict)]):
+        fitting = [item for item in candidates if known & item.keys()]
+        if fitting:
+            return fitting[-1]
+    return objects[-1] if objects else None
+
+
+def _parse(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _objects_in(text: str) -> Iterator[object]:
+    """Yield the JSON objects that stand in a text, one after another; what follows a broken one is mended with it.
+
+    Not skipped: what is whole inside of a broken object is a part of the reply, and must not be taken for all of it.
+    """
+    decoder = json.JSONDecoder()
+    start = text.find("{")
+    while start >= 0:
+        end = start + 1
+        try:
+            value, end = decoder.raw_decode(text, start)
+            yield value
+        except (ValueError, RecursionError):
+            if _BEGINS_OBJECT(text, start):
+                yield _mend(text[start:])
+                return
+        start = text.find("{", end)
+
+
+_BEGINS_OBJECT = re.compile(r"""\{\s*["']?\w+["']?\s*:""").match
+_CUT_NUMBER = re.compile(r"[-+.\d]+([eE][-+]?\d*)?$")
+
+
+def _mend(text: str) -> object:
+    """Return what can be made of broken JSON."""
+    try:
+        return _import("json_repair", "openai").loads(_CUT_NUMBER.sub("null", text.rstrip()))
+    except (ValueError, RecursionError):
+        return None

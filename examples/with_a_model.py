@@ -1,0 +1,58 @@
+"""Let a language model think for a tree: any service with OpenAI's interface, or Anthropic's, by environment variables.
+
+Run it: `KEYWORD_TREE_MODEL=… OPENAI_API_KEY=… python examples/with_a_model.py`; without them it says what to set.
+"""
+
+import tempfile
+
+from Agent.keyword_tree import KeywordTree
+from Agent.model_clients import client_from_environment
+
+HELP = """No model is set, so there is nobody to ask. Set the model's name and one of the services:
+
+    export KEYWORD_TREE_MODEL=…      as the service calls it
+
+    export OPENAI_API_KEY=…          OpenAI itself
+    export OPENAI_BASE_URL=…         another service, with its key in OPENAI_API_KEY: https://api.deepseek.com,
+                                     https://api.moonshot.cn/v1, https://dashscope.aliyuncs.com/compatible-mode/v1;
+                                     or a server of your own, which needs no key: http://localhost:11434/v1 (Ollama),
+                                     http://localhost:8000/v1 (vLLM)
+
+    export ANTHROPIC_API_KEY=…       Anthropic
+
+and install what speaks to it: pip install 'keyword-tree[openai]', or 'keyword-tree[anthropic]'."""
+
+
+def main() -> None:
+    """Let the model choose a place, link a sentence, and find it again."""
+    client = client_from_environment(budget_calls=30)  # so that nothing can get dear
+    if client is None:
+        print(HELP)
+        return
+    with tempfile.TemporaryDirectory() as folder, KeywordTree(folder, client) as tree:
+        tree.BatchCreateKeywords(
+            [
+                {"id": "coding", "name": "编程", "aliases": ["programming"], "parent_id": "root"},
+                {"id": "python", "name": "Python", "parent_id": "coding", "description": "a language 编程语言"},
+                {"id": "travel", "name": "旅行", "aliases": ["travel"], "parent_id": "root"},
+                {"id": "food", "name": "饮食", "aliases": ["food"], "parent_id": "root"},
+                {"id": "tea", "name": "茶", "aliases": ["tea"], "parent_id": "food"},
+            ]
+        )
+        gardens = tree.CreateKeyword("苏州园林", description="旅行的地方，用户想去")
+        print("苏州园林 stands at", " / ".join(node.name for node in tree.GetPath(gardens.id)[1:]))
+
+        liking = tree.CreateInfo("喜欢喝龙井茶，不加糖。", auto_link=True)
+        print(repr(liking.content), "hangs on", [node.name for node, _ in tree.GetKeywordsOfInfo(liking.id)])
+
+        for query in ("用户喜欢喝什么茶", "which language do I write programs in?", "weather on Mars"):
+            found = tree.Search(query)
+            path = " / ".join(node.name for node in found.path[1:]) or found.status.value
+            why = found.steps[-1].reason if found.steps else found.reason
+            print(f"{query!r}: {path} (round {found.rounds}: {why})")
+    print(f"{client!r} used {client.usage}")
+    client.close()
+
+
+if __name__ == "__main__":
+    main()
