@@ -30,8 +30,8 @@ class LongTermMemory:
     def __init__(self, tree: KeywordTree):
         self._tree = tree
 
-    def Search(self, query: str, llm_expand_query: bool = True) -> SearchResult:
-        return self._tree.Search(query, llm_expand_query)
+    def Search(self, query: str, llm_expand_query: bool = True, context: str = "") -> SearchResult:
+        return self._tree.Search(query, llm_expand_query, context)
 
     def FindByName(self, name: str, page: int = 0, size: int = 50) -> list[KeywordNode]:
         return self._tree.FindByName(name, page, size)
@@ -57,6 +57,12 @@ class LongTermMemory:
         self, info_id: str, page: int | None = None, size: int = 50
     ) -> list[tuple[KeywordNode, RelationType]]:
         return self._tree.GetKeywordsOfInfo(info_id, page, size)
+
+    def GetLinks(self, info_id: str) -> list[InfoKeywordLink]:
+        return self._tree.GetLinks(info_id)
+
+    def ListInfos(self, page: int = 0, size: int = 50, unlinked: bool = False) -> list[Info]:
+        return self._tree.ListInfos(page, size, unlinked)
 
     def CreateKeyword(
         self,

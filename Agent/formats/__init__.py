@@ -1,0 +1,189 @@
+# ruff: noqa: N999  the package is named as the folder beside WeaveAgent.py is
+"""Carry a tree in and out: `import_file` and `export_file`, one short module for each format.
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> from Agent.keyword_tree import KeywordTree
+>>> folder = Path(tempfile.mkdtemp())
+>>> with KeywordTree(str(folder / "a")) as tree, KeywordTree(str(folder / "b")) as copy:
+...     programming = tree.CreateKeyword("编程", "root", ["programming"])
+...     _ = tree.CreateInfo("PEP 703 makes the GIL optional.", "peps.python.org", [programming.id])
+...     export_file(tree, folder / "all.json")
+...     import_file(copy, folder / "all.json")
+...     import_file(copy, folder / "all.json")
+...     copy.Search("programming").infos
+1
+ImportReport(keywords=1, infos=1, links=1, skipped=0)
+ImportReport(keywords=0, infos=0, links=0, skipped=2)
+[<Info 'PEP 703 makes the GIL optional.' from 'peps.python.org'>]
+
+| format   | known by        | read | what comes back of an export                                        |
+|----------|-----------------|------|---------------------------------------------------------------------|
+| json     | .json           | yes  | everything; versions and times as metadata                          |
+| csv, tsv | .csv, .tsv      | yes  | all but metadata, creators, versions and times                      |
+| opml     | .opml           | yes  | as csv, without relations                                           |
+| notes    | a folder        | yes  | as csv, in the order of the files                                   |
+| markdown | .md, .markdown  | yes  | as opml, with new ids, and an info once for each of its keywords     |
+| mcp      | .jsonl          | yes  | names, places and contents                                          |
+| mermaid  | .mmd, .mermaid  | no   |                                                                     |
+| dot      | .dot, .gv       | no   |                                                                     |
+| html     | .html, .htm     | no   |                                                                     |
+
+Each module says exactly what it keeps. `markdown` and `notes` need the extra `[formats]`, the others nothing.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from Agent.formats.records import BATCH, ROOT_ID, ImportReport, Outline, Progress, Source, View, load, refuse
+from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
+
+__all__ = ["FORMATS", "ImportReport", "Progress", "export_file", "import_file"]
+
+
+class _Format(NamedTuple):
+    module: str
+    suffixes: tuple[str, ...]
+    options: dict[str, str] = {}  # noqa: RUF012  nobody changes it
+    encoding: str = "utf-8"
+    write: str = "write"
+    is_read: bool = True
+
+
+_FORMATS = {
+    "json": _Format("json_store", (".json",)),
+    # With its mark at the beginning a spreadsheet reads the file as UTF-8, and Chinese as Chinese.
+    "csv": _Format("csv_table", (".csv",), {"delimiter": ","}, "utf-8-sig"),
+    "tsv": _Format("csv_table", (".tsv", ".tab"), {"delimiter": "\t"}, "utf-8-sig"),
+    "opml": _Format("opml", (".opml",)),
+    "notes": _Format("obsidian_notes", ()),
+    "markdown": _Format("markdown_outline", (".md", ".markdown")),
+    "mcp": _Format("mcp_memory", (".jsonl",)),
+    "mermaid": _Format("diagrams", (".mmd", ".mermaid"), write="write_mermaid", is_read=False),
+    "dot": _Format("diagrams", (".dot", ".gv"), write="write_dot", is_read=False),
+    "html": _Format("html_page", (".html", ".htm"), is_read=False),
+}
+
+FORMATS = tuple(_FORMATS)
+"""The names of all formats."""
+
+
+def import_file(
+    tree: KeywordTree,
+    path: str | Path,
+    format_name: str | None = None,
+    *,
+    parent_id: str = ROOT_ID,
+    key: str | None = None,
+    encoding: str = "utf-8-sig",
+    batch_size: int = BATCH,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """Write what a file or a folder of notes holds into a tree; what is there already is skipped, and never changed.
+
+    Args:
+        tree: to write to.
+        path: of the file or folder.
+        format_name: one of `FORMATS` that can be read; None goes by the path's suffix.
+        parent_id: the keyword beneath which everything is hung.
+        key: names the source, for formats without ids: the same key gives the same ids. None is the path itself, so
+            that a file which has moved is another source.
+        encoding: of the file; a mark at its beginning is passed over.
+        batch_size: records that are written as one; at least 1.
+        progress: called after each batch with the records done, and the share of the source read (0 to 1, or None).
+
+    Returns:
+        What was written and what was skipped.
+
+    Raises:
+        InvalidInputError: the file is not of this format, or says what no tree can hold; it names place and reason.
+            Whole batches before it stay, and the same import, with the file mended, goes on from there.
+        NotFoundError: there is no keyword `parent_id`.
+        OSError: the file cannot be read, or the disk refused a batch.
+        ImportError: the format needs the extra `[formats]`.
+
+    Cost: one sync a batch. Memory as each format says: a batch, and a
+        little for each record; Markdown the whole document.
+    """
+    path = Path(path)
+    if batch_size < 1:
+        raise InvalidInputError(f"batch_size must be at least 1: {batch_size!r}")
+    chosen = _choose(path, format_name)
+    if not chosen.is_read:
+        raise InvalidInputError(f"{format_name or path.suffix!r} can be written, not read")
+    if tree.GetKeyword(parent_id) is None:
+        raise NotFoundError("keyword", parent_id)
+    source = Source(path, encoding)
+    read = import_module(f"{__name__}.{chosen.module}").read
+    outline = Outline(str(path.resolve()) if key is None else key, parent_id)
+    try:
+        return load(
+            tree, read(source, outline, **chosen.options), batch_size=batch_size, progress=progress, source=source
+        )
+    except UnicodeDecodeError as error:
+        raise refuse(source, f"it is not {encoding}: {error}") from error
+
+
+def export_file(
+    tree: KeywordTree,
+    path: str | Path,
+    format_name: str | None = None,
+    *,
+    root_id: str = ROOT_ID,
+    progress: Progress | None = None,
+) -> int:
+    """Write a tree, or the part of it beneath one keyword, to a file, or to a folder of notes.
+
+    The file appears when it is whole, in the place of one that was there, and for its owner alone to read. A folder
+    must be new or empty.
+
+    Args:
+        tree: to read from; others may go on writing to it.
+        path: of the file or folder.
+        format_name: one of `FORMATS`; None goes by the path's suffix, and is "notes" where it has none.
+        root_id: the keyword with which to begin.
+        progress: called now and then with the keywords done, and their share of the tree (None for a part of one).
+
+    Returns:
+        The number of keywords written, without the root.
+
+    Raises:
+        InvalidInputError: nobody knows the format.
+        NotFoundError: there is no keyword `root_id`.
+        OSError: the file cannot be written, or the folder is not empty.
+        ImportError: the format needs the extra `[formats]`.
+    """
+    path = Path(path)
+    chosen = _choose(path, format_name)
+    view = View(tree, root_id, progress)
+    write: Callable[..., None] = getattr(import_module(f"{__name__}.{chosen.module}"), chosen.write)
+    beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
+    try:
+        draft = beside / "draft"
+        if chosen.module == "obsidian_notes":
+            draft.mkdir(mode=0o700)
+            write(view, draft)
+        else:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "w", encoding=chosen.encoding, newline="") as out:
+                write(view, out, **chosen.options)
+        draft.replace(path)  # of a folder, the system refuses to replace one that is not empty
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return view.keyword_count - (root_id == ROOT_ID)
+
+
+def _choose(path: Path, format_name: str | None) -> _Format:
+    if format_name is None:
+        suffix = path.suffix.lower()
+        format_name = next((name for name, known in _FORMATS.items() if suffix in known.suffixes), None)
+        if format_name is None and (path.is_dir() or not suffix):
+            format_name = "notes"
+    if format_name not in _FORMATS:
+        raise InvalidInputError(f"no format is known by {format_name or path.name!r}; known: {', '.join(FORMATS)}")
+    return _FORMATS[format_name]

@@ -1,0 +1,123 @@
+"""A table, as CSV or TSV, whose column `path` says where each row belongs.
+
+Of a table that a person made only `path` is needed, parted by `/` (a backslash keeps a slash that is part of a name):
+
+    path,info,source
+    编程/Python,PEP 703 makes the GIL optional.,peps.python.org
+
+Rows with the same path are about the same keyword; a row whose `info`, `source` or `info_id` is not empty brings an
+info, any other one the keyword with its `aliases` (parted by `|`) and `description`. Keywords above it are made if no
+row brought them. Exported tables have the columns `keyword_id`, `info_id` and `relation` too: with them, keywords of
+one name stay apart, an info on several keywords stays one, and importing again makes no doubles.
+
+What comes back: ids, names, aliases, descriptions, contents, sources, links with their relation, the order of children
+and of a keyword's infos. What does not: metadata, creators, versions, times, and in which order an info's keywords
+stand (it is the tree's).
+
+A spreadsheet takes a cell that begins with = + - @ (wide ones too), a tab or a line end for a formula: a leading
+apostrophe makes it text, and is taken away again when the table is read.
+
+>>> quote("=1+1"), unquote("'=1+1"), unquote("'tis")
+("'=1+1", '=1+1', "'tis")
+"""
+
+import csv
+import re
+from collections.abc import Iterator
+from typing import TextIO
+
+from Agent.formats.records import Outline, Record, Source, View, join_names, refuse, split_names
+from Agent.keyword_tree import RelationType
+
+COLUMNS = ("keyword_id", "path", "aliases", "description", "info_id", "relation", "info", "source")
+
+_FORMULA = re.compile(r"'*[=+\-@＝＋－＠\t\r\n]")
+
+
+def quote(cell: str) -> str:
+    """Return the cell as no spreadsheet takes it for a formula."""
+    return f"'{cell}" if _FORMULA.match(cell) else cell
+
+
+def unquote(cell: str) -> str:
+    """Return the cell as it was before `quote`."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def write(view: View, out: TextIO, delimiter: str = ",") -> None:
+    """Write a row for each keyword, and beneath it one for each of its infos."""
+    # All cells in quotes: a spreadsheet that parts cells at another character would else find a formula behind it.
+    table = csv.writer(out, delimiter=delimiter, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
+    table.writerow(COLUMNS)
+    table.writerows([quote(row.get(column, "")) for column in COLUMNS] for row in _rows(view))
+
+
+def _rows(view: View) -> Iterator[dict[str, str]]:
+    path: list[str] = []
+    for depth, node in view.walk():
+        if depth:
+            path[depth - 1 :] = [node.name]
+        place = {"keyword_id": node.id, "path": join_names(path, "/")}
+        if depth:
+            yield place | {"aliases": join_names(node.aliases, "|"), "description": node.description}
+        for info in view.infos(node.id):
+            # A link that was taken away since the info was read has no relation any more, and is told no more.
+            for relation in (relation for id, relation in view.keywords_of(info.id) if id == node.id):
+                yield place | {
+                    "info_id": info.id,
+                    "relation": relation.value,
+                    "info": info.content,
+                    "source": info.source,
+                }
+
+
+def read(source: Source, outline: Outline, delimiter: str = ",") -> Iterator[Record]:
+    """Yield the records of a table; a row without a path belongs to the outline's parent.
+
+    Raises:
+        InvalidInputError: it is no such table.
+    """
+    # A content has up to 16 MiB, a cell of `csv` no more than 128 KiB unless it is told.
+    csv.field_size_limit(max(csv.field_size_limit(), 1 << 26))
+    with source.open_text() as file:
+        rows = csv.DictReader(file, delimiter=delimiter, restval="", strict=True)
+        try:
+            if "path" not in (rows.fieldnames or ()):
+                raise refuse(source, f"it has no column 'path', but {rows.fieldnames}")
+            table = _Table(outline)
+            for row in rows:
+                yield from table.row({name: unquote(cell) for name, cell in row.items() if isinstance(name, str)})
+        except csv.Error as error:
+            raise refuse(source, f"this is no table: {error}", rows.line_num) from error
+        except UnicodeDecodeError:
+            raise
+        except ValueError as error:
+            raise refuse(source, str(error), rows.line_num) from error
+
+
+class _Table:
+    """What the rows read so far have made."""
+
+    def __init__(self, outline: Outline) -> None:
+        self._outline = outline
+        self._ids: dict[tuple[str, str], str] = {}  # the last child of this parent that has this name
+
+    def row(self, row: dict[str, str]) -> Iterator[Record]:
+        id = self._outline.parent_id
+        path = split_names(row["path"], "/")
+        is_info = any(row.get(name) for name in ("info", "source", "info_id"))
+        for depth, name in enumerate(path, 1):
+            own_id = "" if depth < len(path) else row.get("keyword_id", "")
+            known = self._ids.get((id, name))
+            if known is None or (own_id and own_id != known):
+                aliases = split_names(row.get("aliases", ""), "|") if depth == len(path) else []
+                description = row.get("description", "") if depth == len(path) else ""
+                keyword = self._outline.keyword(id, name, aliases, description, own_id)
+                yield keyword
+                self._ids[id, name] = known = keyword.id
+            id = known
+        if is_info:
+            relation = RelationType((row.get("relation") or "PRIMARY").strip().upper())
+            fact = self._outline.fact(id, row.get("info", ""), row.get("source", ""), row.get("info_id", ""))
+            fact.links = [(id, relation)]
+            yield fact

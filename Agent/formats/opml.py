@@ -1,0 +1,124 @@
+"""OPML 2.0, which outliners, mind maps and feed readers speak.
+
+An `<outline text="…">` is a keyword, what stands in it lies beneath it. An outline with an address (`url`, `xmlUrl` or
+`htmlUrl`: a bookmark, a feed) and nothing beneath it is an info, the address its source; so is one of `type="info"`,
+which exports write. `_note`, as other outliners have it, is the description; `_aliases` are parted by `|`; `_id` keeps
+an id, so that an export can be imported again without doubles.
+
+What comes back: ids, names, aliases, descriptions, contents and sources; of an info on several keywords the same info
+and its links, all as PRIMARY. Control characters, which XML cannot hold, become U+FFFD.
+
+The parser is the standard library's expat, and every document that declares an entity is refused, as `defusedxml` would
+do it (which nobody has released anew since 2021): without one nothing can be expanded or fetched, and OPML has no use
+for them.
+
+>>> import io, tempfile
+>>> from Agent.keyword_tree import KeywordTree
+>>> from Agent.formats.records import View
+>>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+...     _ = tree.BatchCreateKeywords([{"name": "<b>&食物", "parent_id": "root", "id": "f"}])
+...     out = io.StringIO()
+...     write(View(tree), out)
+>>> print(out.getvalue().splitlines()[4])
+<outline text="&lt;b&gt;&amp;食物" _id="f">
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TextIO
+from xml.parsers import expat
+from xml.sax.saxutils import escape, quoteattr
+
+from Agent.formats.records import Outline, Record, Source, View, is_blank, join_names, printable, refuse, split_names
+
+_ADDRESSES = ("url", "xmlUrl", "htmlUrl")
+_CHUNK = 1 << 16  # bytes
+
+
+def write(view: View, out: TextIO) -> None:
+    """Write the outline."""
+    out.write('<?xml version="1.0" encoding="UTF-8"?>\n<opml version="2.0">\n')
+    out.write(f"<head><title>{escape(printable(view.root.name))}</title></head>\n<body>\n")
+    open_count = 0
+    for depth, node in view.walk():
+        out.write("</outline>\n" * (open_count - max(depth - 1, 0)))
+        open_count = depth
+        if depth:
+            aliases = join_names(node.aliases, "|")
+            out.write(f"{_start(text=node.name, _id=node.id, _aliases=aliases, _note=node.description)}>\n")
+        for info in view.infos(node.id):
+            out.write(f"{_start(type='info', text=info.content, url=info.source, _id=info.id)}/>\n")
+    out.write("</outline>\n" * open_count + "</body>\n</opml>\n")
+
+
+def _start(**attributes: str) -> str:
+    return "<outline" + "".join(f" {name}={quoteattr(printable(text))}" for name, text in attributes.items() if text)
+
+
+def read(source: Source, outline: Outline) -> Iterator[Record]:
+    """Yield the records of an outline.
+
+    An outline without a text, and one that repeats an info, is passed over; what stands in it counts.
+
+    Raises:
+        InvalidInputError: it is not XML, or declares an entity.
+    """
+    found: deque[_Element] = deque()
+    path: list[_Element] = []
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        element = _Element(attributes if tag == "outline" else {}, path[-1] if path else None)
+        if element.parent is not None:
+            element.parent.is_leaf = False
+        # An element is known as a leaf only when the next one comes.
+        path.append(element)
+        if tag == "outline":
+            found.append(element)
+
+    def refuse_entity(*_: object) -> None:
+        raise refuse(source, "it declares an entity", parser.CurrentLineNumber)
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = start
+    parser.EndElementHandler = lambda _: path.pop() and None
+    parser.EntityDeclHandler = refuse_entity
+    with source.open() as file:
+        try:
+            while chunk := file.read(_CHUNK):
+                parser.Parse(chunk)
+                while len(found) > 1:
+                    yield from found.popleft().records(outline)
+            parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            raise refuse(source, f"this is no XML: {error}") from error
+    for element in found:
+        yield from element.records(outline)
+
+
+class _Element:
+    """An `<outline>`, and what became of it."""
+
+    def __init__(self, attributes: dict[str, str], parent: "_Element | None") -> None:
+        self.attributes = attributes
+        self.parent = parent
+        self.is_leaf = True
+        self.id = ""
+
+    def records(self, outline: Outline) -> Iterator[Record]:
+        parent_id = outline.parent_id if self.parent is None else self.parent.id or outline.parent_id
+        get = self.attributes.get
+        text = get("text") or get("title") or ""
+        address = next((get(name, "") for name in _ADDRESSES if get(name)), "")
+        if get("type") == "info" or (address and self.is_leaf):
+            yield outline.fact(parent_id, text, address, get("_id", ""))
+            self.id = parent_id
+        elif is_blank(text):
+            self.id = parent_id
+        else:
+            keyword = outline.keyword(
+                parent_id, text, split_names(get("_aliases", ""), "|"), get("_note", ""), get("_id", "")
+            )
+            self.id = keyword.id
+            yield keyword
+            if address:
+                yield outline.fact(self.id, text, address)

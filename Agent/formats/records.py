@@ -1,0 +1,432 @@
+"""What all formats share: records to be imported, and a tree to be exported, read through its public methods alone.
+
+A reader yields records, `load` writes them in batches; a writer asks a `View`. No format knows another one.
+
+>>> import tempfile
+>>> from Agent.keyword_tree import KeywordTree
+>>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+...     outline = Outline("my list", "root")
+...     food = outline.keyword("root", "食物 food")
+...     records = [food, outline.fact(food.id, "Bread needs an hour.", "grandmother")]
+...     load(tree, records), load(tree, records)
+(ImportReport(keywords=1, infos=1, links=1, skipped=0), ImportReport(keywords=0, infos=0, links=0, skipped=2))
+"""
+
+import io
+import json
+import re
+import unicodedata
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from Agent.keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError, RelationType
+
+ROOT_ID = "root"
+BATCH = 1000
+"""Records in a batch: 43,118 keywords then cost 44 syncs, and a bad record takes back at most so many good ones."""
+
+_NAME_LIMIT = 512  # characters, the tree's own limit
+_PAGE = 500  # records asked of the tree at once
+_NAMESPACE = uuid.UUID("5a4f9a52-7d0e-5a3b-9f0e-6b6579776f72")  # ours alone; another value would double every import
+
+Progress: TypeAlias = Callable[[int, float | None], None]
+"""Called with the records done so far, and the share of the source that was read: 0 to 1, None where nobody knows."""
+
+
+@dataclass
+class Keyword:
+    """A keyword to be made, beneath one that exists or came earlier."""
+
+    id: str
+    parent_id: str
+    name: str
+    aliases: list[str] = field(default_factory=list)
+    description: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    created_by: str = "user"
+
+
+@dataclass
+class Fact:
+    """An info to be stored, linked to keywords that exist or came earlier."""
+
+    id: str
+    content: str
+    source: str = ""
+    links: list[tuple[str, RelationType]] = field(default_factory=list)
+    """Keyword ids, and how the info belongs to them."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    created_by: str = "user"
+
+
+@dataclass
+class Link:
+    """A link to be made after the infos and links that came earlier."""
+
+    info_id: str
+    keyword_id: str
+    relation: RelationType
+
+
+Record: TypeAlias = Keyword | Fact | Link
+
+
+@dataclass
+class ImportReport:
+    """What an import wrote."""
+
+    keywords: int = 0
+    """New keywords."""
+    infos: int = 0
+    """New infos."""
+    links: int = 0
+    """New links."""
+    skipped: int = 0
+    """Keywords and infos that were there already, or came twice."""
+    operation_ids: list[str] = field(default_factory=list, compare=False, repr=False)
+    """One for each batch that wrote something, in their order; to take an import back, `Undo` them from the last on."""
+
+
+class Source:
+    """A file or folder to be read, which can tell how much of it was read."""
+
+    def __init__(self, path: Path, encoding: str = "utf-8-sig") -> None:
+        self.path = path
+        self.encoding = encoding
+        self.folder_share: float | None = None
+        """Set by a reader that reads a folder; what a file's position tells otherwise."""
+        self._raw: io.FileIO | None = None
+
+    def open(self) -> io.BufferedReader:
+        """Open the file for bytes; `share` follows it."""
+        self._raw = io.FileIO(self.path)
+        return io.BufferedReader(self._raw, 1 << 16)
+
+    def open_text(self) -> io.TextIOWrapper:
+        """Open the file for text, without changing its line ends."""
+        return io.TextIOWrapper(self.open(), encoding=self.encoding, newline="")
+
+    @property
+    def share(self) -> float | None:
+        """How much was read, from 0 to 1."""
+        if self._raw is None:
+            return self.folder_share
+        size = self.path.stat().st_size
+        return 1.0 if self._raw.closed or not size else min(1.0, self._raw.tell() / size)
+
+
+class Outline:
+    """Gives the keywords and infos of one source ids which that source gives again next time.
+
+    An id is a UUID5 over the source's key and the way from its top: names, and a number where siblings share one. So a
+    second import skips what is there, a line added in the middle moves no id, and a renamed line is a new keyword.
+    """
+
+    def __init__(self, key: str, parent_id: str) -> None:
+        self.parent_id = parent_id
+        self._key = uuid.uuid5(_NAMESPACE, f"{key}\0{parent_id}")
+        self._seen: Counter[str] = Counter()
+
+    def keyword(
+        self, parent_id: str, name: str, aliases: Iterable[str] = (), description: str = "", id: str = ""
+    ) -> Keyword:
+        """Return a keyword; one that comes with an id keeps it.
+
+        A name that is too long is cut, and the whole one becomes the beginning of the description.
+        """
+        id = id or self.id_for("keyword", parent_id, name)
+        short = fit_name(name)
+        if short != name:
+            description = f"{name}\n\n{description}".rstrip("\n")
+        return Keyword(id, parent_id, short, [fit_name(alias) for alias in aliases if not is_blank(alias)], description)
+
+    def fact(self, keyword_id: str, content: str, source: str = "", id: str = "") -> Fact:
+        """Return an info of a keyword; one that comes with an id keeps it."""
+        id = id or self.id_for("info", keyword_id, source, content)
+        return Fact(id, content, source, [(keyword_id, RelationType.PRIMARY)])
+
+    def id_of(self, *step: str) -> str:
+        """Return the id of the one thing that stands at this step of the way."""
+        return str(uuid.uuid5(self._key, "\0".join(f"{len(part)}:{part}" for part in step)))
+
+    def id_for(self, *step: str) -> str:
+        """Return the id of the next thing that stands at this step of the way, where several may."""
+        id = self.id_of(*step)
+        self._seen[id] += 1
+        return id if self._seen[id] == 1 else self.id_of(*step, str(self._seen[id]))
+
+
+def is_blank(text: str) -> bool:
+    """Tell whether the tree would refuse this as an empty name."""
+    return all(unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc", "Cf") for char in text)
+
+
+def fit_name(text: str) -> str:
+    """Return a name that the tree accepts: at most 512 characters."""
+    return text if len(text) <= _NAME_LIMIT else f"{text[: _NAME_LIMIT - 1]}…"
+
+
+_UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
+
+
+def printable(text: str) -> str:
+    r"""Return the text with a U+FFFD for each character that XML and Markdown cannot hold.
+
+    >>> printable("bell \a, tab \t")
+    'bell �, tab \t'
+    """
+    return _UNWRITABLE.sub("\ufffd", text)
+
+
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def split_front_matter(text: str) -> tuple[str, str]:
+    r"""Return the YAML at the top of a Markdown document, and the rest.
+
+    >>> split_front_matter("---\naliases: [CPython]\n---\ntext")
+    ('aliases: [CPython]\n', 'text')
+    """
+    match = _FRONT_MATTER.match(text)
+    return ("", text) if match is None else (match[1], text[match.end() :])
+
+
+def inert_json(value: object) -> str:
+    r"""Return JSON that HTML takes for nothing else: it ends no comment and no script.
+
+    >>> inert_json("</script> -->")
+    '"\\u003c/script\\u003e --\\u003e"'
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return re.sub("[<>&\u2028\u2029]", lambda char: f"\\u{ord(char[0]):04x}", text)
+
+
+# A table's path and list of aliases are several names in one cell, parted by a character that a name may hold too.
+
+
+def join_names(names: Iterable[str], separator: str) -> str:
+    r"""Return the names in one text; a backslash keeps what would part or trim them.
+
+    >>> join_names(["AC/DC", " live"], "/")
+    'AC\\/DC/\\ live'
+    """
+    return separator.join(_protect(name, separator) for name in names)
+
+
+def _protect(name: str, separator: str) -> str:
+    edges = (0, len(name) - 1)
+    return "".join(
+        f"\\{char}" if char in ("\\", separator) or (char.isspace() and place in edges) else char
+        for place, char in enumerate(name)
+    )
+
+
+def split_names(text: str, separator: str) -> list[str]:
+    r"""Return the names that `join_names` joined, or a person wrote: blanks around a separator do not count.
+
+    >>> split_names(r"music / AC\/DC /\ live", "/")
+    ['music', 'AC/DC', ' live']
+    """
+    names: list[str] = []
+    name: list[str] = []
+    kept = 0  # so many characters of the name stay, whatever blanks follow
+    chars = iter(text)
+    for char in chars:
+        if char == separator:
+            names.append("".join(name[:kept]))
+            name, kept = [], 0
+            continue
+        is_escaped = char == "\\"
+        char = next(chars, char) if is_escaped else char
+        if name or is_escaped or not char.isspace():
+            name.append(char)
+            kept = len(name) if is_escaped or not char.isspace() else kept
+    names.append("".join(name[:kept]))
+    return [name for name in names if not is_blank(name)]
+
+
+# -- importing ----------------------------------------------------------------
+
+
+def load(
+    tree: KeywordTree,
+    records: Iterable[Record],
+    *,
+    batch_size: int = BATCH,
+    progress: Progress | None = None,
+    source: Source | None = None,
+) -> ImportReport:
+    """Write the records, all or nothing per batch, and skip those whose id is there.
+
+    Of an info that is there, links that are missing are added, so that an import which was cut off completes itself.
+
+    Raises:
+        KeywordTreeError: what the tree raises; the batches before it stay.
+
+    Cost: one sync a batch.
+    """
+    report = ImportReport()
+    batch: list[Record] = []
+    done = 0
+
+    def flush() -> None:
+        nonlocal done
+        with tree.Operation("import") as operation:
+            written = _load_batch(tree, batch, report)
+        if written:
+            report.operation_ids.append(operation.id)
+        done += len(batch)
+        batch.clear()
+        if progress is not None:
+            progress(done, None if source is None else source.share)
+
+    for record in records:
+        batch.append(record)
+        if len(batch) >= batch_size:
+            flush()
+    flush()
+    return report
+
+
+def _load_batch(tree: KeywordTree, batch: list[Record], report: ImportReport) -> int:
+    """Write a batch, add to the report, and return how many writes it took."""
+    keywords: dict[str, dict[str, Any]] = {}
+    infos: dict[str, dict[str, Any]] = {}
+    late: list[Link] = []
+    written = 0
+    for record in batch:
+        if isinstance(record, Keyword):
+            if record.id == ROOT_ID:
+                written += _load_root(tree, record)
+            elif record.id in keywords or tree.GetKeyword(record.id) is not None:
+                report.skipped += 1
+            else:
+                keywords[record.id] = dict(vars(record))
+        elif isinstance(record, Link):
+            late.append(record)
+        elif record.id in infos or tree.GetInfo(record.id) is not None:
+            report.skipped += 1
+            late += [Link(record.id, *link) for link in record.links]
+        else:
+            infos[record.id] = spec = {name: value for name, value in vars(record).items() if name != "links"}
+            # The tree links a new info as PRIMARY. From the first link on that is none, all are made one by one: infos
+            # of a keyword stand in the order of their links.
+            if late or any(relation is not RelationType.PRIMARY for _, relation in record.links):
+                late += [Link(record.id, *link) for link in record.links]
+            else:
+                spec["keyword_ids"] = [keyword_id for keyword_id, _ in record.links]
+                report.links += len(spec["keyword_ids"])
+    if keywords:
+        tree.BatchCreateKeywords(list(keywords.values()))
+    if infos:
+        tree.BatchCreateInfos(list(infos.values()))
+    for link in late:
+        # What links an info already stays as the owner has it.
+        if all(node.id != link.keyword_id for node, _ in tree.GetKeywordsOfInfo(link.info_id)):
+            tree.LinkInfo(link.info_id, link.keyword_id, link.relation)
+            report.links += 1
+            written += 1
+    report.keywords += len(keywords)
+    report.infos += len(infos)
+    return written + len(keywords) + len(infos)
+
+
+def _load_root(tree: KeywordTree, said: Keyword) -> bool:
+    """Give the root what was said of it, if nothing is said of it yet; tell whether that was so."""
+    root = tree.GetKeyword(ROOT_ID)
+    patch = {"description": said.description, "metadata": said.metadata}
+    if root is None or root.description or root.metadata or not any(patch.values()):
+        return False
+    tree.UpdateKeyword(ROOT_ID, patch, root.version)
+    return True
+
+
+# -- exporting ----------------------------------------------------------------
+
+
+class View:
+    """A tree from one keyword down, as the writers read it: page by page, so that no level is held whole.
+
+    Others may write meanwhile: what they do may be in the export or not, record by record.
+    """
+
+    def __init__(self, tree: KeywordTree, root_id: str = ROOT_ID, progress: Progress | None = None) -> None:
+        root = tree.GetKeyword(root_id)
+        if root is None:
+            raise NotFoundError("keyword", root_id)
+        self.root = root
+        self.keyword_count = 0
+        self._tree = tree
+        self._progress = progress
+        knows_total = progress is not None and root_id == ROOT_ID
+        self._total = tree.TreeMetrics()["keywords"] if knows_total else 0
+
+    def walk(self, is_counted: bool = True) -> Iterator[tuple[int, KeywordNode]]:
+        """Yield (depth, keyword), each before what lies beneath it; the tree's root has depth 0, a top keyword 1.
+
+        Args:
+            is_counted: whether what is yielded counts as done; a writer that walks twice counts once.
+        """
+        depth = 0 if self.root.id == ROOT_ID else 1
+        levels = [iter([self.root])]
+        while levels:
+            node = next(levels[-1], None)
+            if node is None:
+                levels.pop()
+                continue
+            if is_counted:
+                self._count()
+            yield depth + len(levels) - 1, node
+            levels.append(self.children(node.id))
+
+    def by_creation(self) -> Iterator[KeywordNode]:
+        """Yield the keywords, each after its parent, and otherwise in the order in which they were made."""
+        waiting = [(self.root.ordinal, self.root.id, self.root)]
+        while waiting:
+            _, id, node = heappop(waiting)
+            self._count()
+            yield node
+            for child in self.children(id):
+                heappush(waiting, (child.ordinal, child.id, child))
+
+    def children(self, id: str) -> Iterator[KeywordNode]:
+        """Yield the children of a keyword."""
+        page = 0
+        while nodes := self._tree.GetChildren(id, page, _PAGE):
+            yield from nodes
+            if len(nodes) < _PAGE:
+                return
+            page += 1
+
+    def infos(self, id: str) -> Iterator[Info]:
+        """Yield the infos of a keyword."""
+        page = 0
+        while infos := self._tree.GetInfosOfKeyword(id, page=page, size=_PAGE):
+            yield from infos
+            if len(infos) < _PAGE:
+                return
+            page += 1
+
+    def info(self, id: str) -> Info | None:
+        """Return an info."""
+        return self._tree.GetInfo(id)
+
+    def keywords_of(self, info_id: str) -> list[tuple[str, RelationType]]:
+        """Return the ids of an info's keywords, outside of this view too, and how it belongs to them."""
+        return [(node.id, relation) for node, relation in self._tree.GetKeywordsOfInfo(info_id)]
+
+    def _count(self) -> None:
+        self.keyword_count += 1
+        if self._progress is not None and self.keyword_count % BATCH == 0:
+            self._progress(self.keyword_count, min(1.0, self.keyword_count / self._total) if self._total else None)
+
+
+def refuse(source: Source, reason: str, line: int | None = None) -> InvalidInputError:
+    """Return the error for a file that cannot be read as what it is said to be."""
+    place = f"{source.path.name}" if line is None else f"{source.path.name}, line {line}"
+    return InvalidInputError(f"{place}: {reason}")

@@ -1,0 +1,973 @@
+"""Tests of import and export: what goes out comes back, in every format, whatever strangers wrote into it."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unicodedata
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from Agent.formats import FORMATS, ImportReport, export_file, import_file
+from Agent.formats.csv_table import quote, unquote
+from Agent.formats.diagrams import dot_text, mermaid_text
+from Agent.formats.records import (
+    Fact,
+    Keyword,
+    Link,
+    View,
+    fit_name,
+    is_blank,
+    join_names,
+    load,
+    printable,
+    split_names,
+)
+from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError, RelationType
+
+NEEDS = {"markdown": "markdown_it", "notes": "yaml"}
+READ = ["json", "csv", "tsv", "opml", "notes", "markdown", "mcp"]
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "</script ",
+    "<!-- <script ",
+    "<img src=x onerror=alert(1)>",
+    "<!--",
+    "-->",
+    "]]>",
+    "&amp;lt;&#65;&bomb;",
+    "=1+1",
+    "'=1+1",
+    "+cmd|' /C calc'!A0",
+    "-1",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "＝1",
+    'a","b\n"c',
+    "a;b\tc|d",
+    'x"] --> y["z',
+    "%%{init: {}}%%",
+    "`**b**`",
+    'n" [color=red]; "',
+    "\\N\\",
+    "end",
+    "# not a heading",
+    "- no item",
+    "1. no item",
+    "+ no item",
+    "no heading\n===",
+    "C #",
+    "[no](link)",
+    "[[no wikilink]]",
+    "_no emphasis_",
+    "---",
+    "```",
+    "    no code",
+    "{{template}} ${x} $(x)",
+    "../../etc/passwd",
+    "C:\\con",
+    "CON",
+    ".git",
+    "AC/DC",
+    " blanks ",
+    "\u3000宽\u3000",
+    "line\nline\n\nline",
+    "\n---\n",
+    "a\r\nb\rc",
+    "null",
+    "no",
+    "~",
+    "\u202eright to left\u202c",
+    "👨‍👩‍👧 é e\u0301",
+    "nul\x00 escape\x1b[31m \x85 \u2028",
+    "\ufeff mark",
+    "<!-- info {} -->",
+    "\\<!-- info ",
+    "a\n<!-- info {} -->\nb",
+    "a.md",
+    "x" * 512,
+    "字" * 512,
+]
+
+texts = st.one_of(
+    st.sampled_from(HOSTILE),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
+    st.text("ab \n\r\t\\/|<>&'\"=-+#*_`[]().!1编", max_size=12),
+)
+names = texts.filter(lambda text: not is_blank(text))
+
+Outline: TypeAlias = list[Any]
+
+
+@st.composite
+def records(draw: st.DrawFn) -> list[Keyword | Fact | Link]:
+    """Draw the records of a whole tree: keywords anywhere beneath the root, infos on some of them, links made later."""
+    ids = ["root"]
+    made: list[Keyword | Fact | Link] = []
+    for number in range(draw(st.integers(0, 6))):
+        aliases = draw(st.lists(names, max_size=2, unique=True))
+        parent_id = draw(st.sampled_from(ids))
+        made.append(Keyword(f"k{number}", parent_id, draw(names), aliases, draw(texts)))
+        ids.append(f"k{number}")
+    relations = st.sampled_from(RelationType)
+    for number in range(draw(st.integers(0, 4))):
+        links = draw(
+            st.lists(st.tuples(st.sampled_from(ids), relations), min_size=1, max_size=3, unique_by=lambda x: x[0])
+        )
+        made.append(Fact(f"i{number}", draw(texts), draw(texts), links))
+        if draw(st.booleans()):
+            made.append(Link(f"i{draw(st.integers(0, number))}", draw(st.sampled_from(ids)), draw(relations)))
+    return made
+
+
+def need(format_name: str) -> None:
+    package = NEEDS.get(format_name)
+    if package and find_spec(package) is None:
+        pytest.skip(f"{format_name} needs the extra [formats]: {package} is not installed")
+
+
+def there_and_back(made: list[Keyword | Fact | Link], format_name: str, look: Callable[[KeywordTree], Any]) -> None:
+    """Export what the records make, import it twice elsewhere, and compare what `look` sees."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with KeywordTree(str(folder / "a")) as tree, KeywordTree(str(folder / "b")) as other:
+            load(tree, made)
+            export_file(tree, folder / "out", format_name)
+            import_file(other, folder / "out", format_name, batch_size=3)
+            seen = look(other)
+            again = import_file(other, folder / "out", format_name)
+
+            assert seen == look(tree)
+            assert (again.keywords, again.infos, again.links) == (0, 0, 0)
+            assert look(other) == seen
+
+
+def look_at(
+    tree: KeywordTree, *, text: Callable[[str], str] = str, with_ids: bool = True, with_relations: bool = True
+) -> Outline:
+    """Return the outline with what stands at each keyword."""
+    view = View(tree)
+    seen: Outline = []
+    for depth, node in view.walk():
+        aliases = list(dict.fromkeys(map(text, node.aliases)))
+        seen.append((depth, text(node.name), aliases, text(node.description), node.id if with_ids else ""))
+        for info in view.infos(node.id):
+            relation = dict(view.keywords_of(info.id))[node.id] if with_relations else ""
+            seen.append((text(info.content), text(info.source), info.id if with_ids else "", relation))
+    return seen
+
+
+def look_at_all(tree: KeywordTree) -> Outline:
+    """Return everything that a JSON document keeps."""
+    view = View(tree)
+    nodes = [(node.id, node.parent_id, node.metadata.get("mine"), node.created_by) for _, node in view.walk()]
+    infos = {info.id: info for id, *_ in nodes for info in view.infos(id)}
+    about = {id: (info.metadata.get("mine"), info.created_by, view.keywords_of(id)) for id, info in infos.items()}
+    return [look_at(tree), nodes, about]
+
+
+def look_at_notes(tree: KeywordTree) -> Outline:
+    """Return what a folder of notes keeps, without the order: it is that of the files."""
+    view = View(tree)
+    seen: Outline = []
+    for _, node in view.walk():
+        infos = [
+            (info.id, info.content, info.source, sorted(view.keywords_of(info.id))) for info in view.infos(node.id)
+        ]
+        seen.append((node.id, node.parent_id, node.name, node.aliases, node.description, sorted(infos)))
+    return sorted(seen)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[KeywordTree]:
+    with KeywordTree(str(tmp_path / "store")) as opened:
+        yield opened
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text), encoding="utf-8")
+    return path
+
+
+def outline(tree: KeywordTree) -> list[str]:
+    """Return the tree as lines: keywords, and infos behind a bullet."""
+    view = View(tree)
+    lines: list[str] = []
+    for depth, node in view.walk():
+        if depth:
+            lines.append("  " * (depth - 1) + node.name)
+        for info in view.infos(node.id):
+            lines.append("  " * depth + f"• {info.content}" + (f" <{info.source}>" if info.source else ""))
+    return lines
+
+
+class TestRoundTrips:
+    @settings(max_examples=40, deadline=None)
+    @given(records())
+    def test_json_keeps_everything(self, made: list[Keyword | Fact | Link]) -> None:
+        for record in made:
+            if not isinstance(record, Link):
+                record.metadata = {"mine": record.id}
+                record.created_by = f"who made {record.id}"
+
+        there_and_back(made, "json", look_at_all)
+
+    @settings(max_examples=30, deadline=None)
+    @given(records(), st.sampled_from(["csv", "tsv"]))
+    def test_tables_keep_ids_texts_relations_and_order(
+        self, made: list[Keyword | Fact | Link], format_name: str
+    ) -> None:
+        there_and_back(made, format_name, look_at)
+
+    @settings(max_examples=30, deadline=None)
+    @given(records())
+    def test_opml_keeps_ids_texts_and_order(self, made: list[Keyword | Fact | Link]) -> None:
+        there_and_back(made, "opml", lambda tree: look_at(tree, text=printable, with_relations=False))
+
+    @settings(max_examples=60, deadline=None)
+    @given(records())
+    def test_markdown_keeps_texts_and_order(self, made: list[Keyword | Fact | Link]) -> None:
+        need("markdown")
+
+        there_and_back(
+            made, "markdown", lambda tree: look_at(tree, text=printable, with_ids=False, with_relations=False)
+        )
+
+    @settings(max_examples=30, deadline=None)
+    @given(records())
+    def test_notes_keep_ids_texts_and_relations(self, made: list[Keyword | Fact | Link]) -> None:
+        need("notes")
+
+        there_and_back(made, "notes", look_at_notes)
+
+    @settings(max_examples=30, deadline=None)
+    @given(records())
+    def test_mcp_keeps_names_places_and_contents(self, made: list[Keyword | Fact | Link]) -> None:
+        seen = set()
+        for record in made:
+            if isinstance(record, Keyword):
+                # An entity's name is its id; where two are the same, one goes by its path.
+                record.name = fit_name(f"{record.id} {record.name}")
+                seen.add(record.name)
+
+        def look(tree: KeywordTree) -> Outline:
+            view = View(tree)
+            return [
+                (depth, node.name, [info.content for info in view.infos(node.id)])
+                for depth, node in view.walk()
+                if depth
+            ]
+
+        there_and_back(made, "mcp", look)
+
+    @settings(max_examples=25, deadline=None)
+    @given(records(), st.sampled_from(FORMATS))
+    def test_whatever_is_in_a_tree_can_be_written(self, made: list[Keyword | Fact | Link], format_name: str) -> None:
+        need(format_name)
+        with tempfile.TemporaryDirectory() as name, KeywordTree(f"{name}/a") as tree:
+            load(tree, made)
+            count = export_file(tree, Path(name, "out"), format_name)
+
+        assert count == sum(isinstance(record, Keyword) for record in made)
+
+    @pytest.mark.parametrize("format_name", READ)
+    def test_a_part_comes_back_beneath_another_keyword(
+        self, tree: KeywordTree, tmp_path: Path, format_name: str
+    ) -> None:
+        need(format_name)
+        load(tree, [Keyword("a", "root", "A"), Keyword("b", "a", "B"), Keyword("c", "b", "C"), Keyword("d", "a", "D")])
+        load(tree, [Fact("i", "about c", links=[("c", RelationType.PRIMARY), ("d", RelationType.PRIMARY)])])
+        export_file(tree, tmp_path / "part", format_name, root_id="b")
+        with KeywordTree(str(tmp_path / "other")) as other:
+            other.BatchCreateKeywords([{"id": "x", "name": "X", "parent_id": "root"}])
+            import_file(other, tmp_path / "part", format_name, parent_id="x")
+
+            assert outline(other) == ["X", "  B", "    C", "      • about c"]
+
+
+class TestHostileNames:
+    """Nothing in a name becomes syntax of the format that holds it."""
+
+    MADE: ClassVar[list[Keyword | Fact | Link]] = [
+        *(Keyword(f"k{number}", "root", name) for number, name in enumerate(HOSTILE)),
+        *(Keyword(f"m{number}", f"k{number}", f"{number}", [name], name) for number, name in enumerate(HOSTILE)),
+        *(Keyword(f"n{number}", f"m{number}", name) for number, name in enumerate(HOSTILE)),
+        *(Fact(f"i{number}", text, text, [("k0", RelationType.PRIMARY)]) for number, text in enumerate(HOSTILE)),
+        *(Fact(f"j{number}", text, "", [("n0", RelationType.PRIMARY)]) for number, text in enumerate(HOSTILE)),
+    ]
+
+    @pytest.fixture
+    def hostile(self, tree: KeywordTree) -> KeywordTree:
+        load(tree, self.MADE)
+        return tree
+
+    @pytest.mark.parametrize("format_name", ["json", "csv", "tsv", "opml", "notes", "markdown"])
+    def test_every_one_comes_back_from_every_place(self, format_name: str) -> None:
+        need(format_name)
+        looks: dict[str, Callable[[KeywordTree], Outline]] = {
+            "json": look_at_all,
+            "notes": look_at_notes,
+            "opml": lambda tree: look_at(tree, text=printable),
+            "markdown": lambda tree: look_at(tree, text=printable, with_ids=False),
+        }
+
+        there_and_back(self.MADE, format_name, looks.get(format_name, look_at))
+
+    def test_no_cell_is_a_formula(self, hostile: KeywordTree, tmp_path: Path) -> None:
+        export_file(hostile, tmp_path / "out.csv")
+        with (tmp_path / "out.csv").open(encoding="utf-8-sig", newline="") as file:
+            cells = [cell for row in csv.reader(file) for cell in row]
+
+        assert len(cells) == 8 * (1 + len(self.MADE))
+        assert not [cell for cell in cells if cell.startswith(tuple("=+-@\t\r\n＝＋－＠"))]
+
+    def test_an_xml_parser_sees_names_and_nothing_else(self, hostile: KeywordTree, tmp_path: Path) -> None:
+        export_file(hostile, tmp_path / "out.opml")
+        found = list(ElementTree.parse(tmp_path / "out.opml").iter())
+
+        assert {element.tag for element in found} == {"opml", "head", "title", "body", "outline"}
+        assert [element.get("text") for element in found if element.get("_id", "").startswith("k")] == [
+            printable(name) for name in HOSTILE
+        ]
+
+    def test_a_markdown_renderer_sees_no_markup(self, hostile: KeywordTree, tmp_path: Path) -> None:
+        need("markdown")
+        from markdown_it import MarkdownIt
+
+        export_file(hostile, tmp_path / "out.md")
+        text = (tmp_path / "out.md").read_text(encoding="utf-8")
+        tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
+        inline = [child.type for token in tokens for child in token.children or []]
+
+        assert set(inline) <= {"text", "softbreak", "link_open", "link_close", "em_open", "em_close"}
+        assert inline.count("em_open") == inline.count("link_open") == len(HOSTILE)
+        assert {token.content.split(":")[0] for token in tokens if token.type == "html_block"} == {
+            "<!-- keyword-tree outline -->\n", "<!-- aliases"
+        }  # fmt: skip
+        assert {token.type for token in tokens if token.block and token.nesting >= 0} <= {
+            "html_block", "heading_open", "paragraph_open", "bullet_list_open", "list_item_open", "inline"
+        }  # fmt: skip
+
+    def test_notes_stay_in_their_folder_under_common_names(self, hostile: KeywordTree, tmp_path: Path) -> None:
+        need("notes")
+        export_file(hostile, tmp_path / "notes")
+        files = [path.relative_to(tmp_path / "notes") for path in (tmp_path / "notes").rglob("*")]
+        folded = {unicodedata.normalize("NFC", str(path)).casefold() for path in files}
+
+        assert len(files) == len(folded) == 5 * len(HOSTILE)  # two of three levels have folders
+        assert not [
+            path for path in files if re.search(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$', path.name.removesuffix(".md"))
+        ]
+        assert not {"con", "nul"} & {path.stem.lower() for path in files}
+
+    def test_a_line_of_mermaid_holds_one_quoted_text(self, hostile: KeywordTree, tmp_path: Path) -> None:
+        export_file(hostile, tmp_path / "out.mmd")
+        head, *lines = (tmp_path / "out.mmd").read_text(encoding="utf-8").split("\n")[:-1]
+
+        assert head == "flowchart LR"
+        assert len(lines) == 1 + 3 * len(HOSTILE)
+        assert all(
+            re.fullmatch(r'  (n\d+ --> )?n\d+\["(\w|[ .,!?/\'@^+=-]|#\w+;|[^\x00-\x7f])*"\]', line) for line in lines
+        )
+
+    @given(texts)
+    def test_mermaid_codes_say_the_text(self, text: str) -> None:
+        codes = {"amp": "&", "lt": "<", "gt": ">"}
+        said = re.sub(r"#(\w+);", lambda code: codes.get(code[1]) or chr(int(code[1])), mermaid_text(text))
+
+        assert said == re.sub(r"\s", " ", printable(text))
+
+    @given(texts)
+    def test_dot_texts_end_nowhere_but_at_their_quotes(self, text: str) -> None:
+        assert re.fullmatch(r'([^"\\\r\n]|\\["\\n])*', dot_text(text))
+
+    def test_graphviz_reads_the_names(self, hostile: KeywordTree, tmp_path: Path) -> None:
+        if shutil.which("dot") is None:
+            pytest.skip("Graphviz is not installed: no program dot")
+        export_file(hostile, tmp_path / "out.dot")
+        run = subprocess.run(["dot", "-Tsvg", tmp_path / "out.dot"], capture_output=True, check=True, timeout=60)
+        space = "{http://www.w3.org/2000/svg}"
+        drawn: dict[str, list[str]] = {"node": [], "edge": []}
+        for group in ElementTree.fromstring(run.stdout).iter(f"{space}g"):
+            if (kind := group.get("class", "")) in drawn:
+                drawn[kind].append("\n".join(text.text or "" for text in group.iter(f"{space}text")))
+        names = [re.sub(r"\r\n?", "\n", printable(node.name)).strip("\n") for _, node in View(hostile).walk()]
+
+        assert len(drawn["edge"]) == 3 * len(HOSTILE)
+        # Graphviz draws blanks as ones that do not break.
+        assert sorted(re.sub(r"\s+", " ", name) for name in drawn["node"]) == sorted(
+            re.sub(r"\s+", " ", name) for name in names
+        )
+
+    @given(st.lists(names, max_size=4), st.sampled_from("/|"))
+    def test_names_in_a_cell_are_parted_where_they_were_joined(self, several: list[str], separator: str) -> None:
+        assert split_names(join_names(several, separator), separator) == several
+
+    @given(texts)
+    def test_a_quoted_cell_is_read_without_its_quote(self, text: str) -> None:
+        assert unquote(quote(text)) == text
+
+
+class TestImport:
+    def test_refuses_what_nobody_knows(self, tree: KeywordTree, tmp_path: Path) -> None:
+        for name, format_name in (("a.xyz", None), ("a.json", "yaml"), ("a.html", None), ("a", "dot")):
+            path = write(tmp_path, name, "")
+            with pytest.raises(InvalidInputError, match=r"known|written"):
+                import_file(tree, path, format_name)
+
+    def test_refuses_a_parent_that_is_not_there(self, tree: KeywordTree, tmp_path: Path) -> None:
+        with pytest.raises(NotFoundError):
+            import_file(tree, write(tmp_path, "a.csv", "path\na\n"), parent_id="nowhere")
+
+    def test_refuses_another_encoding_and_reads_it_where_it_is_named(self, tree: KeywordTree, tmp_path: Path) -> None:
+        path = tmp_path / "a.csv"
+        path.write_bytes("path\n食物\n".encode("gb18030"))
+        with pytest.raises(InvalidInputError, match=r"a\.csv: it is not utf-8"):
+            import_file(tree, path)
+        import_file(tree, path, encoding="gb18030")
+
+        assert outline(tree) == ["食物"]
+
+    def test_tells_how_far_it_is(self, tree: KeywordTree, tmp_path: Path) -> None:
+        path = write(tmp_path, "a.csv", "path\n" + "".join(f"{number:0900}\n" for number in range(500)))
+        told: list[tuple[int, float | None]] = []
+        import_file(tree, path, batch_size=100, progress=lambda done, share: told.append((done, share)))
+        shares = [share for _, share in told if share is not None]
+
+        assert [done for done, _ in told] == [100, 200, 300, 400, 500, 500]
+        assert 0 < shares[0] < 0.5
+        assert shares == sorted(shares)
+        assert shares[-1] == 1
+
+    def test_keeps_whole_batches_before_a_bad_record_and_goes_on_once_it_is_mended(
+        self, tree: KeywordTree, tmp_path: Path
+    ) -> None:
+        rows = [json.dumps({"id": str(number), "name": f"n{number}"}) for number in range(6)]
+        bad = [*rows[:4], json.dumps({"id": "4", "name": " "}), rows[5]]
+        path = write(tmp_path, "a.json", f'{{"keywords": [{",".join(bad)}]}}')
+        with pytest.raises(InvalidInputError, match="blank"):
+            import_file(tree, path, batch_size=3)
+
+        assert outline(tree) == ["n0", "n1", "n2"]
+
+        path.write_text(f'{{"keywords": [{",".join(rows)}]}}')
+
+        assert import_file(tree, path, batch_size=3) == ImportReport(keywords=3, skipped=3)
+
+    def test_a_batch_is_one_operation_that_can_be_undone(self, tree: KeywordTree, tmp_path: Path) -> None:
+        made: list[Keyword | Fact | Link] = [
+            Keyword("a", "root", "A"),
+            Fact("i", "text", links=[("a", RelationType.RELATED), ("root", RelationType.PRIMARY)]),
+        ]
+        report = load(tree, made)
+        again = load(tree, made)
+
+        assert report == ImportReport(keywords=1, infos=1, links=2)
+        assert [change.operation_id for change in tree.History()][:-1] == report.operation_ids
+        assert again.operation_ids == []
+
+        tree.Undo(report.operation_ids[0])
+
+        assert outline(tree) == []
+
+    def test_a_bad_info_takes_the_keywords_of_its_batch_with_it(self, tree: KeywordTree) -> None:
+        with pytest.raises(NotFoundError):
+            load(tree, [Keyword("a", "root", "A"), Fact("i", "text", links=[("nowhere", RelationType.PRIMARY)])])
+
+        assert outline(tree) == []
+
+    def test_leaves_what_the_owner_has_changed(self, tree: KeywordTree) -> None:
+        made: list[Keyword | Fact | Link] = [
+            Keyword("a", "root", "A"),
+            Fact("i", "text", links=[("a", RelationType.RELATED)]),
+        ]
+        load(tree, made)
+        tree.LinkInfo("i", "a", RelationType.SOURCE)
+        made[0] = Keyword("a", "root", "another name")
+        load(tree, made)
+
+        assert look_at(tree)[1:] == [(1, "A", [], "", "a"), ("text", "", "i", RelationType.SOURCE)]
+
+    def test_completes_links_that_an_earlier_import_did_not_reach(self, tree: KeywordTree) -> None:
+        load(tree, [Keyword("a", "root", "A"), Fact("i", "text")])
+        report = load(tree, [Keyword("a", "root", "A"), Fact("i", "text", links=[("a", RelationType.RELATED)])])
+
+        assert report == ImportReport(links=1, skipped=2)
+
+    def test_a_line_added_in_the_middle_is_all_that_is_new(self, tree: KeywordTree, tmp_path: Path) -> None:
+        path = write(tmp_path, "a.csv", "path,info\na/b,one\na/c,two\n")
+        import_file(tree, path)
+        write(tmp_path, "a.csv", "path,info\na/b,one\na/b,between\na/c,two\n")
+
+        assert import_file(tree, path) == ImportReport(infos=1, links=1, skipped=5)
+
+    def test_a_file_that_moved_is_the_same_under_its_key(self, tree: KeywordTree, tmp_path: Path) -> None:
+        import_file(tree, write(tmp_path, "a.csv", "path\na\n"), key="mine")
+        moved = write(tmp_path, "b.csv", "path\na\n")
+
+        assert import_file(tree, moved, key="mine").keywords == 0
+        assert import_file(tree, moved).keywords == 1
+
+
+class TestExport:
+    def test_the_file_appears_whole_or_not_at_all(self, tree: KeywordTree, tmp_path: Path) -> None:
+        load(tree, [Keyword(f"k{number}", "root", "n") for number in range(1001)])
+        path = write(tmp_path, "out.csv", "what was there")
+
+        def stop(done: int, share: float | None) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            export_file(tree, path, progress=stop)
+
+        assert path.read_text() == "what was there"
+        assert sorted(os.listdir(tmp_path)) == ["out.csv", "store"]
+
+    @pytest.mark.parametrize("format_name", FORMATS)
+    def test_is_for_its_owner_alone(self, tree: KeywordTree, tmp_path: Path, format_name: str) -> None:
+        need(format_name)
+        export_file(tree, tmp_path / "out", format_name)
+
+        assert (tmp_path / "out").stat().st_mode & 0o077 == 0
+
+    def test_tells_how_far_it_is(self, tree: KeywordTree, tmp_path: Path) -> None:
+        load(tree, [Keyword(f"k{number}", "root", "n") for number in range(3999)])
+        told: list[tuple[int, float | None]] = []
+        export_file(tree, tmp_path / "out.csv", progress=lambda done, share: told.append((done, share)))
+
+        assert [done for done, _ in told] == [1000, 2000, 3000, 4000]
+        assert [share for _, share in told if share is not None] == pytest.approx([0.25, 0.5, 0.75, 1], abs=0.001)
+
+    def test_a_folder_that_holds_something_is_refused(self, tree: KeywordTree, tmp_path: Path) -> None:
+        need("notes")
+        write(tmp_path, "notes/mine.md", "mine")
+        with pytest.raises(OSError, match="not empty"):
+            export_file(tree, tmp_path / "notes")
+
+        assert [path.name for path in (tmp_path / "notes").iterdir()] == ["mine.md"]
+
+    def test_refuses_a_keyword_that_is_not_there(self, tree: KeywordTree, tmp_path: Path) -> None:
+        with pytest.raises(NotFoundError):
+            export_file(tree, tmp_path / "out.csv", root_id="nowhere")
+
+
+class TestJson:
+    def test_versions_and_times_stay_with_the_document(self, tree: KeywordTree, tmp_path: Path) -> None:
+        load(tree, [Keyword("a", "root", "A"), Fact("i", "text", links=[("a", RelationType.PRIMARY)])])
+        export_file(tree, tmp_path / "1.json")
+        first = json.loads((tmp_path / "1.json").read_text())
+        first["keywords"][1] |= {"version": 7, "created_at": 1.5, "updated_at": 2.5}
+        (tmp_path / "1.json").write_text(json.dumps(first, indent=2))
+        with KeywordTree(str(tmp_path / "other")) as other:
+            import_file(other, tmp_path / "1.json")
+            node = other.GetKeyword("a")
+            export_file(other, tmp_path / "2.json")
+        second = json.loads((tmp_path / "2.json").read_text())
+
+        assert node is not None
+        assert node.metadata == {"imported": {"version": 7, "created_at": 1.5, "updated_at": 2.5}}
+        assert second["keywords"][1:] == first["keywords"][1:]
+        assert second["infos"] == first["infos"]
+
+    def test_what_is_said_of_the_root_comes_to_a_root_of_which_nothing_is_said(
+        self, tree: KeywordTree, tmp_path: Path
+    ) -> None:
+        patch = {"description": "Everything.", "metadata": {"mine": 1}}
+        tree.UpdateKeyword("root", patch, 1)
+        export_file(tree, tmp_path / "1.json")
+        seen = []
+        for number, own in enumerate(({}, {"description": "My own."})):
+            with KeywordTree(str(tmp_path / f"other{number}")) as other:
+                other.UpdateKeyword("root", own, 1)
+                import_file(other, tmp_path / "1.json")
+                root = other.GetKeyword("root")
+            assert root is not None
+            seen.append((root.description, root.metadata))
+
+        assert seen == [("Everything.", {"mine": 1}), ("My own.", {})]
+
+    def test_children_keep_their_order_after_a_parent_that_came_later(self, tree: KeywordTree, tmp_path: Path) -> None:
+        load(
+            tree, [Keyword("a", "root", "A"), Keyword("b", "root", "B"), Keyword("c", "a", "C"), Keyword("d", "b", "A")]
+        )
+        export_file(tree, tmp_path / "1.json")
+        with KeywordTree(str(tmp_path / "other")) as other:
+            import_file(other, tmp_path / "1.json")
+
+            assert [node.id for node in other.FindByName("A")] == ["a", "d"]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "[]",
+            "{}",
+            '{"keywords": [',
+            '{"keywords": [{"id": "a", "name": "A"}',
+            '{"keywords": [{"id": "a", "name": "A"} {}]}',
+            '{"keywords": [{"name": "A"}]}',
+            '{"keywords": [1]}',
+            '{"keywords": [], "links": [["a"]]}',
+            '{"keywords": [], "infos": [{"id": "i", "content": "", "links": [["a", "ALIEN"]]}]}',
+            '{"keywords": [{"id": "a", "name": "A", "metadata": ' + "[" * 100_000,
+        ],
+    )
+    def test_refuses_what_is_no_such_document(self, tree: KeywordTree, tmp_path: Path, text: str) -> None:
+        with pytest.raises(InvalidInputError):
+            import_file(tree, write(tmp_path, "a.json", text))
+
+    def test_a_record_may_be_longer_than_what_is_read_at_once(self, tree: KeywordTree, tmp_path: Path) -> None:
+        load(tree, [Fact("i", "x" * 1_000_000, "s", [("root", RelationType.PRIMARY)])])
+        export_file(tree, tmp_path / "1.json")
+        with KeywordTree(str(tmp_path / "other")) as other:
+            import_file(other, tmp_path / "1.json")
+            info = other.GetInfo("i")
+
+        assert info is not None
+        assert (len(info.content), info.source) == (1_000_000, "s")
+
+
+class TestTables:
+    def test_reads_what_a_person_made(self, tree: KeywordTree, tmp_path: Path) -> None:
+        path = write(
+            tmp_path,
+            "a.csv",
+            """\
+            path,info,source,aliases
+            编程 / Python,PEP 703 makes the GIL optional.,peps.python.org,CPython | py
+            编程/Python,'=1+1 is 2.
+            music/AC\\/DC
+            ,nothing to do with it
+            """,
+        )
+        import_file(tree, path)
+
+        assert outline(tree) == [
+            "• nothing to do with it",
+            "编程",
+            "  Python",
+            "    • PEP 703 makes the GIL optional. <peps.python.org>",
+            "    • =1+1 is 2.",
+            "music",
+            "  AC/DC",
+        ]
+        assert tree.FindByName("py")[0].name == "Python"
+
+    @pytest.mark.parametrize("text", ["", "name\na\n", 'path\n"a\n', "path,info,relation\na,b,ALIEN\n"])
+    def test_refuses_what_is_no_such_table(self, tree: KeywordTree, tmp_path: Path, text: str) -> None:
+        with pytest.raises(InvalidInputError, match=r"a\.csv"):
+            import_file(tree, write(tmp_path, "a.csv", text))
+
+
+class TestOpml:
+    def test_reads_what_others_write(self, tree: KeywordTree, tmp_path: Path) -> None:
+        path = write(
+            tmp_path,
+            "a.opml",
+            """\
+            <?xml version="1.0"?><opml version="1.0"><head><title>t</title></head><body>
+            <outline title="Feeds"><outline type="rss" text="LWN" xmlUrl="https://lwn.net/rss"/></outline>
+            <outline text=""><outline text="食物" _note="What one eats."/></outline>
+            <outline text="Links" url="https://example.org/"><outline text="beneath"/></outline>
+            </body></opml>
+            """,
+        )
+        import_file(tree, path)
+
+        assert outline(tree) == [
+            "Feeds",
+            "  • LWN <https://lwn.net/rss>",
+            "食物",
+            "Links",
+            "  • Links <https://example.org/>",
+            "  beneath",
+        ]
+        assert tree.FindByName("食物")[0].description == "What one eats."
+
+    @pytest.mark.parametrize(
+        "head",
+        [
+            '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>',
+            '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>',
+            '<!DOCTYPE x [<!ENTITY % a SYSTEM "http://localhost/a">]>',
+        ],
+    )
+    def test_refuses_entities_before_anything_is_written(self, tree: KeywordTree, tmp_path: Path, head: str) -> None:
+        path = write(tmp_path, "a.opml", f'{head}<opml><body><outline text="a"/></body></opml>')
+        with pytest.raises(InvalidInputError, match="entity"):
+            import_file(tree, path)
+
+        assert outline(tree) == []
+
+    def test_refuses_what_is_no_xml(self, tree: KeywordTree, tmp_path: Path) -> None:
+        for text in ("", "<opml>", "no", "<opml><body></opml>"):
+            with pytest.raises(InvalidInputError, match="no XML"):
+                import_file(tree, write(tmp_path, "a.opml", text))
+
+    def test_nests_as_deep_as_it_likes(self, tree: KeywordTree, tmp_path: Path) -> None:
+        load(tree, [Keyword(str(depth), str(depth - 1) if depth else "root", "n") for depth in range(1000)])
+        export_file(tree, tmp_path / "a.opml")
+        with KeywordTree(str(tmp_path / "other")) as other:
+            import_file(other, tmp_path / "a.opml")
+
+            assert len(other.GetPath("999")) == 1001
+
+
+class TestMarkdown:
+    @pytest.fixture(autouse=True)
+    def _needs(self) -> None:
+        need("markdown")
+
+    def test_reads_headings_lists_links_and_paragraphs(self, tree: KeywordTree, tmp_path: Path) -> None:
+        path = write(
+            tmp_path,
+            "a.md",
+            """\
+            ---
+            layout: page
+            ---
+            <img src="logo.png">
+
+            # Contents
+            - [编程](#编程)
+              - [Python](#python)
+
+            # 编程
+
+            _What machines
+            can be told._
+
+            Prose with a [link](https://a.example/x).
+
+            ### Python **3**
+
+            - [requests](https://r.example) - HTTP for *humans*, see [docs](https://d.example).
+            - Frameworks
+              1. [Flask](https://f.example)
+              2. Django
+            - [Tools](https://t.example)
+              - [ruff](https://u.example)
+            - a line
+              that goes on
+
+            ```python
+            print(1)
+            ```
+
+            ## Rust
+            """,
+        )
+        import_file(tree, path)
+
+        assert outline(tree) == [
+            "Contents",
+            "编程",
+            "  • Prose with a link (https://a.example/x).",
+            "  Python 3",
+            "    • requests - HTTP for humans, see docs (https://d.example). <https://r.example>",
+            "    • ```python\nprint(1)\n```",
+            "    Frameworks",
+            "      • Flask <https://f.example>",
+            "      Django",
+            "    Tools",
+            "      • Tools <https://t.example>",
+            "      • ruff <https://u.example>",
+            "    a line that goes on",
+            "  Rust",
+        ]
+        assert tree.FindByName("编程")[0].description == "What machines\ncan be told."
+
+    def test_a_line_too_long_for_a_name_is_kept_in_the_description(self, tree: KeywordTree, tmp_path: Path) -> None:
+        import_file(tree, write(tmp_path, "a.md", "- " + "x" * 600 + "\n"))
+        node = tree.GetChildren("root")[0]
+
+        assert (len(node.name), node.description) == (512, "x" * 600)
+
+    def test_lists_nested_beyond_reason_are_refused_and_a_hundred_levels_are_not(
+        self, tree: KeywordTree, tmp_path: Path
+    ) -> None:
+        def nested(depth: int) -> Path:
+            return write(tmp_path, "a.md", "".join(f"{'  ' * level}- {level}\n" for level in range(depth)))
+
+        import_file(tree, nested(100))
+
+        assert len(tree.GetPath(tree.FindByName("99")[0].id)) == 101
+
+        with pytest.raises(InvalidInputError, match="nested too deeply"):
+            import_file(tree, nested(1500))
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.text("ab \n\t\\/|<>&'\"=-+#*_`[]().!1编:~^$%{}", max_size=60))
+    @example("- [](")
+    def test_reads_any_text(self, text: str) -> None:
+        with tempfile.TemporaryDirectory() as name, KeywordTree(f"{name}/a") as tree:
+            path = Path(name, "a.md")
+            path.write_text(text, encoding="utf-8")
+            report = import_file(tree, path)
+
+            assert import_file(tree, path).skipped == report.keywords + report.infos
+
+
+class TestNotes:
+    @pytest.fixture(autouse=True)
+    def _needs(self) -> None:
+        need("notes")
+
+    def test_reads_folders_frontmatter_tags_and_wikilinks(self, tree: KeywordTree, tmp_path: Path) -> None:
+        vault = tmp_path / "vault"
+        write(vault, ".obsidian/app.md", "not a note")
+        write(vault, "picture.png", "")
+        write(vault, "编程/编程.md", "---\ndescription: What machines can be told.\n---\n")
+        write(
+            vault,
+            "编程/Python.md",
+            "---\naliases: [CPython, no, 2024-01-01]\ntags:\n  - language/dynamic\n---\n"
+            "[[c++|C]], [[Nobody]], [[Rust#Why]]",
+        )
+        write(vault, "编程/C++.md", "---\nalias: cpp\ntags: '#language, old'\n---\n")
+        write(vault, "notes/Rust.md", "---\n: : no yaml\n  - [\n---\nSafe.")
+        import_file(tree, vault)
+        python = tree.FindByName("CPython")[0]
+        info = tree.GetInfosOfKeyword(python.id)[0]
+
+        assert outline(tree) == [
+            "notes",
+            "  Rust",
+            "    • ---\n: : no yaml\n  - [\n---\nSafe. <notes/Rust.md>",
+            "    • [[c++|C]], [[Nobody]], [[Rust#Why]] <编程/Python.md>",
+            "编程",
+            "  C++",
+            "    • [[c++|C]], [[Nobody]], [[Rust#Why]] <编程/Python.md>",
+            "  Python",
+            "    • [[c++|C]], [[Nobody]], [[Rust#Why]] <编程/Python.md>",
+            "tags",
+            "  language",
+            "    dynamic",
+            "      • [[c++|C]], [[Nobody]], [[Rust#Why]] <编程/Python.md>",
+            "  old",
+        ]
+        assert python.aliases == ["CPython", "no", "2024-01-01"]
+        assert tree.FindByName("编程")[0].description == "What machines can be told."
+        assert [(node.name, relation.value) for node, relation in tree.GetKeywordsOfInfo(info.id)] == [
+            ("Python", "PRIMARY"),
+            ("C++", "RELATED"),
+            ("Rust", "RELATED"),
+            ("dynamic", "RELATED"),
+        ]
+
+    def test_follows_no_symbolic_link_out_of_the_folder(self, tree: KeywordTree, tmp_path: Path) -> None:
+        write(tmp_path, "private/secret.md", "secret")
+        write(tmp_path, "vault/a.md", "mine")
+        (tmp_path / "vault/out").symlink_to(tmp_path / "private")
+        (tmp_path / "vault/b.md").symlink_to(tmp_path / "private/secret.md")
+        import_file(tree, tmp_path / "vault")
+
+        assert outline(tree) == ["a", "  • mine <a.md>"]
+
+    def test_refuses_a_note_in_another_encoding_by_its_path(self, tree: KeywordTree, tmp_path: Path) -> None:
+        write(tmp_path, "vault/a.md", "")
+        (tmp_path / "vault/b.md").write_bytes("食物".encode("gb18030"))
+        with pytest.raises(InvalidInputError, match=r"b\.md"):
+            import_file(tree, tmp_path / "vault")
+
+    def test_an_exported_folder_shows_links_where_obsidian_looks(self, tree: KeywordTree, tmp_path: Path) -> None:
+        load(tree, [Keyword("a", "root", "A"), Keyword("b", "a", "B/C"), Keyword("c", "root", "C")])
+        load(tree, [Fact("i", "text", links=[("c", RelationType.PRIMARY), ("b", RelationType.RELATED)])])
+        export_file(tree, tmp_path / "notes")
+        files = sorted(str(path.relative_to(tmp_path / "notes")) for path in (tmp_path / "notes").rglob("*.md"))
+
+        assert files == ["A/A.md", "A/B_C.md", "C.md"]
+        assert "related:\n- '[[C]]'\n" in (tmp_path / "notes/A/B_C.md").read_text()
+
+
+class TestMcp:
+    GRAPH = (
+        '{"type":"entity","name":"Ada","entityType":"person","observations":["plays chess","speaks 中文"]}\n'
+        '{"type":"entity","name":"Bern","entityType":"city","observations":[]}\n'
+        '{"type":"entity","name":"Eve","entityType":"person","observations":["plays chess"]}\n'
+        '{"type":"relation","from":"Ada","to":"Bern","relationType":"lives in"}\n'
+        '{"type":"relation","from":"Bern","to":"Bern","relationType":"is beneath"}\n'
+    )
+
+    def test_reads_a_graph(self, tree: KeywordTree, tmp_path: Path) -> None:
+        import_file(tree, write(tmp_path, "memory.jsonl", self.GRAPH))
+
+        assert outline(tree) == [
+            "person",
+            "  Ada",
+            "    • plays chess",
+            "    • speaks 中文",
+            "    • Ada lives in Bern",
+            "  Eve",
+            "    • plays chess",
+            "city",
+            "  Bern",
+            "    • Ada lives in Bern",
+            "    • Bern is beneath Bern",
+        ]
+
+    def test_the_same_graph_goes_out_again(self, tree: KeywordTree, tmp_path: Path) -> None:
+        import_file(tree, write(tmp_path, "memory.jsonl", self.GRAPH))
+        export_file(tree, tmp_path / "again.jsonl")
+        before, after = (
+            sorted(map(json.dumps, map(json.loads, text.splitlines())))
+            for text in (self.GRAPH, (tmp_path / "again.jsonl").read_text(encoding="utf-8"))
+        )
+
+        assert after == before
+
+    def test_relations_that_run_in_a_circle_end_at_the_top(self, tree: KeywordTree, tmp_path: Path) -> None:
+        entities: list[dict[str, Any]] = [
+            {"type": "entity", "name": name, "entityType": "keyword", "observations": []} for name in "abc"
+        ]
+        relations: list[dict[str, Any]] = [
+            {"type": "relation", "from": start, "to": end, "relationType": "is beneath"}
+            for start, end in ("ab", "bc", "ca")
+        ]
+        path = write(tmp_path, "memory.jsonl", "\n".join(map(json.dumps, entities + relations)))
+        import_file(tree, path)
+
+        assert outline(tree) == ["c", "  b", "    a"]
+
+    def test_same_names_are_told_apart_by_their_paths(self, tree: KeywordTree, tmp_path: Path) -> None:
+        load(
+            tree, [Keyword("a", "root", "A"), Keyword("b", "root", "B"), Keyword("c", "b", "A"), Keyword("d", "b", "A")]
+        )
+        export_file(tree, tmp_path / "memory.jsonl")
+        rows = [json.loads(line) for line in (tmp_path / "memory.jsonl").read_text().splitlines()]
+
+        assert [row["name"] for row in rows if row["type"] == "entity"] == ["A", "B", "B / A", "B / A (2)"]
+
+    @pytest.mark.parametrize("line", ["{", "[]", "{}", '{"type":"entity","name":1}', '{"type":"thing"}'])
+    def test_refuses_a_line_that_the_server_does_not_write(self, tree: KeywordTree, tmp_path: Path, line: str) -> None:
+        path = write(tmp_path, "memory.jsonl", self.GRAPH + line)
+        with pytest.raises(InvalidInputError, match="line 6"):
+            import_file(tree, path)
+
+        assert outline(tree) == []
+
+
+class TestExtra:
+    @pytest.mark.parametrize(("module", "package"), [("markdown_outline", "markdown_it"), ("obsidian_notes", "yaml")])
+    def test_a_missing_package_is_named_with_the_command_that_brings_it(self, module: str, package: str) -> None:
+        code = f"import sys; sys.modules['{package}'] = None; import Agent.formats; import Agent.formats.{module}"
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+        assert "ImportError" in run.stderr
+        assert "pip install 'keyword-tree[formats]'" in run.stderr

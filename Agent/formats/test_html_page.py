@@ -1,0 +1,406 @@
+"""Tests of the HTML page: what is written, and, where a Chromium is installed, what a reader sees and can do.
+
+The browser is driven through its own debugging pipe (JSON messages that end with a zero byte), so no package is needed.
+A folder named by the environment variable KEYWORD_TREE_SCREENS keeps the screens, for people to look at.
+"""
+
+import base64
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.formats import export_file
+from Agent.formats.records import Fact, Keyword, Record, load
+from Agent.formats.test_formats import HOSTILE
+from Agent.keyword_tree import KeywordTree, RelationType
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+ADMIN = Path(__file__).resolve().parents[3] / "shared/data/admin_cn4/tree.jsonl"
+
+
+class Page:
+    """A page in a headless Chromium, which remembers what it asked for, and what went wrong in it."""
+
+    def __init__(self, home: Path) -> None:
+        to_read, self._to_write = os.pipe()
+        self._from_read, to_answer = os.pipe()
+        # The browser speaks on descriptors 3 and 4, which a shell puts in place.
+        command = f'exec "$0" "$@" 3</dev/fd/{to_read} 4>/dev/fd/{to_answer}'
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+        options += ["--lang=en-US", f"--user-data-dir={home}", "--remote-debugging-pipe", "about:blank"]
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", command, str(BROWSER), *options],
+            pass_fds=(to_read, to_answer),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(to_read)
+        os.close(to_answer)
+        self._ids = itertools.count(1)
+        self._rest = b""
+        self._session = ""
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        target = next(target for target in self.call("Target.getTargets")["targetInfos"] if target["type"] == "page")
+        self._session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._to_write)
+        os.close(self._from_read)
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Send a command, and take messages until its answer comes."""
+        id = next(self._ids)
+        message = {"id": id, "method": method, "params": params} | (
+            {"sessionId": self._session} if self._session else {}
+        )
+        text = json.dumps(message).encode() + b"\0"
+        while text:
+            text = text[os.write(self._to_write, text) :]
+        while (answer := self._next()).get("id") != id:
+            self._note(answer)
+        assert "error" not in answer, answer
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            chunk = os.read(self._from_read, 1 << 20)
+            assert chunk, "the browser ended"
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\0")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def _note(self, event: dict[str, Any]) -> None:
+        params = event.get("params", {})
+        if event["method"] == "Network.requestWillBeSent":
+            self.requests.append(params["request"]["url"])
+        elif event["method"] == "Runtime.exceptionThrown":
+            self.errors.append(params["exceptionDetails"].get("exception", {}).get("description", "?"))
+        elif event["method"] == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.errors.append(params["entry"]["text"])
+        elif event["method"] == "Page.javascriptDialogOpening":
+            self.errors.append(f"a dialog: {params['message']}")
+
+    def open(self, path: Path) -> None:
+        self.call("Page.navigate", url=path.as_uri())
+        self.wait("document.readyState === 'complete'")
+
+    def run(self, script: str) -> Any:
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, userGesture=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def wait(self, condition: str) -> None:
+        end = time.monotonic() + 30
+        while not self.run(condition):
+            assert time.monotonic() < end, condition
+            time.sleep(0.02)
+
+    def type(self, text: str) -> None:
+        """Type into the search box as a reader would, and wait for the answer."""
+        self.run("document.getElementById('query').value = ''; document.getElementById('query').focus()")
+        self.run("document.getElementById('count').textContent = ''")
+        self.call("Input.insertText", text=text)
+        self.wait("document.getElementById('count').textContent !== ''")
+
+    def press(self, key: str) -> None:
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+
+    def click(self, name: str, within: str = "#tree") -> None:
+        """Click where the middle of the first button of this name is on the screen."""
+        place = self.run(
+            f"(() => {{ const name = [...document.querySelectorAll('{within} .name')].find((name) => "
+            f"name.querySelector('bdi').textContent === {json.dumps(name)}); name.scrollIntoView({{block: 'center'}}); "
+            "const box = name.querySelector('bdi').getBoundingClientRect(); "
+            "return [box.x + Math.min(box.width, 20) / 2, box.y + box.height / 2]; })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+
+    def names(self, within: str = "#tree") -> list[str]:
+        """Return the names that stand in the tree or among what was found."""
+        found: list[str] = self.run(
+            f"[...document.querySelectorAll('{within} .name')].filter((name) => name.offsetParent)"
+            ".map((name) => name.querySelector('bdi').textContent)"
+        )
+        return found
+
+    def text(self, selector: str) -> str:
+        return str(self.run(f"document.querySelector('{selector}').innerText"))
+
+    def look(self, scheme: str = "light", width: int = 1280, height: int = 800) -> None:
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def keep_screen(self, name: str) -> None:
+        if folder := os.environ.get("KEYWORD_TREE_SCREENS"):
+            data = self.call("Page.captureScreenshot", format="png")["data"]
+            Path(folder, f"{name}.png").write_bytes(base64.b64decode(data))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    if BROWSER is None:
+        pytest.skip("no Chromium is installed: no program chromium, chromium-browser or google-chrome")
+    page = Page(tmp_path_factory.mktemp("browser"))
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def page(browser: Page) -> Iterator[Page]:
+    browser.requests.clear()
+    browser.errors.clear()
+    browser.look()
+    yield browser
+
+    assert [url for url in browser.requests if not url.startswith("file:")] == []
+    assert browser.errors == []
+
+
+def export(folder: Path, records: list[Record], root_id: str = "root") -> Path:
+    with KeywordTree(str(folder / "store")) as tree:
+        load(tree, records)
+        export_file(tree, folder / "page.html", root_id=root_id)
+    return folder / "page.html"
+
+
+def fact(id: str, content: str, source: str, keyword_id: str) -> Fact:
+    return Fact(id, content, source, [(keyword_id, RelationType.PRIMARY)])
+
+
+SMALL: list[Record] = [
+    Keyword("p", "root", "编程", ["programming"], "What machines\ncan be told."),
+    Keyword("py", "p", "Python", ["CPython", "蟒蛇"]),
+    Keyword("r", "p", "Rust"),
+    Keyword("f", "root", "食物"),
+    fact("1", "PEP 703 makes the GIL optional.\nSince 3.13.", "https://peps.python.org/pep-0703/", "py"),
+    fact("2", "全局解释器锁可以关闭。", "a friend", "py"),
+]
+
+
+class Reader(HTMLParser):
+    """Sees a page as a browser's parser does: its elements, and the text of the one that holds the data."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.data = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.seen and self.seen[-1][1].get("id") == "data" and not self.data:
+            self.data = data
+
+
+class TestFile:
+    def test_names_end_neither_the_data_nor_the_script(self, tmp_path: Path) -> None:
+        made: list[Record] = [Keyword(f"k{number}", "root", name) for number, name in enumerate(HOSTILE)]
+        text = export(
+            tmp_path, [*made, *(fact(f"i{n}", text, text, "k0") for n, text in enumerate(HOSTILE))]
+        ).read_text()
+        plain = export(tmp_path / "plain", []).read_text()
+        reader = Reader(text)
+        data = json.loads(reader.data)
+
+        assert reader.seen == Reader(plain).seen
+        assert [row[1] for row in data["nodes"][1:]] == HOSTILE
+        assert [row[:2] for row in data["infos"]] == [[text, text] for text in HOSTILE]
+
+    def test_a_title_is_text(self, tmp_path: Path) -> None:
+        page = export(tmp_path, [Keyword("k", "root", "</title><script>1</script>"), Keyword("c", "k", "C")], "k")
+
+        assert "<title>&lt;/title&gt;&lt;script&gt;1&lt;/script&gt;</title>" in page.read_text()
+
+    def test_names_no_address_but_those_of_sources(self, tmp_path: Path) -> None:
+        text = export(tmp_path, SMALL).read_text()
+
+        assert re.findall(r"https?://[^\s\"]+", text) == ["https://peps.python.org/pep-0703/"]
+        assert not re.findall(r"\b(?:src|href)=|@import|url\(", text)
+
+    def test_an_info_of_several_keywords_stands_in_it_once(self, tmp_path: Path) -> None:
+        both = Fact("1", "said once", "", [("p", RelationType.PRIMARY), ("f", RelationType.RELATED)])
+
+        assert export(tmp_path, [*SMALL[:4], both]).read_text().count("said once") == 1
+
+
+class TestInABrowser:
+    def test_opens_branches_and_shows_what_is_known(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+
+        assert page.names() == ["KeywordTree", "编程", "食物"]
+        assert page.text("#count") == "4 keywords"
+
+        page.run("""document.querySelector('li[data-node="1"] .toggle').click()""")
+
+        assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物"]
+
+        page.click("Python")
+
+        assert page.text("h2") == "Python"
+        assert page.text("main .path") == "编程"
+        assert [page.text(f"article:nth-of-type({number}) p") for number in (1, 2)] == [
+            "PEP 703 makes the GIL optional.\nSince 3.13.",
+            "全局解释器锁可以关闭。",
+        ]
+        assert page.run("[...document.querySelectorAll('main a')].map((link) => link.href)") == [
+            "https://peps.python.org/pep-0703/"
+        ]
+        page.keep_screen("small-light")
+        page.look("dark")
+        page.keep_screen("small-dark")
+        page.look("light", width=400, height=700)
+        page.keep_screen("small-narrow")
+
+    def test_follows_light_and_dark(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        ground = []
+        for scheme in ("light", "dark"):
+            page.look(scheme)
+            ground.append(page.run("getComputedStyle(document.body).backgroundColor"))
+
+        assert ground == ["rgb(255, 255, 255)", "rgb(20, 23, 27)"]
+
+    @pytest.mark.parametrize(
+        ("query", "found"),
+        [
+            ("python", ["Python"]),
+            ("ＰＹＴＨＯＮ", ["Python"]),
+            ("蟒蛇", ["Python"]),
+            ("programming", ["编程"]),
+            ("解释器", ["Python"]),
+            ("pep optional", ["Python"]),
+            ("told", ["编程"]),
+            ("no such thing", []),
+        ],
+    )
+    def test_finds_by_names_aliases_descriptions_and_infos(
+        self, page: Page, tmp_path: Path, query: str, found: list[str]
+    ) -> None:
+        page.open(export(tmp_path, SMALL))
+        page.type(query)
+
+        assert page.names("#found") == found
+        assert page.text("#count") == f"{len(found)} found"
+
+    def test_what_was_found_is_shown_in_its_place(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        page.type("rus")
+        page.click("Rust", "#found")
+
+        assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物"]
+        assert page.text("h2") == "Rust"
+        assert page.text('.name[aria-current="true"] bdi') == "Rust"
+
+    def test_speaks_chinese_to_who_reads_it(self, page: Page, tmp_path: Path) -> None:
+        agent = page.run("navigator.userAgent")
+        page.call("Emulation.setUserAgentOverride", userAgent=agent, acceptLanguage="zh-CN")
+        try:
+            page.open(export(tmp_path, SMALL))
+            page.type("解释器")
+
+            assert page.run("[document.documentElement.lang, navigator.language]") == ["zh", "zh-CN"]
+            assert page.text("#count") == "1 个结果"
+            page.keep_screen("small-chinese")
+        finally:
+            page.call("Emulation.setUserAgentOverride", userAgent=agent, acceptLanguage="en-US")
+
+    def test_is_walked_by_keys(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        page.run("document.querySelector('#tree .name').focus()")
+        focused = []
+        for key in ("ArrowDown", "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowLeft", "ArrowDown"):
+            page.press(key)
+            focused.append(page.run("document.activeElement.querySelector('bdi').textContent"))
+
+        assert focused == ["编程", "编程", "Python", "编程", "编程", "食物"]
+
+    def test_hostile_names_are_text(self, page: Page, tmp_path: Path) -> None:
+        names = [name for name in HOSTILE if name.isprintable()]
+        made: list[Record] = [Keyword(f"k{number}", "root", name, [name], name) for number, name in enumerate(names)]
+        page.open(export(tmp_path, [*made, *(fact(f"i{n}", name, name, "k0") for n, name in enumerate(HOSTILE))]))
+        elements = page.run("document.querySelectorAll('script, img, iframe, object, style').length")
+        page.click(names[0])
+        page.type("script")
+        page.keep_screen("hostile")
+
+        assert elements == 3
+        assert page.run("document.querySelectorAll('script, img, iframe, object, style').length") == 3
+        assert page.run("document.querySelectorAll('main a').length") == 0
+        assert names[0] in page.names("#found")
+
+    def test_a_source_that_is_a_script_is_no_link(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, [*SMALL[:1], fact("1", "text", "javascript:alert(1)//https://a", "p")]))
+        page.click("编程")
+
+        assert page.text("article footer").startswith("javascript:alert(1)//https://a")
+        assert page.run("document.querySelectorAll('main a').length") == 0
+
+    def test_a_long_level_is_shown_in_parts(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, [Keyword(f"k{number}", "root", f"name {number}") for number in range(1000)]))
+
+        assert len(page.names()) == 1 + 200
+
+        page.run("document.querySelector('.more').click()")
+
+        assert len(page.names()) == 1 + 400
+
+        page.type("name 950")
+        page.click("name 950", "#found")
+
+        assert page.names()[1:] == [f"name {number}" for number in range(850, 1000)]
+        assert page.text(".more") == "… earlier: 850"
+
+        page.run("document.querySelector('.more').click()")
+
+        assert page.names()[1:] == [f"name {number}" for number in range(650, 1000)]
+
+    def test_stays_quick_with_43118_chinese_keywords(self, page: Page, tmp_path: Path) -> None:
+        if not ADMIN.exists():
+            pytest.skip("the data of admin_cn4 is not beside this repository")
+        rows = map(json.loads, ADMIN.read_text(encoding="utf-8").splitlines())
+        path = export(tmp_path, [Keyword(row["id"], row["parent_id"] or "root", row["name"]) for row in rows])
+        start = time.perf_counter()
+        page.open(path)
+        opened = time.perf_counter() - start
+        page.type("東城")  # another script's form: nothing is found, but all is folded and searched
+        start = time.perf_counter()
+        page.type("东城区")
+        searched = time.perf_counter() - start
+
+        assert page.text("#count") == "1 found"
+
+        page.keep_screen("admin-found")
+        page.click("东城区", "#found")
+        page.keep_screen("admin-light")
+        page.look("dark")
+        page.keep_screen("admin-dark")
+
+        assert page.text("h2") == "东城区"
+        assert "东华门街道" not in page.names()
+        assert page.run("document.querySelectorAll('#tree li').length") < 1000
+        if os.environ.get("KEYWORD_TREE_SCREENS"):
+            print(f"{path.stat().st_size:,} bytes, opened in {opened:.2f} s, searched in {searched:.2f} s")
+        assert opened < 10
+        assert searched < 5
