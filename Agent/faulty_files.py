@@ -154,6 +154,7 @@ class _Folder(NamedTuple):
     lasting: Entries
     pending: tuple[FolderChange, ...] = ()
     changed_at: int = 0  # nanoseconds
+    told_at: int | None = None  # the time that somebody has set, until the next change
 
     def changed(self, change: FolderChange, now: int) -> _Folder:
         return _Folder(change.apply(self.seen), self.lasting, (*self.pending, change), now)
@@ -344,6 +345,7 @@ class _Status:
     st_size: int
     st_mode: int
     st_mtime_ns: int
+    st_ctime_ns: int
     st_dev: int = 7
     st_nlink: int = 1
 
@@ -378,6 +380,12 @@ class FaultyDisk:
         steps in between."""
         self.waiting_count = 0
         """How many callers wait for a lock."""
+        self.clock: Callable[[], int] = _now_ns
+        """What files and folders are stamped by, in nanoseconds."""
+        self.readonly_error = 0
+        """What every call raises that would change something, EROFS or EACCES; 0 lets them change it."""
+        self.refused_changes: list[str] = []
+        """Each call that was refused for that."""
         self._last_changed = _ROOM_NUMBER
         self._descriptors: dict[int, _Descriptor] = {}
         self._dead: set[str] = set()
@@ -434,6 +442,13 @@ class FaultyDisk:
     def spoil(self, path: str, content: bytes) -> None:
         """Change a file, given by its path beneath `ROOM`, on the disk and for everybody who has it open."""
         self.inodes[self._find(f"{ROOM}/{path}")] = _File(content, content)
+
+    def set_folder_time(self, path: str, time_ns: int) -> None:
+        """Do what `os.utime` does to a folder, as programs that copy whole folders do."""
+        number = self._find(path)
+        folder = self.inodes[number]
+        assert isinstance(folder, _Folder)
+        self.inodes[number] = folder._replace(told_at=time_ns, changed_at=self.clock())
 
     def heal(self) -> None:
         """Let every call succeed from now on."""
@@ -496,6 +511,12 @@ class FaultyDisk:
             return fault.short
         raise _FaultError(fault.error, os.strerror(fault.error))
 
+    def _enter_changing(self, name: str, where: str) -> None:
+        self._enter(name, where)
+        if self.readonly_error:
+            self.refused_changes.append(f"{name} {where}")
+            raise OSError(self.readonly_error, os.strerror(self.readonly_error))
+
     def _set(self, number: int, inode: _Inode) -> None:
         self.inodes[number] = inode
         self._last_changed = number
@@ -524,12 +545,13 @@ class FaultyDisk:
         number = self._find(path)
         folder = self.inodes[number]
         assert isinstance(folder, _Folder)
-        self._set(number, folder.changed(change, _now_ns()))
+        self._set(number, folder.changed(change, self.clock()))
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
         """`os.open`; a file that it makes is empty, and its name pending."""
         with self._mutex:
-            self._enter("open", posixpath.basename(path))
+            changes = flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            (self._enter_changing if changes else self._enter)("open", posixpath.basename(path))
             parent, name = posixpath.split(path)
             try:
                 number = self._find(path)
@@ -540,14 +562,14 @@ class FaultyDisk:
                     raise
                 self._find(parent)
                 number = next(_new_numbers)
-                self.inodes[number] = _File(changed_at=_now_ns())
+                self.inodes[number] = _File(changed_at=self.clock())
                 self._change_folder(parent, Link(name, number))
             inode = self.inodes[number]
             is_writable = bool(flags & (os.O_RDWR | os.O_WRONLY))
             if isinstance(inode, _Folder) and is_writable:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
             if flags & os.O_TRUNC and isinstance(inode, _File) and inode.seen:
-                self._set(number, inode.changed(Resize(0), _now_ns()))
+                self._set(number, inode.changed(Resize(0), self.clock()))
             fd = 2**30 + next(_new_numbers)  # a number that the real system never gives
             self._descriptors[fd] = _Descriptor(number, name, self.owner, is_writable)
             return fd
@@ -555,18 +577,18 @@ class FaultyDisk:
     def mkdir(self, path: str, mode: int = 0o777) -> None:
         """As `os.mkdir`."""
         with self._mutex:
-            self._enter("mkdir", posixpath.basename(path))
+            self._enter_changing("mkdir", posixpath.basename(path))
             parent, name = posixpath.split(path)
             if name in self._entries(self._find(parent)):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             number = next(_new_numbers)
-            self.inodes[number] = _Folder({}, {}, (), _now_ns())
+            self.inodes[number] = _Folder({}, {}, (), self.clock())
             self._change_folder(parent, Link(name, number))
 
     def replace(self, old: str, new: str) -> None:
         """As `os.replace`."""
         with self._mutex:
-            self._enter("replace", posixpath.basename(new))
+            self._enter_changing("replace", posixpath.basename(new))
             (folder, old_name), (new_folder, new_name) = posixpath.split(old), posixpath.split(new)
             assert folder == new_folder, "a rename between folders is not modelled"
             self._change_folder(folder, Rename(old_name, new_name, self._find(old)))
@@ -574,7 +596,7 @@ class FaultyDisk:
     def link(self, old: str, new: str) -> None:
         """As `os.link`; the new name is pending."""
         with self._mutex:
-            self._enter("link", posixpath.basename(new))
+            self._enter_changing("link", posixpath.basename(new))
             number, (folder, name) = self._find(old), posixpath.split(new)
             if name in self._entries(self._find(folder)):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
@@ -583,7 +605,7 @@ class FaultyDisk:
     def remove(self, path: str) -> None:
         """As `os.remove`."""
         with self._mutex:
-            self._enter("remove", posixpath.basename(path))
+            self._enter_changing("remove", posixpath.basename(path))
             self._find(path)
             self._change_folder(*_unlinked(path))
 
@@ -599,13 +621,13 @@ class FaultyDisk:
             self._enter("stat", posixpath.basename(path))
             return self._status(self._find(path))
 
-    def access(self, path: str, mode: int) -> bool:
+    def access(self, path: str, mode: int, *, effective_ids: bool = False) -> bool:
         """As `os.access`."""
         try:
             self.stat(path)
         except OSError:
             return False
-        return True
+        return not (mode & os.W_OK and self.readonly_error)
 
     # -- calls on descriptors -------------------------------------------------
 
@@ -657,23 +679,28 @@ class FaultyDisk:
             data = bytes(data)
             number, inode, limit = self._enter_on("pwrite", fd, data)
             assert isinstance(inode, _File)
-            if not self._descriptor(fd).is_writable:
-                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            self._refuse_reader(fd)
             written = data if limit is None else data[: abs(limit)]
             if written:
-                self._set(number, inode.changed(Write(offset, written), _now_ns()))
+                self._set(number, inode.changed(Write(offset, written), self.clock()))
             if limit is not None and limit < 0:
                 self.kill(self.owner)
                 raise Killed
             return len(written)
+
+    def _refuse_reader(self, fd: int) -> None:
+        if not self._descriptor(fd).is_writable:
+            self.refused_changes.append(self.calls[-1] if self.calls else "")
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
     def ftruncate(self, fd: int, size: int) -> None:
         """As `os.ftruncate`."""
         with self._mutex:
             number, inode, _ = self._enter_on("ftruncate", fd)
             assert isinstance(inode, _File)
+            self._refuse_reader(fd)
             if len(inode.seen) != size:
-                self._set(number, inode.changed(Resize(size), _now_ns()))
+                self._set(number, inode.changed(Resize(size), self.clock()))
 
     def fdatasync(self, fd: int) -> None:
         """As `os.fdatasync`."""
@@ -717,7 +744,8 @@ class FaultyDisk:
         inode = self.inodes[number]
         kind = stat.S_IFREG | 0o600 if isinstance(inode, _File) else stat.S_IFDIR | 0o700
         size = len(inode.seen) if isinstance(inode, _File) else 4096
-        return _Status(number, size, kind, inode.changed_at)
+        told_at = inode.told_at if isinstance(inode, _Folder) else None
+        return _Status(number, size, kind, inode.changed_at if told_at is None else told_at, inode.changed_at)
 
     def lseek(self, fd: int, offset: int, whence: int) -> int:
         """As `os.lseek`."""
@@ -826,6 +854,7 @@ class Door:
             setattr(system, name, getattr(os, name))
         for name in self._OVER_THE_DISK:
             setattr(system, name, self._passing_on(name))
+        system.supports_effective_ids = {system.access}
         system.rename, system.unlink, system.path = system.replace, system.remove, _Paths(self)
         locks.flock = self._passing_on("flock")
         locks.LOCK_SH, locks.LOCK_EX, locks.LOCK_NB, locks.LOCK_UN = _LOCK_SH, _LOCK_EX, _LOCK_NB, _LOCK_UN

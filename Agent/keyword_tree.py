@@ -1108,7 +1108,7 @@ class _Files:
         return (there.st_dev, there.st_ino), there.st_size
 
     def IsWritable(self, path: str) -> bool:
-        return os.access(path, os.W_OK)
+        return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
     def ChangedAt(self, path: str) -> int:
         """Return when a name in the folder last changed, in nanoseconds since the epoch."""
@@ -2598,7 +2598,7 @@ class _MRUCache:
 #   tf             = 2 · norm(shortest name with t) + norm(shortest other text with t)
 #   norm(text)     = 1 / (¼ + ¾ · length / geometric mean of such texts' lengths here)
 #   heard(t, node) = max(gain(t, node), 0.8 · heard(t, parent))
-#   search   Σ heard(t); of nodes with children · (0.64 + 0.36 · share of the query in their own texts)
+#   search   Σ heard(t); of nodes with children · (1 − 0.36 · (share of the query not in their own texts)²)
 #   placing  1.5 · Σ heard(t) by names alone + Σ ½ᵏ · score of the k-th best child
 #            + ½ · the best score, where the new name ends in the node's: oat milk is a milk
 
@@ -2763,7 +2763,7 @@ def _FitQuery(ranking: Ranking, indexes: _Indexes) -> dict[str, float]:
     gains, scores = _Hear(wanted, ranking, indexes, names_only=False)
     asked = sum(ranking.weights.values())
     for id in filter(indexes.children.Get, wanted):  # asked at length, a theme stands for what lies beneath it
-        scores[id] *= 0.64 + 0.36 * sum(ranking.weights[term] for term in gains.get(id, ())) / asked
+        scores[id] *= 1 - 0.36 * (1 - sum(ranking.weights[term] for term in gains.get(id, ())) / asked) ** 2
     return {id: scores[id] for id in wanted}
 
 
@@ -4423,6 +4423,7 @@ class KeywordTree:
         """
         self._CheckOpen()
         _CheckCount("limit", limit, 0)
+        self.Refresh()
         mark = None if id is None else _EncodeString(_CheckId("id", id)).encode()
         found: list[Change] = []
         with contextlib.closing(self._ReadLogBack()) as lines:
@@ -4474,6 +4475,7 @@ class KeywordTree:
         Cost: reads the log backwards to the operation; one sync.
         """
         self._CheckOpen()
+        self.Refresh()
         mark = f'"operation_id": {_EncodeString(_CheckId("operation_id", operation_id))}, '.encode()
         with contextlib.closing(self._ReadLogBack()) as lines:
             raw = next((raw for _, raw in lines if mark in raw[:_ENVELOPE_LIMIT]), None)
