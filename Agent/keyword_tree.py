@@ -2049,7 +2049,7 @@ class _JsonlStore:
             if not copy:
                 self.files.Link(self._log_path, path)
         except FileExistsError:
-            return
+            pass  # of a compaction that failed; its name may not be on the disk yet
         except OSError:  # a file system without hard links
             copy = True
         if copy:
