@@ -3302,6 +3302,9 @@ def _PlanRestore(tx: _Transaction, then: _Indexes, read: Callable[[bytes | _Exte
             last = tx.RowNow(record)
             record.version = max(record.version, 0 if last is None else cast("Info", _ReadRecord(last)).version) + 1
             record.deleted, record.updated_at = old is None, tx.now
+            merged = _MatchMerged(then.gone_nodes.get(id, b"")) if isinstance(record, KeywordNode) else None
+            if old is None and merged is not None:
+                cast("KeywordNode", record).merged_into = _Unescape(merged[1])
             tx.Stage(record)
 
 
@@ -3447,6 +3450,10 @@ def _IdsIn(steps: Iterable[_Row]) -> list[str]:
         step.get(key, []) for step in steps for key in _STEP_KEYS[step["action"]] if key not in ("info_id", "name")
     )
     return list(dict.fromkeys(id for value in values for id in ([value] if isinstance(value, str) else value)))
+
+
+class _TakenBackError(Exception):
+    """Ends an operation that was only tried."""
 
 
 def _WhyOf(descent: _Row) -> str:
@@ -4625,7 +4632,7 @@ class KeywordTree:
         Cost: a step for each keyword in the scope; a ranking for each info without keyword; with a
         model at most 20 calls for doubles and 20 descents.
         """
-        self._CheckOpen()
+        self._RefuseInOperation("Reorganize")
         scope_id = _ROOT_ID if scope_id is None else _CheckId("scope_id", scope_id)
         with self._lock:
             if self._indexes.Lead(scope_id) is None:
@@ -4641,7 +4648,8 @@ class KeywordTree:
             )
         if not self._AskWhetherSilent():
             touched = set(_IdsIn(steps))
-            steps += self._AskForSteps([id for id in newest if id not in touched][:_REORGANIZE_NODES])
+            asked = self._AskForSteps([id for id in newest if id not in touched][:_REORGANIZE_NODES])
+            steps = self._KeepPossible([*steps, *asked])
         with self._lock:
             rows = {id: row for id in _IdsIn(steps) if (row := self._committed.nodes.get(id)) is not None}
             return {"scope_id": scope_id, "steps": steps, "seen": {id: _Seen(self._committed, id) for id in rows}}
@@ -4686,17 +4694,36 @@ class KeywordTree:
                 ids = ", ".join(map(_Shorten, changed[:5]))
                 raise ConflictError(f"the tree has outgrown the plan at {ids}:", records)
             for step in steps:
-                if step["action"] == "merge":
-                    self.MergeKeywords(step["src_id"], step["dst_id"])
-                elif step["action"] == "link":
-                    self.LinkInfo(step["info_id"], step["keyword_id"], created_by="agent")
-                elif step["action"] == "move":
-                    self.MoveKeyword(step["id"], step["new_parent_id"])
-                else:
-                    group = self.CreateKeyword(step["name"], step["parent_id"], created_by="agent")
-                    for id in step["ids"]:
-                        self.MoveKeyword(id, group.id)
+                self._ApplyStep(step)
         return operation.id
+
+    def _ApplyStep(self, step: _Row) -> None:
+        if step["action"] == "merge":
+            self.MergeKeywords(step["src_id"], step["dst_id"])
+        elif step["action"] == "link":
+            self.LinkInfo(step["info_id"], step["keyword_id"], created_by="agent")
+        elif step["action"] == "move":
+            self.MoveKeyword(step["id"], step["new_parent_id"])
+        else:
+            group = self.CreateKeyword(step["name"], step["parent_id"], created_by="agent")
+            for id in step["ids"]:
+                self.MoveKeyword(id, group.id)
+
+    def _KeepPossible(self, steps: list[_Row]) -> list[_Row]:
+        """Return the steps that can be carried out one after another; tries it, and takes it back."""
+        kept, gone = [], set[str]()
+        with contextlib.suppress(_TakenBackError), self.Operation():
+            for step in steps:
+                if step["action"] == "merge" and not gone.isdisjoint((step["src_id"], step["dst_id"])):
+                    continue  # an id that was merged leads on, but that is not what was proposed
+                try:
+                    self._ApplyStep(step)
+                except KeywordTreeError:
+                    continue
+                kept.append(step)
+                gone.update([step["src_id"]] if step["action"] == "merge" else [])
+            raise _TakenBackError
+        return kept
 
     def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
         """Return the keywords that fit `query` best by words alone, best first, each with a confidence.
