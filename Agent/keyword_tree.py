@@ -57,6 +57,7 @@ import dataclasses
 import errno
 import gc
 import heapq
+import html
 import itertools
 import json
 import math
@@ -123,6 +124,7 @@ _CONTENT_LIMIT = 16 * 1024 * 1024  # bytes of UTF-8
 _RESIDENT_LIMIT = 4096  # bytes of a content that stays in memory; a longer one is read from disk
 _DEPTH_LIMIT = 100  # levels of lists and dicts in metadata
 _PAGE = 50  # records in a result's first page
+_DRAWN = 10  # children of a keyword that `print(tree)` shows
 
 
 # == Errors ===================================================================
@@ -3724,6 +3726,26 @@ class KeywordTree:
             return f"<KeywordTree {_Shorten(self.data_dir)} closed>"
         keywords = _Count(len(self._indexes.nodes) - 1, "keyword")
         return f"<KeywordTree {_Shorten(self.data_dir)} {keywords}, {_Count(len(self._indexes.infos), 'info')}>"
+
+    def __str__(self) -> str:
+        """Draw the top of the tree: two levels, at most ten names of each."""
+        if self._is_closed:
+            return repr(self)
+        with self._lock:
+            return "\n".join([repr(self), *self._Draw(_ROOT_ID, "", 2)])
+
+    def _Draw(self, id: str, indent: str, depth: int) -> Iterator[str]:
+        children = self._indexes.children.Get(id)
+        shown = children[:_DRAWN] if depth else ()
+        for child in shown:
+            is_last = child == children[-1]
+            yield f"{indent}{'└── ' if is_last else '├── '}{_Shorten(self._indexes.Head(child).name)}"
+            yield from self._Draw(child, indent + ("    " if is_last else "│   "), depth - 1)
+        if len(children) > len(shown):
+            yield f"{indent}└── … {len(children) - len(shown):,} more"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     @property
     def recovery(self) -> tuple[str, ...]:
