@@ -46,7 +46,7 @@ PYTHON_TWINS = {
 """Private modules in Python that hold what a public module shows."""
 
 SUMMARY_LENGTH = 200
-"""Characters of a summary; a first line longer than this is a paragraph written without line breaks."""
+"""Characters of a summary at most."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """The first line of the docstring that says something."""
-        return next((line.strip() for line in self.docstring.splitlines() if line.strip()), "")[:SUMMARY_LENGTH]
+        """The first paragraph of the docstring, in one line: many a first sentence goes on in the second line."""
+        return " ".join(self.docstring.strip().partition("\n\n")[0].split())[:SUMMARY_LENGTH].rstrip()
 
 
 def read_outline(modules: Collection[str] | None = None, library: Path | None = None) -> Iterator[Entry]:

@@ -74,6 +74,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
@@ -145,6 +146,16 @@ _DRAWN = 10  # children of a keyword that `print(tree)` shows
 
 class KeywordTreeError(Exception):
     """Base of every error this module raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:  # the constructors take other arguments than the message
+        return _RebuildError, (type(self), self.args, self.__dict__)
+
+
+def _RebuildError(kind: type[KeywordTreeError], args: tuple[Any, ...], state: dict[str, Any]) -> KeywordTreeError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidInputError(KeywordTreeError, ValueError):
@@ -824,6 +835,12 @@ _MatchNode = re.compile(
     rb'\{"id":%b,"ordinal":(\d+),"deleted":(true|false),"parent_id":(null|%b),"name":%b,"aliases":(\[(?:%b,?)*\]),'
     % (_STRING, _STRING, _STRING, _STRING.replace(b"(", b"(?:", 1))
 ).match
+# The same for most rows, those that `_AddManyNodes` takes: live, with a parent,
+# and nothing escaped (what is gives a field with a backslash, or no match).
+_MatchPlainNode = re.compile(
+    rb'\{"id":"([^"]*+)","ordinal":([0-9]++),"deleted":false,"parent_id":"([^"]*+)","name":"([^"]*+)",'
+    rb'"aliases":(\[(?:"[^"]*+",?)*+\]),'
+).match
 _MatchParent = re.compile(rb'\{"id":%b,"ordinal":\d+,"deleted":\w+,"parent_id":(?:null|%b)' % (_STRING, _STRING)).match
 _MatchInfo = re.compile(rb'\{"id":%b,"deleted":(true|false),"source":' % _STRING).match
 _MatchLink = re.compile(
@@ -831,6 +848,7 @@ _MatchLink = re.compile(
 ).match
 _MatchMerged = re.compile(rb'"merged_into":%b\}\Z' % _STRING).search
 _BULK = 4096  # rows taken in at once
+_MERGES_FOLLOWED = 1000  # from an id to what it was merged into, and so on
 _MatchOrdinal = re.compile(rb'\{(?:"\w+":%b,)+"ordinal":(\d+),' % _STRING).match
 
 
@@ -903,8 +921,9 @@ def _EncodeRow(row: _Row) -> bytes:
 
 
 def _QueryKey(query: str) -> str:
-    """Return what two queries have in common that count as the same: the token, or the fold where none is left."""
-    return _TokenOf(_Fold(query))
+    """Return what two queries have in common that count as the same: all but case, width, blanks and the end's mark."""
+    folded = "".join(_Fold(query).split())
+    return folded.rstrip("?!.,;:。，、…") or folded
 
 
 def _ReadConfirmed(row: bytes) -> list[str]:
@@ -917,9 +936,8 @@ def _Unescape(raw: bytes) -> str:
 
 
 def _OrdinalOf(row: bytes) -> int:
-    match = _MatchOrdinal(row)
-    assert match is not None  # only rows that an index took in get here
-    return int(match[match.lastindex or 0])
+    start = row.index(b'"ordinal":') + 10  # within a string a quote is escaped
+    return int(row[start : row.index(b",", start)])
 
 
 def _IdOf(row: bytes) -> str:
@@ -941,6 +959,10 @@ def _ReadNodeHead(row: bytes) -> _NodeHead:
     match = _MatchNode(row)
     if match is None:
         raise _Malformed("no row of a keyword", row)
+    return _HeadOf(match)
+
+
+def _HeadOf(match: re.Match[bytes]) -> _NodeHead:
     raw_id, ordinal, deleted, parent, raw_parent, name, aliases = match.groups()
     return _NodeHead(
         _Unescape(raw_id),
@@ -1412,7 +1434,9 @@ class _JsonlStore:
         self._log_path = os.path.join(self.data_dir, _LOG_NAME)
         self._projections = [_Projection(kind, os.path.join(data_dir, f"{kind}.jsonl")) for kind in _KINDS]
         self._log_fd = self._lock_fd = -1
-        self._file_id = (0, 0)  # device and inode of the log
+        self._lock_path = os.path.join(self.data_dir, "lock")
+        self._lock_id: tuple[int, int] | None = None  # device and inode of the lock
+        self._file_id = (0, 0)  # and of the log
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
         self._failure = ""  # why nothing can be written any more
         self._tail = 0  # offset behind the last line
@@ -1435,7 +1459,7 @@ class _JsonlStore:
         files = self.files
         files.MakeFolder(self.data_dir)
         try:
-            self._lock_fd = files.Open(os.path.join(self.data_dir, "lock"), create=True)
+            self._lock_fd = files.Open(self._lock_path, create=True)
         except OSError as error:
             if files.IsWritable(self.data_dir):
                 raise
@@ -1510,6 +1534,7 @@ class _JsonlStore:
         # within the tick of a clock, so only a time well past proves anything.
         # Some file systems tick once a second, or every other.
         folder_time = self.files.ChangedAt(self.data_dir)
+        self._lock_id = None if self.is_readonly else self.files.Identify(self._lock_path)[0]
         self._file_id, self._size = self.files.Identify(self._log_path)
         tick_ns = 100_000_000 if folder_time % 1_000_000_000 else 2_100_000_000
         self._folder_time = folder_time if time.time_ns() - folder_time > tick_ns else -1
@@ -1562,8 +1587,13 @@ class _JsonlStore:
         begin = end.rfind(b"\n", 0, max(place, 0)) + 1
         raw, newline, _ = end[begin:].partition(b"\n")
         line = _ReadLine(raw) if place > 0 and begin and newline else None
-        said: _Row = json.loads(raw)["files"] if line is not None else {}
-        if line is None or "log" not in said or said["log"]["length"] != start + begin:
+        beginning = self.files.Read(self._log_fd, 512, 0)
+        first = _MatchLine(beginning)
+        if line is None or first is None:
+            return None
+        self._CheckFormat(None if first[6] is None else int(first[6]))
+        said: _Row = json.loads(raw)["files"]
+        if "log" not in said or said["log"]["length"] != start + begin:
             return None
         try:
             for projection in self._projections:
@@ -1575,11 +1605,8 @@ class _JsonlStore:
                     return None
         except OSError:  # only the log can keep a tree from opening
             return None
-        beginning = self.files.Read(self._log_fd, 512, 0)
-        first = _MatchLine(beginning)
-        if first is None or self.Checksum(self._log_fd, start + begin) != int(said["log"]["crc"], 16):
+        if self.Checksum(self._log_fd, start + begin) != int(said["log"]["crc"], 16):
             return None
-        self._CheckFormat(None if first[6] is None else int(first[6]))
         self._TakeBeginning(beginning)
         for projection in self._projections:
             projection.length, projection.rows = said[projection.kind]["length"], said[projection.kind]["rows"]
@@ -1792,7 +1819,9 @@ class _JsonlStore:
         # Not the log's own `stat`: whoever asks for a file's time makes the
         # next sync write its inode, too, which costs half a commit.
         if self.files.ChangedAt(self.data_dir) != self._folder_time:
-            if self.files.Identify(self._log_path)[0] != self._file_id:
+            # Whoever took the lock file away made two: the new one is the lock.
+            is_same_lock = self.is_readonly or self.files.Identify(self._lock_path)[0] == self._lock_id
+            if self.files.Identify(self._log_path)[0] != self._file_id or not is_same_lock:
                 self._folder_time = -1
                 raise _ReplacedError(f"{self._log_path} was replaced")
             self._Identify()
@@ -1899,6 +1928,7 @@ class _JsonlStore:
             self._Checkpoint()
 
     def _Checkpoint(self) -> None:
+        self._operations = self._unsynced_bytes = 0  # first of all: what fails is tried again after as many more
         try:
             self._MendProjections()
             for projection in self._projections:
@@ -1918,7 +1948,7 @@ class _JsonlStore:
         self.Append([entry], f'"files": {_EncodeText(said)}, ')
         for projection, crc in zip(self._projections, crcs, strict=True):
             projection.MarkSynced(crc)
-        self._operations = self._unsynced_bytes = 0
+        self._operations = 0  # the checkpoint itself is none
 
     # -- looking back, and setting aside --------------------------------------
 
@@ -1926,35 +1956,40 @@ class _JsonlStore:
         """Return an iterator of the log's lines, newest first; behind them those that compactions set aside."""
         folder = os.path.join(self.data_dir, _HISTORY)
         names = sorted(filter(_IsHistoryName, self._List(folder)), reverse=True) if with_history else []
-        with contextlib.ExitStack() as stack:
-            fds = [self.files.Duplicate(self._log_fd)]
-            stack.callback(lambda: [self.files.Close(fd) for fd in fds])
-            fds += [self.files.Open(os.path.join(folder, name), readonly=True) for name in names]
-            tops = [self.seq, *(int(name[:18]) for name in names)]
-            ends = [self._tail, *(self.files.Size(fd) for fd in fds[1:])]
-            return self._ReadFilesBack(list(zip(fds, ends, tops, strict=True)), stack.pop_all())
+        paths = [os.path.join(folder, name) for name in names]
+        return self._ReadFilesBack(self.files.Duplicate(self._log_fd), self._tail, self.seq, paths)
 
     def _ReadFilesBack(
-        self, files: list[tuple[int, int, int]], kept: contextlib.ExitStack
+        self, fd: int, end: int, top: int, paths: list[str]
     ) -> Generator[tuple[_Line | None, bytes], None, None]:
         # A compaction that failed leaves a second name of the log, which may
         # have grown since: what lies above the number in a file's name is not
         # history yet, and what was told is not told again.
-        last = 1 << 62
-        with kept:
-            for fd, end, top in files:
-                is_begun = fd == files[0][0]  # the log has no torn tail before its end
+        last, is_begun = 1 << 62, True  # the log has no torn tail before its end
+        while True:
+            try:
                 for raw in self._ReadFileBack(fd, end):
                     line = _ReadLine(raw)
                     is_begun |= line is not None and line.seq <= top
                     if is_begun and (line is None or line.seq < last):
                         last = last if line is None else line.seq
                         yield line, raw
+            finally:
+                self.files.Close(fd)
+            if not paths:
+                return
+            path = paths.pop(0)
+            try:
+                fd = self.files.Open(path, readonly=True)
+            except FileNotFoundError:  # another process has compacted without history
+                return
+            end, top, is_begun = self.files.Size(fd), int(os.path.basename(path)[:18]), False
 
     def _ReadFileBack(self, fd: int, offset: int) -> Iterator[bytes]:
         parts: list[bytes] = []  # of a line whose beginning is still to come, last first
+        size = _CHUNK // 64  # most who look back look for the newest
         while offset:
-            size = min(_CHUNK, offset)
+            size = min(2 * size, _CHUNK, offset)
             offset -= size
             chunk = self.files.Read(fd, size, offset)
             if b"\n" not in chunk:
@@ -2179,7 +2214,7 @@ class _JsonlStore:
 #   children  parent id -> ids             by_info   info id -> link rows
 #   names     fold -> ids                  by_node   keyword id -> link rows
 #   _tokens   token -> folds, where the token is another than the fold
-#   queries   confirmed query, as a token -> ids
+#   queries   confirmed query, folded -> ids
 #   gone_nodes, gone_infos   id -> row of what was deleted, for its version
 #
 # Many values of a key stand in the order of creation, which is the order of
@@ -2298,25 +2333,25 @@ class _Indexes:
         self.nodes: MutableMapping[str, bytes] = {}
         self.infos: MutableMapping[str, bytes | _Extent] = {}
         self.gone_nodes: MutableMapping[str, bytes] = {}
-        self.gone_infos: MutableMapping[str, bytes] = {}
-        self.children: _Multimap[str] = _Multimap(self._NodeOrder)
-        self.names: _Multimap[str] = _Multimap(self._NodeOrder)
-        self.queries: _Multimap[str] = _Multimap(self._NodeOrder)
+        self.gone_infos: MutableMapping[str, bytes | _Extent] = {}
+        self.children: _Multimap[str] = _Multimap(self.OrdinalOf)
+        self.names: _Multimap[str] = _Multimap(self.OrdinalOf)
+        self.queries: _Multimap[str] = _Multimap(self.OrdinalOf)
         self.by_info: _Multimap[bytes] = _Multimap(_OrdinalOf)
         self.by_node: _Multimap[bytes] = _Multimap(_OrdinalOf)
         if base is not None:
             self.next_ordinal, self._tokens = base.next_ordinal, _Multimap(str)
             self.nodes, self.infos = _Layer(base.nodes), _Layer(base.infos)
             self.gone_nodes, self.gone_infos = _Layer(base.gone_nodes), _Layer(base.gone_infos)
-            self.children, self.names = base.children.Fork(self._NodeOrder), base.names.Fork(self._NodeOrder)
-            self.queries = base.queries.Fork(self._NodeOrder)
+            self.children, self.names = base.children.Fork(self.OrdinalOf), base.names.Fork(self.OrdinalOf)
+            self.queries = base.queries.Fork(self.OrdinalOf)
             self.by_info, self.by_node = base.by_info.Fork(_OrdinalOf), base.by_node.Fork(_OrdinalOf)
 
     def Fork(self) -> _Indexes:
         """Return indexes that begin as these; while they are in use these must not change.  Cost: none."""
         return _Indexes(self._normalizer, self)
 
-    def _NodeOrder(self, id: str) -> int:
+    def OrdinalOf(self, id: str) -> int:
         return _OrdinalOf(self.nodes[id])
 
     # -- taking rows in -------------------------------------------------------
@@ -2340,12 +2375,12 @@ class _Indexes:
         newlines, which no raw JSON string holds: a few calls for thousands of names.
         """
         try:
-            groups = [match.group(1, 2, 3, 5, 6, 7) for match in map(_MatchNode, rows)]  # type: ignore[union-attr]  # None is caught
+            groups = [match.groups() for match in map(_MatchPlainNode, rows)]  # type: ignore[union-attr]  # None is caught
         except AttributeError:
             return False  # the general way says what is wrong
-        raw_ids, raw_ordinals, deleted, raw_parents, raw_names, aliases = zip(*groups, strict=True)
-        if set(deleted) != {b"false"} or None in raw_parents or any(row.endswith(b"]}") for row in rows):
-            return False  # the last are those with confirmed queries
+        raw_ids, raw_ordinals, raw_parents, raw_names, aliases = zip(*groups, strict=True)
+        if any(row.endswith(b"]}") for row in rows):
+            return False  # with confirmed queries
         texts = [str(b"\n".join(raw), "utf-8") for raw in (raw_ids, raw_parents, raw_names, aliases)]
         if any("\\" in text for text in texts):
             return False
@@ -2376,14 +2411,17 @@ class _Indexes:
         return True
 
     def _ApplyNode(self, row: bytes) -> None:
-        head = _ReadNodeHead(row)
+        match = _MatchNode(row)
+        if match is None:
+            raise _Malformed("no row of a keyword", row)
+        old_row = self.nodes.get(_Unescape(match[1]))
+        if old_row is not None and old_row.startswith(match[0]) and _ReadConfirmed(old_row) == _ReadConfirmed(row):
+            self.nodes[_Unescape(match[1])] = row  # nothing that leads to it has changed
+            return
+        head = _HeadOf(match)
         id, parent_id = head.id, head.parent_id
-        old_row = self.nodes.get(id)
         if old_row is not None:
             old = _ReadNodeHead(old_row)
-            if old == head and _ReadConfirmed(old_row) == _ReadConfirmed(row):
-                self.nodes[id] = row  # nothing that leads to it has changed
-                return
             if head.deleted or old.parent_id != parent_id:
                 self._levels.clear()
             if old.parent_id is not None:
@@ -2398,8 +2436,7 @@ class _Indexes:
             self.next_ordinal = max(self.next_ordinal, head.ordinal + 1)
             return
         self.nodes[id] = row  # first: the order of the values below is looked up in it
-        if self.gone_nodes:
-            self.gone_nodes.pop(id, None)
+        self.gone_nodes.pop(id, None)
         is_last = head.ordinal >= self.next_ordinal
         if is_last:
             self.next_ordinal = head.ordinal + 1
@@ -2425,20 +2462,18 @@ class _Indexes:
             if match is None:
                 raise _Malformed("no full row of an info", row)
             id = _Unescape(match[1])
-            if match[2] == b"true":
-                self.gone_infos[id] = row
-                self.infos.pop(id, None)
-            else:
-                self.gone_infos.pop(id, None)
-                is_long = len(row) > _RESIDENT_LIMIT and offset is not None
-                self.infos[id] = _Extent(offset, len(row), zlib.crc32(row)) if is_long else row
+            is_long = len(row) > _RESIDENT_LIMIT and offset is not None
+            held = _Extent(offset, len(row), zlib.crc32(row)) if is_long else row
+            self.infos.pop(id, None)
+            self.gone_infos.pop(id, None)
+            (self.gone_infos if match[2] == b"true" else self.infos)[id] = held
 
     def _ApplyLink(self, row: bytes) -> None:
         match = _MatchLink(row)
         if match is None:
             raise _Malformed("no full row of a link", row)
         info_id, keyword_id, ordinal = _Unescape(match[1]), _Unescape(match[2]), int(match[3])
-        old = self.FindLink(info_id, keyword_id)
+        old = self._FindLink(info_id, keyword_id, match[0][: match.end(2) + 2])
         if old is not None:
             self.by_info.Discard(info_id, old)
             self.by_node.Discard(keyword_id, old)
@@ -2457,7 +2492,7 @@ class _Indexes:
 
     def Lead(self, id: str) -> str | None:
         """Return `id`, or that of the keyword it was merged into; None where neither is there."""
-        for _ in range(len(self.gone_nodes) + 1):
+        for _ in range(_MERGES_FOLLOWED):
             if id in self.nodes:
                 return id
             match = _MatchMerged(self.gone_nodes.get(id, b""))
@@ -2468,12 +2503,15 @@ class _Indexes:
 
     def FindLink(self, info_id: str, keyword_id: str) -> bytes | None:
         """Return the row of a pair's link; looks through the shorter of the two lists."""
-        of_info, of_node = self.by_info.Get(info_id), self.by_node.Get(keyword_id)
-        if not of_info or not of_node:
-            return None
         start = f'{{"info_id":{_EncodeString(info_id)},"keyword_id":{_EncodeString(keyword_id)},'.encode()
-        rows = of_info if len(of_info) <= len(of_node) else of_node
-        return next((row for row in rows if row.startswith(start)), None)
+        return self._FindLink(info_id, keyword_id, start)
+
+    def _FindLink(self, info_id: str, keyword_id: str, start: bytes) -> bytes | None:
+        of_info, of_node = self.by_info.Get(info_id), self.by_node.Get(keyword_id)
+        for row in of_info if len(of_info) <= len(of_node) else of_node:
+            if row.startswith(start):
+                return row
+        return None
 
     def Head(self, id: str) -> _NodeHead:
         return _ReadNodeHead(self.nodes[id])
@@ -2521,7 +2559,7 @@ class _Indexes:
 
     def AllRows(self, read: Callable[[bytes | _Extent], bytes], with_gone: bool) -> Iterator[_Records]:
         """Yield all rows in bulks: keywords and links in the order of creation, what was deleted first if asked for."""
-        gone: tuple[Iterable[bytes], Iterable[bytes]] = self.gone_nodes.values(), self.gone_infos.values()
+        gone: tuple[Iterable[bytes], Iterable[bytes]] = self.gone_nodes.values(), map(read, self.gone_infos.values())
         if not with_gone:  # an id that was merged still leads; nothing else of it stays
             merged = (cast("KeywordNode", _ReadRecord(row)) for row in gone[0] if _MatchMerged(row))
             emptied: _Row = {"name": "", "aliases": [], "normalized": [], "description": "", "metadata": {}}
@@ -2550,7 +2588,7 @@ class _Indexes:
         if len(lists) == 1:
             return lists[0]
         found = dict.fromkeys(id for ids in lists for id in ids)
-        return sorted(found, key=self._NodeOrder) if len(found) > 1 else list(found)
+        return sorted(found, key=self.OrdinalOf) if len(found) > 1 else list(found)
 
     def _KeysOf(self, token: str) -> list[str]:
         """Return the folds that a token may stand for."""
@@ -3011,8 +3049,8 @@ _INFO_POLICIES = ("reattach", "detach", "delete")
 class _Transaction:
     """What one operation reads and stages: one line of the log, all of it or nothing."""
 
-    def __init__(self, tree: KeywordTree, indexes: _Indexes) -> None:
-        self.now = tree._Now()
+    def __init__(self, tree: KeywordTree, indexes: _Indexes, now: float) -> None:
+        self.now = now
         self.indexes = indexes  # as it was before the plan that runs
         self.next_ordinal = indexes.next_ordinal
         self._base = indexes
@@ -3100,10 +3138,14 @@ class _Transaction:
     def MoveLinks(self, keyword_id: str, to: str | None) -> None:
         """Hang a keyword's links on another one, whose own stay as they are; with None they are gone."""
         for row in list(self.indexes.by_node.Get(keyword_id)):
-            link = cast("InfoKeywordLink", _ReadRecord(row))
-            self.Stage(dataclasses.replace(link, deleted=True))  # first: both have one ordinal
-            if to is not None and self.FindLink(link.info_id, to) is None:
-                self.Stage(dataclasses.replace(link, keyword_id=to))
+            match = cast("re.Match[bytes]", _MatchLink(row))
+            info_id = _Unescape(match[1])
+            # First: both have one ordinal.  Bytes to bytes, since it may be ten thousand.
+            self._Stage(2, (info_id, keyword_id), row.replace(b',"deleted":false,', b',"deleted":true,', 1), row)
+            if to is not None and self.FindLink(info_id, to) is None:
+                moved = b"%b%b%b" % (row[: match.start(2) - 1], _EncodeString(to).encode(), row[match.end(2) + 1 :])
+                self._links[info_id, to] = moved
+                self._Stage(2, (info_id, to), moved, None)
 
     def Advance(self) -> None:
         """Let the next plan see what was staged so far."""
@@ -3239,7 +3281,8 @@ def _PlanUndo(tx: _Transaction, before: _Records, after: _Records) -> None:
     changed: list[_Record] = []
     staged: list[_Record] = []
     for row in itertools.chain(reversed(after.links), reversed(after.infos), reversed(after.nodes)):
-        record, now = _ReadRecord(row), tx.RowNow(_ReadRecord(row))
+        record = _ReadRecord(row)
+        now = tx.RowNow(record)
         is_no_link = record.deleted and isinstance(record, InfoKeywordLink)
         if now is None or is_no_link:
             is_same = now is None and is_no_link
@@ -3339,9 +3382,19 @@ def _FindProblems(store: _JsonlStore, indexes: _Indexes, normalizer: Callable[[s
             except StoreError as error:
                 yield str(error)
         with contextlib.closing(store.ReadBack(with_history=True)) as lines:
-            bad = sum(line is None for line, _ in lines)
-        if bad:
-            yield f"{_HISTORY}: {_Count(bad, 'line')} cannot be read"
+            expected, is_free = store.seq, False
+            for line, _ in lines:
+                if line is None or (line.seq != expected and not is_free):
+                    yield f"{_HISTORY}: operation {expected} cannot be read"
+                # What stands before a file's first line may have been forgotten.
+                is_free = line is not None and line.format is not None
+                expected = (expected if line is None else line.seq) - 1
+        for id, level in indexes._levels.items():
+            if not fresh.LeadsToRoot(id) or level != fresh.LevelOf(id):
+                yield f"levels: {_Shorten(id)} does not stand on level {level}"
+        for token in {token for name in fresh.names.Keys() for token in normalizer(name)}:
+            if list(fresh.ByTokens([token])) != list(indexes.ByTokens([token])):
+                yield f"tokens: {_Shorten(token)} leads elsewhere in memory than on the disk"
         for name in ("nodes", "infos", "gone_nodes", "gone_infos"):
             there, here = getattr(fresh, name), getattr(indexes, name)
             for id in {**there, **here}:
@@ -3377,7 +3430,7 @@ def _Measure(indexes: _Indexes) -> _Row:
         "keywords": len(indexes.nodes) - 1,
         "infos": len(indexes.infos),
         "links": sum(1 for _ in indexes.Links()),
-        "leaves": len(indexes.nodes) - len(sizes),
+        "leaves": len(indexes.nodes) - len(sizes.keys() | {_ROOT_ID}),
         "depth": depth,
         "fan_out": sizes.get(fullest, 0),
         "fan_out_id": fullest,
@@ -3469,8 +3522,16 @@ def _WhyOf(descent: _Row) -> str:
 class _Job(Generic[_Value]):
     """An operation that a thread wants committed: plans that run one after another, each seeing those before it."""
 
-    def __init__(self, op: str, operation_id: str, plans: Sequence[_Plan[Any]], agent_ios: Sequence[_Row]) -> None:
+    def __init__(
+        self,
+        op: str,
+        operation_id: str,
+        plans: Sequence[_Plan[Any]],
+        agent_ios: Sequence[_Row],
+        now: float | None = None,
+    ) -> None:
         self.op = op
+        self.now = now  # None: when its turn has come
         self.operation_id = operation_id
         self.plans = plans
         self.agent_ios = agent_ios
@@ -3488,39 +3549,67 @@ class _Group:
         self.is_closed = False
 
 
+_SCOPES: ContextVar[tuple[_Scope, ...]] = ContextVar("operations that are open here", default=())
+
+
 class _Scope:
-    """An operation that a thread has open: its plans, and the tree as they leave it.
+    """An operation that a block has open: its plans, and the tree as they leave it.
 
     Others may commit meanwhile; then the plans run again on what the tree has become, and what no
     longer fits raises.  So nothing is locked while the block is under way.
     """
 
-    def __init__(self, tree: KeywordTree, operation_id: str) -> None:
-        self.id = operation_id
+    def __init__(self, tree: KeywordTree, name: str) -> None:
+        self.id = tree._new_id()
+        self.tree = tree
+        self.is_open = False
         self.plans: list[_Plan[Any]] = []
         self.agent_ios: list[list[_Row]] = []  # of each plan
-        self._tree = tree
+        self.now = 0.0
+        self._name = name
+        self._outer: _Scope | None = None  # a block inside another is a part of it
+        self._first = 0  # how many plans the outer one had
         self._base: tuple[_Indexes, int] | None = None
         self._transaction: _Transaction | None = None
 
+    def __enter__(self) -> Self:
+        self._outer = self.tree._OpenScope()
+        if self._outer is not None:
+            self.id, self._first = self._outer.id, len(self._outer.plans)
+        else:
+            self.now = self.tree._Now()
+            self.is_open = True
+            _SCOPES.set((self, *_SCOPES.get()))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.is_open = False  # first of all: nothing may be written into a block that has ended
+        _SCOPES.set(tuple(scope for scope in _SCOPES.get() if scope is not self))
+        if self._outer is not None:
+            if kind is not None:
+                self._outer.CutTo(self._first)
+        elif kind is None and self.plans:
+            agent_ios = [io for ios in self.agent_ios for io in ios]
+            self.tree._committer.Run(_Job(self._name, self.id, self.plans, agent_ios, self.now))
+
     def See(self) -> _Indexes:
         """Return the indexes with what was done so far.  The tree's lock is held."""
-        return self._Transaction().indexes
+        return self._Prepare().indexes
 
-    def _Transaction(self) -> _Transaction:
-        store, indexes = self._tree._store, self._tree._committed
+    def _Prepare(self) -> _Transaction:
+        store, indexes = self.tree._store, self.tree._committed
         if self._transaction is None or self._base != (indexes, store.seq):
-            transaction = _Transaction(self._tree, indexes)
+            transaction = _Transaction(self.tree, indexes, self.now)
             self._transaction, self._base = transaction, (indexes, store.seq)
-            self._tree._RunPlans(transaction, self.plans)
+            self.tree._RunPlans(transaction, self.plans)
             transaction.Advance()
         return self._transaction
 
     def Add(self, plan: _Plan[_Value], agent_ios: Sequence[_Row]) -> _Value:
-        with self._tree._lock:
-            transaction = self._Transaction()
+        with self.tree._lock:
+            transaction = self._Prepare()
             try:
-                result = self._tree._RunPlans(transaction, [plan])
+                result = self.tree._RunPlans(transaction, [plan])
                 transaction.Advance()
             except BaseException:
                 self._transaction = None  # what was staged before it was refused must not stay
@@ -3626,8 +3715,8 @@ class KeywordTree:
             descend_max_rounds: how often a model is called for one search; at least 1.
             normalizer: replaces `_Normalize`: text → tokens by which the last step of an exact
                 look-up finds it (add pinyin, say).  Must give the same tokens every time.
-            learn_matches: confirm by itself what a model matched, see `Confirm`.
             log_messages: keep whole messages to the model in the log, not only what was shown.
+            learn_matches: confirm by itself what a model matched, see `Confirm`.
             clock: seconds since the epoch.
             new_id: returns an id that was never used.
 
@@ -3636,7 +3725,7 @@ class KeywordTree:
             StoreCorruptError: the folder holds damage that no crash explains.
             StoreError: the folder cannot be used, or is of a newer format.
 
-        Cost: reads the whole log; one sync of it, one more for a new store.
+        Cost: reads all four files once; one sync of the log, one more for a new store.
         """
         if not isinstance(data_dir, (str, os.PathLike)):
             raise InvalidInputError(f"data_dir must be a path: {_Shorten(data_dir)}")
@@ -3660,9 +3749,8 @@ class KeywordTree:
         self._must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
         self._recall: Recall | None = None  # made when it is first asked
         self._sorted_children: dict[str, list[str]] = {}  # of large levels, by name
-        self._transaction: _Transaction | None = None  # of whoever runs a plan
+        self._running = threading.local()  # `transaction`, while this thread runs a plan
         self._spent = {"descents": 0, "model_calls": 0, "names_shown": 0}
-        self._scopes: dict[int, _Scope] = {}  # by thread: the operation that is open there
         self._committer = _GroupCommit(self._CommitGroup)
         self._finalizer = weakref.finalize(self, str)
         self._OpenStore()
@@ -3690,8 +3778,12 @@ class KeywordTree:
     @property
     def _indexes(self) -> _Indexes:
         """What this thread is to see: what is committed, and what its open operation did on top.  The lock is held."""
-        scope = self._scopes.get(threading.get_ident()) if self._scopes else None
+        scope = self._OpenScope()
         return self._committed if scope is None else scope.See()
+
+    def _OpenScope(self) -> _Scope | None:
+        """Return the operation that is open in this task or thread."""
+        return next((scope for scope in _SCOPES.get() if scope.tree is self and scope.is_open), None)
 
     def _RenewAfterFork(self) -> None:
         # Another thread of the parent may have held any lock, and been in the
@@ -3990,9 +4082,10 @@ class KeywordTree:
                     self._Reopen()
 
     def _Hydrate(self, id: str, level: int | None = None) -> KeywordNode:
-        if level is None:
-            level = self._indexes.LevelOf(id)
-        return _HydrateNode(self._indexes.nodes[id], level, self._ListChildren)
+        node = _HydrateNode(self._indexes.nodes[id], level or 0, self._ListChildren)
+        if level is None and node.parent_id is not None:  # the parent's is known if a sibling was read
+            node.level = self._indexes.LevelOf(node.parent_id) + 1
+        return node
 
     def _ListChildren(self, id: str) -> list[str]:
         with self._lock:
@@ -4405,15 +4498,14 @@ class KeywordTree:
 
     # -- going back -----------------------------------------------------------
 
-    @contextlib.contextmanager
-    def Operation(self, name: str = "operation") -> Iterator[_Scope]:
-        """Put all writes of a `with` block, in this thread, into one line of the log.
+    def Operation(self, name: str = "operation") -> _Scope:
+        """Put all writes of a `with` block into one line of the log.
 
-        Inside, this thread reads what it has written; others see it when the block has ended.  An
-        exception takes all of it back.  Nothing is locked meanwhile: if others write, the block's
-        writes are made again on what they left, and what no longer fits raises at the block's end.
-        A model is shown the tree without what the block has written.  A block inside another
-        becomes a part of it.
+        The block's own thread or asyncio task (and those it starts) reads what it has written; others
+        see it when the block has ended.  An exception takes all of it back.  Nothing is locked
+        meanwhile: if others write, the block's writes are made again on what they left, and what no
+        longer fits raises at the block's end.  A model is shown the tree without what the block has
+        written.  A block inside another becomes a part of it.
 
         Args:
             name: what the log calls it.
@@ -4427,23 +4519,7 @@ class KeywordTree:
         name = _CheckName("name", name)
         if name in (_CHECKPOINT, *_BEGINNINGS):
             raise InvalidInputError(f"name must not be one that the log uses itself: {_Shorten(name)}")
-        thread = threading.get_ident()
-        outer = self._scopes.get(thread)
-        if outer is not None:
-            count = len(outer.plans)
-            try:
-                yield outer
-            except BaseException:
-                outer.CutTo(count)
-                raise
-            return
-        scope = self._scopes[thread] = _Scope(self, self._new_id())
-        try:
-            yield scope
-        finally:
-            del self._scopes[thread]
-        if scope.plans:
-            self._committer.Run(_Job(name, scope.id, scope.plans, [io for ios in scope.agent_ios for io in ios]))
+        return _Scope(self, name)
 
     def History(self, id: str | None = None, limit: int = _PAGE) -> list[Change]:
         """Return the newest operations, newest first: all, or those that touched one keyword or info.
@@ -4474,6 +4550,8 @@ class KeywordTree:
         self._CheckOpen()
         _CheckCount("since", since, 0)
         self.Refresh()
+        if since >= self._store.seq:
+            return iter(())
         with contextlib.closing(self._ReadLogBack(with_history=False)) as lines:
             newer = [raw for _, raw in itertools.takewhile(lambda pair: pair[0].seq > since, lines)]
         return map(_ReadChange, reversed(newer))
@@ -4517,7 +4595,7 @@ class KeywordTree:
 
     def _WriteAs(self, op: str, plan: _Plan[Any]) -> str:
         """Commit a plan; return the operation's id."""
-        scope = self._scopes.get(threading.get_ident())
+        scope = self._OpenScope()
         if scope is not None:
             scope.Add(plan, ())
             return scope.id
@@ -4586,12 +4664,16 @@ class KeywordTree:
 
         def Compact() -> None:
             self._store.RefuseIfFailed()
-            self._must_reopen = True  # whatever comes of it: the open descriptors may be those of replaced files
             rows = self._committed.AllRows(self._store.ReadRow, keep_history)
-            self._store.Compact(rows, self._committed.next_ordinal, keep_history)
+            try:
+                self._store.Compact(rows, self._committed.next_ordinal, keep_history)
+            except BaseException:
+                self._must_reopen = True  # the open descriptors may be those of replaced files
+                raise
 
         self._Exclusively(Compact)
-        self._CheckOpen()
+        with self._commit_lock:
+            self._Reopen()  # readers go on with what they have until it is there
         with _DiskErrors(f"cannot look into {_Shorten(self.data_dir)}"):
             snapshots = self._store.SnapshotNames()
         size_after = sum(self._store.Sizes().values())
@@ -4599,7 +4681,7 @@ class KeywordTree:
 
     def _RefuseInOperation(self, what: str) -> None:
         self._CheckOpen()
-        if threading.get_ident() in self._scopes:
+        if self._OpenScope() is not None:
             raise InvalidInputError(f"{what} cannot be a part of an operation")
 
     # -- looking after the tree -----------------------------------------------
@@ -4608,7 +4690,8 @@ class KeywordTree:
         """Rebuild everything from the bytes on disk and compare it with memory, the projections and all invariants.
 
         Returns:
-            What is wrong, in sentences; empty where all is well.  Changes nothing.
+            What is wrong, in sentences; empty where all is well.  Changes nothing.  The ranking, which
+            is derived from the rest, is not looked at.
 
         Cost: reads all files and decodes every row, while writers wait.
         """
@@ -4657,24 +4740,32 @@ class KeywordTree:
         self._RefuseInOperation("Reorganize")
         scope_id = _ROOT_ID if scope_id is None else _CheckId("scope_id", scope_id)
         with self._lock:
-            if self._indexes.Lead(scope_id) is None:
-                raise NotFoundError("keyword", scope_id)
             indexes = self._committed
-            steps = list(_FindDisorder(indexes, cast("str", indexes.Lead(scope_id)), self._max_candidates))
-            for info_id in indexes.UnlinkedInfos() if scope_id == _ROOT_ID else ():
-                ranked = self._RankNodes({"query": self._HydrateInfo(info_id).content[:_QUERY_LIMIT]}, "search")
-                step = {"action": "link", "info_id": info_id, "keyword_id": ranked[0][1] if ranked else _ROOT_ID}
-                steps.append({**step, "why": "the info hangs on no keyword"})
-            newest = sorted(
-                indexes.Beneath(indexes.children.Get(scope_id)), key=lambda id: -_OrdinalOf(indexes.nodes[id])
-            )
+            led = indexes.Lead(scope_id)
+            if led is None:
+                raise NotFoundError("keyword", scope_id)
+            steps = list(_FindDisorder(indexes, led, self._max_candidates))
+            unlinked = list(indexes.UnlinkedInfos()) if led == _ROOT_ID else []
+        steps += filter(None, map(self._LinkBest, unlinked))
         if not self._AskWhetherSilent():
+            with self._lock:
+                below = self._committed.Beneath(self._committed.children.Get(led))
+                newest = heapq.nlargest(10 * _REORGANIZE_NODES, below, key=self._committed.OrdinalOf)
             touched = set(_IdsIn(steps))
             asked = self._AskForSteps([id for id in newest if id not in touched][:_REORGANIZE_NODES])
             steps = self._KeepPossible([*steps, *asked])
         with self._lock:
             rows = {id: row for id in _IdsIn(steps) if (row := self._committed.nodes.get(id)) is not None}
             return {"scope_id": scope_id, "steps": steps, "seen": {id: _Seen(self._committed, id) for id in rows}}
+
+    def _LinkBest(self, info_id: str) -> _Row | None:
+        """Return the step that links an info to the keyword that fits best."""
+        with self._lock:  # one at a time: others want to read
+            if info_id not in self._committed.infos:
+                return None
+            ranked = self._RankNodes({"query": self._HydrateInfo(info_id).content[:_QUERY_LIMIT]}, "search")
+        keyword_id = ranked[0][1] if ranked else _ROOT_ID
+        return {"action": "link", "info_id": info_id, "keyword_id": keyword_id, "why": "it hangs on no keyword"}
 
     def _AskForSteps(self, ids: list[str]) -> Iterator[_Row]:
         """Let the model look at keywords: is one the same as one that reads alike, does it belong elsewhere?"""
@@ -4690,7 +4781,8 @@ class KeywordTree:
                 continue
             place = self._AgentDescend(node.name, "suggest_parent", description=node.description)
             with self._lock:
-                ancestors = self._committed.PathOf(place["node_id"] or _ROOT_ID)
+                led = self._committed.Lead(place["node_id"] or _ROOT_ID)
+                ancestors = [id] if led is None else self._committed.PathOf(led)
             if place["node_id"] and place["node_id"] != node.parent_id and id not in ancestors:
                 yield {"action": "move", "id": id, "new_parent_id": place["node_id"], "why": _WhyOf(place)}
 
@@ -4775,7 +4867,7 @@ class KeywordTree:
     # are written and synced; then, and only then, readers see them.
 
     def _Write(self, op: str, plan: _Plan[_Value], agent_ios: Sequence[_Row] = ()) -> _Value:
-        scope = self._scopes.get(threading.get_ident()) if self._scopes else None
+        scope = self._OpenScope()
         if scope is not None:
             return scope.Add(plan, agent_ios)
         return self._committer.Run(_Job(op, self._new_id(), [plan], agent_ios))
@@ -4786,7 +4878,7 @@ class KeywordTree:
         except Exception as error:
             for job in jobs:
                 if not job.is_done:
-                    job.error = error
+                    job.error = error  # also of one that was refused: by what is not there
 
     def _Exclusively(self, work: Callable[[], None]) -> None:
         """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
@@ -4814,7 +4906,6 @@ class KeywordTree:
             return True
         except _ReplacedError:
             self._store.End()
-            self._must_reopen = True  # should it fail now, the next call tries again
             self._Reopen()
             return False
 
@@ -4829,15 +4920,15 @@ class KeywordTree:
         writers: list[_Job[Any]] = []
         view = self._committed
         for job in jobs:
-            transaction = _Transaction(self, view)
+            transaction = _Transaction(self, view, self._Now() if job.now is None else job.now)
             try:
                 job.result = self._RunPlans(transaction, job.plans)
             except Exception as error:  # this operation's own; the others go on
-                job.error, job.is_done = error, True
+                job.error, job.is_done = error, not writers
                 continue
             after = transaction.After()
             if not any(after):
-                job.is_done = True
+                job.is_done = not writers
                 continue
             io = (job.agent_ios[0] if len(job.agent_ios) == 1 else {"calls": job.agent_ios}) if job.agent_ios else None
             entries.append(_Entry(job.op, job.operation_id, transaction.now, io, transaction.Before(), after))
@@ -4850,13 +4941,18 @@ class KeywordTree:
         try:
             brought = self._store.Append(entries)
         except StoreError as error:
-            if error.outcome_unknown or len(writers) == 1:
+            if error.outcome_unknown or len(jobs) == 1:
                 raise
-            for job in writers:  # one of them may be what the disk has no room for
-                self._RetryAlone(job)
+            # One of them may be what the disk has no room for.  What another
+            # was told, to have nothing to do or not to fit, hung on it.
+            for job in jobs:
+                if not job.is_done:
+                    job.error = None
+                    self._RetryAlone(job)
             return
-        for records, job in zip(brought, writers, strict=True):
+        for records in brought:
             self._TakeIn(records)
+        for job in jobs:
             job.is_done = True
         with contextlib.suppress(StoreError):  # the operations are durable; the next write will say so
             self._store.CheckpointIfDue()
@@ -4864,14 +4960,14 @@ class KeywordTree:
     def _RunPlans(self, transaction: _Transaction, plans: Sequence[_Plan[Any]]) -> Any:
         """Return what the last plan returned."""
         result = None
-        self._transaction = transaction
+        self._running.transaction = transaction
         try:
             for number, plan in enumerate(plans):
                 if number:
                     transaction.Advance()
                 result = plan(transaction)
         finally:
-            self._transaction = None
+            self._running.transaction = None
         return result
 
     def _RetryAlone(self, job: _Job[Any]) -> None:
@@ -4889,22 +4985,19 @@ class KeywordTree:
                 return
             old_rows = {id: indexes.nodes.get(id) for id in map(_IdOf, records.nodes)}
             indexes.Apply(records)
-            for id, old in old_rows.items():
-                self._KeepSorted(id, old)
-                if self._recall is not None:
+            self._KeepSorted(old_rows)
+            if self._recall is not None:
+                for id, old in old_rows.items():
                     self._UpdateRecall(self._recall, id, old)
 
     def _AppendNodeVersion(self, node: KeywordNode) -> None:
-        assert self._transaction is not None  # called by plans alone
-        self._transaction.Stage(node)
+        self._running.transaction.Stage(node)  # called by plans alone
 
     def _AppendInfoVersion(self, info: Info) -> None:
-        assert self._transaction is not None
-        self._transaction.Stage(info)
+        self._running.transaction.Stage(info)
 
     def _AppendLink(self, link: InfoKeywordLink) -> None:
-        assert self._transaction is not None
-        self._transaction.Stage(link)
+        self._running.transaction.Stage(link)
 
     # -- matching names -------------------------------------------------------
 
@@ -4946,13 +5039,16 @@ class KeywordTree:
         rounds: list[_Row] = []
         path = [_ROOT_ID]
         targets: list[str] = []
+        silence = self._AskWhetherSilent()
+        if silence:
+            return self._Conclude(query, intent, _Reading("silent", "missing", words=silence), path, steps, rounds)
+        self._CheckOpen()  # never with the lock held: who reopens needs it
         with self._lock:
             members = self._ChildrenToShow(_ROOT_ID)
-        silence = self._AskWhetherSilent()
-        reading = _Reading("silent", "missing", words=silence) if silence else _Reading("rounds_used_up")
-        for number in range(0 if silence else self._descend_max_rounds if among is None else 1):
+        reading = _Reading("rounds_used_up")
+        for number in range(self._descend_max_rounds if among is None else 1):
+            self._CheckOpen()
             with self._lock:
-                self._CheckOpen()
                 if any(id not in self._committed.nodes for id in (*path, *targets)):
                     reading = _Reading("vanished", words="what was opened is gone")
                     break
@@ -4979,7 +5075,7 @@ class KeywordTree:
                     break
                 targets, members, path = self._OpenTargets(reading.targets, view)
         else:
-            reading = reading if silence else _Reading("rounds_used_up")
+            reading = _Reading("rounds_used_up")
         return self._Conclude(query, intent, reading, path, steps, rounds)
 
     def _AskWhetherSilent(self) -> str:
@@ -5128,14 +5224,16 @@ class KeywordTree:
     def _SortKey(self, id: str) -> tuple[str, str]:
         return _Fold(self._committed.Head(id).name), id
 
-    def _KeepSorted(self, id: str, old: bytes | None) -> None:
-        """Follow a row that was taken in: a new child finds its place, everything else sorts its level anew."""
-        for row in filter(None, (old, self._committed.nodes.get(id)) if self._sorted_children else ()):
-            parent_id = _ReadNodeHead(row).parent_id or ""
-            if old is not None:
-                self._sorted_children.pop(parent_id, None)
-            elif parent_id in self._sorted_children:
-                bisect.insort(self._sorted_children[parent_id], id, key=self._SortKey)
+    def _KeepSorted(self, old_rows: dict[str, bytes | None]) -> None:
+        """Follow rows that were taken in: new children find their places, all other changes sort a level anew."""
+        nodes, held = self._committed.nodes, self._sorted_children
+        for id, old in old_rows.items() if held else ():
+            for row in filter(None, (old, nodes.get(id)) if old is not None else ()):
+                held.pop(_ReadNodeHead(row).parent_id or "", None)
+        for id, old in old_rows.items() if held else ():
+            parent_id = self._committed.Head(id).parent_id or "" if old is None and id in nodes else ""
+            if parent_id in held:
+                bisect.insort(held[parent_id], id, key=self._SortKey)
 
     def _CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
         return self._Describe(itertools.islice(self._CollectBreadthFirst(start_ids), self._max_candidates))

@@ -17,22 +17,24 @@ key, no download and no second, and so it is what the demo runs on.
 ('not_found', 'agent_missing')
 
 How it decides. The order of a view is the best evidence there is: the tree has ranked with descriptions and aliases,
-which are not shown, and knows how rare each word is in all of it. Preferring what names and paths say was measured and
-is worse wherever keywords have descriptions. So the first in the order is taken, and only that is decided here which
-the order does not tell:
+which are not shown, and knows how rare each word is in all of it. Ranking anew by names and paths was measured:
+what brings 0.3 points on one tree costs 1 to 6 on others. So the first in the order is taken, and only that is decided
+here which the order does not tell:
 
 1. Which of the first candidates are merely recent: a view begins with a few most recently used ones, fit or not.
-2. Whether something beneath the first one is meant: of two that follow each other closely, the deeper one is.
-3. Whether it fits at all: a candidate of whose name and path the query says next to nothing is no answer.
-4. Where to look on: beneath a candidate that has more below it, or, where nothing fits, in a group of further names
-   whose range holds a word of the query.
+2. What stands above everything shown: it fits every query a little, and tells nothing.
+3. Which parent a new name itself names: an apple pie is a pie.
+4. Whether anything fits at all: where names and paths share next to nothing with the query, the answer is `missing`.
+
+It never jumps: the first view already has what ranks best in all of the tree.
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from typing_extensions import override
 
@@ -41,32 +43,14 @@ from Agent.keyword_tree import LLMClient, _TermsOf
 
 __all__ = ["LexicalLLMClient"]
 
-FITS = 0.15
-"""How much of a candidate's name and path the query must say, from 0 to 1. On clinc150, where some questions have no
-answer, this refuses half of those and loses 1 to 3 of 100 right answers. A higher one would lose more of them where
-keywords have descriptions, since these are not shown."""
-
-FITS_ALONE = 2 * FITS
-"""The same for a name without its path, where parts of words in common by chance weigh more: of a parent to be chosen,
-and of what lies beneath a jump's target. Of keywords foreign to a tree 45 to 80 of 100 then stay at its root, to be
-placed by somebody who knows, and at most 2 of 100 right places are lost."""
-
 RECENT_PLACES = 5
 """So many places at the beginning of a view may be there for being used recently: a tenth of the usual 50."""
 
-RECENT = 0.4
-"""One of these places is passed over if less than this share of what is said of the best candidate is said of it. Not
-nearer to 1, since the first of the order may be where it is for a description that is not shown."""
-
-CLOSE = 5
-"""What follows within so many places has about the same score. Any value from 3 to 20 gives the same answers."""
-
-HEAD = 0.3
-"""What it adds to a parent that the new name ends with its name: an apple pie is a pie, 静态网站 is a 网站. The first
-place in the order counts 1, the one at `RANKED` a half; so this passes some eight places."""
-
-RANKED = 20
+RANKED_PLACES = 20
 """As many are ranked in a view of 50; those behind stand in the order of the tree."""
+
+HEAD_PLACES = 10
+"""Among so many a parent is looked for that the new name ends with."""
 
 DESCRIPTION = 0.5
 """What a word of a new keyword's description counts, beside one of its name: a description has many and vague ones."""
@@ -75,6 +59,27 @@ LINKS_AT_MOST = 3
 """How many keywords an info is linked to: what is about everything is found under nothing."""
 
 _Terms = Mapping[str, float]
+
+
+class _Limits(NamedTuple):
+    """What is measured where an order says less than it seems."""
+
+    least_fit: float
+    """How well the best of the first candidates must fit, from 0 to 1."""
+    looked_at: int
+    """So many of the first are asked whether anything fits: the first alone may be there for a description."""
+    recent: float
+    """A recent one is passed over if it fits less than this share of what the best does. Not nearer to 1, since what
+    looks recent may be the first ranked itself, which a description brought there that is not shown."""
+
+
+SEARCH = _Limits(least_fit=0.1, looked_at=5, recent=0.65)
+"""On clinc150 this refuses 30 of 100 questions that have no answer and loses 0.8 of 100 right answers; a least fit of
+0.08 refuses 15 for 0.4, 0.13 refuses 50 for 1.8, 0.2 refuses 71 for 4.6."""
+
+PLACING = _Limits(least_fit=0.07, looked_at=RANKED_PLACES, recent=0.35)
+"""Of keywords foreign to a tree 12 to 55 of 100 stay at its root, to be placed by somebody who knows, and at most 0.7
+of 100 right places are lost. The right parent often shares no word with a new keyword, while others beside it do."""
 
 
 class LexicalLLMClient(LLMClient):
@@ -123,15 +128,8 @@ class _View:
     """What is looked for: the query, or the content to be linked."""
     terms: _Terms
     """The terms of the text, those of a description besides, with their weights."""
-    path: str
     candidates: Sequence[_Candidate]
-    groups: Sequence[_Candidate]
-
-    @property
-    def target(self) -> _Candidate | None:
-        """What the round before jumped to: it stays the first candidate."""
-        first = self.candidates[0] if self.candidates else None
-        return first if first and self.path and first.path == self.path else None
+    """Without groups, which hold only what shares no term with the text."""
 
 
 # Reading the question and writing the reply
@@ -141,11 +139,11 @@ def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
     """Return what the last message asks, or None if that cannot be told."""
     try:
         question = json.loads(str(messages[-1]["content"]))
-        intent, query, path = question["intent"], question["query"], question["path"]
+        intent, query = question["intent"], question["query"]
         listed = list(question["candidates"])
     except (LookupError, TypeError, ValueError, RecursionError):
         return None
-    if not isinstance(intent, str) or not isinstance(query, str) or not isinstance(path, list):
+    if not isinstance(intent, str) or not isinstance(query, str):
         return None
     content, description = question.get("content"), question.get("description")
     text = content if isinstance(content, str) and content else query
@@ -153,13 +151,10 @@ def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
     if isinstance(description, str):
         for term, weight in _TermsOf(description).items():
             terms[term] = max(terms.get(term, 0.0), weight * DESCRIPTION)
-    walked = " / ".join(map(str, path))
     candidates = [candidate for item in listed if (candidate := _read_candidate(item))]
-    groups: list[_Candidate] = []
-    # Groups stand at the end, and nobody arrives in one: a keyword that was given such a name is none.
-    while candidates and _range_of(candidates[-1].name) and candidates[-1].path != walked:
-        groups.append(candidates.pop())
-    return _View(intent, text, terms, walked, candidates, groups[::-1])
+    while candidates and _is_group(candidates[-1].name):  # they stand at the end
+        candidates.pop()
+    return _View(intent, text, terms, candidates)
 
 
 def _read_candidate(item: object) -> _Candidate | None:
@@ -191,67 +186,42 @@ def _reply(
 
 
 def _choose_answer(view: _View) -> dict[str, Any]:
-    """Search: the first in the order, or what is meant beneath it, if it fits."""
-    if view.target is not None:
-        return _choose_beneath(view)
-    fits = [_said_on_path(candidate.path, view.terms) for candidate in view.candidates]
-    order = _without_recent(view, fits)
-    best = _deeper(view, order[: CLOSE + 1])
-    if best is None or fits[best] < FITS:
-        return _look_in_group(view) or _reply(
-            "missing", suggest_name=_suggest_name(view.text), reason="the query says too little of any candidate"
-        )
-    chosen = view.candidates[best]
-    reason = f"the query says {fits[best]:.0%} of its name and path"
-    if chosen.path in _paths_above(view) and not view.path:
-        return _reply("jump", [chosen], reason=f"{reason}; more may be beneath")
-    following = order[order.index(best) + 1 :]
-    alike = [index for index in following if view.candidates[index].name.casefold() == chosen.name.casefold()]
-    if alike and alike[0] == following[0] and fits[alike[0]] == fits[best]:
-        same = [view.candidates[index] for index in alike if fits[index] == fits[best]]
-        return _reply("ambiguous", [chosen, *same], reason="they have one name, and no path says more than another")
-    return _reply("match", [chosen], reason=reason)
-
-
-def _choose_beneath(view: _View) -> dict[str, Any]:
-    """Search, after a jump: the first beneath the target whose own name the query says too, else the target."""
-    known = _TermsOf(view.path)
-    further = {term: weight for term, weight in view.terms.items() if term not in known}
-    for candidate in view.candidates[1:]:
-        if _said(candidate.name, further) >= FITS_ALONE:
-            return _reply("match", [candidate], reason="the first beneath it that the query names, too")
-    return _reply("match", view.candidates[:1], reason="the query names nothing beneath it")
-
-
-def _deeper(view: _View, order: Sequence[int]) -> int | None:
-    """Return the first of the order, or the first of those behind it that stands beneath it."""
-    first = order[0] if order else None
+    """Search: the first in the order, if anything fits."""
+    fits = [_fit(candidate, view.terms) for candidate in view.candidates]
+    order = _order(view, fits, SEARCH)
+    if not _anything_fits(fits, order, SEARCH):
+        return _reply("missing", suggest_name=_suggest_name(view.text), reason="the query says too little of any name")
+    chosen, twins = view.candidates[order[0]], []
     for index in order[1:]:
-        if first is not None and _is_beneath(view.candidates[index].path, view.candidates[first].path):
-            return index
-    return first
+        other = view.candidates[index]
+        if other.name.casefold() != chosen.name.casefold() or fits[index] != fits[order[0]]:
+            break
+        if _is_beneath(other.path, chosen.path) or _is_beneath(chosen.path, other.path):
+            break
+        twins.append(other)
+    if twins:
+        return _reply("ambiguous", [chosen, *twins], reason="they have one name, and no path says more than another")
+    return _reply("match", [chosen], reason=f"first in the order, with a fit of {fits[order[0]]:.2f}")
 
 
 def _choose_parent(view: _View) -> dict[str, Any]:
-    """Placement: the first in the order that fits by its own name or by what hangs beneath it.
+    """Placement: the first in the order, or one near it that the new name names.
 
-    The order already counts the votes of similar keywords for their parents, with descriptions. It is left only for a
-    parent that the new name names.
+    The order already counts the votes of similar keywords for their parents, with descriptions.
     """
-    candidates = view.candidates
-    fits = _fits_with_children(view)
-    order = _without_recent(view, fits)
+    own = [_fit(candidate, view.terms) for candidate in view.candidates]
+    order = _order(view, _add_children(view, own), PLACING)
     name = view.text.casefold().strip()
-    worth = {
-        index: RANKED / (RANKED + place) + (HEAD if _is_head(candidates[index].name.casefold(), name) else 0.0)
-        for place, index in enumerate(order)
-    }
-    best = max(order, key=worth.__getitem__, default=None)  # of equals the first
-    if best is None or fits[best] < FITS_ALONE:
-        return _look_in_group(view) or _reply(
-            "missing", suggest_name=view.text.strip() or None, reason="no candidate has enough in common with it"
-        )
-    return _reply("match", [candidates[best]], reason=f"it or its children fit, with {fits[best]:.2f}")
+    if not _anything_fits(own, order, PLACING):
+        return _reply("missing", suggest_name=view.text.strip() or None, reason="it has too little in common with any")
+    heads = (index for index in order[:HEAD_PLACES] if _is_head(view.candidates[index].name.casefold(), name))
+    chosen = next(heads, order[0])
+    reason = "first in the order" if chosen == order[0] else "the new name ends with its name"
+    return _reply("match", [view.candidates[chosen]], reason=reason)
+
+
+def _anything_fits(fits: Sequence[float], order: Sequence[int], limits: _Limits) -> bool:
+    return any(fits[index] >= limits.least_fit for index in order[: limits.looked_at])
 
 
 def _choose_links(view: _View) -> dict[str, Any]:
@@ -268,35 +238,18 @@ def _choose_links(view: _View) -> dict[str, Any]:
     return _reply("match", chosen, reason="the content names them") if chosen else _reply("missing")
 
 
-def _look_in_group(view: _View) -> dict[str, Any] | None:
-    """Return a jump into the group whose range holds most of the query's words, or None if none does.
-
-    Groups are sorted runs of names, so only there can a name stand that begins with one of these words.
-    """
-    words = [term[1:] for term, weight in _whole_words(view.text).items() if weight >= 1.0]
-
-    def held(group: _Candidate) -> int:
-        first, last = _range_of(group.name) or ("", "")
-        # Counted in characters: a longer word is a rarer one (Zipf), and tells more.
-        return sum(len(word) for word in words if (first <= word or first.startswith(word)) and word <= last)
-
-    best = max(view.groups, key=held, default=None)
-    if best is None or not held(best):
-        return None
-    return _reply("jump", [best], reason="nothing shown fits; a word of the query lies in this range")
-
-
 # Measuring
 
 
-def _said(text: str, terms: _Terms) -> float:
-    """Return which share of a text's terms the given terms hold, from 0 to 1.
+def _fit(candidate: _Candidate, terms: _Terms) -> float:
+    """Return √(share of the query that the path says · share of the path that the query says), from 0 to 1."""
+    return math.sqrt(_share(terms, _TermsOf(candidate.path)) * _said_on_path(candidate.path, terms))
 
-    Not the other way round: a question has many words that no name has, and says no less clearly what it means.
-    """
-    own = _TermsOf(text)
-    total = sum(own.values())
-    return sum(weight for term, weight in own.items() if term in terms) / total if total else 0.0
+
+def _share(terms: _Terms, others: _Terms) -> float:
+    """Return which share of the first terms is among the others, from 0 to 1."""
+    total = sum(terms.values())
+    return sum(weight for term, weight in terms.items() if term in others) / total if total else 0.0
 
 
 def _said_on_path(path: str, terms: _Terms) -> float:
@@ -306,15 +259,15 @@ def _said_on_path(path: str, terms: _Terms) -> float:
     """
     names = path.split(" / ")[::-1]
     weights = [0.5**level for level in range(len(names))]
-    return sum(weight * _said(name, terms) for weight, name in zip(weights, names, strict=True)) / sum(weights)
+    shares = (_share(_TermsOf(name), terms) for name in names)
+    return sum(weight * share for weight, share in zip(weights, shares, strict=True)) / sum(weights)
 
 
-def _fits_with_children(view: _View) -> list[float]:
-    """Return how much is said of each candidate's own name, and of those of its shown children.
+def _add_children(view: _View, own: Sequence[float]) -> list[float]:
+    """Return how well each candidate fits together with its shown children.
 
     The second child counts half of the first, the third half of that: many weak likenesses are no strong one.
     """
-    own = [_said(candidate.name, view.terms) for candidate in view.candidates]
     fits = list(own)
     by_path = {candidate.path: index for index, candidate in enumerate(view.candidates)}
     votes: Counter[int] = Counter()
@@ -326,32 +279,44 @@ def _fits_with_children(view: _View) -> list[float]:
     return fits
 
 
-def _without_recent(view: _View, fits: Sequence[float]) -> list[int]:
-    """Return the positions of the candidates in their order, without those that are there for being recent only.
+def _order(view: _View, fits: Sequence[float], limits: _Limits) -> list[int]:
+    """Return the positions of the candidates in their order, without those that are there for another reason.
 
-    A keyword used last comes with all that is above it, so what stands above one that was passed over is, too.
+    Passed over are those that are only recent, what stands above them (it was used with them), and what stands above
+    everything shown.
     """
-    everything = list(range(len(view.candidates)))
-    if view.target is not None:  # only a first view begins with recent ones
-        return everything
-    best = max(fits, default=0.0)
-    recent: list[int] = []
-    for index in everything[: max(RECENT_PLACES, (len(view.candidates) + len(view.groups)) // 10)]:
-        path = view.candidates[index].path
-        if fits[index] < RECENT * best or any(_is_beneath(view.candidates[other].path, path) for other in recent):
-            recent.append(index)
-    return [index for index in everything if index not in recent]
+    paths = [candidate.path for candidate in view.candidates]
+    count = _count_recent(view.candidates)
+    least = limits.recent * max(fits[:RANKED_PLACES], default=0.0)
+    passed: list[int] = []
+    for index in range(count):
+        is_above = any(_is_beneath(paths[other], paths[index]) for other in passed)
+        if not is_above and fits[index] >= least:
+            break
+        passed.append(index)
+    order = [index for index in range(len(paths)) if index not in passed]
+    telling = [i for i in order if not all(_is_beneath(path, paths[i]) for path in paths if path != paths[i])]
+    return telling or order
 
 
-def _paths_above(view: _View) -> set[str]:
-    """Return the paths of all that something shown stands beneath."""
-    found: set[str] = set()
-    for candidate in (*view.candidates, *view.groups):
-        path = candidate.parent
-        while path and path not in found:
-            found.add(path)
-            path = path.rpartition(" / ")[0]
-    return found
+def _count_recent(candidates: Sequence[_Candidate]) -> int:
+    """Return how many of the first candidates look like recently used ones.
+
+    A keyword is used with all that is above it, and these follow it at once, from below, if they did not come before.
+    Only what has no more room among the first may be missing.
+    """
+    first = candidates[:RECENT_PLACES]
+    seen: set[str] = set()
+    count = 0
+    for place, candidate in enumerate(first, start=1):
+        seen.add(candidate.path)
+        if not candidate.parent or candidate.parent in seen:
+            count = place
+        elif place == RECENT_PLACES:
+            return place
+        elif place == len(first) or first[place].path != candidate.parent:
+            break
+    return count
 
 
 def _is_beneath(path: str, above: str) -> bool:
@@ -363,16 +328,12 @@ def _is_head(head: str, name: str) -> bool:
     if not head or head == name or not name.endswith(head):
         return False
     before = name[-len(head) - 1]
-    return not before.isalnum() or not (head[0].isascii() or before.isascii())
+    return before.isspace() or not (head[0].isascii() or before.isascii())
 
 
-def _range_of(name: str) -> tuple[str, str] | None:
-    """Return the first and the last name of a group such as `… 212 more: 上海 – 重庆`, casefolded; None for others."""
-    count, separator, names = name.partition(" more: ")
-    if not separator or not count.startswith("… "):
-        return None
-    first, separator, last = names.casefold().partition(" – ")
-    return (first, last) if separator else None
+def _is_group(name: str) -> bool:
+    """Tell whether a name is one of a group, such as `… 212 more: 上海 – 重庆`."""
+    return name.startswith("… ") and " more: " in name and " – " in name
 
 
 def _whole_words(text: str) -> dict[str, float]:

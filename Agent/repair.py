@@ -36,6 +36,9 @@ Where things are saved from, in this order:
 Then the whole is made consistent by one operation `repair_places`: a keyword that others hang beneath or are linked to,
 and that could not be saved, is made anew under its old id, as "(lost) …" beneath the root; a link to an info that could
 not be saved is taken away. Both are listed.
+
+`history/` and `snapshots/` are copied: of the history every line that is whole, of the snapshots those that are as they
+were made. What is left out is listed.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ import argparse
 import bisect
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -52,9 +56,9 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from Agent import keyword_tree as kt
 
@@ -126,8 +130,10 @@ class Loss:
         numbers = ""
         if self.first_seq:
             last = str(self.last_seq) if self.last_seq else "the end"
-            numbers = f" (operation {self.first_seq})" if self.first_seq == self.last_seq else (
-                f" (operations {self.first_seq} to {last})"
+            numbers = (
+                f" (operation {self.first_seq})"
+                if self.first_seq == self.last_seq
+                else (f" (operations {self.first_seq} to {last})")
             )
         ids = f"; ids: {_shorten(self.ids)}" if self.ids else ""
         return f"{place}{numbers}: {self.detail}{ids}"
@@ -353,25 +359,40 @@ def _choose(found: list[_Found]) -> tuple[list[_Found], list[Loss], list[str]]:
         for line in by_seq[seq]:
             if line is not best:
                 detail = f"another operation {seq} stands in line {best.line} and fits better; this one was left out"
-                losses.append(Loss(detail, line=line.line, offset=line.offset, length=line.length, first_seq=seq,
-                                   last_seq=seq))
+                losses.append(
+                    Loss(detail, line=line.line, offset=line.offset, length=line.length, first_seq=seq, last_seq=seq)
+                )
         if before is not None and best.prev != before:
-            notes.append(f"{kt._LOG_NAME}, line {best.line}: operation {seq} was not written behind that operation "
-                         f"{seq - 1} which is there")
+            notes.append(
+                f"{kt._LOG_NAME}, line {best.line}: operation {seq} was not written behind that operation "
+                f"{seq - 1} which is there"
+            )
         if chosen and best.offset < chosen[-1].offset:
-            notes.append(f"{kt._LOG_NAME}, line {best.line}: operation {seq} stands in front of operation "
-                         f"{chosen[-1].seq}")
+            notes.append(
+                f"{kt._LOG_NAME}, line {best.line}: operation {seq} stands in front of operation {chosen[-1].seq}"
+            )
         chosen.append(best)
     return chosen, losses, notes
 
 
-def _describe_damages(chosen: list[_Found], damages: list[_Damage]) -> list[Loss]:
+def _first_number(chosen: list[_Found], damages: list[_Damage], last_of_history: int) -> int:
+    """Return the number that the log began with: higher than 1 if it was compacted."""
+    if not chosen or chosen[0].format is not None:
+        return chosen[0].seq if chosen else 1
+    for damage in damages:
+        seq = _MatchSeq(damage.raw)
+        if seq is not None and (b'"op": "state"' in damage.raw or b'"format": ' in damage.raw):
+            return min(int(seq[1]), chosen[0].seq)
+    return chosen[0].seq - 1 if chosen[0].op == kt._STATE else min(last_of_history + 1, chosen[0].seq)
+
+
+def _describe_damages(chosen: list[_Found], damages: list[_Damage], first_number: int) -> list[Loss]:
     """Tell for each missing number which bytes stand at its place, and for all other damage where it is."""
     losses: list[Loss] = []
     seqs = [line.seq for line in chosen]
     left = {damage.offset: damage for damage in damages}
     offsets = sorted(left)
-    for first, last in _missing(chosen):
+    for first, last in _missing(chosen, first_number):
         index = bisect.bisect_left(seqs, first)
         start = chosen[index - 1].offset if index else 0
         here = [
@@ -416,12 +437,9 @@ def _describe_gap(first: int, last: int, here: list[_Damage]) -> Iterator[Loss]:
             yield Loss("nothing is left of it in the log", first_seq=run[0], last_seq=run[1])
 
 
-def _missing(chosen: list[_Found]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last number of each run that is missing."""
-    expected = 1
+def _missing(chosen: list[_Found], expected: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and last number of each run that is missing, from `expected` on."""
     for line in chosen:
-        if line.format is not None and line is chosen[0]:
-            expected = line.seq  # a log may begin with a higher number, but not without its format
         if line.seq > expected:
             yield expected, line.seq - 1
         expected = line.seq + 1
@@ -645,6 +663,8 @@ class _State:
         if ordinal is None:
             return True
         self.next_ordinal = max(self.next_ordinal, ordinal + 1)
+        if kind == "links":  # where keywords are merged, a link gives its place to the one that follows it
+            return True
         return self.owners.setdefault(ordinal, (kind, key)) == (kind, key)
 
     def take(self, row: _Row, kind: str) -> tuple[_Row | None, str]:
@@ -670,7 +690,9 @@ class _State:
         except (kt.StoreCorruptError, ValueError) as error:
             return None, f"does not have the shape of its kind: {error}"
         is_root = kind == "nodes" and row["id"] == kt._ROOT_ID
-        if kind == "nodes" and (is_root != (row["parent_id"] is None) or (is_root and row["deleted"])):
+        # Of a keyword that was merged, a compaction may leave nothing but where its id leads to.
+        has_no_parent = row["parent_id"] is None if kind == "nodes" and "merged_into" not in row else is_root
+        if is_root != has_no_parent or (is_root and row["deleted"]):
             return None, "has no place in a tree"
         if not self.own(row.get("ordinal"), kind, key):
             problem = problem or "had the place in the order of another record; it was put at the end"
@@ -685,12 +707,20 @@ class _State:
         return {key: row for key, row in rows if not row["deleted"]}
 
 
+def _make_file(path: Path) -> BinaryIO:
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
 class _Writer:
     """Writes operations to a new log, numbering them anew."""
 
     def __init__(self, path: Path) -> None:
-        self._file = open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115
+        self._file = _make_file(path)
         self._seq, self._crc = 0, kt._FIRST_CRC
+
+    def begin(self, number: int) -> None:
+        """Let the first operation have this number, so that those of the history stay below it."""
+        self._seq = number - 1
 
     def copy(self, raw: bytes) -> None:
         """Write a line of the old log; all behind its numbers stays as it is."""
@@ -756,6 +786,7 @@ class _Repair:
     moved: list[Move] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     operations: int = 0
+    first_number: int = 1
 
     def read(self) -> None:
         """Read all files once, and find what belongs where."""
@@ -763,7 +794,9 @@ class _Repair:
         if log.exists():
             found, damages = _scan(log)
             self.chosen, self.losses, self.notes = _choose(found)
-            self.losses += _describe_damages(self.chosen, damages)
+            set_aside = [int(path.stem) for path in self._history()]
+            self.first_number = _first_number(self.chosen, damages, max(set_aside, default=0))
+            self.losses += _describe_damages(self.chosen, damages, self.first_number)
         else:
             self.losses.append(Loss("the log is missing", first_seq=1))
         for line in self.chosen:
@@ -819,6 +852,7 @@ class _Repair:
 
     def write(self) -> None:
         """Write the new log."""
+        self.writer.begin(self.first_number)
         if not self.chosen or self.chosen[0].format is None:
             self._write_beginning()
         for index, (line, raw) in enumerate(self._read_chosen()):
@@ -853,9 +887,7 @@ class _Repair:
                 taken, problem = self.state.take(row, kind) if row else (None, "cannot be read")
                 if problem:
                     detail = f"a row that the log does not have {problem}"
-                    self.losses.append(
-                        Loss(detail, name, line.line, line.offset, line.length, ids=key or _ids_in(raw))
-                    )
+                    self.losses.append(Loss(detail, name, line.line, line.offset, line.length, ids=key or _ids_in(raw)))
                 if taken is not None:
                     if old is not None:
                         before.setdefault((kind, key), json.loads(old))
@@ -900,7 +932,60 @@ class _Repair:
             self.writer.copy(raw)
         elif any(kept.values()):
             origin = {name: operation.get(name) for name in ("operation_id", "timestamp", "agent_io")}
+            if line is self.chosen[0]:
+                origin["extra"] = kt._FORMAT_FIELD
             self.writer.add(line.op, kept, _rows_of(operation, "before"), **origin)
+
+    def _history(self) -> list[Path]:
+        return sorted(path for path in (self.damaged / kt._HISTORY).glob("*.jsonl") if path.stem.isdecimal())
+
+    def copy_history(self, target: Path) -> None:
+        """Copy the lines of the logs that compactions set aside, each once, as far as they are whole."""
+        last = 0
+        for path in self._history():
+            found, damages = _scan(path)
+            # One that a compaction left which failed is a second name of the log: its end stands there already.
+            limit = min(int(path.stem) + 1, self.first_number)
+            kept = [line for line in found if last < line.seq < limit]
+            stop = min((line.offset for line in found if line.seq >= limit), default=sys.maxsize)
+            for damage in damages:
+                if damage.offset < stop:
+                    self.losses.append(replace(_loss_of(damage, 0, 0), file=f"{kt._HISTORY}/{path.name}"))
+            # A file holds numbers without a gap, and is called by the last of them.
+            for _, run in itertools.groupby(enumerate(kept), lambda pair: pair[1].seq - pair[0]):
+                lines = [line for _, line in run]
+                last = lines[-1].seq
+                target.mkdir(mode=0o700, exist_ok=True)
+                with open(path, "rb") as old, _synced(target / f"{last:018d}.jsonl") as new:
+                    for line in lines:
+                        old.seek(line.offset)
+                        new.write(old.read(line.length) + b"\n")
+
+    def copy_snapshots(self, target: Path) -> None:
+        """Copy the snapshots that are as they were made."""
+        folder = self.damaged / kt._SNAPSHOTS
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if not (path / kt._SNAPSHOT_NAME).exists():
+                continue  # one that was never finished
+            try:
+                told = (path / kt._SNAPSHOT_NAME).read_bytes()
+                said = json.loads(told)["log"]
+                with open(path / kt._LOG_NAME, "rb") as file:
+                    log = file.read(said["length"])
+                is_sound = len(log) == said["length"] and zlib.crc32(log) == int(said["crc"], 16)
+            except (OSError, ValueError, KeyError, TypeError):
+                is_sound = False
+            if not is_sound:
+                detail = "the snapshot is not as it was made; it was left out"
+                self.losses.append(Loss(detail, f"{kt._SNAPSHOTS}/{path.name}/{kt._LOG_NAME}"))
+                continue
+            made = target / path.name
+            for each in (target, made):
+                each.mkdir(mode=0o700, exist_ok=True)
+            for name, content in ((kt._LOG_NAME, log), (kt._SNAPSHOT_NAME, told)):
+                with _synced(made / name) as new:
+                    new.write(content)
+            kt._Files().SyncFolder(str(made))
 
     def _write_places(self) -> None:
         """Give everything a place whose own is lost."""
@@ -978,6 +1063,15 @@ class _Repair:
         return id
 
 
+@contextlib.contextmanager
+def _synced(path: Path) -> Iterator[BinaryIO]:
+    """Make a file that is on the disk when the block ends."""
+    with _make_file(path) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def _lost_name(id: str) -> str:
     return f"(lost) {id}"[:512]
 
@@ -1053,6 +1147,11 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path) -> RepairReport:
         work = _Repair(damaged, writer)
         work.read()
         work.write()
+        work.copy_history(unfinished / kt._HISTORY)
+        work.copy_snapshots(unfinished / kt._SNAPSHOTS)
+    for folder in (kt._HISTORY, kt._SNAPSHOTS):
+        if (unfinished / folder).exists():
+            kt._Files().SyncFolder(str(unfinished / folder))
     nodes, infos, links = (work.state.living(kind) for kind in _KINDS)
     with kt.KeywordTree(str(unfinished)) as tree:
         missing = [id for (id,) in nodes if not tree.GetPath(id)]
@@ -1061,6 +1160,9 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path) -> RepairReport:
         assert not missing, f"the new store lacks {missing[:3]}"
         assert linked == len(links), f"the new store has {linked} links instead of {len(links)}"
         assert not tree.recovery, tree.recovery
+        # What is missing from the history stands among the losses.
+        problems = [problem for problem in tree.Verify() if not problem.startswith(f"{kt._HISTORY}:")]
+        assert not problems, problems[:3]
     return RepairReport(
         str(damaged),
         str(new),

@@ -820,7 +820,7 @@ class Trees(RuleBasedStateMachine):
 
 TestTrees = Trees.TestCase
 TestTrees.settings = settings(
-    max_examples=3000 if STORM else 100,
+    max_examples=3000 if STORM else 60,
     stateful_step_count=60 if STORM else 25,
     deadline=None,
     database=None,

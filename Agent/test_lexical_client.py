@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.keyword_tree import KeywordTree, SearchStatus
-from Agent.lexical_client import CLOSE, LexicalLLMClient
+from Agent.lexical_client import LexicalLLMClient
 
 FIELDS = {"action", "node_id", "node_ids", "jump_depth", "suggest_name", "candidate_ids", "reason"}
 
@@ -61,11 +61,24 @@ class TestSearch:
     def test_reads_any_script(self, path: str, query: str) -> None:
         assert ask(view([path], query))["action"] == "match"
 
-    def test_passes_over_recent_ones_that_do_not_fit(self) -> None:
-        recent = ["Music / Jazz", "Music"]
+    @pytest.mark.parametrize(
+        "recent",
+        [
+            ["Music / Jazz", "Music"],
+            ["Music / Jazz / Bebop", "Music / Jazz", "Music", "Art / Prints", "Art"],
+            ["Music / Jazz", "Music", "Music / Rock", "Art / Prints / Woodcuts", "Art / Prints"],
+            ["Food / Dairy / Cheese", "Food / Dairy", "Food"],
+        ],
+    )
+    def test_passes_over_recent_ones_that_do_not_fit(self, recent: list[str]) -> None:
         paths = [*recent, "Food / Rye bread", *(f"Food / Filling {number}" for number in range(20))]
 
-        assert ask(view(paths, "how to bake rye bread"))["node_id"] == 2
+        assert ask(view(paths, "how is rye bread kept fresh"))["node_id"] == len(recent)
+
+    def test_does_not_take_for_recent_what_comes_without_its_parent(self) -> None:
+        paths = ["Food / Filling", "Food / Rye bread", "Music / Jazz", "Music", "Food", "Art"]
+
+        assert ask(view(paths, "how is rye kept fresh"))["node_id"] == 0
 
     def test_weighs_a_name_of_one_character_as_a_name(self) -> None:
         assert ask(view(["饮食 / 茶", "饮食 / 咖啡"], "用户喜欢喝什么茶"))["node_id"] == 0
@@ -75,28 +88,20 @@ class TestSearch:
 
         assert ask(view(paths, "how to bake rye bread"))["node_id"] == 0
 
-    def test_means_the_deeper_of_two_that_follow_each_other(self) -> None:
-        reply = ask(view(["Text / Parsing", "Text / Parsing / Markdown parser"], "parsing markdown"))
+    def test_leaves_a_later_one_where_it_is_though_it_shares_more_words(self) -> None:
+        paths = ["Storage / Databases", "Storage / Speaking of graphs", "Music", "Storage"]
 
-        assert (reply["action"], reply["node_id"]) == ("match", 1)
+        assert ask(view(paths, "which graph databases speak SQL"))["node_id"] == 0
 
-    def test_looks_beneath_a_candidate_whose_children_stand_far_behind(self) -> None:
-        paths = ["Text / Parsing", *(f"Text / Parsing tool {n}" for n in range(CLOSE)), "Text / Parsing / Sieve"]
-        reply = ask(view(paths, "parsing"))
+    def test_takes_a_first_one_that_says_nothing_if_those_beside_it_fit(self) -> None:
+        paths = ["Files / rmtree", "Files / delete directory", "Net / delete", "Text", "Text / wrap", "Text / fill"]
 
-        assert (reply["action"], reply["node_id"]) == ("jump", 0)
+        assert ask(view(paths, "delete a directory and everything in it"))["node_id"] == 0
 
-    def test_after_a_jump_takes_what_says_more_beneath(self) -> None:
-        paths = ["Text / Parsing", "Text / Parsing / Logs", "Text / Parsing / Markdown"]
-        reply = ask(view(paths, "parsing markdown text", path="Text / Parsing"))
+    def test_passes_over_what_stands_above_everything_shown(self) -> None:
+        paths = ["Resources", "Resources / Web", "Resources / Web / Scraping", "Resources / Music"]
 
-        assert (reply["action"], reply["node_id"]) == ("match", 2)
-
-    def test_after_a_jump_takes_the_target_if_nothing_beneath_says_more(self) -> None:
-        paths = ["Text / Parsing", "Text / Parsing / Logs", "Text / Parsing / Markdown"]
-        reply = ask(view(paths, "parsing text", path="Text / Parsing"))
-
-        assert (reply["action"], reply["node_id"]) == ("match", 0)
+        assert ask(view(paths, "resources about the web"))["node_id"] == 1
 
     def test_answers_missing_with_a_name_where_nothing_fits(self) -> None:
         reply = ask(view(["Storage / SQL databases", "Network"], "how do I bake bread?"))
@@ -117,36 +122,16 @@ class TestSearch:
 
 
 class TestGroups:
-    GROUPS = ("… 40 more: aardvark – mole", "… 41 more: monkey – zebra")
-
-    def test_opens_the_group_whose_range_holds_a_word(self) -> None:
-        reply = ask(view(["Plants / Fern", *self.GROUPS], "where do quokka live"))
-
-        assert (reply["action"], reply["node_id"]) == ("jump", 2)
-
-    def test_opens_a_group_whose_first_name_begins_with_the_word(self) -> None:
-        reply = ask(view(["… 9 more: teapot – wok"], "tea"))
-
-        assert reply["action"] == "jump"
-
-    def test_prefers_a_candidate_that_fits(self) -> None:
-        reply = ask(view(["Animals / Quokka", *self.GROUPS], "where do quokka live"))
-
-        assert (reply["action"], reply["node_id"]) == ("match", 0)
-
-    def test_opens_none_where_no_range_holds_a_word(self) -> None:
-        assert ask(view(["… 9 more: teapot – wok"], "apple"))["action"] == "missing"
-
-    def test_does_not_return_to_a_keyword_that_bears_the_name_of_a_group(self) -> None:
+    def test_never_chooses_a_group(self) -> None:
         name = "… 9 more: teapot – wok"
 
-        assert ask(view([name], "an umbrella and a vase", path=name))["action"] != "jump"
-        assert ask(view([name, "Food"], "an umbrella and a vase"))["action"] != "jump"
+        assert ask(view([name], name))["action"] == "missing"
+        assert ask(view([name], name, "suggest_parent"))["action"] == "missing"
 
-    def test_never_matches_a_group(self) -> None:
-        reply = ask(view(["… 9 more: teapot – wok"], "… 9 more: teapot – wok"))
+    def test_takes_a_keyword_that_bears_the_name_of_a_group_as_a_keyword(self) -> None:
+        name = "… 9 more: teapot – wok"
 
-        assert reply["action"] != "match"
+        assert ask(view([name, "Kitchen / Teapot"], name))["node_id"] == 0
 
 
 class TestSuggestParent:
@@ -246,7 +231,29 @@ class TestInATree:
 
         assert placed.parent_id in (food.id, bread.id)
         assert tree.Search("how long does rye bread keep").node == tree.GetKeyword(bread.id)
+        assert tree.Search("how long does wheat bread keep").node == tree.GetKeyword(placed.id)
         assert tree.Search("明天会下雨吗").status is SearchStatus.NOT_FOUND
+
+    def test_is_not_misled_by_what_was_found_before(self, tree: KeywordTree) -> None:
+        for theme, names in {
+            "music": ["jazz trumpet", "church organ", "string quartet"],
+            "garden": ["rose pruning", "compost heap", "apple tree"],
+            "travel": ["night train", "mountain hut", "ferry ticket"],
+        }.items():
+            parent = tree.CreateKeyword(theme, llm_auto_place=False)
+            tree.BatchCreateKeywords([{"name": name, "parent_id": parent.id} for name in names])
+        queries = {
+            "how do I prune my roses": "rose pruning",
+            "who plays the trumpet in that jazz band": "jazz trumpet",
+            "when does the last train at night leave": "night train",
+            "what may go on a compost": "compost heap",
+            "where is the ticket for the ferry": "ferry ticket",
+            "is the church with the organ open": "church organ",
+        }
+
+        found = [tree.Search(query).node for query in (*queries, *queries)]
+
+        assert [node and node.name for node in found] == [*queries.values(), *queries.values()]
 
     def test_links_an_info_to_what_it_names(self, tree: KeywordTree) -> None:
         tree.BatchCreateKeywords([{"name": name, "parent_id": "root"} for name in ("Python", "Rust", "苏州园林")])
@@ -254,7 +261,7 @@ class TestInATree:
 
         assert {node.name for node, _ in tree.GetKeywordsOfInfo(info.id)} == {"Python", "苏州园林"}
 
-    def test_finds_a_name_in_a_group(self, tree: KeywordTree) -> None:
+    def test_finds_a_name_of_which_a_view_shows_only_the_group(self, tree: KeywordTree) -> None:
         names = [f"{first}{second}nimal" for first in "abcdefghijklmnopqrstuvwxyz" for second in "aeiou"]
         tree.BatchCreateKeywords([{"name": name, "parent_id": "root"} for name in names])
         result = tree.Search("tell me about the wonimal please")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent.keyword_tree import KeywordTree, RelationType, StoreCorruptError, StoreError
+from Agent.keyword_tree import ConflictError, KeywordTree, RelationType, StoreCorruptError, StoreError
 from Agent.repair import Loss, RepairError, RepairReport, main, repair
 
 SEEDS = 2000 if os.environ.get("KEYWORD_TREE_STORM") == "1" else 60
@@ -126,7 +126,8 @@ def spoil(folder: Path, seq: int) -> None:
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
     """Return each file's bytes and time of change."""
-    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
 def repaired(damaged: Path, new: Path) -> RepairReport:
@@ -136,7 +137,8 @@ def repaired(damaged: Path, new: Path) -> RepairReport:
     assert contents(damaged) == before
     assert {path.name for path in damaged.parent.iterdir()} <= {"damaged", "new"}
     assert new.stat().st_mode & 0o777 == 0o700
-    assert all(path.stat().st_mode & 0o777 == 0o600 for path in new.iterdir())
+    for path in new.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
     assert "\n" not in repr(report)
     for loss in report.losses:
         assert str(loss) in str(report)
@@ -693,3 +695,168 @@ class TestLoss:
         assert str(Loss("gone", first_seq=4)) == "change_log.jsonl (operations 4 to the end): gone"
         many = Loss("broken", ids=tuple(f"k{n}" for n in range(20)))
         assert str(many).endswith("ids: k0, k1, k2, k3, k4, k5, k6, k7 and 12 more")
+
+
+# == Stores that were compacted, merged, kept =============================================================
+
+
+def live_on(folder: Path, *, keep_history: bool, snapshots: bool = False) -> None:
+    """Change a store in every way that leaves something for a repair to mind, and compact it."""
+    with KeywordTree(str(folder)) as tree:
+        tree.Confirm("how to begin", "l0")
+        tree.MergeKeywords("l1", "l0")
+        tree.DeleteKeyword("cook")
+        if snapshots:
+            tree.Snapshot()
+            tree.Snapshot(copy=True)
+        tree.CompactStorage(keep_history)
+        tree.BatchCreateKeywords([{"name": "later", "id": "later", "parent_id": "l2"}])
+        tree.UnlinkInfo("i1", "lib")
+
+
+def told(folder: Path) -> list[str]:
+    """Return the ids of all operations that the history tells."""
+    with KeywordTree(str(folder)) as tree:
+        assert tree.Verify() == []
+        return [change.operation_id for change in tree.History(limit=1000)]
+
+
+class TestCompactedStore:
+    @pytest.fixture(params=[True, False], ids=["with its history", "without"])
+    def compacted(self, request: pytest.FixtureRequest, damaged: Path) -> Path:
+        live_on(damaged, keep_history=request.param)
+        return damaged
+
+    @pytest.fixture
+    def compacted_wanted(self, compacted: Path, tmp_path: Path) -> tuple[Records, list[str]]:
+        copy = Path(shutil.copytree(compacted, tmp_path / "new"))
+        found = told(copy), records(copy)
+        shutil.rmtree(copy)
+        return found[1], found[0]
+
+    def test_is_copied_without_a_loss(
+        self, compacted: Path, new: Path, compacted_wanted: tuple[Records, list[str]]
+    ) -> None:
+        report = repaired(compacted, new)
+
+        assert (report.losses, report.rescued, report.moved, report.notes) == ((), (), (), ())
+        assert told(new) == compacted_wanted[1]
+        with KeywordTree(str(new)) as tree:
+            merged, answer = tree.GetKeyword("l1"), tree.Search("how to begin", False)
+            assert merged is not None
+            assert answer.node is not None
+            assert (merged.id, answer.node.id, answer.reason) == ("l0", "l0", "confirmed")
+        assert records(new) == compacted_wanted[0]
+
+    def test_goes_on_counting(self, compacted: Path, new: Path) -> None:
+        before = [json.loads(line)["seq"] for line in lines_of(compacted)]
+        repaired(compacted, new)
+        after = [json.loads(line)["seq"] for line in lines_of(new)]
+
+        assert before[0] == after[0] > OPERATIONS
+        assert after == list(range(after[0], after[0] + len(after)))
+
+    @pytest.mark.parametrize("line", [1, 2, 3])
+    @pytest.mark.parametrize("how", ["a byte", "zeros", "gone"])
+    def test_gets_the_state_it_began_with_from_the_projections(
+        self, compacted: Path, new: Path, compacted_wanted: tuple[Records, list[str]], line: int, how: str
+    ) -> None:
+        lines = lines_of(compacted)
+        number = json.loads(lines[line - 1])["seq"]
+        assert json.loads(lines[line - 1])["op"] == "state"
+        if how == "a byte":
+            spoil(compacted, line)
+        else:
+            write_lines(compacted, [*lines[: line - 1], *([b"\0" * 99] if how == "zeros" else []), *lines[line:]])
+        report = repaired(compacted, new)
+
+        assert lost_numbers(report) == {number}
+        assert report.rescued
+        assert all(rescue.is_verified for rescue in report.rescued)
+        with KeywordTree(str(new)) as tree:
+            merged = tree.GetKeyword("l1")
+            assert merged is not None
+            assert merged.id == "l0"
+            assert merged.confirmed == ["how to begin"]
+        assert records(new) == compacted_wanted[0]
+
+    def test_of_one_line_of_state_is_not_said_to_lack_what_is_in_its_history(self, tmp_path: Path, new: Path) -> None:
+        with KeywordTree(str(tmp_path / "damaged")) as tree:
+            tree.CreateKeyword("a", "root")
+            tree.CompactStorage()
+        damaged = tmp_path / "damaged"
+        lines = lines_of(damaged)
+        write_lines(damaged, [b"\0" * 99, *lines[1:]])
+
+        assert lost_numbers(repaired(damaged, new)) == {json.loads(lines[0])["seq"]}
+
+
+class TestHistoryAndSnapshots:
+    @pytest.fixture
+    def kept(self, damaged: Path) -> Path:
+        live_on(damaged, keep_history=True, snapshots=True)
+        with KeywordTree(str(damaged)) as tree:
+            tree.CompactStorage()
+            tree.CreateKeyword("after the second", "root")
+        return damaged
+
+    def test_are_copied(self, kept: Path, new: Path, tmp_path: Path) -> None:
+        copy = Path(shutil.copytree(kept, tmp_path / "new"))
+        operations = told(copy)
+        with KeywordTree(str(copy)) as tree:
+            states = []
+            for snapshot in sorted(path.name for path in (copy / "snapshots").iterdir()):
+                tree.Restore(snapshot)
+                states.append((snapshot, sorted(child.name for child in tree.GetChildren("root"))))
+        shutil.rmtree(copy)
+        report = repaired(kept, new)
+
+        assert report.is_complete
+        assert told(new) == operations
+        with KeywordTree(str(new)) as tree:
+            for snapshot, names in states:
+                tree.Restore(snapshot)
+                assert sorted(child.name for child in tree.GetChildren("root")) == names
+            with pytest.raises(ConflictError):  # found, in the oldest of the logs
+                tree.Undo(operations[-2])
+
+    def test_that_are_damaged_are_left_out_and_listed(self, kept: Path, new: Path) -> None:
+        oldest = sorted((kept / "history").iterdir())[0]
+        lines = oldest.read_bytes().split(b"\n")
+        lines[4] = lines[4].replace(b'"', b"'", 1)
+        snapshot = sorted((kept / "snapshots").iterdir())[1] / LOG
+        held = snapshot.read_bytes()
+        oldest.unlink()  # which is a second name of the first snapshot's log
+        oldest.write_bytes(b"\n".join(lines))
+        snapshot.write_bytes(held[:50] + b"X" + held[51:])
+        report = repaired(kept, new)
+
+        assert [(loss.file, loss.line) for loss in report.losses] == [
+            (f"history/{oldest.name}", 5),
+            (f"snapshots/{snapshot.parent.name}/{LOG}", 0),
+        ]
+        assert len(list((new / "snapshots").iterdir())) == 1
+        numbers = [
+            json.loads(line)["seq"]
+            for path in sorted((new / "history").iterdir())
+            for line in lines_of(path.parent, path.name)
+        ]
+        assert numbers == [number for number in range(1, numbers[-1] + 1) if number != 5]
+        with KeywordTree(str(new)) as tree:
+            assert tree.History(limit=1000)[-1].op == "create_store"
+
+    def test_of_a_compaction_that_failed_are_told_once(self, damaged: Path, new: Path) -> None:
+        (damaged / "history").mkdir()
+        os.link(damaged / LOG, damaged / "history" / f"{OPERATIONS:018d}.jsonl")
+        spoil(damaged, 4)
+        repaired(damaged, new)
+
+        assert len(told(new)) == len(set(told(new)))
+
+    def test_that_were_never_finished_are_left_out(self, damaged: Path, new: Path) -> None:
+        unfinished = damaged / "snapshots" / "20250101T000000.000000Z"
+        unfinished.mkdir(parents=True)
+        os.link(damaged / LOG, unfinished / LOG)
+
+        assert repaired(damaged, new).is_complete
+        assert not (new / "snapshots").exists()

@@ -245,12 +245,13 @@ def state_of(tree: KeywordTree) -> State:
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
     """Read the log without the library: every line whole, in sequence, chained; return the operations."""
-    operations, previous, seq = [], "00000000", 0
+    operations: list[dict[str, Any]] = []
+    previous, seq = "00000000", 0
     for line in (folder / LOG).read_bytes().split(b"\n"):
         if line.strip():
             assert zlib.crc32(line[len('{"crc": "00000000", ') :]) == int(line[9:17], 16), "a checksum is wrong"
             operation = json.loads(line)
-            seq += 1
+            seq = seq + 1 if operations else operation["seq"]  # a log that was compacted goes on counting
             assert (operation["seq"], operation["prev"]) == (seq, previous)
             assert operation["durable"] < seq
             previous = operation["crc"]
@@ -385,8 +386,10 @@ class Progress:
 def check_store(folder: Path, progress: Progress, *, close: bool = True) -> None:
     """Open what a killed process left behind, compare, and write on."""
     tree = KeywordTree(str(folder))
-    for sentence in tree.recovery:  # a kill leaves an unfinished last line at most
-        assert "never acknowledged" in sentence, sentence
+    for (
+        sentence
+    ) in tree.recovery:  # a kill leaves an unfinished last line, or projections that a compaction put in place
+        assert re.search("never acknowledged|was mended from it|the log does not have", sentence), sentence
     progress.compare(state_of(tree))
     if hasattr(tree, "Verify"):
         check_verified(tree)
@@ -410,7 +413,8 @@ def live(folder: Path, writer: str, first: int, way: str, tell: Tell) -> None:
     """Write for ever, in one of several ways of life; somebody will end it."""
     if way == "checkpointing":
         kt._CHECKPOINT_OPERATIONS = 2
-    lives = {"closing": 2, "opening": 1, "recovering": 1}.get(way, 1 << 40)
+    lives = {"closing": 2, "opening": 1, "recovering": 1, "compacting": 6}.get(way, 1 << 40)
+    draw = random.Random(f"{SEED} {writer} {first}")
     for n in itertools.count(first, lives):
         tree = KeywordTree(str(folder))
         tell("open")
@@ -420,7 +424,11 @@ def live(folder: Path, writer: str, first: int, way: str, tell: Tell) -> None:
             if way == "refreshing":
                 tree.Refresh()
             elif way == "leisurely":
-                time.sleep(0.004)
+                time.sleep(0.02)
+            elif way == "compacting":
+                if step % 5 == 0:
+                    tree.Snapshot(draw.random() < 0.5)
+                tree.CompactStorage(draw.random() < 0.5)
         if way == "closing":
             tree.Close()
             continue
@@ -432,7 +440,7 @@ def live(folder: Path, writer: str, first: int, way: str, tell: Tell) -> None:
                 os.pwrite(log.fileno(), b'\n{"crc": "0a1b2c3d", "seq": %d, "prev"' % n, end)
 
 
-WAYS = ("writing", "checkpointing", "closing", "opening", "recovering", "refreshing")
+WAYS = ("writing", "checkpointing", "closing", "opening", "recovering", "refreshing", "compacting")
 
 
 class TestKill:
@@ -463,7 +471,7 @@ class TestKill:
 
         assert losses == []
 
-    @pytest.mark.parametrize("way", WAYS[:-2] + WAYS[-1:])
+    @pytest.mark.parametrize("way", [way for way in WAYS if way != "recovering"])
     def test_of_one_of_two_processes_loses_nothing_of_either(
         self, tmp_path: Path, start: Start, say: Callable[[str], None], way: str
     ) -> None:
@@ -493,34 +501,42 @@ class TestKill:
 
         assert losses == []
 
+    @pytest.mark.parametrize("what", ["writing", "compacting", "forgetting", "going back"])
     @pytest.mark.parametrize("when", ["before", "after", "halfway"])
     def test_at_any_call_to_the_disk_leaves_the_other_process_unharmed(
-        self, folder: Path, start: Start, say: Callable[[str], None], when: str
+        self, folder: Path, start: Start, say: Callable[[str], None], when: str, what: str
     ) -> None:
-        progress, code = Progress("bz"), -signal.SIGKILL
-        other = start(lambda tell: live(folder, "b", 0, "leisurely", tell))
-        other.await_line("1")
-        for at in itertools.count(1):
-            writer = f"a{at}"
-            process = start(partial(die_at, folder, at, when, writer))
-            code = process.end()
-            assert code in (0, -signal.SIGKILL)
-            progress.acknowledged[writer] = 0
-            progress.take(writer, process.lines)
-            other.read_until(len(other.lines) + 1)  # the lock of the dead one blocks nobody
+        code, at, kills, losses = -signal.SIGKILL, 0, 0, []
+        step = 1 if STORM or what == "writing" else 9  # of the others, in the short form, some of the calls
+        for store in itertools.count():  # anew now and then: each compaction leaves a file, and each file costs calls
+            place, progress = folder.with_name(f"tree {store}"), Progress("bz")
+            other = start(partial(live, place, "b", 0, "leisurely"))
+            other.await_line("1")
+            first = at + step if at else 1 + SEED % step
+            for at in range(first, first + 30 * step, step):  # noqa: B020  it goes on in the next store
+                writer, kills = f"a{at}", kills + 1
+                process = start(partial(die_at, place, at, when, writer, what))
+                code = process.end()
+                assert code in (0, -signal.SIGKILL)
+                progress.acknowledged[writer] = 0
+                progress.take(writer, process.lines)
+                other.read_until(len(other.lines) + 1)  # the lock of the dead one blocks nobody
+                if code == 0:
+                    break
+            other.kill()
+            progress.take("b", other.lines)
+            check_store(place, progress)
+            losses += progress.losses
             if code == 0:
                 break
-        other.kill()
-        progress.take("b", other.lines)
-        check_store(folder, progress)
-        say(f"kill {when} each call to the disk beside another writer: {at} kills, {len(progress.losses)} losses ")
+        say(f"kill {when} each call, {what} beside another writer: {kills} kills, {len(losses)} losses ")
 
         assert at > 20
-        assert progress.losses == []
+        assert losses == []
 
 
-def die_at(folder: Path, at: int, when: str, writer: str, tell: Tell) -> None:
-    """Open, write, checkpoint, refresh and close; die at the n-th call to the operating system."""
+def die_at(folder: Path, at: int, when: str, writer: str, what: str, tell: Tell) -> None:
+    """Open, write, checkpoint, compact or go back, refresh and close; die at the n-th call to the operating system."""
     left = itertools.count(1)
 
     class Dying(kt._Files):
@@ -546,6 +562,15 @@ def die_at(folder: Path, at: int, when: str, writer: str, tell: Tell) -> None:
         for n in range(3):
             operate(tree, writer, n)
             tell(f"{n}")
+        if what in ("compacting", "forgetting"):
+            tree.CompactStorage(keep_history=what == "compacting")
+        elif what == "going back":
+            tree.Snapshot(copy=at % 2 > 0)  # no Restore: it would take back what the other one writes
+            with tree.Operation("two changes") as operation:
+                keyword = tree.CreateKeyword("of a moment", "root")
+                tree.CreateInfo("of a moment", "", [keyword.id])
+            tree.Undo(operation.id)
+            assert operation.id in [change.operation_id for change in tree.History(keyword.id)]
         tree.Refresh()
 
 
@@ -679,8 +704,10 @@ class TestStop:
             process.kill()
             progress.take(writer, process.lines)
         check_store(folder, progress)
-        say(f"stop and continue: {stops} stops, {sum(progress.acknowledged.values())} acknowledged, "
-            f"{len(progress.losses)} losses ")
+        say(
+            f"stop and continue: {stops} stops, {sum(progress.acknowledged.values())} acknowledged, "
+            f"{len(progress.losses)} losses "
+        )
 
         assert progress.losses == []
 
@@ -929,7 +956,6 @@ class TestInterrupt:
         progress.acknowledged["a"] = 25
         check_store(folder, progress)
         assert progress.losses == []
-
 
     @pytest.mark.parametrize("twice", [False, True])
     @pytest.mark.parametrize("what", ["keyword", "long info", "refresh", "open and close"])
@@ -1215,9 +1241,7 @@ def run_multiprocessing(method: str, folder: str) -> None:
 class TestNeighbours:
     """One process closes, checkpoints, fails or refreshes while another writes: neither loses anything."""
 
-    def write_beside(
-        self, folder: Path, start: Start, other: Callable[[Tell], None]
-    ) -> tuple[Process, Process]:
+    def write_beside(self, folder: Path, start: Start, other: Callable[[Tell], None]) -> tuple[Process, Process]:
         writer = start(partial(live, folder, "a", 0, "leisurely"))
         writer.await_line("0")
         neighbour = start(other)
@@ -1503,9 +1527,7 @@ class TestThreads:
                             assert info.content.startswith(f"{last.name} ")
 
             try:
-                run_together(
-                    [partial(write, n) for n in range(writers)] + [partial(read, n) for n in range(readers)]
-                )
+                run_together([partial(write, n) for n in range(writers)] + [partial(read, n) for n in range(readers)])
             finally:
                 done.set()
             in_memory = state_of(tree)
@@ -1522,9 +1544,7 @@ class TestThreads:
             sys.setswitchinterval(1e-6)
             trees = [KeywordTree(str(folder)) for _ in range(2)]
             count = times(8, 200)
-            run_together(
-                [partial(write_keywords, tree, f"{who} {n}", count, tell) for n, tree in enumerate(trees * 3)]
-            )
+            run_together([partial(write_keywords, tree, f"{who} {n}", count, tell) for n, tree in enumerate(trees * 3)])
             for tree in trees:
                 tree.Close()
 

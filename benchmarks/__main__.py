@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import bench_open, bench_search, bench_write, common
+from benchmarks import bench_methods, bench_open, bench_search, bench_write, common
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     options.quick = not options.full
     with tempfile.TemporaryDirectory(prefix="keyword-tree-stores-", dir=options.dir) as made:
         options.stores = options.stores or Path(made)
-        for program in (bench_search, bench_open, bench_write):
+        for program in (bench_search, bench_open, bench_write, bench_methods):
             program.run(options)
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+import time
 import unicodedata
+import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -44,9 +46,7 @@ CHILDREN_INDEX = "CREATE INDEX nodes_by_parent ON nodes (parent_id, ordinal)"
 INSERT_NODE = f"INSERT INTO nodes ({NODE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 INSERT_ALIAS = "INSERT OR IGNORE INTO aliases (key, ordinal) VALUES (?,?)"
 INSERT_INFO = f"INSERT INTO infos ({INFO_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)"
-INSERT_LINK = (
-    "INSERT INTO links (info_id, keyword_id, relation, created_by, created_at, deleted) VALUES (?,?,?,?,?,?)"
-)
+INSERT_LINK = "INSERT INTO links (info_id, keyword_id, relation, created_by, created_at, deleted) VALUES (?,?,?,?,?,?)"
 
 
 def fold(text: str) -> str:
@@ -196,17 +196,14 @@ class SqliteSearch:
         """Find by exact name or alias, as `KeywordTree.Search` does in its first step."""
         key = fold(query)
         hits = self.connection.execute(
-            "SELECT ordinal FROM nodes WHERE name_key = ?1 UNION SELECT ordinal FROM aliases WHERE key = ?1",
-            (key,),
+            "SELECT ordinal FROM nodes WHERE name_key = ?1 UNION SELECT ordinal FROM aliases WHERE key = ?1", (key,)
         ).fetchall()
         if len(hits) != 1:
             return SearchResult(SearchStatus.NOT_FOUND if not hits else SearchStatus.AMBIGUOUS)
         path = self._path(hits[0][0])
         if self._with_children:
             for node in path:
-                found = self.connection.execute(
-                    "SELECT id FROM nodes WHERE parent_id = ? ORDER BY ordinal", (node.id,)
-                )
+                found = self.connection.execute("SELECT id FROM nodes WHERE parent_id = ? ORDER BY ordinal", (node.id,))
                 node.children = [id_ for (id_,) in found]
         rows = self.connection.execute(
             f"SELECT {', '.join('i.' + column for column in INFO_COLUMNS.split(', '))} FROM links l "
@@ -215,24 +212,194 @@ class SqliteSearch:
             (path[-1].id,),
         )
         infos = [to_info(row) for row in rows]
-        return SearchResult(
-            SearchStatus.MATCHED, path[-1], path, infos[:50], reason="exact", info_count=len(infos)
-        )
+        return SearchResult(SearchStatus.MATCHED, path[-1], path, infos[:50], reason="exact", info_count=len(infos))
 
     def _path_by_loop(self, ordinal: int) -> list[KeywordNode]:
         execute = self.connection.execute
-        path = [
-            to_node(execute(f"SELECT {NODE_COLUMNS} FROM nodes WHERE ordinal = ?", (ordinal,)).fetchone())
-        ]
+        path = [to_node(execute(f"SELECT {NODE_COLUMNS} FROM nodes WHERE ordinal = ?", (ordinal,)).fetchone())]
         while (parent_id := path[-1].parent_id) is not None:
-            path.append(
-                to_node(execute(f"SELECT {NODE_COLUMNS} FROM nodes WHERE id = ?", (parent_id,)).fetchone())
-            )
+            path.append(to_node(execute(f"SELECT {NODE_COLUMNS} FROM nodes WHERE id = ?", (parent_id,)).fetchone()))
         path.reverse()
         return path
 
     def _path_by_recursion(self, ordinal: int) -> list[KeywordNode]:
         return [to_node(row) for row in self.connection.execute(self._recursion, (ordinal,))]
+
+
+# == Changing many records ===================================================================
+
+LINK_COLUMNS = "ordinal, keyword_id, info_id, relation, created_by, created_at, deleted"
+METHOD_TABLES = f"""
+CREATE TABLE operations (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, op TEXT NOT NULL, timestamp REAL);
+CREATE TABLE old_nodes (operation INTEGER NOT NULL, {NODE_COLUMNS}, PRIMARY KEY (operation, id)) WITHOUT ROWID;
+CREATE TABLE old_links (operation INTEGER NOT NULL, {LINK_COLUMNS}, PRIMARY KEY (operation, ordinal))
+    WITHOUT ROWID;
+CREATE INDEX links_by_info ON links (info_id, keyword_id);
+CREATE INDEX IF NOT EXISTS nodes_by_parent ON nodes (parent_id, ordinal);
+"""
+
+
+class SqliteMethods:
+    """Moves, merges and undoes, each in one transaction; what an undo needs is kept in tables of its own.
+
+    As in the library, deleted records stay as rows, a keyword's `level` is not rewritten in what lies beneath
+    it, and an undo can be undone. Whether a later operation wrote the same records is not looked up.
+    """
+
+    def __init__(self, database: Path | sqlite3.Connection) -> None:
+        """Open a database that has `METHOD_TABLES`, or use a connection to it."""
+        self.connection = database if isinstance(database, sqlite3.Connection) else connect(database)
+        self._execute = self.connection.execute
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def move(self, id_: str, to: str) -> None:
+        """Hang a keyword beneath another one."""
+        self._execute("BEGIN IMMEDIATE")
+        self._refuse_cycle(id_, to)
+        number, now = self._begin("move")
+        self._keep_nodes(number, "id = ?", id_)
+        self._execute(
+            "UPDATE nodes SET parent_id = ?1, level = 1 + (SELECT level FROM nodes WHERE id = ?1), "
+            "version = version + 1, updated_at = ?2 WHERE id = ?3",
+            (to, now, id_),
+        )
+        self._execute("COMMIT")
+
+    def merge(self, src: str, dst: str) -> None:
+        """Hang all that a keyword has on another one, which also takes its names."""
+        self._execute("BEGIN IMMEDIATE")
+        self._refuse_cycle(src, dst)
+        number, now = self._begin("merge")
+        self._keep_nodes(number, "id IN (?1, ?2) OR parent_id = ?1", src, dst)
+        self._execute(
+            f"INSERT INTO old_links SELECT ?, {LINK_COLUMNS} FROM links WHERE keyword_id = ? AND NOT deleted",
+            (number, src),
+        )
+        self._execute(
+            "UPDATE links SET deleted = 1 WHERE keyword_id = ?1 AND NOT deleted AND EXISTS (SELECT 1 FROM links "
+            "other WHERE other.info_id = links.info_id AND other.keyword_id = ?2 AND NOT other.deleted)",
+            (src, dst),
+        )
+        self._execute("UPDATE links SET keyword_id = ? WHERE keyword_id = ? AND NOT deleted", (dst, src))
+        self._execute(
+            "UPDATE nodes SET parent_id = ?1, level = 1 + (SELECT level FROM nodes WHERE id = ?1), "
+            "version = version + 1, updated_at = ?2 WHERE parent_id = ?3",
+            (dst, now, src),
+        )
+        names = []
+        for id_ in (dst, src):
+            row = self._execute("SELECT name, aliases, normalized FROM nodes WHERE id = ?", (id_,)).fetchone()
+            names.append((row[0], json.loads(row[1]), json.loads(row[2])))
+        aliases = list(dict.fromkeys([*names[0][1], names[1][0], *names[1][1]]))
+        normalized = list(dict.fromkeys(names[0][2] + names[1][2]))
+        self._execute(
+            "UPDATE nodes SET aliases = ?, normalized = ?, version = version + 1, updated_at = ? WHERE id = ?",
+            (_encode(aliases), _encode(normalized), now, dst),
+        )
+        self._execute("UPDATE nodes SET deleted = 1, version = version + 1, updated_at = ? WHERE id = ?", (now, src))
+        self._set_aliases(dst, names[0][1], aliases)
+        self._set_aliases(src, names[1][1], [])
+        self._execute("COMMIT")
+
+    def undo(self, operation: str) -> None:
+        """Put back what an operation changed, as an operation of its own."""
+        self._execute("BEGIN IMMEDIATE")
+        (undone,) = self._execute("SELECT number FROM operations WHERE id = ?", (operation,)).fetchone()
+        number, now = self._begin("undo")
+        self._keep_nodes(number, "id IN (SELECT id FROM old_nodes WHERE operation = ?)", undone)
+        of_links = ", ".join(f"l.{column}" for column in LINK_COLUMNS.split(", "))
+        self._execute(
+            f"INSERT INTO old_links SELECT ?, {of_links} FROM old_links o JOIN links l ON l.ordinal = o.ordinal "
+            "WHERE o.operation = ?",
+            (number, undone),
+        )
+        self._execute(
+            "UPDATE nodes SET name = o.name, aliases = o.aliases, normalized = o.normalized, level = o.level, "
+            "parent_id = o.parent_id, description = o.description, metadata = o.metadata, deleted = o.deleted, "
+            "name_key = o.name_key, version = nodes.version + 1, updated_at = ? "
+            "FROM old_nodes o WHERE o.operation = ? AND o.id = nodes.id",
+            (now, undone),
+        )
+        self._execute(
+            "UPDATE links SET keyword_id = o.keyword_id, relation = o.relation, deleted = o.deleted "
+            "FROM old_links o WHERE o.operation = ? AND o.ordinal = links.ordinal",
+            (undone,),
+        )
+        changed = self._execute(
+            "SELECT n.id, was.aliases, was.deleted, n.aliases, n.deleted FROM old_nodes was JOIN nodes n "
+            "ON n.id = was.id WHERE was.operation = ? AND (was.aliases, was.deleted) <> (n.aliases, n.deleted)",
+            (number,),
+        ).fetchall()
+        for id_, old, was_deleted, new, is_deleted in changed:
+            held = [] if was_deleted else json.loads(old)
+            self._set_aliases(id_, held, [] if is_deleted else json.loads(new))
+        self._execute("COMMIT")
+
+    def describe(self, id_: str, text: str) -> None:
+        """Give a keyword another description; the caller has a transaction open."""
+        number, now = self._begin("describe")
+        self._keep_nodes(number, "id = ?", id_)
+        self._execute(
+            "UPDATE nodes SET description = ?, version = version + 1, updated_at = ? WHERE id = ?", (text, now, id_)
+        )
+
+    def newest(self) -> str:
+        """Return the newest operation."""
+        (operation,) = self._execute("SELECT id FROM operations ORDER BY number DESC LIMIT 1").fetchone()
+        assert isinstance(operation, str)
+        return operation
+
+    def _begin(self, op: str) -> tuple[int, float]:
+        now = time.time()
+        row = (str(uuid.uuid4()), op, now)
+        cursor = self._execute("INSERT INTO operations (id, op, timestamp) VALUES (?, ?, ?)", row)
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid, now
+
+    def _keep_nodes(self, number: int, which: str, *values: object) -> None:
+        """Keep the rows of keywords as they are; `which` has its own numbered values, or one."""
+        which = which.replace("?2", "?3").replace("?1", "?2")
+        self._execute(f"INSERT INTO old_nodes SELECT ?1, {NODE_COLUMNS} FROM nodes WHERE {which}", (number, *values))
+
+    def _refuse_cycle(self, id_: str, to: str) -> None:
+        found = self._execute(
+            "WITH RECURSIVE up (id, parent_id) AS (SELECT id, parent_id FROM nodes WHERE id = ? UNION ALL "
+            "SELECT p.id, p.parent_id FROM up JOIN nodes p ON p.id = up.parent_id) SELECT 1 FROM up WHERE id = ?",
+            (to, id_),
+        ).fetchone()
+        if found:
+            self._execute("ROLLBACK")
+            raise ValueError(f"{to} lies beneath {id_}")
+
+    def _set_aliases(self, id_: str, old: list[str], new: list[str]) -> None:
+        (ordinal,) = self._execute("SELECT ordinal FROM nodes WHERE id = ?", (id_,)).fetchone()
+        was, becomes = set(map(fold, old)), set(map(fold, new))
+        for key in was - becomes:
+            self._execute("DELETE FROM aliases WHERE key = ? AND ordinal = ?", (key, ordinal))
+        for key in becomes - was:
+            self._execute(INSERT_ALIAS, (key, ordinal))
+
+    def children(self, id_: str) -> list[str]:
+        """Return the ids of a keyword's children in the order of creation."""
+        found = self._execute("SELECT id FROM nodes WHERE parent_id = ? AND NOT deleted ORDER BY ordinal", (id_,))
+        return [child for (child,) in found]
+
+    def infos(self, id_: str) -> set[str]:
+        """Return the ids of the infos linked to a keyword."""
+        found = self._execute("SELECT info_id FROM links WHERE keyword_id = ? AND NOT deleted", (id_,))
+        return {info_id for (info_id,) in found}
+
+    def find(self, name: str) -> list[str]:
+        """Return the ids of the keywords that bear a name, sorted."""
+        found = self._execute(
+            "SELECT id FROM nodes WHERE name_key = ?1 AND NOT deleted UNION SELECT n.id FROM aliases a "
+            "JOIN nodes n ON n.ordinal = a.ordinal WHERE a.key = ?1 ORDER BY 1",
+            (fold(name),),
+        )
+        return [id_ for (id_,) in found]
 
 
 # == Loading everything ======================================================================

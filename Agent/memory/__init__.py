@@ -6,5 +6,10 @@ Optional; the library in `Agent.keyword_tree` knows nothing of it. Read in this 
     schemas     the records: what was done, what was learned from it, what can be done
     keywords    what a question is about, in English and Chinese
     scoring     how well a memory fits, as figures from 0 to 1 that explain themselves
-    graph       entities, their relations and their tags
+    graph       entities, their relations and their tags, in memory and in a tree
+    following   how what is derived from a tree's log stays true
+    fulltext    a full-text index over memories, Chinese and English
+    retriever   finds memories for a question, through both channels
+    eviction    what may be forgotten, and why
+    store       `MemoryStore`, the door: remember, recall, correct, forget
 """

@@ -16,7 +16,7 @@ wheel, and imports pkg_resources, which setuptools has taken out since; rjieba i
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -35,6 +35,7 @@ __all__ = [
     "SimpleKeywordExtractor",
     "cut_ngrams",
     "cut_words",
+    "find_words",
 ]
 
 Cut: TypeAlias = Callable[[str], Sequence[str]]
@@ -78,7 +79,10 @@ class SimpleKeywordExtractor(KeywordExtractor):
     Args:
         stop_words: What to leave out; the English `STOP_WORDS`.
 
-    Scripts that do not separate words are cut from the others and left whole.
+    Scripts that do not separate words are cut from the others and left whole. Symbols that make a name stay: C++, C#.
+
+    >>> SimpleKeywordExtractor().extract("Is C# or C++ the better C?")
+    ['c#', 'c++', 'better']
     """
 
     def __init__(self, stop_words: Iterable[str] | None = None) -> None:
@@ -87,8 +91,11 @@ class SimpleKeywordExtractor(KeywordExtractor):
     @override
     def extract(self, query: str) -> list[str]:
         words: dict[str, None] = {}
-        for unspaced, spaced in _FindRuns(_fold(query)):
-            words.update(dict.fromkeys(self._cut_unspaced(unspaced) if unspaced else (spaced,) if spaced[1:] else ()))
+        for unspaced, spaced in find_words(_fold(query)):
+            if unspaced:
+                words.update(dict.fromkeys(self._cut_unspaced(unspaced)))
+            elif len(spaced) > 1 or not spaced.isalnum():
+                words[spaced] = None
         return [word for word in words if word not in self.stop_words]
 
     def _cut_unspaced(self, run: str) -> Sequence[str]:
@@ -140,6 +147,21 @@ def _find_rjieba() -> Any:
     except ImportError:
         return None
 
+
+def find_words(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each run of a script without spaces as (run, ""), and each other word as ("", word), in their order.
+
+    A word keeps `++` and `#` at its end, and a pictogram is a word: C, C++ and C# are three things, 🐍 is one.
+    """
+    end = 0
+    for match in _find_symbols(text):
+        yield from _FindRuns(text[end : match.start()])
+        yield "", match[0]
+        end = match.end()
+    yield from _FindRuns(text[end:])
+
+
+_find_symbols = re.compile(r"[A-Za-z0-9]+(?:\+\+|#)(?![A-Za-z0-9])|[\u2600-\u27bf\U0001f300-\U0001faff]").finditer
 
 # Han alone: kana between two characters changes where a word ends, and a Chinese dictionary does not know.
 _is_chinese = re.compile(r"[\u2e80-\u2fdf\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+").fullmatch

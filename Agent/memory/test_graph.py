@@ -1,15 +1,18 @@
 """Tests of `graph`: one suite for whatever stands behind `KnowledgeGraph`, then what is said of each alone."""
 
+import tempfile
 import threading
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from Agent.keyword_tree import InvalidInputError, NotFoundError
+from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
 from Agent.memory.graph import (
     GraphEntity,
     GraphRelation,
@@ -17,6 +20,7 @@ from Agent.memory.graph import (
     KnowledgeGraph,
     RelationDirection,
     TagConstraints,
+    TreeGraph,
     keyword_fit,
     normalize_tags,
 )
@@ -31,7 +35,13 @@ def in_memory() -> Iterator[KnowledgeGraph]:
     yield InMemoryGraph()
 
 
-IMPLEMENTATIONS: dict[str, OpenGraph] = {"InMemoryGraph": in_memory}
+@contextmanager
+def in_a_tree() -> Iterator[KnowledgeGraph]:
+    with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+        yield TreeGraph(tree)
+
+
+IMPLEMENTATIONS: dict[str, OpenGraph] = {"InMemoryGraph": in_memory, "TreeGraph": in_a_tree}
 """Every implementation by its name, with what opens an empty one."""
 
 every_implementation = pytest.mark.parametrize("open_graph", IMPLEMENTATIONS.values(), ids=list(IMPLEMENTATIONS))
@@ -42,6 +52,11 @@ def graph(request: pytest.FixtureRequest) -> Iterator[KnowledgeGraph]:
     open_graph: OpenGraph = request.param
     with open_graph() as opened:
         yield opened
+
+
+def accepted_as_name(name: str) -> bool:
+    """Tell whether every implementation takes a name: a tree wants more than blanks and marks of control."""
+    return any(unicodedata.category(char)[0] not in "ZC" for char in name)
 
 
 def add(graph: KnowledgeGraph, *ids: str, **tags: list[str]) -> None:
@@ -60,6 +75,11 @@ def relate(graph: KnowledgeGraph, *relations: str | tuple[str, float]) -> None:
             if graph.get_entity(id) is None:
                 add(graph, id)
         graph.add_relation(GraphRelation(source, target, relation_type or "related_to", weight))
+
+
+def learn_and_fail(graph: KnowledgeGraph) -> None:
+    relate(graph, "a-b")
+    graph.set_entity_tags("nobody", [])
 
 
 def related(
@@ -145,7 +165,8 @@ class TestEntities:
         assert graph.get_entity(wrong.id) is None
 
     @every_implementation
-    @given(name=st.text(min_size=1).filter(str.strip))
+    @settings(deadline=None, max_examples=30)  # a tree's write waits for its disk
+    @given(name=st.text(st.characters(codec="utf-8"), min_size=1).filter(accepted_as_name))
     def test_are_found_by_their_whole_name_where_it_has_a_word_or_symbol(
         self, open_graph: OpenGraph, name: str
     ) -> None:
@@ -306,6 +327,7 @@ class TestGetRelated:
             graph.get_related("a", 1, OUTGOING, "knows")
 
     @every_implementation
+    @settings(deadline=None, max_examples=30)
     @given(
         edges=st.lists(
             st.tuples(st.sampled_from("abcde"), st.sampled_from("abcde"), st.sampled_from([0.0, 0.1, 0.5, 1.0])),
@@ -462,6 +484,7 @@ class TestTags:
         assert graph.find_tags("") == ["old"]
 
     @every_implementation
+    @settings(deadline=None, max_examples=20)
     @given(steps=st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.sampled_from(["t", "T ", "茶", "x", ""])))))
     def test_agree_with_a_plain_dict(self, open_graph: OpenGraph, steps: list[tuple[str, list[str]]]) -> None:
         tags: dict[str, list[str]] = {"a": [], "b": []}
@@ -557,6 +580,128 @@ class TestInMemoryGraph:
             graph.remove_entity(id)
 
         assert [vars(graph)[name] for name in vars(graph) if name not in ("_lock", "_constraints")] == [{}] * 6
+
+
+class TestTreeGraph:
+    @pytest.fixture
+    def tree(self, tmp_path: Path) -> Iterator[KeywordTree]:
+        with KeywordTree(str(tmp_path)) as tree:
+            yield tree
+
+    def test_takes_the_keywords_that_are_there(self, tree: KeywordTree) -> None:
+        tea = tree.CreateKeyword("绿茶", description="green tea")
+        graph = TreeGraph(tree)
+
+        assert graph.get_entity(tea.id) == GraphEntity(tea.id, "绿茶", "concept", "green tea", [])
+        assert found_ids(graph, "绿茶") == [tea.id]
+        assert graph.get_entity("root") is None
+
+    def test_is_there_again_after_opening(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path)) as tree:
+            relate(TreeGraph(tree), ("a-b", 0.5))
+            TreeGraph(tree).set_entity_tags("a", ["x", "茶"])
+        with KeywordTree(str(tmp_path)) as tree:
+            graph = TreeGraph(tree)
+
+            assert graph.get_relations("b") == [GraphRelation("a", "b", "related_to", 0.5)]
+            assert graph.get_entity("a") == GraphEntity("a", "name of a", tags=["x", "茶"])
+
+    def test_keeps_what_else_is_in_the_metadata(self, tree: KeywordTree) -> None:
+        tea = tree.CreateKeyword("tea", metadata={"mine": [1]})
+        graph = TreeGraph(tree)
+        graph.add_entity(GraphEntity(tea.id, "Tea", "drink", tags=["hot"]))
+        graph.set_entity_tags(tea.id, [])
+
+        node = tree.GetKeyword(tea.id)
+        assert node is not None
+        assert node.metadata == {"mine": [1], "entity_type": "drink"}
+
+    def test_minds_no_metadata_of_another_form(self, tree: KeywordTree) -> None:
+        values = [5, None, "x", {}, {"weight": 2, "number": 1}, {"weight": "x", "number": 1}, {"weight": 1}]
+        metadata = {f"relation:r{place}:b": value for place, value in enumerate(values)}
+        metadata |= {"tag:x": "first", "tag:": 1, "tag:y": 0, "entity_type": 5, "relation:": {}, "relation:b": 1}
+        tree.BatchCreateKeywords([{"id": "a", "name": "a", "metadata": metadata}, {"id": "b", "name": "b"}])
+        graph = TreeGraph(tree)
+
+        assert graph.get_relations("a") == []
+        assert graph.find_tags("") == ["x", "y"]
+        graph.add_relation(GraphRelation("a", "b", "r0"))
+        assert graph.get_relations("a") == [GraphRelation("a", "b", "r0")]
+
+    def test_is_undone_by_the_tree(self, tree: KeywordTree) -> None:
+        graph = TreeGraph(tree)
+        relate(graph, "a-b")
+        graph.remove_entity("b")
+        tree.Undo(tree.History(limit=1)[0].operation_id)
+
+        assert graph.get_relations("a") == [GraphRelation("a", "b", "related_to")]
+        graph.add_relation(GraphRelation("a", "b", "knows"))
+        tree.Undo(tree.History(limit=1)[0].operation_id)
+        assert [relation.relation_type for relation in graph.get_relations("a")] == ["related_to"]
+
+    def test_follows_a_merge(self, tree: KeywordTree) -> None:
+        graph = TreeGraph(tree)
+        relate(graph, "x-a", "x-b", "a-y", "b-z", "a-b")
+        graph.set_entity_tags("a", ["one"])
+        graph.set_entity_tags("b", ["two"])
+        tree.MergeKeywords("a", "b")
+
+        assert graph.get_relations("b", OUTGOING) == [
+            GraphRelation("b", "y", "related_to"),
+            GraphRelation("b", "z", "related_to"),
+        ]
+        assert graph.get_relations("a", INCOMING) == [GraphRelation("x", "b", "related_to")]
+        merged = graph.get_entity("a")
+        assert merged is not None
+        assert (merged.id, sorted(merged.tags)) == ("b", ["one", "two"])
+        assert set(related(graph, "x", 2)) == {"b", "y", "z"}
+
+        graph.remove_relation("x", "a", "related_to")
+        assert graph.get_relations("b", INCOMING) == []
+
+    def test_gives_what_leads_to_a_merged_one_another_weight_and_no_double(self, tree: KeywordTree) -> None:
+        graph = TreeGraph(tree)
+        relate(graph, "x-a", "y-b")
+        tree.MergeKeywords("a", "b")
+        graph.add_relation(GraphRelation("x", "b", "related_to", 0.2))
+
+        assert graph.get_relations("x") == [GraphRelation("x", "b", "related_to", 0.2)]
+
+    def test_follows_a_delete_and_its_undoing(self, tree: KeywordTree) -> None:
+        graph = TreeGraph(tree)
+        relate(graph, "a-b", "b-c")
+        tree.DeleteKeyword("b")
+
+        assert graph.get_relations("a") == graph.get_relations("c") == []
+        tree.Undo(tree.History(limit=1)[0].operation_id)
+        assert related(graph, "a", 2) == {"b": 0.5, "c": 0.25}
+
+    def test_follows_another_opening_of_the_folder(self, tree: KeywordTree, tmp_path: Path) -> None:
+        graph = TreeGraph(tree)
+        add(graph, "a")
+        with KeywordTree(str(tmp_path)) as other:
+            relate(TreeGraph(other), "a-b")
+
+        assert graph.get_relations("a") == [GraphRelation("a", "b", "related_to")]
+
+    def test_goes_on_after_a_compaction(self, tree: KeywordTree) -> None:
+        graph = TreeGraph(tree)
+        relate(graph, "a-c", "b-c")
+        graph.remove_entity("b")
+        tree.CompactStorage(keep_history=False)
+
+        assert graph.get_relations("c") == [GraphRelation("a", "c", "related_to")]
+        assert TreeGraph(tree).get_relations("c") == graph.get_relations("c")
+
+    def test_takes_back_what_an_operation_wrote(self, tree: KeywordTree) -> None:
+        graph = TreeGraph(tree)
+        with pytest.raises(NotFoundError, match="nobody"), tree.Operation("learn"):
+            learn_and_fail(graph)
+
+        assert graph.get_entity("a") is None
+        with tree.Operation("learn"):
+            relate(graph, "a-b")
+        assert set(related(graph, "a")) == {"b"}
 
 
 class TestKeywordFit:

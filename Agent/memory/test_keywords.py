@@ -47,6 +47,9 @@ class TestSimpleKeywordExtractor:
     def test_leaves_out_single_characters(self) -> None:
         assert SIMPLE.extract("vitamin C, plan 9, 茶") == ["vitamin", "plan"]
 
+    def test_keeps_symbols_that_make_a_name(self) -> None:
+        assert SIMPLE.extract("C# or C++, C, 用c++写 🐍? Issue #5: a+b") == ["c#", "c++", "🐍", "issue"]
+
     def test_leaves_out_what_an_apostrophe_leaves(self) -> None:
         assert SIMPLE.extract("I don't think we'll do it; they've left") == ["think", "left"]
 

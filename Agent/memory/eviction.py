@@ -1,0 +1,317 @@
+"""Decide what may be forgotten: what nobody has recalled, what is old, what does not fit any more.
+
+>>> now = 100 * DAY_S
+>>> memories = [Candidate("often", now - 90 * DAY_S), Candidate("never", now - 90 * DAY_S), Candidate("new", now)]
+>>> stats = {"often": RecallStats(20, 16.0, now - DAY_S)}
+>>> for doomed in choose_doomed(memories, RecallBased(max_items=2), stats, now):
+...     print(doomed.id, doomed.why)
+never the least valuable of 3, where 2 may stay: 0.03 = 0.3 × ln(1 + 0) + 0.5 × 0.00 + 0.2 × 0.12
+>>> [doomed.id for doomed in choose_doomed(memories, Ttl(30 * DAY_S), stats, now)]
+['often', 'never']
+
+Nothing here deletes: `MemoryStore.plan_forgetting` shows what would go, `MemoryStore.forget` lets it go as one
+operation that can be undone. What is pinned stays, and does not count.
+"""
+
+import contextlib
+import json
+import math
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from typing_extensions import override
+
+from Agent.keyword_tree import InvalidInputError
+from Agent.memory.scoring import DAY_S, temporal_decay
+
+__all__ = [
+    "DAY_S",
+    "Candidate",
+    "Capacity",
+    "Doomed",
+    "EvictionPolicy",
+    "HybridEviction",
+    "NoEviction",
+    "RecallBased",
+    "RecallLog",
+    "RecallStats",
+    "Ttl",
+    "choose_doomed",
+    "value_of",
+]
+
+
+# What is known of a memory
+
+
+@dataclass
+class RecallStats:
+    """How often and how well a memory was recalled."""
+
+    recall_count: int = 0
+    """How often, in all."""
+    total_score: float = 0.0
+    """The sum of its scores."""
+    last_recall_at: float = 0.0
+    """Seconds since the epoch, UTC; 0 is never."""
+
+    @property
+    def average_score(self) -> float:
+        """From 0 to 1; 0 where it was never recalled."""
+        return self.total_score / self.recall_count if self.recall_count else 0.0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A memory that may be forgotten."""
+
+    id: str
+    """Its id."""
+    created_at: float
+    """Seconds since the epoch, UTC."""
+    pinned: bool = False
+    """Whether it stays whatever happens."""
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """A memory that would go."""
+
+    id: str
+    """Its id."""
+    value: float
+    """By the value formula; the lowest go first."""
+    why: str
+    """For a reader."""
+
+
+def value_of(
+    stats: RecallStats, age_s: float, recall_weight: float = 0.3, score_weight: float = 0.5, recency_weight: float = 0.2
+) -> float:
+    """Return what a memory is worth: ln(1 + recall_count) · w_recall + average score · w_score + recency · w_recency.
+
+    Args:
+        stats: How it was recalled.
+        age_s: Seconds since it was last recalled, or else written.
+        recall_weight: What the logarithm of the recalls counts.
+        score_weight: What the average score counts.
+        recency_weight: What the time since the last recall counts.
+
+    Recency is `temporal_decay`: 1 now, 0.5 after 30 days. The logarithm lets the first recalls count most.
+    """
+    return (
+        math.log1p(stats.recall_count) * recall_weight
+        + stats.average_score * score_weight
+        + temporal_decay(age_s) * recency_weight
+    )
+
+
+# Policies
+
+
+class EvictionPolicy(ABC):
+    """What may be forgotten."""
+
+    recall_weight: float = 0.3
+    score_weight: float = 0.5
+    recency_weight: float = 0.2
+
+    @abstractmethod
+    def limits(self) -> tuple[float | None, int | None]:
+        """Return after how many seconds a memory goes, and how many may stay; None is without limit."""
+
+
+@dataclass(frozen=True)
+class NoEviction(EvictionPolicy):
+    """Nothing goes."""
+
+    @override
+    def limits(self) -> tuple[float | None, int | None]:
+        return None, None
+
+
+@dataclass(frozen=True)
+class Ttl(EvictionPolicy):
+    """What was written longer ago than this goes, recalled or not."""
+
+    ttl_s: float
+    """Seconds."""
+
+    @override
+    def limits(self) -> tuple[float | None, int | None]:
+        return self.ttl_s, None
+
+
+@dataclass(frozen=True)
+class Capacity(EvictionPolicy):
+    """The oldest go until so many are left."""
+
+    max_items: int
+    """How many may stay."""
+    recall_weight: float = 0.0
+    score_weight: float = 0.0
+    recency_weight: float = 0.0
+
+    @override
+    def limits(self) -> tuple[float | None, int | None]:
+        return None, self.max_items
+
+
+@dataclass(frozen=True)
+class RecallBased(EvictionPolicy):
+    """The least valuable go until so many are left; see `value_of`."""
+
+    max_items: int
+    """How many may stay."""
+    recall_weight: float = 0.3
+    """What the logarithm of the recalls counts."""
+    score_weight: float = 0.5
+    """What the average score counts."""
+    recency_weight: float = 0.2
+    """What the time since the last recall counts."""
+
+    @override
+    def limits(self) -> tuple[float | None, int | None]:
+        return None, self.max_items
+
+
+@dataclass(frozen=True)
+class HybridEviction(EvictionPolicy):
+    """First what is too old goes, then the least valuable until so many are left."""
+
+    ttl_s: float | None = None
+    """Seconds; None keeps whatever its age."""
+    max_items: int | None = None
+    """How many may stay; None keeps however many."""
+
+    @override
+    def limits(self) -> tuple[float | None, int | None]:
+        return self.ttl_s, self.max_items
+
+
+def choose_doomed(
+    candidates: Iterable[Candidate], policy: EvictionPolicy, stats: Mapping[str, RecallStats], now: float
+) -> list[Doomed]:
+    """Return what would go, too old ones first, then the least valuable first, equals the oldest first.
+
+    Raises:
+        InvalidInputError: A limit of the policy is below 0.
+    """
+    ttl_s, max_items = policy.limits()
+    for name, limit in (("ttl_s", ttl_s), ("max_items", max_items)):
+        if limit is not None and not limit >= 0:
+            raise InvalidInputError(f"{name} must not be below 0, not {limit!r}")
+    left = sorted((memory for memory in candidates if not memory.pinned), key=lambda memory: memory.created_at)
+    doomed: list[Doomed] = []
+    if ttl_s is not None:
+        old = [memory for memory in left if now - memory.created_at > ttl_s]
+        left = left[len(old) :]
+        for memory in old:
+            days = (now - memory.created_at) / DAY_S
+            value, _ = _value(memory, policy, stats, now)
+            doomed.append(Doomed(memory.id, value, f"{days:.1f} days old, where {ttl_s / DAY_S:.1f} are allowed"))
+    if max_items is not None and len(left) > max_items:
+        count = len(left)
+        worth = [(*_value(memory, policy, stats, now), memory.id) for memory in left]
+        worth.sort(key=lambda item: item[0])  # stable: the oldest first
+        for value, sum_text, id in worth[: count - max_items]:
+            place = "the oldest" if isinstance(policy, Capacity) else "the least valuable"
+            why = f"{place} of {count}, where {max_items} may stay"
+            doomed.append(Doomed(id, value, why if isinstance(policy, Capacity) else f"{why}: {sum_text}"))
+    return doomed
+
+
+def _value(
+    memory: Candidate, policy: EvictionPolicy, stats: Mapping[str, RecallStats], now: float
+) -> tuple[float, str]:
+    known = stats.get(memory.id, RecallStats())
+    age_s = now - max(known.last_recall_at, memory.created_at)
+    weights = (policy.recall_weight, policy.score_weight, policy.recency_weight)
+    value = value_of(known, age_s, *weights)
+    recall, score, recency = weights
+    return value, (
+        f"{value:.2f} = {recall:.3g} × ln(1 + {known.recall_count}) + {score:.3g} × {known.average_score:.2f} "
+        f"+ {recency:.3g} × {temporal_decay(age_s):.2f}"
+    )
+
+
+# Statistics
+
+
+class RecallLog:
+    """Recall statistics in a file of their own, written now and then, so that reading stays reading.
+
+    Args:
+        path: The file; it is derived data, and may be deleted at any time.
+        write_after: So many recalls are kept in memory before they are added to the file, or as many as it has rows.
+        clock: Seconds since the epoch.
+
+    A crash loses what was not written yet, and of two processes that write in the same moment one may lose what it had
+    to add. A file that cannot be read counts as none, one that cannot be written is tried again later.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], write_after: int = 256, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._path = Path(path)
+        self._write_after = write_after
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._new: dict[str, RecallStats] = {}
+        self._new_count = 0
+        self._row_count = 0
+
+    def record(self, id: str, score: float) -> None:
+        """Count one recall of a memory with this score."""
+        with self._lock:
+            stats = self._new.setdefault(id, RecallStats())
+            stats.recall_count += 1
+            stats.total_score += score
+            stats.last_recall_at = self._clock()
+            self._new_count += 1
+            due = self._new_count >= max(self._write_after, self._row_count)  # the file is written whole
+        if due:
+            self.write()
+
+    def stats(self) -> dict[str, RecallStats]:
+        """Return what is known of every memory that was ever recalled."""
+        with self._lock:
+            return self._sum()
+
+    def write(self) -> None:
+        """Add to the file what is new."""
+        with self._lock:
+            if not self._new_count:
+                return
+            known = self._sum()
+            rows = {id: [stats.recall_count, stats.total_score, stats.last_recall_at] for id, stats in known.items()}
+            with contextlib.suppress(OSError):
+                self._path.parent.mkdir(mode=0o700, exist_ok=True)
+                beside = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
+                beside.touch(mode=0o600)
+                beside.write_text(json.dumps(rows), encoding="utf-8")
+                beside.replace(self._path)
+                self._new, self._new_count, self._row_count = {}, 0, len(rows)
+
+    def _sum(self) -> dict[str, RecallStats]:
+        known = self._read()
+        for id, new in self._new.items():
+            old = known.get(id, RecallStats())
+            known[id] = RecallStats(
+                old.recall_count + new.recall_count,
+                old.total_score + new.total_score,
+                max(old.last_recall_at, new.last_recall_at),
+            )
+        return known
+
+    def _read(self) -> dict[str, RecallStats]:
+        try:
+            rows = json.loads(self._path.read_text(encoding="utf-8"))
+            return {id: RecallStats(int(count), float(total), float(last)) for id, (count, total, last) in rows.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}

@@ -1,0 +1,448 @@
+"""Find memories by what they say: a full-text index in memory, for Chinese and English alike.
+
+>>> index = FullTextIndex()
+>>> index.add("1", "Caroline: I adopted a puppy in May.", group="chat")
+>>> index.add("2", "Melanie: Congratulations! What is it called?", group="chat")
+>>> index.add("3", "Caroline: Oliver!", group="chat")
+>>> index.add("4", "龙井是杭州的绿茶。")
+>>> [hit.id for hit in index.rank("What is Caroline's puppy called?")]
+['1', '3', '2']
+>>> [hit.id for hit in index.rank("杭州产什么茶")]
+['4']
+
+The ranking is BM25 (Robertson & Zaragoza 2009) over stemmed words without stop words, in scripts without spaces over
+characters and pairs of them, plus four terms. Each was kept because it finds more evidence on a set of questions in
+English or in Chinese without losing on the other one; `benchmarks/bench_memory.py` measures them one by one.
+
+- *Before*: where a question stands just before in the same group, its words count 0.5, but for those that the memory
+  has itself. An answer seldom repeats the question.
+- *Group*: BM25 over all that belongs together (a conversation, a document) counts 0.5.
+- *Question*: in a query of several sentences, those that ask nothing count 0.3; the last one counts fully.
+- *Cover*: of what is ranked, each word that one memory has said counts 0.85 for those behind it. So a question with two
+  halves finds both, and ten memories that say the same do not fill the view.
+"""
+
+import heapq
+import math
+import re
+import threading
+import unicodedata
+from array import array
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from Agent.memory.keywords import STOP_WORDS, find_words
+
+__all__ = ["FullTextIndex", "Hit", "RankingWeights", "split_passages", "terms_of"]
+
+PASSAGE_LIMIT = 800
+"""Characters of a passage; a longer text is cut where a paragraph or a sentence ends."""
+
+POSTINGS_LIMIT = 25_000
+"""So many postings are read for a query, the rarest terms first and of each the newest; bounds its time at any size."""
+
+CANDIDATES = 300
+"""So many passages are looked at closely, those with the best BM25."""
+
+_K1, _B = 1.5, 0.75
+_LENGTHS, _LENGTH_STEP = 32, 1.35  # lengths are kept to a sixth: 32 steps reach 11,000 terms
+_TF_LIMIT = 7
+
+
+# Terms
+
+
+def terms_of(text: str) -> list[str]:
+    """Return the terms of a text, as often as they occur.
+
+    English words without their endings and without `STOP_WORDS`; of a compound (`getUserName`) its parts, too. In
+    scripts without spaces every character and every pair of neighbours.
+
+    >>> terms_of("Painting the sunrises"), terms_of("喝绿茶"), terms_of("C++ and C#")
+    (['paint', 'sunris'], ['喝', '绿', '茶', '喝绿', '绿茶'], ['c++', 'c#'])
+    """
+    terms: list[str] = []
+    for unspaced, spaced in find_words(unicodedata.normalize("NFKC", text)):
+        if unspaced:
+            terms += unspaced
+            terms.extend(map("".join, pairwise(unspaced)))
+            continue
+        parts = _find_camel(spaced) if spaced.isascii() else ()
+        for word in (spaced, *parts) if len(parts) > 1 else (spaced,):
+            folded = word.casefold()
+            if folded not in STOP_WORDS:
+                terms.append(_stem(folded))
+    return terms
+
+
+_find_camel = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])").findall
+
+
+def _stem(word: str) -> str:
+    """Return an English word without its ending: a light form of Porter's rules, which a reader can follow."""
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    for ending, instead in (("ies", "y"), ("ing", ""), ("ed", ""), ("s", "")):
+        if word.endswith(ending) and not word.endswith("ss") and len(word) - len(ending) >= 3:
+            word = word[: -len(ending)] + instead
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
+        word = word[:-1]
+    if len(word) > 3 and word.endswith("e"):
+        word = word[:-1]
+    return f"{word[:-1]}y" if len(word) > 4 and word.endswith("i") else word
+
+
+def split_passages(text: str, limit: int = PASSAGE_LIMIT) -> list[str]:
+    r"""Return a text in passages of at most `limit` characters, cut behind a paragraph, else a sentence, else a blank.
+
+    >>> split_passages("First one. Second one.\n\nThird.", 15)
+    ['First one.', 'Second one.', 'Third.']
+    """
+    passages = []
+    rest = text.strip()
+    while len(rest) > limit:
+        window = rest[: limit + 1]
+        # A cut in the first third would leave crumbs.
+        cuts = (max((m.end() for m in find(window) if m.end() > limit // 3), default=0) for find in _CUTS)
+        cut = next(filter(None, cuts), limit)
+        passages.append(rest[:cut].strip())
+        rest = rest[cut:].strip()
+    return [*passages, rest] if rest or not passages else passages
+
+
+_CUTS = [re.compile(pattern).finditer for pattern in (r"\n\s*\n", r"\n|[。！？!?](?=.)|\.(?=\s)", r"\s")]
+
+
+def _weigh_sentences(query: str, aside: float) -> dict[str, float]:
+    """Return the query's terms; those of a sentence that neither asks nor comes last weigh `aside`."""
+    sentences = [sentence for sentence in _split_sentences(query) if sentence.strip()]
+    weights: dict[str, float] = {}
+    for number, sentence in enumerate(sentences, 1):
+        asks = number == len(sentences) or sentence.rstrip().endswith(("?", "？"))
+        for term in terms_of(sentence):
+            weights[term] = max(weights.get(term, 0.0), 1.0 if asks else aside)
+    return weights
+
+
+_split_sentences = re.compile(r"(?<=[。！？!?；;])|(?<=\.)\s+").split
+
+
+# The index
+
+
+@dataclass(frozen=True)
+class RankingWeights:
+    """What counts besides BM25; see the top of this file. 0, 0, 1, 1 is BM25 alone."""
+
+    before: float = 0.5
+    """The question that stands just before."""
+    group: float = 0.5
+    """All that belongs together."""
+    aside: float = 0.3
+    """A sentence that asks nothing."""
+    cover: float = 0.85
+    """A word that was said already."""
+
+
+class Hit(NamedTuple):
+    """One memory that was found."""
+
+    score: float
+    """From 0 to 1: the share of what the query asks for that it says and those before it do not."""
+    id: str
+    """As it was added."""
+    passage: int
+    """Which of its passages fits best, from 0."""
+
+
+class FullTextIndex:
+    """An inverted index over passages; any number of threads may use it.
+
+    Args:
+        weights: What counts besides BM25.
+
+    Cost: some 1 KB and 60 µs for a memory of 20 words; a query some milliseconds, at most 50 among 100,000.
+    """
+
+    # A posting is one integer: slot << 8 | length step << 3 | occurrences. A changed memory gets new slots and its old
+    # ones die, so nothing is searched for at a removal. `_terms_at` is the same the other way round, slot by slot: what
+    # the few candidates are looked at closely by, and what the index is built from when most slots are dead.
+
+    def __init__(self, weights: RankingWeights | None = None) -> None:
+        self.weights = weights or RankingWeights()
+        self._lock = threading.RLock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._numbers: dict[str, int] = {}  # of terms
+        self._postings: list[array[int]] = []  # by term
+        self._group_postings: list[array[int]] = []  # by term: a group for each passage that has it
+        self._ids: list[str | None] = []  # by slot
+        self._terms_at: list[array[int]] = []  # by slot: term << 3 | occurrences
+        self._lengths: array[int] = array("L")  # by slot
+        self._group_at: array[int] = array("l")  # by slot; -1 is none
+        self._before: array[int] = array("l")  # by slot: the slot before it in its group, or -1
+        self._after: array[int] = array("l")
+        self._asks = bytearray()  # by slot: whether it asks something
+        self._groups: dict[str, int] = {}
+        self._last_of: list[int] = []  # by group: its newest slot
+        self._group_lengths: list[int] = []
+        self._slots_of: dict[str, list[int]] = {}
+        self._length = 0
+        self._live = 0  # slots
+
+    def __len__(self) -> int:
+        return len(self._slots_of)
+
+    def add(self, id: str, text: str | Sequence[str], group: str | None = None) -> None:
+        """Index a memory, in the place of what was there by this id.
+
+        Args:
+            id: What `rank` calls it.
+            text: All of it, or its passages; what stands in one passage belongs together.
+            group: What it belongs to: a conversation, a document. The order of adding is that of the group.
+        """
+        with self._lock:
+            self.remove(id)
+            passages = split_passages(text) if isinstance(text, str) else text
+            self._slots_of[id] = [
+                self._add_passage(id, Counter(terms_of(passage)), group, _asks(passage)) for passage in passages
+            ]
+
+    def _add_passage(self, id: str, counts: Counter[str], group: str | None, asks: bool) -> int:
+        slot = len(self._ids)
+        length = sum(counts.values())
+        group_number = -1 if group is None else self._groups.setdefault(group, len(self._groups))
+        if group_number == len(self._last_of):
+            self._last_of.append(-1)
+            self._group_lengths.append(0)
+        self._live += 1
+        self._ids.append(id)
+        self._asks.append(asks)
+        self._lengths.append(length)
+        self._group_at.append(group_number)
+        self._after.append(-1)
+        self._before.append(-1)
+        if group_number >= 0:
+            last = self._before[slot] = self._last_of[group_number]
+            if last >= 0:
+                self._after[last] = slot
+            self._last_of[group_number] = slot
+            self._group_lengths[group_number] += length
+        self._length += length
+        entry = slot << 8 | _length_step(length) << 3
+        own = array("L")
+        for term, count in counts.items():
+            number = self._numbers.setdefault(term, len(self._postings))
+            if number == len(self._postings):
+                self._postings.append(array("Q"))
+                self._group_postings.append(array("L"))
+            count = min(count, _TF_LIMIT)
+            self._postings[number].append(entry | count)
+            own.append(number << 3 | count)
+            if group_number >= 0:
+                self._group_postings[number].append(group_number)
+        self._terms_at.append(own)
+        return slot
+
+    def remove(self, id: str) -> None:
+        """Forget a memory; one that is not there is no error."""
+        with self._lock:
+            slots = self._slots_of.pop(id, ())
+            self._live -= len(slots)
+            for slot in slots:
+                self._ids[slot] = None
+                self._join(slot)
+            if len(self._ids) > 64 and len(self._ids) > 2 * self._live:
+                self._build_anew()
+
+    def _join(self, slot: int) -> None:
+        """Let the neighbours of a dead slot be neighbours."""
+        before, after, group = self._before[slot], self._after[slot], self._group_at[slot]
+        if before >= 0:
+            self._after[before] = after
+        if after >= 0:
+            self._before[after] = before
+        if group >= 0:
+            self._group_lengths[group] -= self._lengths[slot]
+            if self._last_of[group] == slot:
+                self._last_of[group] = before
+
+    def _build_anew(self) -> None:
+        """Leave the dead slots out."""
+        terms, groups = list(self._numbers), list(self._groups)
+        live = [
+            (id, Counter({terms[entry >> 3]: entry & 7 for entry in own}), groups[group] if group >= 0 else None, asks)
+            for id, own, group, asks in zip(self._ids, self._terms_at, self._group_at, self._asks, strict=True)
+            if id is not None
+        ]
+        empty = [id for id, slots in self._slots_of.items() if not slots]
+        self._clear()
+        self._slots_of = {id: [] for id in empty}
+        for id, counts, group, asks in live:
+            self._slots_of.setdefault(id, []).append(self._add_passage(id, counts, group, bool(asks)))
+
+    def rank(self, query: str, limit: int = 50, accept: Callable[[str], bool] | None = None) -> list[Hit]:
+        """Return the memories that fit a query, best first, equals in the order of adding.
+
+        Args:
+            query: A question, any text.
+            limit: At most so many.
+            accept: Only those for whose id it says true.
+        """
+        with self._lock:
+            return self._rank(query, limit, accept)
+
+    def _rank(self, query: str, limit: int, accept: Callable[[str], bool] | None) -> list[Hit]:
+        worth = self._worth(query)
+        asked = {number: value for term, value in worth.items() if (number := self._numbers.get(term)) is not None}
+        found = self._scan(asked, accept)
+        if not found:
+            return []
+        own = {slot: self._look(slot, asked) for slot in found}
+        around = self._look_around(own, asked, accept)
+        whole = self._weigh_groups({self._group_at[slot] for slot in around} - {-1}, asked)
+        scores = {slot: context + whole.get(self._group_at[slot], 0.0) for slot, context in around.items()}
+        for slot, terms in own.items():
+            scores[slot] += sum(terms.values())
+        ideal = sum(worth.values())  # what a passage that said nothing but the query, often, would come near
+        picked = self._cover(scores, own, limit)
+        return [Hit(min(1.0, score / ideal), str(self._ids[slot]), self._place(slot)) for slot, score in picked]
+
+    def shares(self, query: str) -> dict[str, float]:
+        """Return what share of a query each of its terms is, by how rare it is; they sum up to 1."""
+        with self._lock:
+            worth = self._worth(query)
+        total = sum(worth.values())
+        return {term: value / total for term, value in worth.items()} if total else {}
+
+    def _worth(self, query: str) -> dict[str, float]:
+        """Return what a passage could get for each term of the query: its weight · idf · (k1 + 1)."""
+        weights = _weigh_sentences(query, self.weights.aside)
+        return {term: weight * self._idf(self._numbers.get(term)) * (_K1 + 1.0) for term, weight in weights.items()}
+
+    def _scan(self, asked: dict[int, float], accept: Callable[[str], bool] | None) -> list[int]:
+        """Return the slots with the best BM25."""
+        scores: dict[int, float] = {}
+        budget = POSTINGS_LIMIT
+        average = self._average()
+        norms = [_norm(_LENGTH_STEP**step / average) for step in range(_LENGTHS)]
+        for number in sorted(asked, key=lambda number: (len(self._postings[number]), number)):
+            held = self._postings[number]
+            if accept is None:  # among a few that are accepted, a common word may be all there is
+                held = held[-budget:] if budget > 0 else held[:0]
+                budget -= len(held)
+            weight = asked[number]
+            gain = [weight * (low & 7) / ((low & 7) + norms[low >> 3]) for low in range(256)]
+            for posting in held:
+                slot = posting >> 8
+                scores[slot] = scores.get(slot, 0.0) + gain[posting & 255]
+        ids = self._ids
+        if accept is not None:
+            scores = {slot: score for slot, score in scores.items() if (id := ids[slot]) is not None and accept(id)}
+        elif len(ids) > self._live:
+            scores = {slot: score for slot, score in scores.items() if ids[slot] is not None}
+        if len(scores) <= CANDIDATES:
+            return list(scores)
+        # Sorting the bare scores and taking what reaches the last of the best is twice as fast as a heap of pairs.
+        least = sorted(scores.values())[-CANDIDATES]
+        best = [(-score, slot) for slot, score in scores.items() if score >= least]
+        return [slot for _, slot in sorted(best)[:CANDIDATES]]
+
+    def _look(self, slot: int, asked: dict[int, float]) -> dict[int, float]:
+        """Return what each term of the query counts in a passage."""
+        norm = _norm(self._lengths[slot] / self._average())
+        return {
+            number: asked[number] * (entry & 7) / ((entry & 7) + norm)
+            for entry in self._terms_at[slot]
+            if (number := entry >> 3) in asked
+        }
+
+    def _look_around(
+        self, own: dict[int, dict[int, float]], asked: dict[int, float], accept: Callable[[str], bool] | None
+    ) -> dict[int, float]:
+        """Return the candidates, and what follows a question among them, with what the question counts there."""
+        share = self.weights.before
+        around = dict.fromkeys(own, 0.0)
+        for before, said in list(own.items()) if share else ():
+            slot = self._after[before]
+            if slot < 0 or not self._asks[before] or (accept is not None and not accept(str(self._ids[slot]))):
+                continue
+            if slot not in own:
+                own[slot] = self._look(slot, asked)
+            mine = own[slot]
+            around[slot] = sum(max(0.0, share * count - mine.get(term, 0.0)) for term, count in said.items())
+        return around
+
+    def _weigh_groups(self, groups: set[int], asked: dict[int, float]) -> dict[int, float]:
+        """Return the share of the score that groups have: BM25 over each as if it were one text."""
+        share = self.weights.group
+        scores = dict.fromkeys(groups, 0.0)
+        count = len(self._groups)
+        if not share or not groups:
+            return {}
+        average = max(1.0, sum(self._group_lengths) / count)
+        norms = {group: _norm(self._group_lengths[group] / average) for group in groups}
+        budget = POSTINGS_LIMIT
+        for number in sorted(asked, key=lambda number: (len(self._group_postings[number]), number)):
+            held = self._group_postings[number]
+            if len(held) > budget:
+                break
+            budget -= len(held)
+            occurrences = Counter(held)
+            # The idf of passages would count a word that every group has.
+            idf = math.log(1.0 + (count - len(occurrences) + 0.5) / (len(occurrences) + 0.5))
+            weight = share * asked[number] / self._idf(number) * idf
+            for group in groups & occurrences.keys():
+                scores[group] += weight * occurrences[group] / (occurrences[group] + norms[group])
+        return scores
+
+    def _cover(self, scores: dict[int, float], own: dict[int, dict[int, float]], limit: int) -> list[tuple[int, float]]:
+        """Return slots, one of each memory, best first; a word that was said counts less for those behind."""
+        factor = self.weights.cover
+        left: dict[int, float] = {}
+        # A heap of scores that can only sink: who is first with an up-to-date score is the best of all.
+        heap = [(-score, slot) for slot, score in scores.items()]
+        heapq.heapify(heap)
+        picked: dict[str | None, tuple[int, float]] = {}
+        while heap and len(picked) < limit:
+            _, slot = heapq.heappop(heap)
+            if self._ids[slot] in picked:
+                continue
+            said = own[slot]
+            score = scores[slot] - sum((1.0 - left.get(term, 1.0)) * count for term, count in said.items())
+            if heap and (-score, slot) > heap[0]:
+                heapq.heappush(heap, (-score, slot))
+                continue
+            picked[self._ids[slot]] = (slot, score)
+            for term in said:
+                left[term] = left.get(term, 1.0) * factor
+        return list(picked.values())
+
+    def _place(self, slot: int) -> int:
+        return self._slots_of[str(self._ids[slot])].index(slot)
+
+    def _idf(self, number: int | None) -> float:
+        """Return how rare a term is; None is one that nobody has said."""
+        count, frequency = len(self._ids), 0 if number is None else len(self._postings[number])
+        return math.log(1.0 + (count - frequency + 0.5) / (frequency + 0.5))
+
+    def _average(self) -> float:
+        """Return how many terms a passage has; the dead count until they are left out."""
+        return max(1.0, self._length / max(1, len(self._ids)))
+
+
+def _asks(text: str) -> bool:
+    return "?" in text or "？" in text
+
+
+def _norm(relative_length: float) -> float:
+    return _K1 * (1.0 - _B + _B * relative_length)
+
+
+def _length_step(length: int) -> int:
+    return min(_LENGTHS - 1, round(math.log(max(1, length), _LENGTH_STEP)))

@@ -1,0 +1,243 @@
+"""Tests of `retriever`: both channels, three strategies, filters, reasons, and that it follows the log."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from Agent.keyword_tree import InvalidInputError, KeywordTree
+from Agent.memory.graph import GraphRelation, TreeGraph
+from Agent.memory.retriever import Filters, MemoryRetriever, RetrievalStrategy, RetrieverConfig
+from Agent.memory.scoring import DAY_S, Hybrid, ReferenceCount, ScoreWeights, TemporalWeight
+
+HYBRID, KNOWLEDGE_ONLY, GRAPH_ONLY = RetrievalStrategy
+
+
+class Clock:
+    now = 1000 * DAY_S
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def tree(tmp_path: Path, clock: Clock) -> Iterator[KeywordTree]:
+    with KeywordTree(str(tmp_path), clock=clock) as tree:
+        yield tree
+
+
+def contents(retriever: MemoryRetriever, query: str, limit: int = 5, filters: Filters | None = None) -> list[str]:
+    return [found.info.content for found in retriever.retrieve(query, limit, filters)]
+
+
+class TestFollowing:
+    def test_sees_every_change(self, tree: KeywordTree, tmp_path: Path) -> None:
+        retriever = MemoryRetriever(tree)
+        assert contents(retriever, "Paris") == []
+        info = tree.CreateInfo("Ada lives in Paris")
+        assert contents(retriever, "Paris") == ["Ada lives in Paris"]
+
+        tree.UpdateInfo(info.id, {"content": "Ada lives in Rome"})
+        assert (contents(retriever, "Paris"), contents(retriever, "Rome")) == ([], ["Ada lives in Rome"])
+        tree.Undo(tree.History(limit=1)[0].operation_id)
+        assert contents(retriever, "Paris") == ["Ada lives in Paris"]
+        tree.DeleteInfo(info.id)
+        assert contents(retriever, "Paris") == []
+        tree.CompactStorage()
+        with KeywordTree(str(tmp_path)) as other:
+            other.CreateInfo("Bob lives in Paris")
+        assert contents(retriever, "Paris") == ["Bob lives in Paris"]
+
+    def test_is_the_same_after_opening(self, tree: KeywordTree) -> None:
+        for number in range(20):
+            tree.CreateInfo(f"cup {number} of tea", "notes")
+
+        assert contents(MemoryRetriever(tree), "tea cup") == contents(MemoryRetriever(tree), "tea cup")
+
+
+class TestKnowledgeChannel:
+    def test_gives_the_passage_that_fits(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("\n\n".join([*(f"Chapter {n}: " + "word " * 150 for n in range(5)), "At last: 龙井。"]))
+
+        found = MemoryRetriever(tree).retrieve("龙井")[0]
+        assert found.passage.endswith("At last: 龙井。")
+        assert len(found.passage) <= 800
+
+    def test_finds_by_the_name_of_the_keyword_what_the_text_does_not_repeat(self, tree: KeywordTree) -> None:
+        tea = tree.CreateKeyword("饮食")
+        longjing = tree.CreateKeyword("龙井", tea.id)
+        tree.CreateInfo("用八十度的水泡三分钟", keyword_ids=[longjing.id])
+        tree.CreateInfo("咖啡怎么泡: 用沸水")
+
+        found = MemoryRetriever(tree).retrieve("龙井怎么泡")
+        assert found[0].info.content == "用八十度的水泡三分钟"
+        assert found[0].path == ["饮食", "龙井"]
+
+    def test_is_not_drowned_by_a_full_keyword(self, tree: KeywordTree) -> None:
+        people = tree.CreateKeyword("where people live")
+        for number in range(120):
+            tree.CreateInfo(f"Person{number} lives in Rome.", keyword_ids=[people.id])
+
+        assert contents(MemoryRetriever(tree), "Where does Person110 live?", 1) == ["Person110 lives in Rome."]
+
+
+class TestGraphChannel:
+    @pytest.fixture
+    def retriever(self, tree: KeywordTree) -> MemoryRetriever:
+        tea, city = tree.CreateKeyword("龙井"), tree.CreateKeyword("杭州")
+        TreeGraph(tree).add_relation(GraphRelation(tea.id, city.id, "comes_from"))
+        tree.CreateInfo("on tea", keyword_ids=[tea.id])
+        tree.CreateInfo("on the city", keyword_ids=[city.id])
+        tree.CreateInfo("龙井, without keyword")
+        return MemoryRetriever(tree)
+
+    def test_alone_finds_what_is_related_the_nearest_first(self, retriever: MemoryRetriever) -> None:
+        found = retriever.retrieve("龙井", config=RetrieverConfig(GRAPH_ONLY))
+
+        assert [(memory.info.content, memory.score, memory.path) for memory in found] == [
+            ("on tea", 1.0, ["龙井"]),
+            ("on the city", 0.5, ["杭州"]),
+        ]
+
+    def test_walks_as_far_as_it_is_told(self, retriever: MemoryRetriever) -> None:
+        assert len(retriever.retrieve("龙井", config=RetrieverConfig(GRAPH_ONLY, depth=0))) == 1
+
+    def test_is_left_out_where_knowledge_alone_is_asked(self, retriever: MemoryRetriever) -> None:
+        found = retriever.retrieve("龙井", config=RetrieverConfig(KNOWLEDGE_ONLY, Hybrid()))
+
+        assert [memory.info.content for memory in found] == ["龙井, without keyword"]
+
+    def test_joins_the_other_one(self, retriever: MemoryRetriever) -> None:
+        found = retriever.retrieve("龙井", config=RetrieverConfig(HYBRID, Hybrid(ScoreWeights(1, 1, 0, 0))))
+
+        assert {memory.info.content for memory in found} == {"on tea", "on the city", "龙井, without keyword"}
+
+
+class TestScoring:
+    def test_by_time_puts_the_newest_first(self, tree: KeywordTree, clock: Clock) -> None:
+        for day in (0, 60, 30):
+            clock.now = (1000 + day) * DAY_S
+            tree.CreateInfo(f"tea of day {day}")
+        clock.now = 1060 * DAY_S
+
+        found = MemoryRetriever(tree, clock=clock).retrieve("tea", config=RetrieverConfig(scoring=TemporalWeight()))
+        assert [(memory.info.content, memory.score) for memory in found] == [
+            ("tea of day 60", 1.0),
+            ("tea of day 30", 0.5),
+            ("tea of day 0", 0.25),
+        ]
+
+    def test_by_references_counts_what_links_to_it(self, tree: KeywordTree) -> None:
+        one = tree.CreateInfo("tea first")
+        two = tree.CreateInfo("tea second")
+        pattern = tree.CreateInfo("other", metadata={"memory": {"kind": "pattern", "links": [two.id]}})
+        retriever = MemoryRetriever(tree)
+        config = RetrieverConfig(scoring=ReferenceCount())
+
+        assert [memory.info.id for memory in retriever.retrieve("tea", config=config)] == [two.id]
+        tree.DeleteInfo(pattern.id)
+        assert retriever.retrieve("tea", config=config) == []
+        assert [memory.info.id for memory in retriever.retrieve("first")] == [one.id]
+
+    def test_cuts_below_the_least_score(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("green tea")
+        tree.CreateInfo("tea " + "and many more things of another kind " * 5)
+        retriever = MemoryRetriever(tree)
+        both = retriever.retrieve("green tea")
+
+        middle = (both[0].score + both[1].score) / 2
+        assert len(both) == 2
+        assert len(retriever.retrieve("green tea", config=RetrieverConfig(min_score=middle))) == 1
+
+    def test_explains_itself(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("green tea")
+        found = MemoryRetriever(tree).retrieve("green tea")[0]
+
+        assert found.explain() == f"{found.score:.2f} = 1 × {found.breakdown.overlap_score:.2f} text overlap"
+
+
+class TestFilters:
+    @pytest.fixture
+    def retriever(self, tree: KeywordTree, clock: Clock) -> MemoryRetriever:
+        for day, (kind, source) in enumerate([("fact", "chat"), ("skill", "chat"), ("fact", "book")]):
+            clock.now = day * DAY_S
+            tree.CreateInfo(f"tea {day}", source, metadata={"day": day, "memory": {"kind": kind}})
+        tree.CreateInfo("tea of somebody else", metadata={"memory": "theirs"})
+        return MemoryRetriever(tree)
+
+    @pytest.mark.parametrize(
+        ("filters", "found"),
+        [
+            (Filters(), {"tea 0", "tea 1", "tea 2", "tea of somebody else"}),
+            (Filters(kinds=["skill"]), {"tea 1"}),
+            (Filters(kinds=["fact"]), {"tea 0", "tea 2", "tea of somebody else"}),
+            (Filters(sources=["chat"]), {"tea 0", "tea 1"}),
+            (Filters(since=DAY_S, until=2 * DAY_S), {"tea 1"}),
+            (Filters(metadata={"day": 2}), {"tea 2"}),
+            (Filters(metadata={"night": None}), set()),
+            (Filters(kinds=[]), set()),
+        ],
+    )
+    def test_leave_what_they_say(self, retriever: MemoryRetriever, filters: Filters, found: set[str]) -> None:
+        assert set(contents(retriever, "tea", 10, filters)) == found
+
+    def test_refuse_a_string_for_a_list(self) -> None:
+        with pytest.raises(InvalidInputError, match="kinds must be a list"):
+            Filters(kinds="fact")
+
+
+class TestRetrieve:
+    @pytest.mark.parametrize("limit", [0, -1, True, 1.5])
+    def test_refuses_a_limit_that_is_none(self, tree: KeywordTree, limit: int) -> None:
+        with pytest.raises(InvalidInputError, match="limit"):
+            MemoryRetriever(tree).retrieve("tea", limit)
+
+    def test_refuses_a_query_that_is_none(self, tree: KeywordTree) -> None:
+        with pytest.raises(InvalidInputError, match="query"):
+            MemoryRetriever(tree).retrieve(None)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("own", [5, [], {"links": 5, "time": "x", "kind": []}, {"links": [None], "time": None}])
+    def test_minds_no_metadata_of_another_form(self, tree: KeywordTree, own: object) -> None:
+        tree.CreateInfo("tea", metadata={"memory": own})
+
+        assert contents(MemoryRetriever(tree), "tea", 5, Filters(since=0.0)) == ["tea"]
+
+    def test_leaves_out_what_was_superseded(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("tea", metadata={"memory": {"superseded_by": "x"}})
+
+        assert contents(MemoryRetriever(tree), "tea") == []
+
+
+class Synonyms:
+    """A ranking that knows one thing the words do not say."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802
+        self.texts[id] = " ".join(text for text, _ in texts)
+
+    def Remove(self, id: str) -> None:  # noqa: N802
+        self.texts.pop(id, None)
+
+    def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
+        return [(1.0, id) for id, text in self.texts.items() if "car" in query and "automobile" in text]
+
+
+class TestRanker:
+    def test_is_fused_with_the_full_text(self, tree: KeywordTree) -> None:
+        synonyms = Synonyms()
+        retriever = MemoryRetriever(tree, ranker=synonyms)
+        auto = tree.CreateInfo("The automobile is red.")
+        tree.CreateInfo("A car park.")
+
+        assert set(contents(retriever, "car")) == {"The automobile is red.", "A car park."}
+        assert all(0 < found.score <= 1 for found in retriever.retrieve("car"))
+        tree.DeleteInfo(auto.id)
+        assert contents(retriever, "car") == ["A car park."]
+        assert auto.id not in synonyms.texts
