@@ -1131,6 +1131,10 @@ class _Files:
         there = os.stat(path)
         return (there.st_dev, there.st_ino), there.st_size
 
+    def IdentifyOpen(self, fd: int) -> tuple[int, int]:
+        there = os.fstat(fd)
+        return there.st_dev, there.st_ino
+
     def IsWritable(self, path: str) -> bool:
         return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
@@ -1167,6 +1171,9 @@ class _Files:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         try:
             os.fsync(fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # what some mounts say of any folder; SQLite does not mind either
+                raise
         finally:
             os.close(fd)
 
@@ -1435,8 +1442,7 @@ class _JsonlStore:
         self._projections = [_Projection(kind, os.path.join(data_dir, f"{kind}.jsonl")) for kind in _KINDS]
         self._log_fd = self._lock_fd = -1
         self._lock_path = os.path.join(self.data_dir, "lock")
-        self._lock_id: tuple[int, int] | None = None  # device and inode of the lock
-        self._file_id = (0, 0)  # and of the log
+        self._file_id = (0, 0)  # device and inode of the log
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
         self._failure = ""  # why nothing can be written any more
         self._tail = 0  # offset behind the last line
@@ -1466,6 +1472,10 @@ class _JsonlStore:
             self._OpenForReading(take, check, error)
             return
         files.Lock(self._lock_fd)
+        while not self._HasLock():  # somebody took the file away while this waited
+            files.Close(self._lock_fd)
+            self._lock_fd = files.Open(self._lock_path, create=True)
+            files.Lock(self._lock_fd)
         try:
             if not files.Exists(self._log_path):
                 self._RefuseLostLog()
@@ -1534,10 +1544,16 @@ class _JsonlStore:
         # within the tick of a clock, so only a time well past proves anything.
         # Some file systems tick once a second, or every other.
         folder_time = self.files.ChangedAt(self.data_dir)
-        self._lock_id = None if self.is_readonly else self.files.Identify(self._lock_path)[0]
         self._file_id, self._size = self.files.Identify(self._log_path)
         tick_ns = 100_000_000 if folder_time % 1_000_000_000 else 2_100_000_000
         self._folder_time = folder_time if time.time_ns() - folder_time > tick_ns else -1
+
+    def _HasLock(self) -> bool:
+        """Tell whether the file that is locked is the one that others would lock."""
+        try:
+            return self.files.Identify(self._lock_path)[0] == self.files.IdentifyOpen(self._lock_fd)
+        except FileNotFoundError:
+            return False
 
     def _RefuseLostLog(self) -> None:
         # Projections are made after the log's first line is durable, so no
@@ -1820,8 +1836,7 @@ class _JsonlStore:
         # next sync write its inode, too, which costs half a commit.
         if self.files.ChangedAt(self.data_dir) != self._folder_time:
             # Whoever took the lock file away made two: the new one is the lock.
-            is_same_lock = self.is_readonly or self.files.Identify(self._lock_path)[0] == self._lock_id
-            if self.files.Identify(self._log_path)[0] != self._file_id or not is_same_lock:
+            if self.files.Identify(self._log_path)[0] != self._file_id or not (self.is_readonly or self._HasLock()):
                 self._folder_time = -1
                 raise _ReplacedError(f"{self._log_path} was replaced")
             self._Identify()
@@ -2348,7 +2363,10 @@ class _Indexes:
             self.by_info, self.by_node = base.by_info.Fork(_OrdinalOf), base.by_node.Fork(_OrdinalOf)
 
     def Fork(self) -> _Indexes:
-        """Return indexes that begin as these; while they are in use these must not change.  Cost: none."""
+        """Return indexes that begin as these; while they are in use these must not change.
+
+        Cost: none; later the values of a key, a parent's children say, are copied when they first change.
+        """
         return _Indexes(self._normalizer, self)
 
     def OrdinalOf(self, id: str) -> int:
@@ -2407,7 +2425,7 @@ class _Indexes:
         self.names.AppendMany(map(str.strip, folds), named_ids)
         if self._tokens is not None:
             for fold in folds:
-                self._AddTokens(fold, fold.strip())
+                self._AddTokens(fold, fold.strip(), self._tokens)
         return True
 
     def _ApplyNode(self, row: bytes) -> None:
@@ -2444,17 +2462,17 @@ class _Indexes:
             self.children.Add(parent_id, id, is_last)
             for name in (head.name, *head.aliases):
                 key = _Fold(name)
-                self._AddTokens(name, key)
+                self._AddTokens(name, key, self._tokens)
                 self.names.Add(key, id, is_last)
             for query in _ReadConfirmed(row):
                 self.queries.Add(_QueryKey(query), id)
 
-    def _AddTokens(self, name: str, key: str) -> None:
-        if self._tokens is None or (self._is_default and key.isalnum()):
+    def _AddTokens(self, name: str, key: str, tokens: _Multimap[str] | None) -> None:
+        if tokens is None or (self._is_default and key.isalnum()):
             return  # nobody has asked for a token yet, or it is the fold itself
         for token in [_TokenOf(key)] if self._is_default else self._normalizer(name):
             if token != key or not self._is_default:
-                self._tokens.Add(token, key)  # and stays: a fold that nobody bears leads nowhere
+                tokens.Add(token, key)  # and stays: a fold that nobody bears leads nowhere
 
     def _ApplyInfos(self, records: _Records) -> None:
         for row, offset in itertools.zip_longest(records.infos, records.offsets):
@@ -2593,12 +2611,13 @@ class _Indexes:
     def _KeysOf(self, token: str) -> list[str]:
         """Return the folds that a token may stand for."""
         if self._tokens is None:
-            self._tokens = _Multimap(str)
+            tokens: _Multimap[str] = _Multimap(str)
             for key in self.names.Keys() if self._is_default else ():
-                self._AddTokens(key, key)
+                self._AddTokens(key, key, tokens)
             for head in map(self.Head, () if self._is_default else self.nodes):
                 for name in (head.name, *head.aliases):
-                    self._AddTokens(name, _Fold(name))
+                    self._AddTokens(name, _Fold(name), tokens)
+            self._tokens = tokens  # only now that it is whole: Ctrl-C may come
         inherited = [token] if self._base is None else self._base._KeysOf(token)
         return [*(inherited if self._is_default or self._base else ()), *self._tokens.Get(token)]
 
@@ -3130,7 +3149,8 @@ class _Transaction:
     def Change(self, record: KeywordNode | Info, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
         if any(record.__dict__.get(name) != value for name, value in values.items()):
-            record.__dict__.update(values, version=record.version + 1, updated_at=self.now)
+            now = max(self.now, record.updated_at)  # a clock may go back
+            record.__dict__.update(values, version=record.version + 1, updated_at=now)
             if isinstance(record, KeywordNode) and "parent_id" in values:
                 record.level = self.LevelOf(cast("str", record.parent_id)) + 1
             self.Stage(record)
@@ -3295,7 +3315,7 @@ def _PlanUndo(tx: _Transaction, before: _Records, after: _Records) -> None:
             continue  # made and deleted by the same operation
         old = dataclasses.replace(record, deleted=True) if old is None else old
         if not isinstance(old, InfoKeywordLink):
-            old.version, old.updated_at = cast("Info", _ReadRecord(now or row)).version + 1, tx.now
+            old.version, old.updated_at = cast("Info", _ReadRecord(now or row)).version + 1, max(tx.now, old.updated_at)
         staged.append(old)
     if changed:
         raise ConflictError("a later operation has changed", changed)
@@ -3389,10 +3409,11 @@ def _FindProblems(store: _JsonlStore, indexes: _Indexes, normalizer: Callable[[s
                 # What stands before a file's first line may have been forgotten.
                 is_free = line is not None and line.format is not None
                 expected = (expected if line is None else line.seq) - 1
-        for id, level in indexes._levels.items():
+        for id, level in dict(indexes._levels).items():
             if not fresh.LeadsToRoot(id) or level != fresh.LevelOf(id):
                 yield f"levels: {_Shorten(id)} does not stand on level {level}"
-        for token in {token for name in fresh.names.Keys() for token in normalizer(name)}:
+        names = fresh.names.Keys() if indexes._tokens is not None else ()
+        for token in {token for name in names for token in normalizer(name)}:
             if list(fresh.ByTokens([token])) != list(indexes.ByTokens([token])):
                 yield f"tokens: {_Shorten(token)} leads elsewhere in memory than on the disk"
         for name in ("nodes", "infos", "gone_nodes", "gone_infos"):
@@ -3566,6 +3587,7 @@ class _Scope:
         self.plans: list[_Plan[Any]] = []
         self.agent_ios: list[list[_Row]] = []  # of each plan
         self.now = 0.0
+        self.thread = 0
         self._name = name
         self._outer: _Scope | None = None  # a block inside another is a part of it
         self._first = 0  # how many plans the outer one had
@@ -3576,14 +3598,19 @@ class _Scope:
         self._outer = self.tree._OpenScope()
         if self._outer is not None:
             self.id, self._first = self._outer.id, len(self._outer.plans)
-        else:
-            self.now = self.tree._Now()
+            return self
+        self.now, self.thread = self.tree._Now(), threading.get_ident()
+        try:
             self.is_open = True
             _SCOPES.set((self, *_SCOPES.get()))
+        except BaseException:  # Ctrl-C: what is never entered is never left
+            self.is_open = False
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.is_open = False  # first of all: nothing may be written into a block that has ended
+        with self.tree._lock:  # nobody is in the middle of adding to what is committed now
+            self.is_open = False
         _SCOPES.set(tuple(scope for scope in _SCOPES.get() if scope is not self))
         if self._outer is not None:
             if kind is not None:
@@ -3597,15 +3624,17 @@ class _Scope:
         return self._Prepare().indexes
 
     def _Prepare(self) -> _Transaction:
-        store, indexes = self.tree._store, self.tree._committed
-        if self._transaction is None or self._base != (indexes, store.seq):
+        indexes, changes = self.tree._committed, self.tree._change_count
+        if self._transaction is None or self._base != (indexes, changes):
+            self._transaction = None
             transaction = _Transaction(self.tree, indexes, self.now)
-            self._transaction, self._base = transaction, (indexes, store.seq)
             self.tree._RunPlans(transaction, self.plans)
             transaction.Advance()
+            self._transaction, self._base = transaction, (indexes, changes)
         return self._transaction
 
     def Add(self, plan: _Plan[_Value], agent_ios: Sequence[_Row]) -> _Value:
+        """Run a plan on what was done so far, and keep it.  The tree's lock is held, and the scope is open."""
         with self.tree._lock:
             transaction = self._Prepare()
             try:
@@ -3704,6 +3733,7 @@ class KeywordTree:
         *,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = _NewId,
+        recall: Callable[[], Recall] = _LexicalRecall,
     ) -> None:
         """Open the tree in `data_dir`, which is made if it is not there.
 
@@ -3719,6 +3749,7 @@ class KeywordTree:
             learn_matches: confirm by itself what a model matched, see `Confirm`.
             clock: seconds since the epoch.
             new_id: returns an id that was never used.
+            recall: makes the ranking behind views, empty; it is filled from the tree.
 
         Raises:
             InvalidInputError: a number is too small.
@@ -3740,6 +3771,7 @@ class KeywordTree:
             raise InvalidInputError(f"normalizer must be a function from a text to tokens: {_Shorten(normalizer)}")
         self._log_messages = _CheckBool("log_messages", log_messages)
         self._learn_matches = _CheckBool("learn_matches", learn_matches)
+        self._make_recall = recall
         self._normalizer = _CheckNormalizer(normalizer) if normalizer else _NormalizeText
         self._clock = clock
         self._new_id = new_id
@@ -3749,6 +3781,7 @@ class KeywordTree:
         self._must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
         self._recall: Recall | None = None  # made when it is first asked
         self._sorted_children: dict[str, list[str]] = {}  # of large levels, by name
+        self._change_count = 0  # how often the committed indexes have changed
         self._running = threading.local()  # `transaction`, while this thread runs a plan
         self._spent = {"descents": 0, "model_calls": 0, "names_shown": 0}
         self._committer = _GroupCommit(self._CommitGroup)
@@ -3783,7 +3816,11 @@ class KeywordTree:
 
     def _OpenScope(self) -> _Scope | None:
         """Return the operation that is open in this task or thread."""
-        return next((scope for scope in _SCOPES.get() if scope.tree is self and scope.is_open), None)
+        scopes = _SCOPES.get()
+        if not scopes:
+            return None
+        thread = threading.get_ident()  # `asyncio.to_thread` takes the context along; a thread writes for itself
+        return next((each for each in scopes if each.tree is self and each.is_open and each.thread == thread), None)
 
     def _RenewAfterFork(self) -> None:
         # Another thread of the parent may have held any lock, and been in the
@@ -3886,10 +3923,12 @@ class KeywordTree:
             return SearchResult(SearchStatus.NOT_FOUND, reason="empty_query")
         if not llm_expand_query:
             return SearchResult(SearchStatus.NOT_FOUND, reason="exact_miss_llm_disabled")
-        result = self._ConvertToSearchResult(self._AgentDescend(query, "search"))
+        descent = self._AgentDescend(query, "search")
+        result = self._ConvertToSearchResult(descent)
         if self._learn_matches and result.node is not None and len(query) <= _QUERY_LIMIT:
             with contextlib.suppress(KeywordTreeError):  # the answer stands, whether it can be kept or not
-                self.Confirm(query, result.node.id)
+                node_id, agent_ios = result.node.id, [descent["io"]] if descent["io"] else []
+                self._Change("confirm", lambda tx: _PlanConfirm(tx, node_id, query), agent_ios, id=node_id)
         return result
 
     def _FindExactly(self, query: str) -> tuple[Sequence[str], str]:
@@ -4443,6 +4482,7 @@ class KeywordTree:
         if info_policy not in _INFO_POLICIES:
             raise InvalidInputError(f"info_policy must be one of {', '.join(_INFO_POLICIES)}: {_Shorten(info_policy)}")
         self._Change("delete_keyword", lambda tx: _PlanDelete(tx, id, cascade, info_policy), id=id)
+        self._InvalidateNodeFromCache(id)
 
     def Confirm(self, query: str, id: str) -> KeywordNode:
         """Keep that `query` means this keyword: from now on it is found at once, and similar queries rank better.
@@ -4485,27 +4525,35 @@ class KeywordTree:
     def _CheckAliases(self, what: str, value: object) -> list[str]:
         return _CheckTextList(what, value, _CheckName)
 
-    def _Change(self, op: str, plan: _Plan[_Value], **ids: str) -> _Value:
+    def _Change(self, op: str, plan: _Plan[_Value], agent_ios: Sequence[_Row] = (), **ids: str) -> _Value:
         """Check ids by name, and commit a plan; a keyword that it returns is the caller's own."""
         self._CheckOpen()
         for what, id in ids.items():
             _CheckId(what, id)
-        result = self._Write(op, plan)
+        result = self._Write(op, plan, agent_ios)
         if isinstance(result, KeywordNode):
-            with self._lock:
-                return cast("_Value", self._Hydrate(result.id))
+            self._Adopt(result)
         return result
+
+    def _Adopt(self, node: KeywordNode) -> None:
+        """Make a node that a plan returned like any other that is given out: its children are read from the tree."""
+        del node.children
+        node.__dict__["_list_children"] = self._ListChildren
+        with self._lock:
+            if node.id in self._indexes.nodes and node.parent_id is not None:
+                node.level = self._indexes.LevelOf(node.id)
 
     # -- going back -----------------------------------------------------------
 
     def Operation(self, name: str = "operation") -> _Scope:
         """Put all writes of a `with` block into one line of the log.
 
-        The block's own thread or asyncio task (and those it starts) reads what it has written; others
-        see it when the block has ended.  An exception takes all of it back.  Nothing is locked
-        meanwhile: if others write, the block's writes are made again on what they left, and what no
-        longer fits raises at the block's end.  A model is shown the tree without what the block has
-        written.  A block inside another becomes a part of it.
+        The block's own thread or asyncio task reads what it has written (and so do tasks that it
+        starts: what they write is a part of the block, and goes with it); others see it when the
+        block has ended.  An exception takes all of it back.  Nothing is locked meanwhile: if others
+        write, the block's writes are made again on what they left, and what no longer fits raises at
+        the block's end.  A model is shown the tree without what the block has written.  A block
+        inside another becomes a part of it.
 
         Args:
             name: what the log calls it.
@@ -4528,7 +4576,8 @@ class KeywordTree:
         """
         self._CheckOpen()
         _CheckCount("limit", limit, 0)
-        self.Refresh()
+        with contextlib.suppress(StoreError):  # after a failed sync, say: what is known can be read all the same
+            self.Refresh()
         mark = None if id is None else _EncodeString(_CheckId("id", id)).encode()
         found: list[Change] = []
         with contextlib.closing(self._ReadLogBack()) as lines:
@@ -4582,7 +4631,8 @@ class KeywordTree:
         Cost: reads the log backwards to the operation; one sync.
         """
         self._CheckOpen()
-        self.Refresh()
+        with contextlib.suppress(StoreError):  # after a failed sync, say: what is known can be read all the same
+            self.Refresh()
         mark = f'"operation_id": {_EncodeString(_CheckId("operation_id", operation_id))}, '.encode()
         with contextlib.closing(self._ReadLogBack()) as lines:
             raw = next((raw for _, raw in lines if mark in raw[:_ENVELOPE_LIMIT]), None)
@@ -4867,9 +4917,11 @@ class KeywordTree:
     # are written and synced; then, and only then, readers see them.
 
     def _Write(self, op: str, plan: _Plan[_Value], agent_ios: Sequence[_Row] = ()) -> _Value:
-        scope = self._OpenScope()
-        if scope is not None:
-            return scope.Add(plan, agent_ios)
+        if _SCOPES.get():
+            with self._lock:
+                scope = self._OpenScope()
+                if scope is not None:
+                    return scope.Add(plan, agent_ios)
         return self._committer.Run(_Job(op, self._new_id(), [plan], agent_ios))
 
     def _CommitGroup(self, jobs: list[_Job[Any]]) -> None:
@@ -4980,6 +5032,7 @@ class KeywordTree:
         """Make durable rows visible to readers, all at once."""
         indexes = self._committed
         with self._lock:
+            self._change_count += 1
             if self._recall is None and not self._sorted_children:
                 indexes.Apply(records)
                 return
@@ -5262,7 +5315,7 @@ class KeywordTree:
     def _EnsureRecall(self) -> Recall:
         """Return the recall; make it from all rows when it is first asked.  The lock is held."""
         if self._recall is None:
-            recall = _LexicalRecall()
+            recall = self._make_recall()
             with _CollectorOff():
                 for id in self._committed.nodes:
                     self._UpdateRecall(recall, id, None)

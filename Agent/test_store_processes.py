@@ -513,7 +513,7 @@ class TestKill:
             other = start(partial(live, place, "b", 0, "leisurely"))
             other.await_line("1")
             first = at + step if at else 1 + SEED % step
-            for at in range(first, first + 30 * step, step):  # noqa: B020  it goes on in the next store
+            for at in range(first, first + 30 * step, step):
                 writer, kills = f"a{at}", kills + 1
                 process = start(partial(die_at, place, at, when, writer, what))
                 code = process.end()

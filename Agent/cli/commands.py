@@ -1,0 +1,473 @@
+r"""The commands that write, find, show and correct what a memory holds.
+
+From a program, without a console:
+
+>>> from Agent.command_line import main
+>>> main(["add", "茶", "--parent", "/", "--alias", "tea"])
+added 茶  (undo 2)
+0
+>>> main(["search", "TEA"])
+茶  = tea  (a name or an alias reads so)
+0
+>>> main(["search", "coffee", "--names-only"])
+nothing found  (no name reads so, and no model was to be asked)
+1
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from rich.text import Text
+
+from Agent.cli.program import command
+from Agent.cli.screen import clean, draw_tree, line, shorten, spell_row, table
+from Agent.cli.session import FOUND, NOT_FOUND, ROOT_ID, KeywordName, Session, Watcher, path_of, spell_places
+from Agent.keyword_tree import (
+    Info,
+    InvalidInputError,
+    KeywordNode,
+    KeywordTree,
+    NotFoundError,
+    RelationType,
+    SearchResult,
+    SearchStatus,
+)
+
+__all__ = ["REASONS"]
+
+REASONS = {
+    "exact": "a name or an alias reads so",
+    "path": "it reads as a path",
+    "normalized": "a name reads so, but for punctuation and spaces",
+    "confirmed": "the same query was confirmed to mean it",
+    "empty_query": "nothing was asked for",
+    "exact_miss_llm_disabled": "no name reads so, and no model was to be asked",
+    "agent_match": "the model chose it",
+    "agent_ambiguous": "the model found several that fit",
+    "agent_missing": "the model found nothing that fits",
+    "agent_timeout": "the model gave no answer in time, or in so many rounds",
+    "agent_failure": "the model could not be asked",
+    "invalid_reply": "the model's answer cannot be used",
+    "invalid_jump": "the model wanted to look beneath what it was not shown",
+    "no_target": "the model named nothing",
+    "stale_view": "what the model was shown changed meanwhile",
+}
+"""What the codes in `SearchResult.reason` say."""
+
+KEYWORD = KeywordName()
+
+
+def spell_keyword(tree: KeywordTree, node: KeywordNode) -> dict[str, Any]:
+    """Return a keyword as JSON has it, with the names above it."""
+    return {**spell_row(node), "path": [step.name for step in tree.GetPath(node.id)[1:]]}
+
+
+def tell(session: Session, tree: KeywordTree, operation_id: str, value: dict[str, Any], *said: str) -> None:
+    """Answer with what a change did, and how to take it back."""
+    written = next((change for change in tree.History(limit=20) if change.operation_id == operation_id), None)
+    number = written.seq if written else None
+    end = f"(undo {number})" if number else "(nothing had to change)"
+    # What is said alternates: ours, theirs, ours, …
+    parts = [(part, "bold") if index % 2 else part for index, part in enumerate(said)]
+    session.answer(
+        {"operation_id": operation_id if written else None, "seq": number, **value}, line(*parts, ("  " + end, "dim"))
+    )
+
+
+def read_content(content: str) -> str:
+    """Return a content, from standard input where it is `-`."""
+    return sys.stdin.read() if content == "-" else content
+
+
+# Writing
+
+
+@command("add")
+@click.argument("name")
+@click.option("--parent", type=KEYWORD, help="Where it hangs; without it the model chooses.")
+@click.option("--alias", "aliases", multiple=True, help="Another name; may be given several times.")
+@click.option("--description", default="", help="What it means.")
+def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...], description: str) -> None:
+    r"""Make a keyword.
+
+    \b
+    keyword-tree add 编程 --parent / --alias programming
+    keyword-tree add Python --parent 编程
+    """
+    client = None if parent is not None else session.client()
+    with session.open(makes=True, client=client) as tree:
+        parent_id = None if parent is None else session.find(tree, parent).id
+        with tree.Operation("create_keyword") as operation:
+            node = tree.CreateKeyword(name, parent_id, list(aliases), description)
+        value = {"keyword": spell_keyword(tree, node)}
+        tell(session, tree, operation.id, value, "added ", path_of(tree, node.id))
+
+
+@command("info")
+@click.argument("content", required=False)
+@click.option(
+    "--to", "names", type=KEYWORD, multiple=True, help="The keyword it belongs to; may be given several times."
+)
+@click.option("--source", help="Where it is from.")
+@click.option("--auto/--no-auto", default=None, help="Let the model choose keywords (the default without --to).")
+@click.option("--change", metavar="ID", help="Change this info instead; its keywords stay.")
+def info(
+    session: Session,
+    content: str | None,
+    names: tuple[str, ...],
+    source: str | None,
+    auto: bool | None,
+    change: str | None,
+) -> None:
+    r"""Store an info, and hang it on keywords.  A CONTENT of - is read from standard input.
+
+    \b
+    keyword-tree info "PEP 703 makes the GIL optional." --to Python --source peps.python.org
+    """
+    if change is not None:
+        if names or auto:
+            raise click.UsageError("--change leaves the keywords as they are: use link")
+        patch = {} if content is None else {"content": read_content(content)}
+        patch |= {} if source is None else {"source": source}
+        if not patch:
+            raise click.UsageError("say what to change: a CONTENT or --source")
+        with session.open() as tree:
+            with tree.Operation("update_info") as operation:
+                stored = tree.UpdateInfo(change, patch)
+            tell(session, tree, operation.id, {"info": spell_row(stored)}, "changed ", shorten(stored.content, 60))
+        return
+    if content is None:
+        raise click.UsageError("Missing argument 'CONTENT'.")
+    auto = not names if auto is None else auto
+    with session.open(makes=True, client=session.client() if auto else None) as tree:
+        ids = [session.find(tree, name).id for name in names]
+        with tree.Operation("create_info") as operation:
+            stored = tree.CreateInfo(read_content(content), source or "", ids, auto)
+        links = [node for node, _ in tree.GetKeywordsOfInfo(stored.id)]
+        on = ", ".join(path_of(tree, node.id) for node in links) or "no keyword: use link"
+        value = {"info": spell_row(stored), "keywords": spell_places(tree, links)}
+        tell(session, tree, operation.id, value, "stored ", stored.id, " on ", on)
+
+
+@command("link")
+@click.argument("info_id", metavar="INFO")
+@click.argument("keyword", type=KEYWORD)
+@click.option(
+    "--relation",
+    type=click.Choice([relation.value.lower() for relation in RelationType], case_sensitive=False),
+    default="primary",
+    show_default=True,
+    help="How it belongs.",
+)
+@click.option("--remove", is_flag=True, help="Take the info off the keyword instead.")
+def link(session: Session, info_id: str, keyword: str, relation: str, remove: bool) -> None:
+    """Hang an info, named by its id, on one more keyword."""
+    with session.open() as tree:
+        node = session.find(tree, keyword)
+        if tree.GetInfo(info_id) is None:
+            raise NotFoundError("info", info_id)
+        with tree.Operation("unlink_info" if remove else "link_info") as operation:
+            if remove:
+                tree.UnlinkInfo(info_id, node.id)
+            else:
+                tree.LinkInfo(info_id, node.id, RelationType(relation.upper()))
+        links = [
+            {"relation": relation.value, **place}
+            for of, relation in tree.GetKeywordsOfInfo(info_id)
+            for place in spell_places(tree, [of])
+        ]
+        said = ("unlinked from " if remove else "linked to ", path_of(tree, node.id))
+        tell(session, tree, operation.id, {"info_id": info_id, "keywords": links}, *said)
+
+
+# Looking
+
+
+@command("search")
+@click.argument("query", nargs=-1, required=True)
+@click.option("--context", default="", help="What it is about: chooses among keywords of the same name.")
+@click.option("--names-only", is_flag=True, help="Ask no model: names, aliases and paths alone.")
+@click.option("--explain", is_flag=True, help="Show each round with the model: what it saw, chose and said.")
+@click.option(
+    "--limit", type=click.IntRange(0), default=12, show_default=True, help="Infos and names shown; 0 for all."
+)
+def search(session: Session, query: tuple[str, ...], context: str, names_only: bool, explain: bool, limit: int) -> int:
+    """Find what a name, a path or a question means.  Exit code 1 where nothing is found."""
+    watcher = Watcher(session.client())
+    with session.open(client=watcher) as tree:
+        result = tree.Search(" ".join(query), not names_only, context)
+        if session.as_json:
+            session.answer(spell_result(tree, result, watcher if explain else None))
+        else:
+            if explain:
+                show_rounds(session, result, watcher, limit)
+            show_result(session, tree, result, limit)
+    return NOT_FOUND if result.status is SearchStatus.NOT_FOUND else FOUND
+
+
+def spell_result(tree: KeywordTree, result: SearchResult, watcher: Watcher | None) -> dict[str, Any]:
+    """Return a result as JSON has it, with the views where they are wanted."""
+    value: dict[str, Any] = {
+        **spell_row(result),
+        "node": result.node and spell_keyword(tree, result.node),
+        "path": [node.name for node in result.path[1:]],
+        "infos": [spell_row(info) for info in result.infos],
+        "candidates": spell_places(tree, result.candidates),
+        "rounds": result.rounds,
+        "steps": [vars(step) for step in result.steps],
+    }
+    if watcher is not None:
+        value["views"] = watcher.rounds
+    return value
+
+
+def show_result(session: Session, tree: KeywordTree, result: SearchResult, limit: int) -> None:
+    """Draw what was found."""
+    print_line = session.screen.print
+    why = REASONS.get(result.reason, result.reason)
+    if result.node is not None:
+        aliases = f"  = {', '.join(result.node.aliases)}" if result.node.aliases else ""
+        print_line(line((path_of(tree, result.node.id), "bold"), aliases, (f"  ({why})", "dim")))
+        if result.node.description:
+            print_line(line(("  " + shorten(result.node.description), "dim")))
+        infos = result.infos[: limit or None]
+        print_line(table([(line(("  " + info.id, "dim")), shorten(info.content), said_by(info)) for info in infos]))
+        if result.info_count > min(len(result.infos), limit or result.info_count):
+            print_line(line((f"  {result.info_count:,} infos in all: show --infos {result.node.id}", "dim")))
+    elif result.candidates:
+        print_line(line(f"{result.candidate_count:,} keywords fit", (f"  ({why})", "dim")))
+        places = spell_places(tree, result.candidates[: limit or None])
+        print_line(table([(Text(clean(place["id"]), "dim"), place["path"]) for place in places]))
+    else:
+        print_line(line("nothing found", (f"  ({why})", "dim")))
+        if result.suggested_name:
+            parent = path_of(tree, result.suggested_parent_id or ROOT_ID)
+            print_line(line(("  it could be called ", "dim"), result.suggested_name, (" and hang on ", "dim"), parent))
+
+
+def said_by(info: Info) -> Text:
+    """Return an info's source."""
+    return line((info.source, "cyan"))
+
+
+def show_rounds(session: Session, result: SearchResult, watcher: Watcher, limit: int) -> None:
+    """Draw each round: the view with what was chosen, the action and its reason."""
+    screen = session.screen
+    for number, (shown, step) in enumerate(zip(watcher.rounds, result.steps, strict=False), 1):
+        beneath = " / ".join(shown["path"]) or "the top"
+        screen.print(line((f"Round {number}", "bold"), f"  beneath {beneath}, {step.shown} names shown"))
+        reply = shown["reply"] if isinstance(shown["reply"], dict) else {}
+        named = [reply.get("node_id"), reply.get("node_ids"), reply.get("candidate_ids")]
+        chosen = [idx for some in named for idx in (some if isinstance(some, list) else [some])]
+        rows = [
+            (
+                Text("→" if is_chosen else "", "green"),
+                str(entry["idx"]),
+                entry["name"],
+                Text(clean(entry["path"]), "dim"),
+            )
+            for place, entry in enumerate(shown["candidates"])
+            if (is_chosen := entry["idx"] in chosen) or not limit or place < limit
+        ]
+        screen.print(table(rows, numbers=(1,)))
+        if len(rows) < step.shown:
+            screen.print(line((f"   … {step.shown - len(rows)} more", "dim")))
+        tokens = f"  {step.input_tokens:,} + {step.output_tokens:,} tokens" if step.input_tokens else ""
+        screen.print(line(("   " + step.action, "cyan"), f": {step.reason}", (tokens, "dim")))
+    if not result.steps:
+        screen.print(line(("No model was asked.", "dim")))
+
+
+@command("show")
+@click.argument("keyword", type=KEYWORD, default="/")
+@click.option("--depth", type=click.IntRange(0), default=2, show_default=True, help="Levels drawn; 0 for all.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="Children of a keyword, and infos; 0 for all.",
+)
+@click.option("--infos", is_flag=True, help="Show what hangs on the keywords, too.")
+@click.option("--ids", is_flag=True, help="Show ids.")
+def show(session: Session, keyword: str, depth: int, limit: int, infos: bool, ids: bool) -> None:
+    """Draw the tree beneath a keyword, or show an info, named by its id, in full."""
+    with session.open() as tree:
+        info = tree.GetInfo(keyword) if tree.GetKeyword(keyword) is None else None
+        if info is not None:
+            show_info(session, tree, info)
+            return
+        start = session.find(tree, keyword)
+        if session.as_json:
+            session.answer(list(spell_tree(tree, start, depth, limit, infos)))
+            return
+        session.screen.print(
+            draw_tree(label_tree(tree, start, depth, limit, infos, ids)), no_wrap=True, overflow="ellipsis"
+        )
+
+
+def show_info(session: Session, tree: KeywordTree, info: Info) -> None:
+    """Draw one info in full."""
+    links = tree.GetKeywordsOfInfo(info.id)
+    value = {
+        **spell_row(info),
+        "keywords": [{**spell_places(tree, [node])[0], "relation": how.value} for node, how in links],
+    }
+    drawn = [line(("  on ", "dim"), path_of(tree, node.id), (f"  {how.value.lower()}", "dim")) for node, how in links]
+    source = [line(("from ", "dim"), (info.source, "cyan"))] if info.source else []
+    session.answer(value, line(info.content, keep_lines=True), *source, *drawn)
+
+
+def walk(tree: KeywordTree, start: KeywordNode, depth: int, limit: int) -> Iterator[tuple[int, KeywordNode, int]]:
+    """Yield (depth, keyword, children that are not among what follows), each before what lies beneath it."""
+    waiting = [(0, start)]
+    while waiting:
+        level, node = waiting.pop()
+        is_open = not depth or level < depth
+        children = tree.GetChildren(node.id, 0, limit) if limit else tree.GetChildren(node.id)
+        yield level, node, len(node.children) - (len(children) if is_open else 0)
+        if is_open:
+            waiting += [(level + 1, child) for child in reversed(children)]
+
+
+def spell_tree(tree: KeywordTree, start: KeywordNode, depth: int, limit: int, infos: bool) -> Iterator[dict[str, Any]]:
+    """Yield the keywords as JSON has them, parents first."""
+    for _, node, hidden in walk(tree, start, depth, limit):
+        row = {**spell_row(node), "child_count": len(node.children), "children_left_out": hidden}
+        if infos:
+            row["infos"] = [spell_row(info) for info in some_infos(tree, node, limit)]
+        yield row
+
+
+def some_infos(tree: KeywordTree, node: KeywordNode, limit: int) -> list[Info]:
+    """Return the first infos of a keyword, all where the limit is 0."""
+    return tree.GetInfosOfKeyword(node.id, size=limit or sys.maxsize)
+
+
+def label_tree(
+    tree: KeywordTree, start: KeywordNode, depth: int, limit: int, infos: bool, ids: bool
+) -> Iterator[tuple[int, Text]]:
+    """Yield what `draw_tree` draws: depth and label, and for children that are left out how many these are."""
+    more: list[tuple[int, int]] = []  # what is told behind the last child of a keyword: its depth, and the number
+    for level, node, hidden in walk(tree, start, depth, limit):
+        while more and more[-1][0] > level:
+            yield label_rest(*more.pop())
+        is_open = not depth or level < depth
+        aliases = (f"  = {', '.join(node.aliases)}", "dim") if node.aliases else ""
+        below = (f"  ({hidden:,} below)", "dim") if hidden and not is_open else ""
+        description = ("  " + shorten(node.description), "dim italic") if node.description else ""
+        name = path_of(tree, node.id) if level == 0 else node.name
+        yield (
+            level,
+            line(
+                (name, "bold" if level < 1 else ""), aliases, (f"  {node.id}" if ids else "", "dim"), below, description
+            ),
+        )
+        for info in some_infos(tree, node, limit) if infos else ():
+            source = ("  " + info.source, "cyan") if info.source else ""
+            yield (
+                level + 1,
+                line(("• ", "green"), shorten(info.content), source, (f"  {info.id}" if ids else "", "dim")),
+            )
+        if hidden and is_open:
+            more.append((level + 1, hidden))
+    while more:
+        yield label_rest(*more.pop())
+
+
+def label_rest(level: int, count: int) -> tuple[int, Text]:
+    """Return the line for children that are left out."""
+    return level, line((f"… {count:,} more", "dim"))
+
+
+# Correcting
+
+
+@command("rename")
+@click.argument("keyword", type=KEYWORD)
+@click.argument("name", required=False)
+@click.option("--description", help="What it means; empty to say nothing.")
+def rename(session: Session, keyword: str, name: str | None, description: str | None) -> None:
+    """Give a keyword another name, or say what it means."""
+    patch = {key: value for key, value in (("name", name), ("description", description)) if value is not None}
+    if not patch:
+        raise click.UsageError("say what to change: a NAME or --description")
+    with session.open() as tree:
+        node = session.find(tree, keyword)
+        with tree.Operation("update_keyword") as operation:
+            renamed = tree.UpdateKeyword(node.id, patch, node.version)
+        said = ("renamed ", node.name, " to ", renamed.name) if name is not None else ("described ", node.name)
+        tell(session, tree, operation.id, {"keyword": spell_keyword(tree, renamed)}, *said)
+
+
+@command("alias")
+@click.argument("keyword", type=KEYWORD)
+@click.argument("aliases", metavar="ALIAS...", nargs=-1, required=True)
+@click.option("--remove", is_flag=True, help="Take these aliases away instead.")
+def alias(session: Session, keyword: str, aliases: tuple[str, ...], remove: bool) -> None:
+    """Give a keyword further names."""
+    with session.open() as tree:
+        node = session.find(tree, keyword)
+        with tree.Operation("remove_alias" if remove else "add_alias") as operation:
+            for one in aliases:
+                node = (tree.RemoveAlias if remove else tree.AddAlias)(node.id, one)
+        said = (
+            (node.name, " has the aliases ", ", ".join(node.aliases)) if node.aliases else (node.name, " has no alias")
+        )
+        tell(session, tree, operation.id, {"keyword": spell_keyword(tree, node)}, "", *said)
+
+
+@command("move")
+@click.argument("keyword", type=KEYWORD)
+@click.argument("parent", type=KEYWORD)
+def move(session: Session, keyword: str, parent: str) -> None:
+    """Hang a keyword, with all beneath it, under another PARENT."""
+    with session.open() as tree:
+        node, above = session.find(tree, keyword), session.find(tree, parent)
+        with tree.Operation("move_keyword") as operation:
+            moved = tree.MoveKeyword(node.id, above.id)
+        value = {"keyword": spell_keyword(tree, moved)}
+        tell(session, tree, operation.id, value, "moved ", node.name, " to ", path_of(tree, above.id))
+
+
+@command("merge")
+@click.argument("source", type=KEYWORD)
+@click.argument("target", type=KEYWORD)
+def merge(session: Session, source: str, target: str) -> None:
+    """Make one keyword of two: all that SOURCE has goes to TARGET."""
+    with session.open() as tree:
+        one, other = session.find(tree, source), session.find(tree, target)
+        said = ("merged ", path_of(tree, one.id), " into ", path_of(tree, other.id))
+        with tree.Operation("merge_keywords") as operation:
+            merged = tree.MergeKeywords(one.id, other.id)
+        tell(session, tree, operation.id, {"keyword": spell_keyword(tree, merged)}, *said)
+
+
+@command("delete")
+@click.argument("keyword", type=KEYWORD)
+@click.option("--cascade", is_flag=True, help="Delete all beneath it, too; else its children move up.")
+@click.option(
+    "--infos",
+    type=click.Choice(["reattach", "detach", "delete"]),
+    default="reattach",
+    show_default=True,
+    help="Its infos: hang them on the parent, leave them without it, or delete those that no other keyword holds.",
+)
+def delete(session: Session, keyword: str, cascade: bool, infos: str) -> None:
+    """Delete a keyword, or an info that is named by its id."""
+    with session.open() as tree:
+        info = tree.GetInfo(keyword) if tree.GetKeyword(keyword) is None else None
+        if info is not None:
+            with tree.Operation("delete_info") as operation:
+                tree.DeleteInfo(info.id)
+            value, said = {"info": spell_row(info)}, shorten(info.content, 60)
+        else:
+            node = session.find(tree, keyword)
+            if node.id == ROOT_ID:
+                raise InvalidInputError("the root stays: delete what is beneath it")
+            value, said = {"keyword": spell_keyword(tree, node)}, path_of(tree, node.id)
+            with tree.Operation("delete_keyword") as operation:
+                tree.DeleteKeyword(node.id, cascade, infos)
+        tell(session, tree, operation.id, {"deleted": value}, "deleted ", said)

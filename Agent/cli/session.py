@@ -1,0 +1,247 @@
+"""What every command shares: which folder and which model, what a keyword is called, and what an error means.
+
+exit code   meaning
+0           done
+1           not found
+2           bad use: an option, a name that several keywords bear, a change that cannot be made
+3           a store problem: it cannot be read or written, or `verify` or `repair` found damage
+130         stopped by Ctrl-C; the store is whole
+141         whoever read the output went away
+"""
+
+import inspect
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+from rich.console import RenderableType
+from typing_extensions import override
+
+from Agent.cli.screen import Screen, clean, line, table, to_json
+from Agent.keyword_tree import (
+    InvalidInputError,
+    KeywordNode,
+    KeywordTree,
+    KeywordTreeError,
+    LLMClient,
+    NotFoundError,
+    StoreError,
+)
+from Agent.lexical_client import LexicalLLMClient
+from Agent.model_clients import client_from_environment
+
+__all__ = ["KeywordName", "Session", "Watcher", "path_of"]
+
+ROOT_ID = "root"
+DATA_VARIABLE = "KEYWORD_TREE_DATA"
+MODEL_VARIABLE = "KEYWORD_TREE_MODEL"
+DEFAULT_DATA: str = inspect.signature(KeywordTree).parameters["data_dir"].default
+
+FILES = ("change_log.jsonl", "nodes.jsonl", "infos.jsonl", "links.jsonl")
+"""Where one of these is, there is a memory, be it a damaged one."""
+
+NEAR = 0.15
+"""Confidence above which a keyword is offered for a name that nobody bears: a slip of the pen fits worse than 0.3."""
+
+FOUND, NOT_FOUND, BAD_USE, STORE_PROBLEM, STOPPED, UNREAD = 0, 1, 2, 3, 130, 141
+
+
+class UnclearNameError(InvalidInputError):
+    """Several keywords bear the name, and one is meant."""
+
+    def __init__(self, name: str, rows: list[dict[str, Any]], count: int) -> None:
+        super().__init__(f"{count:,} keywords are called {clean(name)!r}; say which, by id or path")
+        self.rows = rows
+
+
+class UnknownNameError(NotFoundError):
+    """No keyword bears the name; others may have been meant."""
+
+    def __init__(self, name: str, rows: list[dict[str, Any]]) -> None:
+        super().__init__("keyword", name)
+        self.args = (f"no keyword has the name, path or id {clean(name)!r}" + ("; perhaps:" if rows else ""),)
+        self.rows = rows
+
+
+class NoStoreError(StoreError):
+    """There is no memory in the folder, and the command would not make one."""
+
+
+class Watcher(LLMClient):
+    """A client that keeps what another one was shown and said."""
+
+    def __init__(self, client: LLMClient) -> None:
+        self.rounds: list[dict[str, Any]] = []
+        """`{"path", "candidates", "reply"}` of each call, the oldest first."""
+        self._client = client
+
+    @override
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        view = json.loads(messages[-1]["content"])
+        shown = {"path": view["path"], "candidates": view["candidates"], "reply": None}
+        self.rounds.append(shown)
+        shown["reply"] = reply = self._client.Chat(messages, json_schema)
+        return reply
+
+    @override
+    def Silent(self) -> str:
+        return self._client.Silent()
+
+    @property
+    def last_usage(self) -> Any:
+        """Of the other's last call; AttributeError where it does not count."""
+        return self._client.last_usage  # type: ignore[attr-defined]  # only clients that count have it
+
+
+class Session:
+    """One run of the program: its options, its screens, its tree."""
+
+    def __init__(self) -> None:
+        self.data = os.environ.get(DATA_VARIABLE) or DEFAULT_DATA
+        self.is_data_named = False
+        """Whether the folder was named on the command line."""
+        self.as_json = False
+        self.model = ""
+        """As named on the command line."""
+        self.screen = Screen()
+        self.messages = Screen(stderr=True)
+
+    # -- opening --------------------------------------------------------------
+
+    @contextmanager
+    def open(self, *, makes: bool = False, client: LLMClient | None = None) -> Iterator[KeywordTree]:
+        """Open the tree.
+
+        Args:
+            makes: whether to make a store where there is none; reading a folder that was mistyped must not.
+            client: who decides where words do not; None for commands that ask nobody.
+        """
+        if not makes and not any(Path(self.data, name).exists() for name in FILES):
+            raise NoStoreError(f"there is no memory in {self.data}: name its folder with --data, or begin one with add")
+        with KeywordTree(self.data, client) as tree:
+            for sentence in tree.recovery:
+                self.messages.print(line(("recovered: ", "yellow"), sentence))
+            yield tree
+
+    def client(self) -> LLMClient:
+        """Return the model that options or environment name, and the lexical client where they name none."""
+        if self.model == "lexical":
+            return LexicalLLMClient()
+        if self.model:
+            os.environ[MODEL_VARIABLE] = self.model
+        client = client_from_environment()
+        if client is None and self.model:
+            raise InvalidInputError(
+                f"--model {clean(self.model)} needs a service: set OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY"
+            )
+        return client or LexicalLLMClient()
+
+    # -- naming ---------------------------------------------------------------
+
+    def find(self, tree: KeywordTree, name: str) -> KeywordNode:
+        """Return the one keyword with this id, name or path.
+
+        A name counts only as it is but for case and width: `delete C` must not take C# for it.
+
+        Raises:
+            UnclearNameError: several have it.
+            UnknownNameError: none has.
+        """
+        node = tree.GetKeyword(ROOT_ID if name == "/" else name)
+        if node is not None:
+            return node
+        found = tree.Search(name, llm_expand_query=False)
+        is_exact = found.reason in ("exact", "path")
+        if found.node is not None and is_exact:
+            return found.node
+        if found.candidates and is_exact:
+            raise UnclearNameError(name, spell_places(tree, found.candidates), found.candidate_count)
+        near = [node for node, confidence in tree.RankCandidates(name, 5) if confidence >= NEAR]
+        raise UnknownNameError(name, spell_places(tree, near))
+
+    # -- answering ------------------------------------------------------------
+
+    def answer(self, value: object, *drawn: RenderableType) -> None:
+        """Write the JSON value, or draw, whichever is wanted."""
+        if self.as_json:
+            self.screen.file.write(to_json(value) + "\n")
+        else:
+            for renderable in drawn:
+                self.screen.print(renderable)
+
+    def explain(self, error: BaseException) -> int:
+        """Say on the error stream what went wrong, and return the exit code."""
+        code = code_of(error)
+        if code == UNREAD:
+            return code
+        rows: Sequence[Mapping[str, Any]] = getattr(error, "rows", ())
+        said = str(error)
+        if code == STOPPED:
+            said = "stopped; what was written before is whole"
+        if self.as_json:
+            said_json = {"error": type(error).__name__, "message": said, "exit_code": code}
+            self.messages.file.write(to_json({**said_json, **({"candidates": list(rows)} if rows else {})}) + "\n")
+            return code
+        self.messages.print(line(("Error: ", "red"), said, keep_lines=True), soft_wrap=True)
+        if rows:
+            self.messages.print(table([(row["id"], row["path"]) for row in rows]))
+        return code
+
+
+def code_of(error: BaseException) -> int:
+    """Return the exit code for an error."""
+    if isinstance(error, KeyboardInterrupt):
+        return STOPPED
+    if isinstance(error, BrokenPipeError) and not isinstance(error, StoreError):
+        return UNREAD
+    if isinstance(error, NotFoundError):
+        return NOT_FOUND
+    if isinstance(error, OSError) and not (isinstance(error, KeywordTreeError) and not isinstance(error, StoreError)):
+        return STORE_PROBLEM  # a model that cannot be reached is an OSError, too, and no store problem
+    return BAD_USE
+
+
+def path_of(tree: KeywordTree, id: str) -> str:
+    """Return where a keyword stands, from below the root: `编程 / Python`."""
+    return " / ".join(node.name for node in tree.GetPath(id)[1:]) or "/"
+
+
+def spell_places(tree: KeywordTree, nodes: Sequence[KeywordNode]) -> list[dict[str, Any]]:
+    """Return ids and paths, for messages that offer a choice."""
+    return [{"id": node.id, "name": node.name, "path": path_of(tree, node.id)} for node in nodes]
+
+
+class KeywordName(click.types.StringParamType):
+    """An id, an exact name or a path; a shell completes it level by level, as it does for files."""
+
+    name = "keyword"
+
+    LIMIT = 100
+    """Names offered at once."""
+
+    @override
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Offer the children of the path that is there so far."""
+        above, slash, begun = incomplete.rpartition("/")
+        session = ctx.ensure_object(Session)
+        offered: list[CompletionItem] = []
+        try:
+            with session.open() as tree:
+                page = 0
+                parent = session.find(tree, above or "/")
+                while len(offered) < self.LIMIT and (nodes := tree.GetChildren(parent.id, page, 1000)):
+                    page += 1
+                    # What cannot be typed is not offered.
+                    offered += [
+                        CompletionItem(f"{above}{slash}{node.name}")
+                        for node in nodes
+                        if node.name.casefold().startswith(begun.casefold()) and node.name.isprintable()
+                    ]
+        except (KeywordTreeError, OSError):
+            return []  # a shell asks while somebody types: silence is the answer
+        return offered[: self.LIMIT]

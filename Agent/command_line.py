@@ -1,0 +1,50 @@
+"""Look at a memory, correct it and carry it away: the console command `keyword-tree`.
+
+    $ keyword-tree add 编程 --parent / --alias programming
+    added 编程  (undo 2)
+    $ keyword-tree add Python --parent 编程
+    added 编程 / Python  (undo 4)
+    $ keyword-tree search programming/python
+    编程 / Python  (it reads as a path)
+    $ keyword-tree show /
+    /
+    └── 编程  = programming
+        └── Python
+
+Every command takes `--data FOLDER` (or KEYWORD_TREE_DATA), `--json` and `--model`, and ends with one of these codes: 0,
+1 for not found, 2 for bad use, 3 for a store problem. It needs the extra `[cli]`.
+"""
+
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: without the program's name; None takes the command line's.
+
+    Returns:
+        The exit code, see `Agent.cli.session`.
+
+    Raises:
+        ImportError: the extra `[cli]` is missing.
+    """
+    try:
+        from Agent.cli import care, commands  # noqa: F401  importing them gives the program its commands
+        from Agent.cli.program import program
+    except ModuleNotFoundError as error:
+        if error.name not in ("click", "rich"):
+            raise
+        raise ImportError("the console command needs click and rich: pip install 'keyword-tree[cli]'") from None
+    try:
+        program.main(None if arguments is None else list(arguments), "keyword-tree")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
