@@ -159,9 +159,10 @@ def run_demo(folder: Path, screen: Screen, modules: Collection[str] | None = Non
         _, closing = _timed(tree.Close)
     tree, opening = _timed(lambda: KeywordTree(str(folder), client))
     with tree:
-        queries = (*FINDS.values(), *QUESTIONS)
+        # By name alone: a question's view also shows what was used last, which is not kept on disk.
+        queries = tuple(FINDS.values())
         again, searching = _timed(lambda: [_look_up(tree, client, query) for query in queries])
-        pairs = zip(finds + answers, again, strict=True)
+        pairs = zip(finds, again, strict=True)
         same = sum(_outcome(before.result) == _outcome(after.result) for before, after in pairs)
         ids += [node.id for node in tree.FindByName(NEW_NAME)]
         back = sum(tree.GetKeyword(keyword_id) is not None for keyword_id in ids)

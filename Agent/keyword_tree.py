@@ -1335,7 +1335,12 @@ def _ReadOperation(raw: bytes) -> tuple[_Row, _Records, _Records]:
     """Return the envelope of a whole line, and its rows before and after."""
     middle, end = raw.find(_BEFORE), raw.find(_AFTER)
     before, after = raw[middle + len(_BEFORE) : end], raw[end + len(_AFTER) : -1]
-    return json.loads(raw[:middle] + b"}"), _ReadRecords(before, 0), _ReadRecords(after, 0)
+    try:
+        envelope: _Row = json.loads(raw[:middle] + b"}")
+        _ = [envelope[name] for name in ("seq", "operation_id", "op", "timestamp", "agent_io")]
+    except (ValueError, KeyError) as error:
+        raise _Malformed("a line that is no operation", raw) from error
+    return envelope, _ReadRecords(before, 0), _ReadRecords(after, 0)
 
 
 def _ReadChange(raw: bytes) -> Change:
@@ -2502,6 +2507,8 @@ class _Indexes:
 
     def Check(self) -> None:
         """Refuse keywords beneath a parent that does not exist.  Cost: one look-up for each inner node."""
+        if _ROOT_ID in self.nodes and self.Head(_ROOT_ID).parent_id is not None:
+            raise StoreCorruptError(_LOG_NAME, 0, "the root hangs beneath another keyword")
         for id in self.children.Keys():
             if id not in self.nodes and self.children.Get(id):
                 raise StoreCorruptError(_LOG_NAME, 0, f"keywords hang beneath {_Shorten(id)}, which does not exist")
@@ -3573,6 +3580,15 @@ class _Group:
 _SCOPES: ContextVar[tuple[_Scope, ...]] = ContextVar("operations that are open here", default=())
 
 
+def _WhoRuns() -> tuple[int, object]:
+    """Return the thread, and the asyncio task where there is one."""
+    task = None
+    if "asyncio" in sys.modules:
+        with contextlib.suppress(RuntimeError):  # no loop runs here
+            task = sys.modules["asyncio"].current_task()
+    return threading.get_ident(), task
+
+
 class _Scope:
     """An operation that a block has open: its plans, and the tree as they leave it.
 
@@ -3587,7 +3603,7 @@ class _Scope:
         self.plans: list[_Plan[Any]] = []
         self.agent_ios: list[list[_Row]] = []  # of each plan
         self.now = 0.0
-        self.thread = 0
+        self.owner: tuple[int, object] = (0, None)
         self._name = name
         self._outer: _Scope | None = None  # a block inside another is a part of it
         self._first = 0  # how many plans the outer one had
@@ -3599,7 +3615,7 @@ class _Scope:
         if self._outer is not None:
             self.id, self._first = self._outer.id, len(self._outer.plans)
             return self
-        self.now, self.thread = self.tree._Now(), threading.get_ident()
+        self.now, self.owner = self.tree._Now(), _WhoRuns()
         try:
             self.is_open = True
             _SCOPES.set((self, *_SCOPES.get()))
@@ -3609,8 +3625,7 @@ class _Scope:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self.tree._lock:  # nobody is in the middle of adding to what is committed now
-            self.is_open = False
+        self.is_open = False  # first of all, Ctrl-C may come: nothing more may be written into this block
         _SCOPES.set(tuple(scope for scope in _SCOPES.get() if scope is not self))
         if self._outer is not None:
             if kind is not None:
@@ -3819,8 +3834,8 @@ class KeywordTree:
         scopes = _SCOPES.get()
         if not scopes:
             return None
-        thread = threading.get_ident()  # `asyncio.to_thread` takes the context along; a thread writes for itself
-        return next((each for each in scopes if each.tree is self and each.is_open and each.thread == thread), None)
+        owner = _WhoRuns()  # tasks and threads that a block starts inherit its context, and write for themselves
+        return next((each for each in scopes if each.tree is self and each.is_open and each.owner == owner), None)
 
     def _RenewAfterFork(self) -> None:
         # Another thread of the parent may have held any lock, and been in the
@@ -4548,12 +4563,11 @@ class KeywordTree:
     def Operation(self, name: str = "operation") -> _Scope:
         """Put all writes of a `with` block into one line of the log.
 
-        The block's own thread or asyncio task reads what it has written (and so do tasks that it
-        starts: what they write is a part of the block, and goes with it); others see it when the
-        block has ended.  An exception takes all of it back.  Nothing is locked meanwhile: if others
-        write, the block's writes are made again on what they left, and what no longer fits raises at
-        the block's end.  A model is shown the tree without what the block has written.  A block
-        inside another becomes a part of it.
+        The block's own thread or asyncio task reads what it has written; others, those that it starts
+        too, see it when the block has ended, and write for themselves.  An exception takes all of it
+        back.  Nothing is locked meanwhile: if others write, the block's writes are made again on what
+        they left, and what no longer fits raises at the block's end.  A model is shown the tree
+        without what the block has written.  A block inside another becomes a part of it.
 
         Args:
             name: what the log calls it.
@@ -4598,7 +4612,8 @@ class KeywordTree:
         """
         self._CheckOpen()
         _CheckCount("since", since, 0)
-        self.Refresh()
+        with contextlib.suppress(StoreError):
+            self.Refresh()
         if since >= self._store.seq:
             return iter(())
         with contextlib.closing(self._ReadLogBack(with_history=False)) as lines:

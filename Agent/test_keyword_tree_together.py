@@ -1,0 +1,252 @@
+"""Threads, tasks and groups that meet at bad moments: each of these has gone wrong once.
+
+The tests drive the library from outside, with real threads, tasks and forks; only the disk is made to fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent import keyword_tree as kt
+from Agent.keyword_tree import (
+    ConflictError,
+    DuplicateIdError,
+    KeywordTree,
+    LLMClient,
+    NotFoundError,
+    StoreCorruptError,
+    StoreError,
+    VersionConflictError,
+)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[KeywordTree]:
+    """Give an empty tree."""
+    with KeywordTree(str(tmp_path / "store")) as tree:
+        yield tree
+
+
+@pytest.fixture
+def tiny_switch_interval() -> Iterator[None]:
+    """Let threads change places as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def names(tree: KeywordTree, id: str = "root") -> list[str]:
+    return [node.name for node in tree.GetChildren(id)]
+
+
+class TestBlocksAndThreads:
+    @pytest.mark.usefixtures("tiny_switch_interval")
+    def test_rows_of_a_block_never_stand_in_another_threads_line(self, tree: KeywordTree) -> None:
+        ended = threading.Event()
+
+        def never() -> None:
+            while not ended.is_set():
+                with contextlib.suppress(ZeroDivisionError), tree.Operation("never"):
+                    for number in range(10):
+                        tree.CreateKeyword(f"ghost {number}", "root")
+                    raise ZeroDivisionError
+
+        threads = [threading.Thread(target=never) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for number in range(60):
+            tree.CreateKeyword(f"real {number}", "root")
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+        assert names(tree) == [f"real {number}" for number in range(60)]
+        assert tree.Verify() == []
+
+    def test_a_thread_that_a_block_starts_writes_for_itself(self, tree: KeywordTree) -> None:
+        with contextlib.suppress(ZeroDivisionError), tree.Operation():
+            thread = threading.Thread(target=tree.CreateKeyword, args=("of its own", "root"))
+            thread.start()
+            thread.join()
+            raise ZeroDivisionError
+
+        assert names(tree) == ["of its own"]
+
+
+class TestBlocksAndTasks:
+    def test_a_task_does_not_write_into_anothers_block(self, tree: KeywordTree) -> None:
+        async def run() -> None:
+            is_in, is_out = asyncio.Event(), asyncio.Event()
+
+            async def first() -> None:
+                with tree.Operation("first"):
+                    tree.CreateKeyword("taken back", "root")
+                    is_in.set()
+                    await is_out.wait()
+                    raise ZeroDivisionError
+
+            async def second() -> None:
+                await is_in.wait()
+                tree.CreateKeyword("alone", "root")
+                with tree.Operation("second"):
+                    tree.CreateKeyword("in a block", "root")
+                is_out.set()
+
+            with pytest.raises(ZeroDivisionError):
+                await asyncio.gather(first(), second())
+
+        asyncio.run(run())
+
+        assert names(tree) == ["alone", "in a block"]
+
+    def test_a_task_that_a_block_starts_writes_for_itself(self, tree: KeywordTree) -> None:
+        async def write(name: str) -> None:
+            tree.CreateKeyword(name, "root")
+
+        async def run() -> None:
+            with tree.Operation():
+                tree.CreateKeyword("taken back", "root")
+                await asyncio.create_task(write("task"))
+                await asyncio.to_thread(tree.CreateKeyword, "thread", "root")
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            asyncio.run(run())
+
+        assert names(tree) == ["task", "thread"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_thread_of_a_forked_child_writes_for_itself(tree: KeywordTree) -> None:
+    with tree.Operation():
+        tree.CreateKeyword("in the parent's block", "root")
+        child = os.fork()
+        if child == 0:
+            thread = threading.Thread(target=tree.CreateKeyword, args=("of the child", "root"))
+            thread.start()
+            thread.join()
+            os._exit(0)
+        os.waitpid(child, 0)
+
+    assert sorted(names(tree)) == ["in the parent's block", "of the child"]
+
+
+class TestGroups:
+    def test_nobody_is_told_what_hung_on_an_operation_that_failed(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        keyword, info = tree.CreateKeyword("k", "root"), tree.CreateInfo("i")
+        jobs: list[Any] = [
+            kt._Job(
+                "link_info", f"job {number}", [lambda tx: tree._StageLink(tx, info.id, keyword.id, PRIMARY, "u")], ()
+            )
+            for number in range(2)
+        ]
+
+        def fail(*_: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as full:
+            full.setattr(type(tree._store.files), "Write", fail)
+            tree._CommitGroup(jobs)
+
+        assert [type(job.error) for job in jobs] == [StoreError, StoreError]
+        assert tree.GetLinks(info.id) == []
+        assert tree.LinkInfo(info.id, keyword.id) in tree.GetLinks(info.id)
+
+
+PRIMARY = kt.RelationType.PRIMARY
+
+
+class TestReaders:
+    def test_go_on_while_the_log_is_compacted(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
+        made = tree.CreateKeyword("k", "root")
+        answered: list[object] = []
+        compact = kt._JsonlStore.Compact
+
+        def compact_and_look(store: Any, *arguments: Any) -> None:
+            compact(store, *arguments)
+            reader = threading.Thread(target=lambda: answered.append(tree.GetKeyword(made.id)))
+            reader.start()
+            reader.join(10)
+
+        monkeypatch.setattr(kt._JsonlStore, "Compact", compact_and_look)
+        tree.CompactStorage()
+
+        assert answered == [made]
+
+    def test_a_search_and_a_compaction_do_not_wait_for_one_another(self, tmp_path: Path) -> None:
+        class Client(LLMClient):
+            def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+                thread = threading.Thread(target=own.CompactStorage)
+                thread.start()
+                thread.join(10)
+                assert not thread.is_alive()
+                return {"action": "jump", "node_id": 0}
+
+        with KeywordTree(str(tmp_path / "store"), Client(), descend_max_rounds=3) as own:
+            own.BatchCreateKeywords([{"name": f"k{number}", "parent_id": "root"} for number in range(200)])
+
+            assert own.Search("what").rounds == 3
+
+
+class TestLockFile:
+    def test_that_was_taken_away_is_noticed(self, tree: KeywordTree, tmp_path: Path) -> None:
+        tree.CreateKeyword("before", "root")
+        os.remove(tmp_path / "store" / "lock")
+        with KeywordTree(str(tmp_path / "store")) as other:
+            for number in range(5):
+                tree.CreateKeyword(f"a{number}", "root")
+                other.CreateKeyword(f"b{number}", "root")
+
+        tree.Refresh()
+        assert len(names(tree)) == 11
+        assert tree.Verify() == []
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        "error",
+        [
+            DuplicateIdError("x"),
+            NotFoundError("keyword", "编程"),
+            VersionConflictError("x", 1, 2),
+            ConflictError("later", []),
+            StoreError("m", outcome_unknown=True),
+            StoreCorruptError("f", 3, "d"),
+        ],
+    )
+    def test_go_from_process_to_process(self, error: Exception) -> None:
+        again = pickle.loads(pickle.dumps(error))
+
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+def test_each_record_is_encoded_as_the_general_encoder_would() -> None:
+    node = kt.KeywordNode(
+        'i"d', "n\\\t\x00\u2028编", ["a", "🐍"], ["t"], 3, None, [], "d", {"k": [1.5, None]}, 2, 1.0, 2
+    )
+    node.confirmed, node.merged_into = ["q?"], "other"
+    info = kt.Info("i", "c\n", "s", {}, 1, 0.1, 1e22, True, "我")
+    link = kt.InfoKeywordLink("i", "k", kt.RelationType.EXAMPLE, "u", 1.25, False, 7)
+    for record in (node, info, link):
+        row = kt._RowOf(record)
+
+        assert kt._EncodeText(json.loads(row)).encode() == row
+        assert kt._ReadRecord(row) == record
+        kinds = kt._FIELDS_OF[type(record)] | (kt._OPTIONAL_FIELDS if record is node else {})
+        assert list(json.loads(row)) == list(kinds)
