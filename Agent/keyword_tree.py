@@ -1896,8 +1896,11 @@ class _JsonlStore:
         self.seq, self._crc = seq, crc
         self._line_count += len(lines)
         self._operations += len(lines)
-        for records in brought:
-            self._Project(records, write=True)
+        # One write for a group: each call that lets go of the interpreter waits for it again.
+        nodes, infos, links = (
+            list(itertools.chain(*rows)) for rows in zip(*(records[:3] for records in brought), strict=True)
+        )
+        self._Project(_Records(nodes, infos, links, []), write=True)
         return brought
 
     def _Locate(self, records: _Records, line: bytes) -> _Records:
@@ -2275,19 +2278,26 @@ class _Multimap(Generic[_Value]):
         self._order = order
         self._base = base
         self._held: dict[str, _Value | list[_Value]] = {}
+        self._later: dict[str, list[_Value]] = {}  # of a fork: what a key has to gain, until somebody looks at it
 
     def Fork(self, order: Callable[[_Value], Any]) -> _Multimap[_Value]:
         return _Multimap(order, self)
 
     def Get(self, key: str) -> Sequence[_Value]:
         held = self._held.get(key)
+        if held is None and key in self._later:
+            held = self._Own(key)
         if held is None:
             return self._base.Get(key) if self._base is not None else ()
         return held if type(held) is list else cast("Sequence[_Value]", (held,))
 
     def Keys(self) -> Iterable[str]:
         """Return all keys; some may have no values any more."""
-        return self._held.keys() if self._base is None else {**dict.fromkeys(self._base.Keys()), **self._held}
+        return (
+            self._held.keys()
+            if self._base is None
+            else {**dict.fromkeys(self._base.Keys()), **self._held, **self._later}
+        )
 
     def AppendMany(self, keys: Iterable[str], values: Iterable[_Value]) -> None:
         """Add values that are known to be the last in order; equal keys often follow one another."""
@@ -2305,7 +2315,10 @@ class _Multimap(Generic[_Value]):
 
     def Add(self, key: str, value: _Value, is_last: bool = False) -> None:
         """Add a value in its place, once.  Cost: log n comparisons, unless it is known to be the last in order."""
-        held = self._Own(key)
+        if self._base is not None and key not in self._held:
+            self._later.setdefault(key, []).append(value)
+            return
+        held = self._held.get(key)
         if held is None:
             self._held[key] = value
         elif type(held) is not list:
@@ -2320,7 +2333,9 @@ class _Multimap(Generic[_Value]):
 
     def Discard(self, key: str, value: _Value) -> None:
         """Take a value away if it is there.  Cost: log n comparisons."""
-        held = self._Own(key)
+        if self._base is not None and key not in self._held:
+            self._Own(key)  # now, while what stands there still has its place in the order
+        held = self._held.get(key)
         if type(held) is list:
             index = bisect.bisect_left(held, self._Place(value), key=self._Place)
             if index < len(held) and held[index] == value:
@@ -2333,10 +2348,12 @@ class _Multimap(Generic[_Value]):
     def _Place(self, value: _Value) -> tuple[Any, _Value]:
         return self._order(value), value  # an ordinal can come twice, when a compaction forgot who had it
 
-    def _Own(self, key: str) -> _Value | list[_Value] | None:
-        held = self._held.get(key)
-        if held is None and self._base is not None:
-            held = self._held[key] = list(self._base.Get(key))
+    def _Own(self, key: str) -> list[_Value]:
+        """Make a key's values a fork's own: those of the base, and what came since."""
+        held = list(cast("_Multimap[_Value]", self._base).Get(key))
+        self._held[key] = held
+        for value in self._later.pop(key, ()):
+            self.Add(key, value)
         return held
 
 
@@ -2532,7 +2549,8 @@ class _Indexes:
         return self._FindLink(info_id, keyword_id, start)
 
     def _FindLink(self, info_id: str, keyword_id: str, start: bytes) -> bytes | None:
-        of_info, of_node = self.by_info.Get(info_id), self.by_node.Get(keyword_id)
+        of_info = self.by_info.Get(info_id)
+        of_node = self.by_node.Get(keyword_id) if len(of_info) > 1 else of_info
         for row in of_info if len(of_info) <= len(of_node) else of_node:
             if row.startswith(start):
                 return row
@@ -3812,7 +3830,10 @@ class KeywordTree:
                 store.Open(self._MakeFirstEntry, indexes.Apply, indexes.Check)
             indexes.next_ordinal = max(indexes.next_ordinal, store.next_ordinal)
         except BaseException as error:
-            store.Release()
+            try:  # twice, as in `_Exclusively`
+                store.Release()
+            finally:
+                store.Release()
             if isinstance(error, (OSError, ValueError)) and not isinstance(error, KeywordTreeError):
                 raise StoreError(f"cannot open {_Shorten(self.data_dir)}: {error}") from error
             raise
