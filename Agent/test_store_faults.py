@@ -2145,6 +2145,53 @@ class TestReplacedLog:
             traps.world.do(step("a", f"k{number}"))
             assert f"k{number}" in traps.names_after(Mode("none"))
 
+    def test_is_noticed_when_the_lock_was(self, traps: Traps) -> None:
+        """Two locks exclude nobody: who holds the old one would write where another is writing."""
+        world, disk = traps.world, traps.disk
+        disk.remove(f"{FOLDER}/lock")
+        world.do(Step("c", "open"))
+        errors: list[BaseException] = []
+
+        def write() -> None:
+            try:
+                world.write(world.trees["a"], step("a", "of a"))
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=write, daemon=True)
+
+        def step_in() -> None:
+            thread.start()
+            deadline = time.monotonic() + 1
+            while thread.is_alive() and not disk.waiting_count and time.monotonic() < deadline:
+                time.sleep(0.001)
+
+        with traps.at(WRITE, 1, step_in):
+            world.write(world.trees["c"], step("c", "of c"))
+        thread.join(20)
+
+        assert errors == []
+        assert traps.names_after(Mode("none")) == {"first", "of a", "of c"}
+
+    def test_is_noticed_when_the_lock_was_while_an_opening_waited_for_it(self, traps: Traps) -> None:
+        world, disk = traps.world, traps.disk
+        opened: list[KeywordTree] = []
+        thread = threading.Thread(target=lambda: opened.append(world.tree()), daemon=True)
+
+        def step_in() -> None:
+            thread.start()
+            wait_until(lambda: disk.waiting_count > 0)
+            disk.remove(f"{FOLDER}/lock")
+
+        with traps.at(WRITE, 1, step_in):
+            world.write(world.trees["a"], step("a", "of a"))
+        thread.join(20)
+
+        assert disk.fstat(opened[0]._store._lock_fd).st_ino == disk.stat(f"{FOLDER}/lock").st_ino
+        world.write(opened[0], step("b", "of b"))
+        world.write(world.trees["a"], step("a", "more of a"))
+        assert traps.names_after(Mode("none")) == {"first", "of a", "of b", "more of a"}
+
     def test_is_noticed_when_the_whole_folder_was_replaced(self, door: Door, traps: Traps) -> None:
         traps.world.do(Step("a", "refresh"))
         disk = traps.disk
@@ -2241,6 +2288,8 @@ class TestReadOnlyFolder:
         world = Saga(door)
         world.run(SAGA[:3])
         disk = world.disk
+        disk.listeners.append(lambda call: syncs.append(call) if disk.owner == "reader" else None)
+        syncs: list[str] = []
         for target in range(12):
             self.switch(disk, error, "reader")
             reader = world.tree()
@@ -2268,6 +2317,7 @@ class TestReadOnlyFolder:
             self.switch(disk, 0, "a")
             assert found == {child.id for child in world.trees["a"].GetChildren("root")}
             reader.Close()
+        assert [call for call in syncs if call.startswith("fdatasync")] == []
 
     def switch(self, disk: FaultyDisk, error: int, owner: str) -> None:
         disk.readonly_error, disk.owner = error, owner
