@@ -1407,30 +1407,47 @@ class _Extent(NamedTuple):
 
 
 class _Projection:
-    """One of nodes.jsonl, infos.jsonl and links.jsonl: what it has to hold."""
+    """One of nodes.jsonl, infos.jsonl and links.jsonl: what it has to hold, as far as the log was read."""
 
     def __init__(self, kind: str, path: str) -> None:
         self.kind = kind
         self.path = path
         self.fd = -1
-        self.length = self.rows = 0
-        self.synced_length = self.synced_crc = 0  # at the last checkpoint
-        self.unsynced: list[bytes] = []  # rows behind it
+        self.length = self.rows = self.crc = 0
+        self.is_behind = True  # the file may not hold what the log brought since the mark
         self.vouched_length = 0  # what a checkpoint called synced, though it was not found so
 
-    def Count(self, rows: list[bytes]) -> None:
-        """Take note of rows that the log brought."""
-        self.length += sum(map(len, rows)) + len(rows)
-        self.rows += len(rows)
-        self.unsynced += rows
+    def Take(self, rows: list[bytes]) -> bytes:
+        """Take note of rows that the log brought; return the bytes that are to stand for them."""
+        data = b"\n".join([*rows, b""])
+        self.length, self.rows, self.crc = self.length + len(data), self.rows + len(rows), zlib.crc32(data, self.crc)
+        return data
 
-    def Parts(self) -> Iterator[bytes]:
-        """Yield what has to stand behind the last checkpoint, in parts: a batch of a million rows is not copied."""
-        for start in range(0, len(self.unsynced), _BULK):
-            yield b"\n".join([*self.unsynced[start : start + _BULK], b""])
+    def State(self) -> tuple[int, int, int]:
+        return self.length, self.rows, self.crc
 
-    def MarkSynced(self, crc: int) -> None:
-        self.synced_length, self.synced_crc, self.unsynced = self.length, crc, []
+
+class _Mark(NamedTuple):
+    """A place in the log up to which the projections were whole and synced."""
+
+    tail: int
+    seq: int
+    crc: bytes
+    states: tuple[tuple[int, int, int], ...]  # length, rows and checksum of each projection
+
+
+def _InBulks(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Yield rows, so many at a time that neither their number nor their bytes are large."""
+    bulk: list[bytes] = []
+    size = 0
+    for row in rows:
+        bulk.append(row)
+        size += len(row)
+        if size > _CHUNK or len(bulk) == _BULK:
+            yield bulk
+            bulk, size = [], 0
+    if bulk:
+        yield bulk
 
 
 class _JsonlStore:
@@ -1459,6 +1476,7 @@ class _JsonlStore:
         self.next_ordinal = 0  # at least, as a compaction has left it
         self._crc = _FIRST_CRC
         self._operations = self._unsynced_bytes = 0  # since the last checkpoint
+        self._mark = _Mark(0, 0, _FIRST_CRC, ((0, 0, 0),) * len(_KINDS))
 
     # -- opening --------------------------------------------------------------
 
@@ -1584,8 +1602,7 @@ class _JsonlStore:
 
     def _Load(self, take: Callable[[_Records], None]) -> None:
         """Give all rows to `take`: from the projections as far as the last checkpoint vouches, then from the log."""
-        said = self._FindCheckpoint()
-        if said is not None:
+        if self._FindCheckpoint():
             for number, projection in enumerate(self._projections):
                 offset = 0
                 for rows in self._ReadLines(projection.fd, 0, projection.length):
@@ -1596,12 +1613,11 @@ class _JsonlStore:
                         records.offsets.extend(~start for start in itertools.islice(starts, len(rows)))
                         offset += sum(map(len, rows)) + len(rows)
                     take(records)
-                projection.MarkSynced(int(said[projection.kind]["crc"], 16))
         for records in self.ReadNew():
             take(records)
 
-    def _FindCheckpoint(self) -> _Row | None:
-        """Return what the last checkpoint says, and move the tail behind it, if all four files are as it says."""
+    def _FindCheckpoint(self) -> bool:
+        """Move the tail behind the last checkpoint, if all four files are as it says."""
         start = max(0, self._size - _CHECKPOINT_WINDOW)
         end = self.files.Read(self._log_fd, self._size - start, start)
         place = end.rfind(b'"op": "checkpoint", "files": ')
@@ -1611,40 +1627,40 @@ class _JsonlStore:
         beginning = self.files.Read(self._log_fd, 512, 0)
         first = _MatchLine(beginning)
         if line is None or first is None:
-            return None
+            return False
         self._CheckFormat(None if first[6] is None else int(first[6]))
         said: _Row = json.loads(raw)["files"]
         if "log" not in said or said["log"]["length"] != start + begin:
-            return None
+            return False
+        states = [(entry["length"], entry["rows"], int(entry["crc"], 16)) for entry in map(said.__getitem__, _KINDS)]
         try:
-            for projection in self._projections:
+            for projection, (length, _, crc) in zip(self._projections, states, strict=True):
                 if projection.fd < 0:
                     projection.fd = self.files.Open(projection.path, readonly=self.is_readonly)
-                if self.Checksum(projection.fd, said[projection.kind]["length"]) != int(
-                    said[projection.kind]["crc"], 16
-                ):
-                    return None
+                if self.Checksum(projection.fd, length) != crc:
+                    return False
         except OSError:  # only the log can keep a tree from opening
-            return None
-        if self.Checksum(self._log_fd, start + begin) != int(said["log"]["crc"], 16):
-            return None
+            return False
+        log_crc = int(said["log"]["crc"], 16)
+        if self.Checksum(self._log_fd, start + begin) != log_crc:
+            return False
         self._TakeBeginning(beginning)
-        for projection in self._projections:
-            projection.length, projection.rows = said[projection.kind]["length"], said[projection.kind]["rows"]
+        for projection, state in zip(self._projections, states, strict=True):
+            projection.length, projection.rows, projection.crc = state
         self._line_count, self.seq, self._crc = said["log"]["rows"] + 1, line.seq, line.crc
         self._tail = start + begin + len(raw) + 1
-        self._tail_crc = zlib.crc32(raw + b"\n", int(said["log"]["crc"], 16))
-        return said
+        self._tail_crc = zlib.crc32(raw + b"\n", log_crc)
+        self._SetMark()
+        return True
 
-    def Checksum(self, fd: int, length: int) -> int:
-        """Return the checksum of a file's first bytes; of all it has where these are fewer, and -1 then."""
-        crc = offset = 0
-        while offset < length:
-            chunk = self.files.Read(fd, min(_CHUNK, length - offset), offset)
+    def Checksum(self, fd: int, stop: int, start: int = 0, crc: int = 0) -> int:
+        """Return the checksum of a file up to `stop`, -1 if it is shorter; `crc` is of what stands before `start`."""
+        while start < stop:
+            chunk = self.files.Read(fd, min(_CHUNK, stop - start), start)
             if not chunk:
                 return -1
             crc = zlib.crc32(chunk, crc)
-            offset += len(chunk)
+            start += len(chunk)
         return crc
 
     def ReadNew(self) -> Iterator[_Records]:
@@ -1712,13 +1728,17 @@ class _JsonlStore:
         said = json.loads(raw)["files"]
         for projection in self._projections:
             entry = said[projection.kind]
-            if entry["length"] != projection.length or entry["rows"] != projection.rows:
+            if (entry["length"], entry["rows"], int(entry["crc"], 16)) != projection.State():
                 raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(entry)}")
-            if self._is_open:  # another process has made it
-                projection.MarkSynced(int(entry["crc"], 16))
-            else:
-                projection.vouched_length = projection.length
+            projection.vouched_length = projection.length
+        if self._is_open:  # another process has made it
+            self._SetMark()
         self._operations = self._unsynced_bytes = 0
+
+    def _SetMark(self) -> None:
+        self._mark = _Mark(self._tail, self.seq, self._crc, tuple(each.State() for each in self._projections))
+        for projection in self._projections:
+            projection.is_behind = False
 
     def Corrupt(self, detail: str) -> StoreCorruptError:
         """Return the error for the line that is being read."""
@@ -1779,41 +1799,59 @@ class _JsonlStore:
         made good at the next checkpoint or opening.
         """
         for projection, rows in zip(self._projections, records[:3], strict=True):
-            if not rows:
-                continue
             offset = projection.length
-            projection.Count(rows)
+            for bulk in _InBulks(rows):
+                start, data = projection.length, projection.Take(bulk)
+                projection.is_behind |= not write
+                if write:
+                    try:
+                        self.files.Write(projection.fd, data, start)
+                    except OSError:
+                        projection.is_behind = True
             self._unsynced_bytes += projection.length - offset
-            if write:
-                with contextlib.suppress(OSError):
-                    self.files.Write(projection.fd, b"\n".join([*rows, b""]), offset)
 
     def _OpenProjections(self) -> None:
         """Make the projections hold what the log says; a disk too full for them keeps no tree from opening."""
         try:
+            for projection, (length, _, crc) in zip(self._projections, self._mark.states, strict=True):
+                if projection.fd < 0:
+                    projection.fd = self.files.Open(projection.path, create=True)
+                is_whole = self.files.Size(projection.fd) == projection.length
+                is_whole = is_whole and self.Checksum(projection.fd, projection.length, length, crc) == projection.crc
+                projection.is_behind = not is_whole
             self._MendProjections()
             self.files.SyncFolder(self.data_dir)
         except OSError as error:
             self.recovery.append(f"nodes, infos and links.jsonl could not be brought up to date: {error}")
 
     def _MendProjections(self) -> None:
-        """Write what is missing behind the last checkpoint, and report what stood there instead."""
-        for projection in self._projections:
-            if projection.fd < 0:
-                projection.fd = self.files.Open(projection.path, create=True)
-            offset, is_damaged, name = projection.synced_length, False, f"{projection.kind}.jsonl"
-            for expected in projection.Parts():
-                found = self.files.Read(projection.fd, len(expected), offset)
-                if found != expected:
-                    is_damaged |= offset < projection.vouched_length or not expected.startswith(found)
-                    self.files.Write(projection.fd, expected, offset)
-                offset += len(expected)
-            if is_damaged:
+        """Write again what the log brought since the mark; while opening, report what stood there instead."""
+        behind = [number for number, projection in enumerate(self._projections) if projection.is_behind]
+        if not behind:
+            return
+        ends, damaged = [length for length, _, _ in self._mark.states], set()
+        with self.Twin(self._mark) as twin:
+            for records in twin.ReadNew():
+                for number in behind:
+                    projection = self._projections[number]
+                    for bulk in _InBulks(cast("list[bytes]", records[number])):
+                        expected = b"\n".join([*bulk, b""])
+                        # Not once it is open: after a failed sync what is read may not be what the disk has.
+                        found = b"" if self._is_open else self.files.Read(projection.fd, len(expected), ends[number])
+                        if found != expected:
+                            if ends[number] < projection.vouched_length or not expected.startswith(found):
+                                damaged.add(number)
+                            self.files.Write(projection.fd, expected, ends[number])
+                        ends[number] += len(expected)
+        for number in behind:
+            projection, name = self._projections[number], f"{self._projections[number].kind}.jsonl"
+            if number in damaged and not self._is_open:
                 self.recovery.append(f"{name} did not fit the log and was mended from it")
-            surplus = self.files.Read(projection.fd, self.files.Size(projection.fd) - offset, offset)
+            surplus = self.files.Read(projection.fd, self.files.Size(projection.fd) - ends[number], ends[number])
             if surplus:  # a row is projected only when the log has it: has the log lost its end?
                 self._KeepAside(name, surplus, "which the log does not have")
-                self.files.Truncate(projection.fd, offset)
+                self.files.Truncate(projection.fd, ends[number])
+            projection.is_behind = False
 
     # -- committing -----------------------------------------------------------
 
@@ -1955,23 +1993,24 @@ class _JsonlStore:
         try:
             self._MendProjections()
             for projection in self._projections:
+                projection.is_behind = True  # a sync that fails may have dropped what was written
                 self.files.Sync(projection.fd)
+                projection.is_behind = False
         except OSError:
             return  # a full disk, say: there is no checkpoint then, and opening redoes more
-        crcs = []
-        for projection in self._projections:
-            crc = projection.synced_crc
-            for part in projection.Parts():
-                crc = zlib.crc32(part, crc)
-            crcs.append(crc)
-        files = [("log", self._tail, self._line_count, self._tail_crc)]
-        files += [(p.kind, p.length, p.rows, crc) for p, crc in zip(self._projections, crcs, strict=True)]
-        said = {kind: {"length": length, "rows": rows, "crc": f"{crc:08x}"} for kind, length, rows, crc in files}
-        entry = _Entry(_CHECKPOINT, _NewId(), self._clock(), None, _NoRecords(), _NoRecords())
-        self.Append([entry], f'"files": {_EncodeText(said)}, ')
-        for projection, crc in zip(self._projections, crcs, strict=True):
-            projection.MarkSynced(crc)
+        self._SetMark()
+        self.Append([self._CheckpointEntry()], self._FilesField())
         self._operations = 0  # the checkpoint itself is none
+
+    def _CheckpointEntry(self) -> _Entry:
+        return _Entry(_CHECKPOINT, _NewId(), self._clock(), None, _NoRecords(), _NoRecords())
+
+    def _FilesField(self) -> str:
+        """Return what a checkpoint says of the four files as they are before it."""
+        states = [("log", self._tail, self._line_count, self._tail_crc)]
+        states += [(each.kind, *each.State()) for each in self._projections]
+        said = {kind: {"length": length, "rows": rows, "crc": f"{crc:08x}"} for kind, length, rows, crc in states}
+        return f'"files": {_EncodeText(said)}, '
 
     # -- looking back, and setting aside --------------------------------------
 
@@ -2024,15 +2063,18 @@ class _JsonlStore:
         if parts:
             yield b"".join(reversed(parts))
 
-    def Twin(self) -> _JsonlStore:
-        """Return a store that reads the same log, as far as it goes now, from its first line."""
-        return self._OpenCopy(self.data_dir, self._tail)
+    def Twin(self, mark: _Mark | None = None) -> _JsonlStore:
+        """Return a store that reads the same log, as far as it goes now, from its first line or a mark."""
+        twin = self._CopyOf(self.data_dir, self.files.Duplicate(self._log_fd), self._tail)
+        if mark is not None:
+            twin._tail, twin.seq, twin._crc, states = mark
+            for projection, state in zip(twin._projections, states, strict=True):
+                projection.length, projection.rows, projection.crc = state
+        return twin
 
-    def _OpenCopy(self, folder: str, stop: int) -> _JsonlStore:
+    def _CopyOf(self, folder: str, log_fd: int, stop: int) -> _JsonlStore:
         copy = _JsonlStore(folder, self.files, self._clock)
-        copy.is_readonly = True
-        copy._log_fd = self.files.Open(os.path.join(folder, _LOG_NAME), readonly=True)
-        copy._stop = stop
+        copy.is_readonly, copy._log_fd, copy._stop = True, log_fd, stop
         return copy
 
     def FindStrayRows(self) -> Iterator[str]:
@@ -2043,11 +2085,8 @@ class _JsonlStore:
             except OSError as error:
                 yield f"{projection.kind}.jsonl cannot be read: {error}"
                 continue
-            offset, is_sound = 0, True
-            for part in projection.Parts():
-                is_sound &= self.files.Read(fd, len(part), offset) == part
-                offset += len(part)
-            if not is_sound or self.files.Size(fd) != offset:
+            is_whole = self.files.Size(fd) == projection.length
+            if not is_whole or self.Checksum(fd, projection.length) != projection.crc:
                 yield f"{projection.kind}.jsonl does not fit the log; opening mends it"
             self.files.Close(fd)
 
@@ -2128,7 +2167,8 @@ class _JsonlStore:
             except (ValueError, KeyError, TypeError) as error:
                 detail = f"the snapshot {name} does not tell what it holds"
                 raise StoreCorruptError(_SNAPSHOT_NAME, 1, detail) from error
-            copy = stack.enter_context(self._OpenCopy(folder, length))
+            log_fd = self.files.Open(os.path.join(folder, _LOG_NAME), readonly=True)
+            copy = stack.enter_context(self._CopyOf(folder, log_fd, length))
             if copy.Checksum(copy._log_fd, length) != crc:
                 raise StoreCorruptError(_LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
             stack.pop_all()  # from here on it is the caller's to close
@@ -2141,46 +2181,43 @@ class _JsonlStore:
         finally:
             self.files.Close(fd)
 
-    def Compact(self, batches: Iterable[_Records], next_ordinal: int, keep_history: bool) -> None:
-        """Put a log in place that begins with these records; the lock is held, and this store is of no use behind it.
+    def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
+        """Put a log in place that begins with the rows of each kind; this store is of no use behind it.
 
-        The projections are put in place first: a crash between leaves the old log, which mends them.
+        The lock is held.  The projections are put in place first: a crash between leaves the old log, which mends them.
         """
         self.RefuseIfFailed()
-        lines: list[bytes] = []
-        seq, crc, log_crc, length = self.seq, _FIRST_CRC, 0, 0
-        parts: dict[str, list[bytes]] = {kind: [] for kind in _KINDS}
-        rows = dict.fromkeys(_KINDS, 0)
-        for records in batches:
-            seq += 1
-            entry = _Entry(_STATE, _NewId(), self._clock(), None, _NoRecords(), records)
-            extra = "" if lines else f'{_FORMAT_FIELD}"next_ordinal": {next_ordinal}, '
-            line, crc = _EncodeLine(seq, crc, seq - 1, entry, extra)
-            lines.append(line)
-            length, log_crc = length + len(line), zlib.crc32(line, log_crc)
-            for kind, more in zip(_KINDS, records[:3], strict=True):
-                if more:
-                    parts[kind].append(b"\n".join([*more, b""]))
-                    rows[kind] += len(more)
-        said = {"log": {"length": length, "rows": len(lines), "crc": f"{log_crc:08x}"}}
-        for kind in _KINDS:
-            part_crc = 0
-            for part in parts[kind]:
-                part_crc = zlib.crc32(part, part_crc)
-            said[kind] = {"length": sum(map(len, parts[kind])), "rows": rows[kind], "crc": f"{part_crc:08x}"}
-        entry = _Entry(_CHECKPOINT, _NewId(), self._clock(), None, _NoRecords(), _NoRecords())
-        lines.append(_EncodeLine(seq + 1, crc, seq, entry, f'"files": {_EncodeText(said)}, ')[0])
+        new = _JsonlStore(self.data_dir, self.files, self._clock)
+        new.seq = self.seq
         try:
             if keep_history:
                 self.files.MakeFolder(os.path.join(self.data_dir, _HISTORY))
                 self._SetAside(os.path.join(self.data_dir, _HISTORY, f"{self.seq:018d}.jsonl"), False)
-            for projection in self._projections:
-                self.Place(projection.path, parts[projection.kind])
-            self.Place(self._log_path, lines)
+            for kind in (1, 0, 2):  # infos first: of these alone some are read from the disk, and may be damaged
+                projection = new._projections[kind]
+                self.Place(projection.path, map(projection.Take, _InBulks(rows_of(kind))))
+            self.Place(self._log_path, new._StateLines(rows_of, f'{_FORMAT_FIELD}"next_ordinal": {next_ordinal}, '))
             if not keep_history:
                 self._Forget()
         except OSError as error:
             raise StoreError(f"could not compact {_Shorten(self.data_dir)}: {error}") from error
+
+    def _StateLines(self, rows_of: Callable[[int], Iterable[bytes]], extra: str) -> Iterator[bytes]:
+        """Yield the lines of a compacted log: the rows, and a checkpoint behind them."""
+        for kind in range(len(_KINDS)):
+            for bulk in _InBulks(rows_of(kind)):
+                records = _NoRecords()
+                cast("list[bytes]", records[kind]).extend(bulk)
+                entry = _Entry(_STATE, _NewId(), self._clock(), None, _NoRecords(), records)
+                yield self._NextLine(entry, extra)
+                extra = ""
+        yield self._NextLine(self._CheckpointEntry(), self._FilesField())
+
+    def _NextLine(self, entry: _Entry, extra: str) -> bytes:
+        line, self._crc = _EncodeLine(self.seq + 1, self._crc, self.seq, entry, extra)
+        self.seq, self._line_count, self._tail = self.seq + 1, self._line_count + 1, self._tail + len(line)
+        self._tail_crc = zlib.crc32(line, self._tail_crc)
+        return line
 
     def _Forget(self) -> None:
         """Remove whatever else may hold what was deleted: cut tails, unfinished copies, logs set aside."""
@@ -2600,22 +2637,19 @@ class _Indexes:
     def UnlinkedInfos(self) -> Iterator[str]:
         return (id for id in self.infos if not self.by_info.Get(id))
 
-    def AllRows(self, read: Callable[[bytes | _Extent], bytes], with_gone: bool) -> Iterator[_Records]:
-        """Yield all rows in bulks: keywords and links in the order of creation, what was deleted first if asked for."""
-        gone: tuple[Iterable[bytes], Iterable[bytes]] = self.gone_nodes.values(), map(read, self.gone_infos.values())
+    def RowsOf(self, kind: int, read: Callable[[bytes | _Extent], bytes], with_gone: bool) -> Iterable[bytes]:
+        """Return all keywords, infos or links: in the order of creation, what was deleted first if asked for."""
+        if kind == 2:
+            return sorted(self.Links(), key=_OrdinalOf)
+        if kind == 1:
+            return map(read, itertools.chain(self.gone_infos.values() if with_gone else (), self.infos.values()))
+        gone: Iterable[bytes] = self.gone_nodes.values()
         if not with_gone:  # an id that was merged still leads; nothing else of it stays
-            merged = (cast("KeywordNode", _ReadRecord(row)) for row in gone[0] if _MatchMerged(row))
+            merged = (cast("KeywordNode", _ReadRecord(row)) for row in gone if _MatchMerged(row))
             emptied: _Row = {"name": "", "aliases": [], "normalized": [], "description": "", "metadata": {}}
             emptied |= {"confirmed": [], "created_by": "", "parent_id": None}
-            gone = [_RowOf(dataclasses.replace(node, **emptied)) for node in merged], []
-        nodes = itertools.chain(gone[0], sorted(self.nodes.values(), key=_OrdinalOf))
-        infos = itertools.chain(gone[1], map(read, self.infos.values()))
-        sources: tuple[Iterator[bytes], ...] = (nodes, infos, iter(sorted(self.Links(), key=_OrdinalOf)))
-        for kind, rows in enumerate(sources):
-            while bulk := list(itertools.islice(rows, _BULK)):
-                records = _NoRecords()
-                cast("list[bytes]", records[kind]).extend(bulk)
-                yield records
+            gone = (_RowOf(dataclasses.replace(node, **emptied)) for node in merged)
+        return itertools.chain(gone, sorted(self.nodes.values(), key=_OrdinalOf))
 
     def NamesOnPath(self, id: str) -> list[str]:
         """Return the names from below the root to `id`'s own."""
@@ -4750,9 +4784,11 @@ class KeywordTree:
 
         def Compact() -> None:
             self._store.RefuseIfFailed()
-            rows = self._committed.AllRows(self._store.ReadRow, keep_history)
+            indexes, read = self._committed, self._store.ReadRow
             try:
-                self._store.Compact(rows, self._committed.next_ordinal, keep_history)
+                self._store.Compact(
+                    lambda kind: indexes.RowsOf(kind, read, keep_history), indexes.next_ordinal, keep_history
+                )
             except BaseException:
                 self._must_reopen = True  # the open descriptors may be those of replaced files
                 raise
