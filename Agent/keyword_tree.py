@@ -1032,9 +1032,11 @@ def _EncodeLink(link: InfoKeywordLink) -> str:
 
 
 def _EncodeStamps(record: KeywordNode | Info) -> str:
+    created_at = repr(record.created_at)
+    updated_at = created_at if record.updated_at == record.created_at else repr(record.updated_at)
     return (
         f'"metadata":{_EncodeText(record.metadata) if record.metadata else "{}"},"version":{record.version},'
-        f'"created_at":{record.created_at!r},"updated_at":{record.updated_at!r},'
+        f'"created_at":{created_at},"updated_at":{updated_at},'
         f'"created_by":{_EncodeString(record.created_by)}'
     )
 
@@ -1800,7 +1802,7 @@ class _JsonlStore:
         """
         for projection, rows in zip(self._projections, records[:3], strict=True):
             offset = projection.length
-            for bulk in _InBulks(rows):
+            for bulk in _InBulks(rows) if len(rows) > 1 else [rows] if rows else ():
                 start, data = projection.length, projection.Take(bulk)
                 projection.is_behind |= not write
                 if write:
@@ -1934,11 +1936,12 @@ class _JsonlStore:
         self.seq, self._crc = seq, crc
         self._line_count += len(lines)
         self._operations += len(lines)
-        # One write for a group: each call that lets go of the interpreter waits for it again.
-        nodes, infos, links = (
-            list(itertools.chain(*rows)) for rows in zip(*(records[:3] for records in brought), strict=True)
-        )
-        self._Project(_Records(nodes, infos, links, []), write=True)
+        together = brought[0]
+        if len(brought) > 1:  # one write for a group: each call that lets go of the interpreter waits for it again
+            kinds = zip(*(records[:3] for records in brought), strict=True)
+            nodes, infos, links = (list(itertools.chain(*rows)) for rows in kinds)
+            together = _Records(nodes, infos, links, [])
+        self._Project(together, write=True)
         return brought
 
     def _Locate(self, records: _Records, line: bytes) -> _Records:

@@ -16,6 +16,7 @@ import shutil
 import threading
 import time
 import traceback
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -1495,6 +1496,39 @@ class TestSnapshot:
                 with pytest.raises(InvalidInputError, match="snapshot_ts"):
                     tree.Restore(bad)
         assert sorted(path.name for path in folder.parent.iterdir()) == sorted([name, "store"])
+
+
+class TestMemory:
+    """What looks at the whole store holds a small part of it at a time."""
+
+    SIZE = 48  # contents of a MiB each
+
+    def peak_mib(self, work: Callable[[], object]) -> float:
+        tracemalloc.start()
+        try:
+            work()
+            return tracemalloc.get_traced_memory()[1] / 2**20
+        finally:
+            tracemalloc.stop()
+
+    @pytest.mark.parametrize("work", ["verify", "compact", "compact without history", "open", "open and mend"])
+    def test_long_contents_are_not_held_together(self, tree: KeywordTree, folder: Path, work: str) -> None:
+        for number in range(self.SIZE):
+            tree.CreateInfo(f"{number} {'长' * (2**20 // 3)}")
+        size_mib = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
+        assert size_mib > 2 * self.SIZE
+        if work.startswith("open"):
+            tree.Close()
+            if work == "open and mend":
+                (folder / "infos.jsonl").unlink()
+            peak = self.peak_mib(lambda: opened(folder).Close())
+            assert (folder / "infos.jsonl").stat().st_size > 2**20 * self.SIZE
+        elif work == "verify":
+            peak = self.peak_mib(tree.Verify)
+        else:
+            peak = self.peak_mib(lambda: tree.CompactStorage(keep_history=work == "compact"))
+
+        assert peak < self.SIZE / 2
 
 
 class TestCompactStorage:
