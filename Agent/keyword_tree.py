@@ -3847,6 +3847,7 @@ class KeywordTree:
         self._new_id = new_id
         self._lock = threading.RLock()  # guards what is in memory; never held over a sync or a model
         self._commit_lock = threading.RLock()  # held while the store is in use
+        self._recall_lock = threading.Lock()  # held while the recall is made
         self._is_closed = False
         self._must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
         self._recall: Recall | None = None  # made when it is first asked
@@ -3899,7 +3900,7 @@ class KeywordTree:
         # Another thread of the parent may have held any lock, and been in the
         # middle of taking rows in; and a lock that is shared excludes nobody.
         self._lock = threading.RLock()
-        self._commit_lock = threading.RLock()
+        self._commit_lock, self._recall_lock = threading.RLock(), threading.Lock()
         self._committer = _GroupCommit(self._CommitGroup)
         self._must_reopen = not self._is_closed
         self._store.Release()  # an inherited descriptor would keep the lock of a parent that is killed
@@ -4885,6 +4886,7 @@ class KeywordTree:
 
     def _LinkBest(self, info_id: str) -> _Row | None:
         """Return the step that links an info to the keyword that fits best."""
+        self._PrepareRecall()
         with self._lock:  # one at a time: others want to read
             if info_id not in self._committed.infos:
                 return None
@@ -4894,6 +4896,7 @@ class KeywordTree:
 
     def _AskForSteps(self, ids: list[str]) -> Iterator[_Row]:
         """Let the model look at keywords: is one the same as one that reads alike, does it belong elsewhere?"""
+        self._PrepareRecall()
         for id in ids:
             with self._lock:
                 if id not in self._committed.nodes:
@@ -4979,9 +4982,11 @@ class KeywordTree:
         self._CheckOpen()
         query = _CheckText("query", query)
         _CheckCount("limit", limit, 0)
+        self._PrepareRecall()
         with self._lock:
             query = query[:_QUERY_LIMIT]
-            ranked, ranking = self._RankNodes({"query": query}, "search")[:limit], self._EnsureRecall().Rank(query)
+            ranking = self._EnsureRecall().Rank(query)
+            ranked = self._RankNodes({"query": query}, "search", ranking)[:limit]
             heads = [(score, self._committed.Head(id)) for score, id in ranked if id in self._indexes.nodes]
             return [(self._Hydrate(h.id), _ConfidenceOf(score, [h.name, *h.aliases], ranking)) for score, h in heads]
 
@@ -5176,6 +5181,7 @@ class KeywordTree:
         reading = _Reading("rounds_used_up")
         for number in range(self._descend_max_rounds if among is None else 1):
             self._CheckOpen()
+            self._PrepareRecall()
             with self._lock:
                 if any(id not in self._committed.nodes for id in (*path, *targets)):
                     reading = _Reading("vanished", words="what was opened is gone")
@@ -5379,23 +5385,40 @@ class KeywordTree:
 
     # -- ranking --------------------------------------------------------------
 
-    def _RankNodes(self, question: _Row, intent: str) -> list[tuple[float, str]]:
+    def _RankNodes(self, question: _Row, intent: str, ranking: Ranking | None = None) -> list[tuple[float, str]]:
         """Return (score, id) of what fits, best first, ties by id, the root left out.  The lock is held."""
         text, more = question["query"], question.get("description") or question.get("content") or ""
-        ranking = self._EnsureRecall().Rank(text, more)
+        ranking = ranking or self._EnsureRecall().Rank(text, more)
         is_search = intent != "suggest_parent"
         fits = _FitQuery(ranking, self._committed) if is_search else _FitParents(ranking, self._committed, text)
         return sorted(((fits[id], id) for id in fits if id != _ROOT_ID), key=lambda fit: (-fit[0], fit[1]))
 
     def _EnsureRecall(self) -> Recall:
-        """Return the recall; make it from all rows when it is first asked.  The lock is held."""
+        """Return the recall; make it if a reopening dropped what was prepared.  The lock is held."""
         if self._recall is None:
-            recall = self._make_recall()
-            with _CollectorOff():
-                for id in self._committed.nodes:
-                    self._UpdateRecall(recall, id, None)
+            self._FillRecall()
+        return cast("Recall", self._recall)
+
+    def _PrepareRecall(self) -> None:
+        """Make the recall when it is first needed; the lock is not held, so others go on reading and writing."""
+        with self._recall_lock:
+            if self._recall is None:
+                self._FillRecall()
+
+    def _FillRecall(self) -> None:
+        recall = self._make_recall()
+        with self._lock:
+            then = dict(self._committed.nodes)
+        with _CollectorOff():
+            for id, row in then.items():
+                if id != _ROOT_ID:
+                    recall.Add(id, _TextsOf(row))
+        with self._lock:
+            now = self._committed.nodes
+            gone = [id for id in then if id not in now]
+            for id in gone + [id for id, row in now.items() if then.get(id) is not row]:
+                self._UpdateRecall(recall, id, then.get(id))
             self._recall = recall  # only now that it is whole: Ctrl-C may come
-        return self._recall
 
     def _UpdateRecall(self, recall: Recall, id: str, old_row: bytes | None) -> None:
         old, new = (row and _TextsOf(row) for row in (old_row, self._committed.nodes.get(id)))

@@ -204,6 +204,36 @@ class TestReaders:
             assert own.Search("what").rounds == 3
 
 
+    def test_go_on_while_the_ranking_is_made_and_find_what_they_wrote_meanwhile(self, tmp_path: Path) -> None:
+        begun, may_go_on = threading.Event(), threading.Event()
+
+        class SlowRecall(kt._LexicalRecall):
+            def Add(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
+                begun.set()
+                assert may_go_on.wait(30)
+                super().Add(id, texts)
+
+        def first(query: str) -> list[str]:
+            return [node.name for node, _ in mine.RankCandidates(query, 1)]
+
+        with KeywordTree(str(tmp_path / "store"), recall=SlowRecall) as mine:
+            old, gone = (mine.CreateKeyword(name, "root") for name in ("old apple", "gone cherry"))
+            found: list[list[str]] = []
+            thread = threading.Thread(target=lambda: found.append(first("apple")))
+            thread.start()
+            assert begun.wait(30)
+            assert mine.FindByName("old apple")
+            mine.CreateKeyword("new banana", "root")
+            mine.UpdateKeyword(old.id, {"name": "green apple"}, 1)
+            mine.DeleteKeyword(gone.id)
+            may_go_on.set()
+            thread.join()
+
+            assert found == [["green apple"]]
+            assert first("banana") == ["new banana"]
+            assert first("cherry") == []
+
+
 class TestLockFile:
     def test_that_was_taken_away_is_noticed(self, tree: KeywordTree, tmp_path: Path) -> None:
         tree.CreateKeyword("before", "root")
