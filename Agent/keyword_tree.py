@@ -1114,7 +1114,6 @@ class _Files:
     Remove = staticmethod(os.remove)
     List = staticmethod(os.listdir)
     IsFolder = staticmethod(os.path.isdir)
-    Duplicate = staticmethod(os.dup)
 
     def Link(self, path: str, new_path: str) -> None:
         """Give a file a second name."""
@@ -1123,7 +1122,18 @@ class _Files:
     def Open(self, path: str, *, create: bool = False, truncate: bool = False, readonly: bool = False) -> int:
         flags = (os.O_RDONLY if readonly else os.O_RDWR) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         flags |= (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
-        return os.open(path, flags, 0o600)
+        return self._NotStandard(os.open(path, flags, 0o600))
+
+    def Duplicate(self, fd: int) -> int:
+        return self._NotStandard(os.dup(fd))
+
+    def _NotStandard(self, fd: int) -> int:
+        if fd > 2:
+            return fd
+        try:  # where a process has no standard output, what any library prints would go into the file
+            return self.Duplicate(fd)
+        finally:
+            os.close(fd)
 
     def Size(self, fd: int) -> int:
         return os.lseek(fd, 0, os.SEEK_END)  # a quarter of what fstat takes; nothing here uses a file's position
@@ -1459,7 +1469,7 @@ class _JsonlStore:
         self.data_dir = data_dir
         self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
         self.is_readonly = False
-        self._is_open = self._is_locked = False
+        self._is_open = self.is_locked = False
         self.files = files
         self._clock = clock
         self._log_path = os.path.join(self.data_dir, _LOG_NAME)
@@ -1521,7 +1531,8 @@ class _JsonlStore:
                 take(self.Append([first()], _FORMAT_FIELD)[0])
             if is_suspect:
                 self._ReplaceSuspect()
-            self._OpenProjections()
+            if not self.is_readonly:
+                self._OpenProjections()
             self._is_open = True
         finally:
             files.Unlock(self._lock_fd)
@@ -1560,6 +1571,10 @@ class _JsonlStore:
                 offset += len(part)
             self.files.Sync(fd)
             self.files.Replace(f"{path}.new", path)
+        except BaseException:
+            with contextlib.suppress(OSError):  # it may be what the disk has no room for
+                self.files.Remove(f"{path}.new")
+            raise
         finally:
             self.files.Close(fd)
         self.files.SyncFolder(os.path.dirname(path))
@@ -1766,8 +1781,16 @@ class _JsonlStore:
         if self.is_readonly:
             self.recovery[:] = [f"{_LOG_NAME}: {_Count(len(rest), 'byte')} behind operation {self.seq} were not read"]
             return
-        if beginning:  # zeros alone are a file that grew without its bytes
-            self._KeepAside(_LOG_NAME, rest, f"behind operation {self.seq}, which were never acknowledged")
+        try:
+            if beginning:  # zeros alone are a file that grew without its bytes
+                self._KeepAside(_LOG_NAME, rest, f"behind operation {self.seq}, which were never acknowledged")
+        except OSError as error:
+            if self._is_open:
+                raise
+            self.is_readonly = True  # a full disk, say: what is whole can be read all the same
+            self._failure = f"{_LOG_NAME} has a torn end that cannot be kept aside, so nothing can be written: {error}"
+            self.recovery.append(self._failure)
+            return
         self.files.Truncate(self._log_fd, self._tail)
         self._SyncLog()
         self._size = self._tail
@@ -1785,6 +1808,8 @@ class _JsonlStore:
             return extent
         in_log = extent.offset >= 0
         fd, offset = (self._log_fd, extent.offset) if in_log else (self._projections[1].fd, ~extent.offset)
+        if fd < 0:
+            raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
         name = _LOG_NAME if in_log else "infos.jsonl"
         try:
             row = self.files.Read(fd, extent.length, offset)
@@ -1865,7 +1890,7 @@ class _JsonlStore:
             if self.is_readonly:  # what is read is whole all the same, and `Append` refuses
                 self.CatchUp(take)
                 return
-            self._is_locked = True
+            self.is_locked = True
             self.files.Lock(self._lock_fd)
             if self.files.Size(self._lock_fd):
                 raise StoreError(f"a sync of {self._log_path} failed in another process, open the tree again")
@@ -1910,9 +1935,9 @@ class _JsonlStore:
 
     def End(self) -> None:
         """Let go of the lock; without it this does nothing."""
-        if self._is_locked and self._lock_fd >= 0:
+        if self.is_locked and self._lock_fd >= 0:
             self.files.Unlock(self._lock_fd)
-            self._is_locked = False
+            self.is_locked = False
 
     def Append(self, entries: list[_Entry], extra: str = "") -> list[_Records]:
         """Make entries durable: one write, one sync; the lock is held.  Returns what they brought."""
@@ -1970,7 +1995,7 @@ class _JsonlStore:
         The pages of the old one count as clean though they may not be on the disk, so syncing it
         again would prove nothing.
         """
-        self.Place(self._log_path, self.ReadParts(self._log_fd, self._tail))
+        self.Place(self._log_path, self._ReadSound())
         old, self._log_fd = self._log_fd, self.files.Open(self._log_path)
         self.files.Close(old)
         self._Identify()
@@ -1979,12 +2004,16 @@ class _JsonlStore:
         self._failure = ""
         self.recovery.append(f"{_LOG_NAME}: a sync had failed; what could be read was copied to a new file")
 
-    def ReadParts(self, fd: int, length: int) -> Iterator[bytes]:
-        """Yield a file's first bytes, a chunk at a time."""
-        offset = 0
-        while offset < length and (chunk := self.files.Read(fd, min(_CHUNK, length - offset), offset)):
+    def _ReadSound(self) -> Iterator[bytes]:
+        """Yield the log up to the tail, a chunk at a time; raise at the end where it is not what was read before."""
+        offset = crc = 0
+        while offset < self._tail and (
+            chunk := self.files.Read(self._log_fd, min(_CHUNK, self._tail - offset), offset)
+        ):
             yield chunk
-            offset += len(chunk)
+            offset, crc = offset + len(chunk), zlib.crc32(chunk, crc)
+        if crc != self._tail_crc:
+            raise StoreCorruptError(_LOG_NAME, 0, "the log has changed since it was read")
 
     def CheckpointIfDue(self) -> None:
         """Write a checkpoint if enough has gathered since the last; the lock is held."""
@@ -1994,15 +2023,16 @@ class _JsonlStore:
     def _Checkpoint(self) -> None:
         self._operations = self._unsynced_bytes = 0  # first of all: what fails is tried again after as many more
         try:
+            entry = self._CheckpointEntry()
             self._MendProjections()
             for projection in self._projections:
                 projection.is_behind = True  # a sync that fails may have dropped what was written
                 self.files.Sync(projection.fd)
                 projection.is_behind = False
-        except OSError:
-            return  # a full disk, say: there is no checkpoint then, and opening redoes more
+        except (OSError, InvalidInputError):
+            return  # a full disk, say, or a mad clock: there is no checkpoint then, and opening redoes more
         self._SetMark()
-        self.Append([self._CheckpointEntry()], self._FilesField())
+        self.Append([entry], self._FilesField())
         self._operations = 0  # the checkpoint itself is none
 
     def _CheckpointEntry(self) -> _Entry:
@@ -2029,18 +2059,29 @@ class _JsonlStore:
     ) -> Generator[tuple[_Line | None, bytes], None, None]:
         # A compaction that failed leaves a second name of the log, which may
         # have grown since: what lies above the number in a file's name is not
-        # history yet, and what was told is not told again.
+        # history yet, and what was told is not told again.  All below it was
+        # acknowledged: a gap, or a line that is not whole, is damage.
         last, is_begun = 1 << 62, True  # the log has no torn tail before its end
         while True:
+            expected, is_first = top, False
             try:
                 for raw in self._ReadFileBack(fd, end):
                     line = _ReadLine(raw)
                     is_begun |= line is not None and line.seq <= top
-                    if is_begun and (line is None or line.seq < last):
-                        last = last if line is None else line.seq
+                    if not is_begun:
+                        continue
+                    if line is None or line.seq != expected:
+                        yield None, raw
+                        return
+                    expected, is_first = line.seq - 1, line.format is not None
+                    if line.seq < last:
+                        last = line.seq
                         yield line, raw
             finally:
                 self.files.Close(fd)
+            if not is_first:
+                yield None, b"a log without its first line"
+                return
             if not paths:
                 return
             path = paths.pop(0)
@@ -2150,12 +2191,14 @@ class _JsonlStore:
         try:
             if not copy:
                 self.files.Link(self._log_path, path)
-        except FileExistsError:
-            pass  # of a compaction that failed; its name may not be on the disk yet
+        except FileExistsError as error:  # of a compaction that failed; its name may not be on the disk yet
+            with self._CopyOf("", self.files.Open(path, readonly=True), 0) as there:
+                if there.Checksum(there._log_fd, self._tail) != self._tail_crc:
+                    raise StoreError(f"{path} is of another log: move it away") from error
         except OSError:  # a file system without hard links
             copy = True
         if copy:
-            self.Place(path, self.ReadParts(self._log_fd, self._tail))
+            self.Place(path, self._ReadSound())
         self.files.SyncFolder(os.path.dirname(path))
 
     def OpenSnapshot(self, name: str) -> _JsonlStore:
@@ -3848,6 +3891,7 @@ class KeywordTree:
         self._lock = threading.RLock()  # guards what is in memory; never held over a sync or a model
         self._commit_lock = threading.RLock()  # held while the store is in use
         self._recall_lock = threading.Lock()  # held while the recall is made
+        self._committing = 0  # the thread that last took `_commit_lock` to write
         self._is_closed = False
         self._must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
         self._recall: Recall | None = None  # made when it is first asked
@@ -3862,7 +3906,7 @@ class KeywordTree:
 
     def _OpenStore(self) -> None:
         """Read all from the folder; again after a fork, and when another process replaced the log."""
-        store, indexes = _JsonlStore(self.data_dir, _Files(), self._clock), _Indexes(self._normalizer)
+        store, indexes = _JsonlStore(self.data_dir, _Files(), self._Now), _Indexes(self._normalizer)
         try:
             with _CollectorOff():
                 store.Open(self._MakeFirstEntry, indexes.Apply, indexes.Check)
@@ -4723,6 +4767,7 @@ class KeywordTree:
         if scope is not None:
             scope.Add(plan, ())
             return scope.id
+        self._RefuseReentry()
         operation_id = self._new_id()
         self._committer.Run(_Job(op, operation_id, [plan], ()))
         return operation_id
@@ -5002,6 +5047,7 @@ class KeywordTree:
                 scope = self._OpenScope()
                 if scope is not None:
                     return scope.Add(plan, agent_ios)
+        self._RefuseReentry()
         return self._committer.Run(_Job(op, self._new_id(), [plan], agent_ios))
 
     def _CommitGroup(self, jobs: list[_Job[Any]]) -> None:
@@ -5014,7 +5060,9 @@ class KeywordTree:
 
     def _Exclusively(self, work: Callable[[], None]) -> None:
         """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
+        self._RefuseReentry()
         with self._commit_lock:
+            self._committing = threading.get_ident()
             self._CheckOpen()
             try:
                 while not self._Begin():
@@ -5030,6 +5078,12 @@ class KeywordTree:
                     self._store.End()
                 finally:
                     self._store.End()
+
+    def _RefuseReentry(self) -> None:
+        # The inner use would give the outer one's lock away, and another
+        # process write where the outer one is about to.
+        if self._store.is_locked and self._committing == threading.get_ident():
+            raise StoreError("a signal handler, clock or ranking cannot use the tree while its own thread commits")
 
     def _Begin(self) -> bool:
         """Take the store's lock and catch up; where the log was replaced, open the new one and return False."""
@@ -5119,9 +5173,12 @@ class KeywordTree:
             old_rows = {id: indexes.nodes.get(id) for id in map(_IdOf, records.nodes)}
             indexes.Apply(records)
             self._KeepSorted(old_rows)
-            if self._recall is not None:
+            try:
                 for id, old in old_rows.items():
-                    self._UpdateRecall(self._recall, id, old)
+                    if self._recall is not None:
+                        self._UpdateRecall(self._recall, id, old)
+            except Exception:  # the ranking's port: what is durable must not look as if it had failed
+                self._recall = None  # made again when it is next asked
 
     def _AppendNodeVersion(self, node: KeywordNode) -> None:
         self._running.transaction.Stage(node)  # called by plans alone
@@ -5456,7 +5513,8 @@ class KeywordTree:
                     self._store.Close(self._TakeIn)
             finally:
                 try:  # twice, as in `_Exclusively`
-                    self._store.Release()
+                    with self._lock:  # nobody reads a long content
+                        self._store.Release()
                 finally:
                     self._store.Release()
         self._finalizer.detach()

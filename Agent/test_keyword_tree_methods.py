@@ -13,12 +13,15 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import threading
 import time
 import traceback
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -1496,6 +1499,159 @@ class TestSnapshot:
                 with pytest.raises(InvalidInputError, match="snapshot_ts"):
                     tree.Restore(bad)
         assert sorted(path.name for path in folder.parent.iterdir()) == sorted([name, "store"])
+
+
+HISTORY_DAMAGE: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "a byte of the newest line": lambda lines: [*lines[:-1], lines[-1].replace(b"k2", b"K2")],
+    "a byte of the first line": lambda lines: [lines[0].replace(b"root", b"Root"), *lines[1:]],
+    "the newest line is gone": lambda lines: lines[:-1],
+    "one in the middle is gone": lambda lines: [lines[0], *lines[2:]],
+    "the first is gone": lambda lines: lines[1:],
+    "one comes twice": lambda lines: [*lines[:2], *lines[1:]],
+    "all are gone": lambda lines: [],
+}
+
+
+class TestHistoryOnDisk:
+    """What compactions set aside was acknowledged: damage there is told, never passed over."""
+
+    @pytest.mark.parametrize("damage", HISTORY_DAMAGE)
+    def test_damage_is_noticed(self, folder: Path, damage: str) -> None:
+        with opened(folder) as tree:
+            operations = [add(tree, f"k{number}") and last(tree).operation_id for number in range(3)]
+            tree.CompactStorage()
+        (path,) = (folder / "history").iterdir()
+        lines = path.read_bytes().rstrip(b" \n").split(b"\n")
+        path.write_bytes(b"\n".join([*HISTORY_DAMAGE[damage](lines), b""]))
+        with opened(folder) as tree:
+            assert [node.name for node in tree.GetChildren("root")] == ["k0", "k1", "k2"]
+            assert tree.Verify() != []
+            with pytest.raises(kt.StoreCorruptError):
+                tree.History()
+            if "first" in damage:  # what is still whole can be undone
+                tree.Undo(operations[-1])
+
+    def test_that_of_another_log_is_not_taken_for_this_ones(self, folder: Path, tmp_path: Path) -> None:
+        with opened(folder) as tree:
+            add(tree, "common")
+        shutil.copytree(folder, tmp_path / "backup")
+        with opened(folder) as tree:
+            add(tree, "first timeline")
+            tree.CompactStorage()
+        for path in (tmp_path / "backup").iterdir():
+            shutil.copy(path, folder)
+        with opened(folder) as tree:
+            add(tree, "second timeline")
+            with pytest.raises(StoreError, match="is of another log"):
+                tree.CompactStorage()
+
+            assert [node.name for node in tree.GetChildren("root")] == ["common", "second timeline"]
+            assert [getattr(record, "name", "") for record in last(tree).after] == ["second timeline"]
+
+    def test_a_log_that_has_changed_is_not_copied(self, tree: KeywordTree, folder: Path) -> None:
+        add(tree, "k1")
+        path = folder / "change_log.jsonl"
+        path.write_bytes(path.read_bytes().replace(b'"k1"', b'"K1"'))
+
+        with pytest.raises(StoreError, match="has changed since it was read"):
+            tree.Snapshot(copy=True)
+        assert not list(folder.rglob("snapshot.json"))
+
+
+class TestFullDisk:
+    def full(self, monkeypatch: pytest.MonkeyPatch, *ends: str) -> None:
+        """Let files whose names end so be made, and take no byte."""
+        real, refused = kt._Files.Open, set[int]()
+
+        def open_file(files: kt._Files, path: str, **how: Any) -> int:
+            fd = real(files, path, **how)
+            (refused.add if path.endswith(ends) else refused.discard)(fd)
+            return fd
+
+        def write(files: kt._Files, fd: int, data: bytes, offset: int) -> None:
+            if fd in refused:
+                raise OSError(28, "No space left on device")
+            write_file(files, fd, data, offset)
+
+        write_file = kt._Files.Write
+        monkeypatch.setattr(kt._Files, "Open", open_file)
+        monkeypatch.setattr(kt._Files, "Write", write)
+
+    def test_a_compaction_without_room_leaves_none_of_its_files(
+        self, tree: KeywordTree, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        add(tree, "kept")
+        with monkeypatch.context() as patch:
+            self.full(patch, "change_log.jsonl.new")
+            with pytest.raises(StoreError, match="could not compact"):
+                tree.CompactStorage()
+
+        assert not list(folder.rglob("*.new"))
+        assert "kept" in names_under(tree, "root")
+
+    def test_a_torn_end_that_cannot_be_kept_aside_is_not_cut_and_the_tree_opens_for_reading(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with opened(folder) as tree:
+            add(tree, "acknowledged")
+        path = folder / "change_log.jsonl"
+        torn = path.read_bytes() + b'{"crc": "0a1b2c3d", "seq": 5, "prev"'
+        path.write_bytes(torn)
+        with monkeypatch.context() as patch:
+            self.full(patch, ".bin.new")
+            with opened(folder) as tree:
+                assert names_under(tree, "root") == ["acknowledged"]
+                assert "cannot be kept aside" in tree.recovery[-1]
+                with pytest.raises(StoreError, match="cannot be kept aside"):
+                    add(tree, "refused")
+        assert path.read_bytes() == torn
+        with opened(folder) as tree:
+            add(tree, "there is room again")
+            assert tree.Verify() == []
+        assert [kept.read_bytes() for kept in folder.glob("cut_tail*")] == [torn[-36:]]
+
+
+class TestSurroundings:
+    """What a process brings along must not get into the store."""
+
+    @pytest.mark.parametrize("now", [Decimal("1700000000.25"), 1700000000, True])
+    def test_a_clock_that_gives_no_float_leaves_a_store_that_opens(self, folder: Path, now: Any) -> None:
+        with opened(folder, clock=lambda: now) as tree:
+            add(tree, "acknowledged")
+            tree.CompactStorage()
+            add(tree, "another")
+        with opened(folder) as tree:
+            assert names_under(tree, "root") == ["acknowledged", "another"]
+
+    def test_a_clock_that_fails_at_a_checkpoint_fails_nothing_that_is_durable(self, folder: Path) -> None:
+        now = [1.5]
+        with opened(folder, clock=lambda: now[0]) as tree:
+            add(tree, "acknowledged")
+            now[0] = float("nan")
+        with opened(folder) as tree:
+            assert names_under(tree, "root") == ["acknowledged"]
+            assert tree.recovery == ()
+
+    @pytest.mark.skipif(os.name == "nt", reason="descriptors are not numbered so there")
+    def test_what_a_library_prints_where_there_is_no_output_does_not_get_into_the_log(self, folder: Path) -> None:
+        program = (
+            "import os, sys; from Agent.keyword_tree import KeywordTree; tree = KeywordTree(sys.argv[1])\n"
+            "for number in range(3):\n"
+            "    tree.CreateKeyword(f'k{number}', 'root')\n"
+            "    for fd in 0, 1, 2:\n"
+            "        try: os.write(fd, b'W0000 some library: a warning')\n"
+            "        except OSError: pass\n"
+            "list(tree.Changes())\n"
+            "tree.Close()\n"
+        )
+        command = ["sh", "-c", 'exec "$0" -c "$1" "$2" <&- >&- 2>&-', sys.executable, program, str(folder)]
+        root = Path(__file__).parent.parent
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(root)})
+
+        with opened(folder) as tree:
+            assert names_under(tree, "root") == ["k0", "k1", "k2"]
+            assert tree.recovery == ()
+        assert not [path for path in folder.iterdir() if b"warning" in path.read_bytes()]
 
 
 class TestMemory:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import pickle
@@ -232,6 +233,92 @@ class TestReaders:
             assert found == [["green apple"]]
             assert first("banana") == ["new banana"]
             assert first("cherry") == []
+
+
+    def test_of_a_long_content_are_told_that_the_tree_was_closed_and_get_no_other_file(
+        self, tree: KeywordTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        info = tree.CreateInfo("a long content " * 1000)
+        reading, closed = threading.Event(), threading.Event()
+        told: list[BaseException] = []
+        real = kt._CheckId
+
+        def check(what: str, value: object) -> str:  # behind the look whether the tree is open, before the lock
+            if threading.current_thread() is reader:
+                reading.set()
+                closed.wait(30)
+            return real(what, value)
+
+        def look() -> None:
+            try:
+                tree.GetInfo(info.id)
+            except kt.KeywordTreeError as error:
+                told.append(error)
+
+        monkeypatch.setattr(kt, "_CheckId", check)
+        reader = threading.Thread(target=look)
+        reader.start()
+        assert reading.wait(30)
+        tree.Close()
+        (tmp_path / "other").write_bytes(b"another file " * 10_000)
+        taken = [os.open(tmp_path / "other", os.O_RDONLY) for _ in range(5)]  # the numbers that were closed
+        closed.set()
+        reader.join()
+        for fd in taken:
+            os.close(fd)
+
+        assert [type(error) for error in told] == [kt.ClosedError]
+
+
+class TestReentry:
+    """A commit's own thread comes back: a signal's handler does, a clock or a ranking may."""
+
+    def test_does_not_give_the_lock_away(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
+        told: list[str] = []
+        lock = os.open(os.path.join(tree.data_dir, "lock"), os.O_RDWR)
+        real = kt._JsonlStore.Append
+
+        def append(store: kt._JsonlStore, *arguments: Any) -> Any:
+            monkeypatch.setattr(kt._JsonlStore, "Append", real)
+            tree.History(limit=1)  # reads what is there, without catching up
+            for call in (tree.Refresh, tree.Verify, lambda: tree.CreateKeyword("inner", "root")):
+                with pytest.raises(StoreError, match="while its own thread commits"):
+                    call()
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            told.append("nobody else can write")
+            return real(store, *arguments)
+
+        monkeypatch.setattr(kt._JsonlStore, "Append", append)
+        tree.CreateKeyword("outer", "root")
+        os.close(lock)
+
+        assert told == ["nobody else can write"]
+        assert names(tree) == ["outer"]
+        tree.CreateKeyword("later", "root")
+        assert tree.Verify() == []
+
+
+class TestRankings:
+    def test_that_fail_make_no_durable_write_look_as_if_it_had_failed(self, tmp_path: Path) -> None:
+        class Failing(kt._LexicalRecall):
+            is_down = False
+
+            def Add(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
+                if self.is_down:
+                    raise ConnectionError("the embedding service is down")
+                super().Add(id, texts)
+
+        with KeywordTree(str(tmp_path / "store"), recall=Failing) as mine:
+            mine.RankCandidates("so that there is a ranking")
+            Failing.is_down = True
+            mine.CreateKeyword("once", "root")
+            with pytest.raises(ConnectionError):
+                mine.RankCandidates("once")
+            Failing.is_down = False
+
+            assert names(mine) == ["once"]
+            assert [node.name for node, _ in mine.RankCandidates("once")] == ["once"]
 
 
 class TestLockFile:
