@@ -53,6 +53,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import copy
+import copyreg
 import dataclasses
 import errno
 import gc
@@ -72,11 +73,12 @@ import weakref
 import zlib
 from abc import ABC, abstractmethod
 from array import array
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
 
 from typing_extensions import override
@@ -86,32 +88,10 @@ try:  # Windows has no flock; msvcrt locks a byte range instead.
 except ImportError:  # pragma: no cover - this branch cannot be run on the machines we test on
     fcntl = None  # type: ignore[assignment]  # typeshed knows the module on the platform that checks it
 
-__all__ = [
-    "AgentDecision",
-    "Change",
-    "ClosedError",
-    "ConflictError",
-    "DescentStep",
-    "DuplicateIdError",
-    "Info",
-    "InfoKeywordLink",
-    "InvalidInputError",
-    "KeywordNode",
-    "KeywordTree",
-    "KeywordTreeError",
-    "LLMClient",
-    "NotFoundError",
-    "Ranking",
-    "Recall",
-    "RelationType",
-    "SearchResult",
-    "SearchStatus",
-    "StoreCorruptError",
-    "StoreError",
-    "StubLLMClient",
-    "Texts",
-    "VersionConflictError",
-]
+__all__ = ["Info", "InfoKeywordLink", "KeywordNode", "KeywordTree", "RelationType", "SearchResult", "SearchStatus"]
+__all__ += ["AgentDecision", "Change", "DescentStep", "LLMClient", "Ranking", "Recall", "StubLLMClient", "Texts"]
+__all__ += ["ClosedError", "ConflictError", "DuplicateIdError", "InvalidInputError", "KeywordTreeError"]
+__all__ += ["NotFoundError", "StoreCorruptError", "StoreError", "VersionConflictError"]
 
 _Row: TypeAlias = dict[str, Any]
 """One record as JSON has it.  `Any` stops at this edge: what leaves is a typed record."""
@@ -140,22 +120,14 @@ _DRAWN = 10  # children of a keyword that `print(tree)` shows
 #   └── StoreError         (OSError)      the disk failed: see whether the outcome is known
 #       └── StoreCorruptError             the disk lies: repair, or restore a backup
 #
-# Nothing was written when one of these is raised; the one exception is a
-# StoreError whose `outcome_unknown` is true.
+# Nothing was written when one of these is raised; the one exception is a StoreError whose `outcome_unknown` is true.
 
 
 class KeywordTreeError(Exception):
     """Base of every error this module raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:  # the constructors take other arguments than the message
-        return _RebuildError, (type(self), self.args, self.__dict__)
-
-
-def _RebuildError(kind: type[KeywordTreeError], args: tuple[Any, ...], state: dict[str, Any]) -> KeywordTreeError:
-    error = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(state)
-    return error
+        return copyreg.__newobj__, (type(self),), {**self.__dict__, "args": self.args}  # type: ignore[attr-defined]
 
 
 class InvalidInputError(KeywordTreeError, ValueError):
@@ -203,9 +175,8 @@ class ClosedError(KeywordTreeError, ValueError):
 class StoreError(KeywordTreeError, OSError):
     """The disk refused a read or a write.
 
-    With `outcome_unknown` false the operation did not happen.  With it true
-    the data was handed to the disk but the sync failed, so only opening the
-    directory again tells whether it is there.
+    With `outcome_unknown` false the operation did not happen.  With it true the data was handed to the disk but the
+    sync failed, so only opening the directory again tells whether it is there.
     """
 
     def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
@@ -225,9 +196,7 @@ class StoreCorruptError(StoreError):
 
 # == Records ==================================================================
 #
-# Field for field what a JSONL row holds, under the same names.  Whatever a
-# public method returns is the caller's own: changing it changes nothing in
-# the tree.
+# Field for field what a JSONL row holds, under the same names.  What is returned is the caller's own.
 
 
 class RelationType(str, Enum):  # noqa: UP042  a StrEnum would print as its value, where callers expect its name
@@ -272,9 +241,8 @@ class KeywordNode:
     version: int
     """1 at creation, one more with every write."""
     created_at: float
-    """Seconds since the epoch, UTC."""
     updated_at: float
-    """Seconds since the epoch, UTC."""
+    """Of the first and the last write, in seconds since the epoch, UTC."""
     deleted: bool = False
     """True only in rows on disk: a deleted keyword is never returned."""
     created_by: str = "user"
@@ -286,8 +254,7 @@ class KeywordNode:
     merged_into: str | None = None
     """Only in rows on disk: the keyword that a deleted one was merged into."""
 
-    # A hydrated node carries the function that lists its children instead of
-    # the list: a level of 45,000 would cost every search its whole length.
+    # A hydrated node carries the function that lists them: a level of 45,000 would cost every search its length.
     def __getattr__(self, name: str) -> Any:
         if name != "children" or "_list_children" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -318,9 +285,8 @@ class Info:
     version: int
     """1 at creation, one more with every write."""
     created_at: float
-    """Seconds since the epoch, UTC."""
     updated_at: float
-    """Seconds since the epoch, UTC."""
+    """Of the first and the last write, in seconds since the epoch, UTC."""
     deleted: bool = False
     """True only in rows on disk."""
     created_by: str = "user"
@@ -336,15 +302,12 @@ class InfoKeywordLink:
     """That an info belongs to a keyword, and how.  One link for each pair."""
 
     info_id: str
-    """The info's id."""
     keyword_id: str
-    """The keyword's id."""
     relation: RelationType
-    """How it belongs."""
+    """How the info belongs to the keyword."""
     created_by: str
-    """`"user"`, `"agent"` or a name of the caller's choice."""
     created_at: float
-    """Seconds since the epoch, UTC."""
+    """Who made it (`"user"`, `"agent"` or a name), and when, in seconds since the epoch, UTC."""
     deleted: bool = False
     """True only in rows on disk: the link was taken away."""
     ordinal: int = 0
@@ -378,9 +341,8 @@ class Change:
 
     def Ids(self) -> set[str]:
         """Return the ids of all keywords and infos that it touched."""
-        links = [record for record in self.after if isinstance(record, InfoKeywordLink)]
-        own = (record.id for record in self.after if not isinstance(record, InfoKeywordLink))
-        return {*own, *(id for link in links for id in (link.info_id, link.keyword_id))}
+        ids = ((r.info_id, r.keyword_id) if isinstance(r, InfoKeywordLink) else (r.id,) for r in self.after)
+        return set(itertools.chain(*ids))
 
     def __repr__(self) -> str:
         what = repr(self.after[0])[1:-1] if len(self.after) == 1 else _Count(len(self.after), "record")
@@ -398,11 +360,9 @@ class DescentStep:
     shown: int
     """How many candidates the view held."""
     input_tokens: int = 0
-    """Of the call, where the client counts them."""
     output_tokens: int = 0
-    """Of the call, where the client counts them."""
     cost: float = 0.0
-    """Of the call, in the client's currency, where it tells."""
+    """Of the call, in the client's currency, where it tells; 0 like the tokens where it does not."""
 
 
 @dataclass(repr=False)
@@ -424,9 +384,8 @@ class SearchResult:
     suggested_name: str | None = None
     """What a model would call it, where NOT_FOUND."""
     reason: str = ""
-    """A code, see the table in the room "Descent"; `"exact"`, `"path"`,
-    `"normalized"`, `"empty_query"` or `"exact_miss_llm_disabled"` where no
-    model was asked."""
+    """A code, see `_OUTCOMES`; `"exact"`, `"path"`, `"normalized"`, `"confirmed"`, `"empty_query"` or
+    `"exact_miss_llm_disabled"` where no model was asked."""
     info_count: int = 0
     """How many infos the keyword has in all."""
     candidate_count: int = 0
@@ -438,11 +397,9 @@ class SearchResult:
     steps: list[DescentStep] = field(default_factory=list)
     """One for each round."""
     input_tokens: int = 0
-    """Over all rounds, where the client counts them."""
     output_tokens: int = 0
-    """Over all rounds, where the client counts them."""
     cost: float = 0.0
-    """Over all rounds, in the client's currency, where it tells."""
+    """Over all rounds, like the tokens; see `DescentStep`."""
 
     def __repr__(self) -> str:
         what = self.status.value
@@ -498,17 +455,16 @@ def _Count(count: int, noun: str) -> str:
 
 # == Model ====================================================================
 #
-# What is sent: messages[0] is the system text with the reply's schema at its
-# end; the last message is the user's and holds ONE JSON object:
+# What is sent: messages[0] is the system text with the reply's schema at its end; the last message is the user's and
+# holds ONE JSON object:
 #
 #     {"intent": one of `_TASKS`,
 #      "query": "…", "path": ["编程"],
 #      "candidates": [{"idx": 0, "name": "Python", "path": "编程 / Python"}, …]}
 #
-# with "description" (of a keyword to be placed), "content" (of an info to be
-# linked) or "context" (of a name that several bear) where there is one.  No id reaches the model.  All that strangers
-# wrote stands inside JSON strings of the user's message, so the worst that a
-# hostile name can do is to be chosen.
+# with "description" (of a keyword to be placed), "content" (of an info to be linked) or "context" (of a name that
+# several bear) where there is one.  No id reaches the model.  All that strangers wrote stands inside JSON strings of
+# the user's message, so the worst that a hostile name can do is to be chosen.
 
 _PROMPT_VERSION = 2
 _QUERY_LIMIT = 2000  # characters of a query, description or content that the model sees
@@ -571,9 +527,12 @@ class LLMClient(ABC):
     def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
         """Answer `messages` with an object that fits `json_schema`.
 
+        A client that counts has an attribute `last_usage` with `input_tokens`, `output_tokens` and `cost` of this
+        thread's last call; `SearchResult` sums them.
+
         Args:
-            messages: OpenAI style, `[{"role": "system" | "user", "content": str}, …]`; the
-                system text ends with the schema already.
+            messages: OpenAI style, `[{"role": "system" | "user", "content": str}, …]`; the system text ends with the
+                schema already.
             json_schema: JSON schema of the reply, for services that enforce one.
 
         Returns:
@@ -582,16 +541,12 @@ class LLMClient(ABC):
         Raises:
             TimeoutError: no answer in time; the search ends with `agent_timeout`.
             Exception: anything else; the search ends with `agent_failure`.
-
-        A client that counts has an attribute `last_usage` with `input_tokens`, `output_tokens` and
-        `cost` of this thread's last call; `SearchResult` sums them.
         """
 
     def Silent(self) -> str:
-        """Return "" if the client can answer, else why it could only answer `missing`.
+        """Return "" if the client can answer, else why it would only answer `missing`.
 
-        A silent client is not called and no view is ranked for it, so creating keywords stays
-        as fast as it is without a model.
+        A silent client is not called and no view is ranked for it, so creating keywords stays fast.
         """
         return ""
 
@@ -628,8 +583,7 @@ class StubLLMClient(LLMClient):
 
 
 def _BuildMessages(intent: str, question: _Row) -> list[dict[str, str]]:
-    # Instructions and schema come first and never change for an intent, so a
-    # provider's prefix cache can hold them; all that varies comes last.
+    # First what never changes for an intent, so that a provider's prefix cache can hold it; all that varies comes last.
     system = f"{_TASKS[intent]}\n{_RULES}\nReply schema: {_EncodeText(_DECISION_SCHEMA)}"
     return [
         {"role": "system", "content": system},
@@ -639,9 +593,8 @@ def _BuildMessages(intent: str, question: _Row) -> list[dict[str, str]]:
 
 # == Text =====================================================================
 #
-# Two keys lead from a text to names.  The *fold* forgets case and width only,
-# and so tells C# from C; the *token* also forgets punctuation, spaces and
-# invisible characters.  Both are idempotent.
+# Two keys lead from a text to names.  The *fold* forgets case and width only, and so tells C# from C; the *token* also
+# forgets punctuation, spaces and invisible characters.  Both are idempotent.
 
 
 def _Fold(text: str) -> str:
@@ -658,13 +611,8 @@ def _NormalizeText(text: str) -> list[str]:
 
 
 def _TokenOf(folded: str) -> str:
-    return folded if folded.isalnum() else _Compose(folded.translate(_DROPPED)) or folded
-
-
-def _Compose(text: str) -> str:
-    # What a dropped joiner held apart can compose now; without this second
-    # pass the token of a token would differ from it.
-    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+    # Normalised again: what a dropped joiner held apart can compose now, and a token is to be its own token.
+    return folded if folded.isalnum() else unicodedata.normalize("NFKC", folded.translate(_DROPPED)) or folded
 
 
 class _DroppedCharacters(dict[int, int | None]):
@@ -681,76 +629,75 @@ class _DroppedCharacters(dict[int, int | None]):
 _DROPPED = _DroppedCharacters()
 
 
-_EncodeText: Callable[[object], str] = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":"), allow_nan=False
-).encode
+_Encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_EncodeText: Callable[[object], str] = _Encoder.encode
 _EncodeString: Callable[[str], str] = json.encoder.encode_basestring  # what `encode` calls for a string
 
 
-def _CheckText(what: str, value: object, limit: int | None = None) -> str:
-    """Return `value` if it is a string that UTF-8 can hold and `limit` characters are enough for."""
-    if type(value) is str and value.isascii() and (limit is None or len(value) <= limit):
+def _Invalid(said: str, value: object) -> InvalidInputError:
+    return InvalidInputError(f"{said}: {_Shorten(value)}")
+
+
+def _CheckType(what: str, value: object, kind: type[_Value] | tuple[type[_Value], ...], told: str) -> _Value:
+    if not isinstance(value, kind):
+        raise _Invalid(f"{what} must be {told}, not {type(value).__name__}", value)
+    return value
+
+
+def _CheckText(what: str, value: object, limit: int = sys.maxsize, least: int = 0) -> str:
+    """Return `value` if it is a string that UTF-8 can hold, and has `least` to `limit` characters."""
+    if type(value) is str and value.isascii() and least <= len(value) <= limit:
         return value  # nearly always
-    if not isinstance(value, str):
-        raise InvalidInputError(f"{what} must be a string, not {type(value).__name__}: {_Shorten(value)}")
-    if limit is not None and len(value) > limit:
-        raise InvalidInputError(
-            f"{what} has {len(value):,} characters, at most {limit:,} are allowed: {_Shorten(value)}"
-        )
-    if not value.isascii():
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InvalidInputError(
-                f"{what} holds a lone surrogate at position {error.start}: {_Shorten(value[error.start :])}"
-            ) from error
-    return str(value)  # a subclass of str would carry its own behaviour into the store
+    text = str(_CheckType(what, value, str, "a string"))  # a subclass would carry its own behaviour into the store
+    if not least <= len(text) <= limit:
+        raise _Invalid(f"{what} must have {least:,} to {limit:,} characters, not {len(text):,}", text)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _Invalid(f"{what} holds a lone surrogate at position {error.start}", text[error.start :]) from error
+    return text
+
+
+def _CheckContent(what: str, value: object) -> str:
+    content = _CheckText(what, value)
+    if (size_bytes := len(content.encode())) > _CONTENT_LIMIT:
+        raise _Invalid(f"{what} has {size_bytes:,} bytes, at most {_CONTENT_LIMIT:,} are allowed", content)
+    return content
 
 
 def _CheckName(what: str, value: object) -> str:
     name = _CheckText(what, value, _NAME_LIMIT)
-    if not any(map(str.isalnum, name)) and all(
-        unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc", "Cf") for char in name
-    ):
-        raise InvalidInputError(f"{what} must not be empty or blank: {_Shorten(name)}")
+    if all(unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc", "Cf") for char in name):
+        raise _Invalid(f"{what} must not be empty or blank", name)
     return name
 
 
-def _CheckId(what: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise InvalidInputError(f"{what} must be a non-empty string, not {type(value).__name__}: {_Shorten(value)}")
-    return _CheckText(what, value, _NAME_LIMIT)
+_CheckId = partial(_CheckText, limit=_NAME_LIMIT, least=1)
 
 
-def _CheckTextList(what: str, value: object, check: Callable[[str, object], str]) -> list[str]:
+def _CheckList(what: str, value: object, check: Callable[[str, object], str]) -> list[str]:
     """Return the checked items of a list or tuple, each once; None is an empty list."""
-    if value is None:
-        return []
-    if not isinstance(value, (list, tuple)):
-        raise InvalidInputError(f"{what} must be a list of strings, not {type(value).__name__}: {_Shorten(value)}")
-    return list(dict.fromkeys([check(f"each of {what}", item) for item in value]))
+    items = () if value is None else _CheckType(what, value, (list, tuple), "a list of strings")
+    return list(dict.fromkeys([check(f"each of {what}", item) for item in items]))
 
 
-def _CheckMetadata(value: object) -> _Row:
+def _CheckMetadata(what: str, value: object) -> _Row:
     """Return a copy of `value` if it is a dict that JSON gives back equal; None is an empty one."""
-    if not value and (value is None or isinstance(value, dict)):
+    if value is None or (isinstance(value, dict) and not value):
         return {}
-    if not isinstance(value, dict):
-        raise InvalidInputError(f"metadata must be a dict, not {type(value).__name__}: {_Shorten(value)}")
+    _CheckType(what, value, dict, "a dict")
     if _IsDeep(value, _DEPTH_LIMIT):
-        raise InvalidInputError(f"metadata is nested deeper than {_DEPTH_LIMIT} levels: {_Shorten(value)}")
-    # One comparison refuses what JSON would change in silence: keys that are
-    # no strings, tuples, duplicate keys after conversion.
+        raise _Invalid(f"{what} is nested deeper than {_DEPTH_LIMIT} levels", value)
     try:
         text = _EncodeText(value)
-        text.encode("utf-8")
-        again = json.loads(text)
-        if again == value:
-            return cast("_Row", again)
+        text.encode()
+        again: _Row = json.loads(text)
+        if again == value:  # refuses what JSON would change in silence: keys that are no strings, tuples, …
+            return again
         reason = "it would not read back equal (keys must be strings, lists not tuples)"
     except (TypeError, ValueError, RecursionError) as error:
         reason = str(error)
-    raise InvalidInputError(f"metadata cannot be stored as JSON, {reason}: {_Shorten(value)}")
+    raise _Invalid(f"{what} cannot be stored as JSON, {reason}", value)
 
 
 def _IsDeep(value: object, limit: int) -> bool:
@@ -761,57 +708,71 @@ def _IsDeep(value: object, limit: int) -> bool:
 
 def _CheckCount(what: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidInputError(f"{what} must be a whole number of at least {least}: {_Shorten(value)}")
+        raise _Invalid(f"{what} must be a whole number of at least {least}", value)
     return value
+
+
+def _CheckOneOf(what: str, value: object, choices: Collection[str]) -> str:
+    if value not in choices:
+        raise _Invalid(f"{what} must be one of {', '.join(choices)}", value)
+    return cast("str", value)
 
 
 def _CheckNormalizer(normalizer: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
     def Normalize(text: str) -> list[str]:
-        tokens = normalizer(text)
-        if not isinstance(tokens, list):
-            raise InvalidInputError(f"the normalizer must return a list of strings, not {_Shorten(tokens)}")
+        tokens = _CheckType("what the normalizer returns", normalizer(text), list, "a list of strings")
         return [_CheckText("each token of the normalizer", token) for token in tokens]
 
     return Normalize
 
 
-def _CheckRelation(value: object) -> RelationType:
-    try:
-        return RelationType(value)
-    except ValueError as error:
-        names = ", ".join(relation.value for relation in RelationType)
-        raise InvalidInputError(f"relation must be one of {names}: {_Shorten(value)}") from error
+_CheckBool = partial(_CheckType, kind=bool, told="True or False")
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    name: check
+    for names, check in (
+        ("id info_id keyword_id scope_id src_id dst_id new_parent_id operation_id", _CheckId),
+        ("parent_id", lambda what, value: None if value is None else _CheckId(what, value)),
+        ("keyword_ids", partial(_CheckList, check=_CheckId)),
+        ("name alias created_by", _CheckName),
+        ("aliases", partial(_CheckList, check=_CheckName)),
+        ("query context snapshot_ts", _CheckText),
+        ("description source", partial(_CheckText, limit=_DESCRIPTION_LIMIT)),
+        ("content", _CheckContent),
+        ("metadata", _CheckMetadata),
+        ("relation", lambda what, value: RelationType(_CheckOneOf(what, value, list(RelationType.__members__)))),
+        ("info_policy", partial(_CheckOneOf, choices=("reattach", "detach", "delete"))),
+        ("llm_expand_query llm_auto_place auto_link unlinked cascade copy", _CheckBool),
+        ("keep_history log_messages learn_matches", _CheckBool),
+        ("page limit since mru_capacity", partial(_CheckCount, least=0)),
+        ("size version descend_max_rounds", partial(_CheckCount, least=1)),
+        ("max_candidates", partial(_CheckCount, least=2)),
+    )
+    for name in names.split()
+}
+"""What an argument, or a field of a spec or a patch, must be: the same wherever its name occurs."""
 
 
-def _CheckContent(value: object) -> str:
-    content = _CheckText("content", value)
-    size_bytes = len(content) if content.isascii() else len(content.encode("utf-8"))
-    if size_bytes > _CONTENT_LIMIT:
-        raise InvalidInputError(
-            f"content has {size_bytes:,} bytes, at most {_CONTENT_LIMIT:,} are allowed: {_Shorten(content)}"
-        )
-    return content
+def _Check(**arguments: object) -> list[Any]:
+    """Return the arguments as they are to be used."""
+    return [_CHECKS[name](name, value) for name, value in arguments.items()]
 
 
-def _CheckSpecs(specs: object, allowed: frozenset[str], required: str) -> list[_Row]:
-    if not isinstance(specs, (list, tuple)):
-        raise InvalidInputError(f"specs must be a list of dicts, not {type(specs).__name__}: {_Shorten(specs)}")
-    for spec in specs:
-        if not isinstance(spec, dict):
-            raise InvalidInputError(f"each spec must be a dict, not {type(spec).__name__}: {_Shorten(spec)}")
-        unknown = spec.keys() - allowed
-        if unknown:
-            known = ", ".join(sorted(allowed))
-            raise InvalidInputError(f"a spec has no key {_Shorten(sorted(unknown, key=repr)[0])}; known: {known}")
-        if required not in spec:
-            raise InvalidInputError(f"a spec needs the key {required!r}: {_Shorten(spec)}")
-    return list(specs)
+def _CheckFields(what: str, fields: object, known: Collection[str]) -> _Row:
+    """Return the fields of a spec or a patch as they are to be used."""
+    given = _CheckType(what, fields, dict, "a dict")
+    for name in given:
+        if name not in known:
+            raise InvalidInputError(f"{what} has no key {_Shorten(name)}; known: {', '.join(sorted(known))}")
+    return {name: _CHECKS[name](name, value) for name, value in given.items()}
 
 
-def _CheckBool(what: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidInputError(f"{what} must be True or False: {_Shorten(value)}")
-    return value
+def _CheckSpecs(specs: object, required: str, defaults: _Row) -> Iterator[_Row]:
+    """Yield the specs, with the defaults of what they leave out."""
+    for spec in _CheckType("specs", specs, (list, tuple), "a list of dicts"):
+        fields = _CheckFields("a spec", spec, defaults)
+        if required not in fields:
+            raise _Invalid(f"a spec needs the key {required!r}", spec)
+        yield {**defaults, **fields}
 
 
 # == Rows =====================================================================
@@ -2754,9 +2715,8 @@ class _MRUCache:
 
 # == Recall ===================================================================
 #
-# Texts become *terms*: words, their character trigrams (typos, inflections),
-# and, in scripts that do not separate words, characters and pairs of them.  Only
-# a node's own texts are indexed; what is above it counts when a query comes.
+# Texts become *terms*: words, their character trigrams (typos, inflections), and, in scripts that do not separate
+# words, characters and pairs of them.  Only a node's own texts are indexed; what is above it counts when a query comes.
 #   gain(t, node)  = weight of t · 20 / (20 + words before it) · idf · tf / (tf + 1.2)
 #   idf            = ln(1 + (N − df + ½) / (df + ½))          BM25F: Robertson & Zaragoza 2009
 #   tf             = 2 · norm(shortest name with t) + norm(shortest other text with t)
@@ -2827,9 +2787,8 @@ def _TermsOf(text: str) -> dict[str, float]:
 class _LexicalRecall:
     """The built-in `Recall`: an inverted index in memory.  Ranks alike however the nodes came to be there."""
 
-    # A posting is one integer: slot << 8 | code.  A code holds two lengths, of
-    # the shortest name and of the shortest other text with the term, in steps
-    # of √2 and 0 for none: a table of 256 gains serves the whole tree.
+    # A posting is one integer: slot << 8 | code.  A code holds two lengths, of the shortest name and of the shortest
+    # other text with the term, in steps of √2 and 0 for none: a table of 256 gains serves the whole tree.
 
     def __init__(self) -> None:
         self._postings: defaultdict[str, array[int]] = defaultdict(lambda: array("I"))
@@ -2961,47 +2920,27 @@ def _ConfidenceOf(score: float, names: Iterable[str], ranking: Ranking) -> float
 
 # == Descent ==================================================================
 #
-# One round: a view is shown, the reply is read, and this table says what it
-# leads to.  `outcome` None goes on to the next round; everything else ends the
-# descent.  What could not be read, or names what was not shown, is `missing`:
+# One round: a view is shown, the reply is read, and this table says what it leads to.  Outcome None goes on to the
+# next round; everything else ends the descent.  What could not be read, or names what was not shown, is `missing`:
 # a model can fail, it cannot break anything.
-#
-#   reply                                              outcome     reason
-#   ------------------------------------------------   ---------   ---------------
-#   match    one candidate                             matched     agent_match
-#   match    several candidates                        ambiguous   agent_ambiguous
-#   match    a group, or what is not in the view       missing     invalid_reply
-#   jump     candidates or groups                      (next round)
-#   jump     several candidates, all of them leaves    ambiguous   agent_ambiguous
-#   jump     what is not in the view, or too much      missing     invalid_jump
-#   ambiguous  candidates                              ambiguous   agent_ambiguous
-#   ambiguous  a group, or what is not in the view     missing     invalid_reply
-#   match, jump or ambiguous  naming nothing           missing     no_target
-#   missing                                            missing     agent_missing
-#   anything else: no object, a field of a wrong type  missing     invalid_reply
-#   the client raised TimeoutError                     missing     agent_timeout
-#   the client raised anything else                    missing     agent_failure
-#   the client is silent (it is not even called)       missing     agent_missing
-#   a target vanished while the model thought          missing     stale_view
-#   no end after `descend_max_rounds`                  missing     agent_timeout
 
-_OUTCOMES: dict[str, tuple[str | None, str]] = {
+_OUTCOMES: dict[str, tuple[str | None, str]] = {  # case -> outcome, reason
     "match_one": ("matched", "agent_match"),
     "match_several": ("ambiguous", "agent_ambiguous"),
-    "match_invalid": ("missing", "invalid_reply"),
-    "jump": (None, ""),
-    "jump_to_leaves": ("ambiguous", "agent_ambiguous"),
-    "jump_invalid": ("missing", "invalid_jump"),
+    "match_invalid": ("missing", "invalid_reply"),  # a group, or what is not in the view
+    "jump": (None, ""),  # to candidates or groups
+    "jump_to_leaves": ("ambiguous", "agent_ambiguous"),  # several candidates, nothing beneath any of them
+    "jump_invalid": ("missing", "invalid_jump"),  # to what is not in the view, or to too much
     "ambiguous": ("ambiguous", "agent_ambiguous"),
-    "ambiguous_invalid": ("missing", "invalid_reply"),
-    "no_target": ("missing", "no_target"),
+    "ambiguous_invalid": ("missing", "invalid_reply"),  # a group, or what is not in the view
+    "no_target": ("missing", "no_target"),  # match, jump or ambiguous that names nothing
     "missing": ("missing", "agent_missing"),
-    "malformed": ("missing", "invalid_reply"),
-    "timed_out": ("missing", "agent_timeout"),
-    "failed": ("missing", "agent_failure"),
-    "silent": ("missing", "agent_missing"),
-    "vanished": ("missing", "stale_view"),
-    "rounds_used_up": ("missing", "agent_timeout"),
+    "malformed": ("missing", "invalid_reply"),  # anything else: no object, a field of a wrong type
+    "timed_out": ("missing", "agent_timeout"),  # the client raised TimeoutError
+    "failed": ("missing", "agent_failure"),  # it raised anything else
+    "silent": ("missing", "agent_missing"),  # it is not even called
+    "vanished": ("missing", "stale_view"),  # a target went while the model thought
+    "rounds_used_up": ("missing", "agent_timeout"),  # no end after `descend_max_rounds`
 }
 
 
@@ -3034,31 +2973,26 @@ def _ReadReply(reply: object, view: _View) -> _Reading:
     if not isinstance(words, (str, type(None))) or not isinstance(suggested, (str, type(None))):
         return _Reading("malformed", action, words="reason and suggest_name must be text")
     words = _Printable(words or "")[:200]
-    lists = [reply.get("node_ids"), reply.get("candidate_ids"), [reply.get("node_id")]]
-    named = [[] if value is None else value for value in lists]
-    if not all(isinstance(value, (list, tuple)) for value in named) or not all(
-        type(item) in (int, str) for value in named for item in value if value is not named[2] or item is not None
+    several, candidates = ([] if reply.get(name) is None else reply[name] for name in ("node_ids", "candidate_ids"))
+    single = [] if reply.get("node_id") is None else [reply["node_id"]]
+    if not all(
+        isinstance(named, (list, tuple)) and all(type(item) in (int, str) for item in named)
+        for named in (several, candidates, single)
     ):
         return _Reading("malformed", action, words="a target must be an idx or an id")
     if action == "missing":
         return _Reading("missing", action, [], _CleanName(suggested), words)
-    single = [item for item in named[2] if item is not None]
-    chosen = named[1] if action == "ambiguous" else (named[0] or single)
+    chosen = candidates if action == "ambiguous" else (several or single)
     if not chosen:
         return _Reading("no_target", action, words=words or f"{action} names nothing")
-    ids = [_Resolve(cast("int | str", item), view) for item in chosen]
-    targets = list(dict.fromkeys(id for id in ids if id is not None))
-    if None in ids or (action != "jump" and any(id in view.groups for id in targets)):
+    ids = [entry["id"] for entry in view.entries if action == "jump" or entry["id"] not in view.groups]
+    id_of: dict[int | str, str] = {**dict(enumerate(ids)), **dict(zip(ids, ids, strict=True))}  # groups stand last
+    if not id_of.keys() >= set(chosen):
         return _Reading(f"{action}_invalid", action, words=f"not to be chosen here: {_Shorten(chosen)}")
+    targets = list(dict.fromkeys(id_of[item] for item in chosen))
     if action == "match":
         return _Reading("match_one" if len(targets) == 1 else "match_several", action, targets, None, words)
     return _Reading(action, action, targets, None, words)
-
-
-def _Resolve(target: int | str, view: _View) -> str | None:
-    if isinstance(target, int):
-        return cast("str", view.entries[target]["id"]) if 0 <= target < len(view.entries) else None
-    return target if any(entry["id"] == target for entry in view.entries) else None
 
 
 def _Printable(text: str) -> str:
@@ -3076,28 +3010,22 @@ def _CleanName(name: str | None) -> str | None:
 
 def _DescribeReply(reply: object) -> Any:
     """Return what the log keeps of a reply: itself if it is small JSON, else a description."""
-    try:
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
         text = _EncodeText(reply)
-        text.encode("utf-8")
+        text.encode()
         if len(text) <= 4 * _QUERY_LIMIT:
             return json.loads(text)
-    except (TypeError, ValueError, RecursionError):
-        pass
     return _Printable(_Shorten(reply, _QUERY_LIMIT))
 
 
 def _ElidePath(names: Sequence[str]) -> str:
     """Join names to a candidate's path; where that is too long its beginning goes first."""
-    path = " / ".join(names[-_PATH_LIMIT:])  # no more names than that can fit
-    if len(path) <= _PATH_LIMIT and len(names) <= _PATH_LIMIT:
-        return path
-    kept = names[-1:]
-    for name in reversed(names[:-1]):
-        if len(" / ".join(["…", name, *kept])) > _PATH_LIMIT:
-            break
-        kept = [name, *kept]
-    path = " / ".join(["…", *kept] if len(names) > 1 else kept)
-    return path if len(path) <= _PATH_LIMIT else f"{path[: _PATH_LIMIT - 1]}…"
+    path = ""
+    for start in range(max(0, len(names) - _PATH_LIMIT), len(names)):  # no more names than that can fit
+        path = " / ".join(["…", *names[start:]] if start else names)
+        if len(path) <= _PATH_LIMIT:
+            return path
+    return path and f"{path[: _PATH_LIMIT - 1]}…"
 
 
 # -- paths that a user writes -------------------------------------------------
@@ -3110,15 +3038,14 @@ _PATH_STEPS = 200_000  # levels that are walked, over all parents of nodes with 
 def _FindByPath(query: str, indexes: _Indexes, find: Callable[[str], Sequence[str]]) -> list[str]:
     """Return the nodes that a text like `编程/Python` or `programming > Python` leads to.
 
-    Upper levels may be left out anywhere.  A name may hold a separator itself, so every way of
-    cutting the text into names is tried.
+    Upper levels may be left out anywhere.  A name may hold a separator itself, so every way of cutting is tried.
     """
     cuts = [match.span() for match in _SplitPath(query)]
     if not 0 < len(cuts) <= _PATH_CUTS:
         return []
     starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(query)]
     count = len(starts)
-    named: dict[tuple[int, int], frozenset[str]] = {}
+    named: dict[tuple[int, int], frozenset[str]] = {}  # first piece, one behind the last -> who bears this name
     for first, stop in itertools.combinations(range(count + 1), 2):
         named[first, stop] = frozenset(find(query[starts[first] : ends[stop - 1]]))
     found: dict[str, None] = {}
@@ -3134,25 +3061,14 @@ def _FindByPath(query: str, indexes: _Indexes, find: Callable[[str], Sequence[st
                 steps_left -= len(ancestors)
                 if steps_left < 0:
                     return []  # an answer from a part of them could be wrong
-                fits[parent_id] = _FitsAbove(ancestors, first, named)
+                matched = {0}  # how many pieces the ancestors so far, from the root down, may name in order
+                for ancestor in ancestors:
+                    stops = ((start, stop) for start in matched for stop in range(start + 1, first + 1))
+                    matched |= {stop for start, stop in stops if ancestor in named[start, stop]}
+                fits[parent_id] = first in matched
             if fits[parent_id]:
                 found[id] = None
-    return sorted(found, key=lambda id: _OrdinalOf(indexes.nodes[id]))
-
-
-def _FitsAbove(ancestors: list[str], piece_count: int, named: dict[tuple[int, int], frozenset[str]]) -> bool:
-    """Tell whether the first pieces, cut somehow into names, name some of the ancestors in order."""
-    # room[piece]: how many ancestors are left above, when the pieces from it on
-    # were given to the lowest that bear them; lowest leaves most to the rest.
-    room = {piece_count: len(ancestors)}
-    for first in range(piece_count - 1, -1, -1):
-        for stop in range(first + 1, piece_count + 1):
-            bearers = named[first, stop]
-            if bearers and stop in room:
-                place = next((i for i in range(room[stop] - 1, -1, -1) if ancestors[i] in bearers), -1)
-                if place >= 0:
-                    room[first] = max(room.get(first, 0), place)
-    return 0 in room
+    return sorted(found, key=indexes.OrdinalOf)
 
 
 # == Plans ====================================================================
@@ -3167,7 +3083,6 @@ def _FitsAbove(ancestors: list[str], piece_count: int, named: dict[tuple[int, in
 
 _REORGANIZE_NODES = 20  # newest keywords that a model is asked about for one plan; two calls for each at most
 _CONFIRMED_LIMIT = 20  # queries kept with a keyword; the oldest goes
-_INFO_POLICIES = ("reattach", "detach", "delete")
 
 
 class _Transaction:
@@ -3480,8 +3395,7 @@ def _PlanRestore(tx: _Transaction, then: _Indexes, read: Callable[[bytes | _Exte
 
 # == Care =====================================================================
 #
-# What looking after a tree decides: what is wrong with its files, how large it
-# is, what is out of order in it.  Functions of the indexes, all of them.
+# What looking after a tree decides: what is wrong with its files, how large it is, what is out of order in it.
 
 
 def _FindProblems(store: _JsonlStore, indexes: _Indexes, normalizer: Callable[[str], list[str]]) -> Iterator[str]:
@@ -3521,22 +3435,9 @@ def _FindProblems(store: _JsonlStore, indexes: _Indexes, normalizer: Callable[[s
         for token in {token for name in names for token in normalizer(name)}:
             if list(fresh.ByTokens([token])) != list(indexes.ByTokens([token])):
                 yield f"tokens: {_Shorten(token)} leads elsewhere in memory than on the disk"
-        for name in ("nodes", "infos", "gone_nodes", "gone_infos"):
-            there, here = getattr(fresh, name), getattr(indexes, name)
-            for id in {**there, **here}:
-                try:
-                    mine = store.ReadRow(here[id]) if id in here else None
-                    is_same = mine == (twin.ReadRow(there[id]) if id in there else None)
-                except StoreError as error:
-                    yield str(error)
-                    continue
-                if not is_same:
-                    yield f"{name}: {_Shorten(id)} is another in memory than on the disk"
-        for name in ("children", "names", "queries", "by_info", "by_node"):
-            there, here = getattr(fresh, name), getattr(indexes, name)
-            for key in {**dict.fromkeys(there.Keys()), **dict.fromkeys(here.Keys())}:
-                if list(there.Get(key)) != list(here.Get(key)):
-                    yield f"{name}: {_Shorten(key)} leads elsewhere in memory than on the disk"
+        for name, table in vars(fresh).items():
+            if not name.startswith("_") and name != "next_ordinal":
+                yield from _Compare(name, (getattr(indexes, name), store), (table, twin))
         for row in itertools.chain(fresh.nodes.values(), map(twin.ReadRow, fresh.infos.values()), fresh.Links()):
             try:
                 dangling = list(_FindDangling(fresh, [_ReadRecord(row)]))
@@ -3544,6 +3445,22 @@ def _FindProblems(store: _JsonlStore, indexes: _Indexes, normalizer: Callable[[s
                 yield str(error)
             else:
                 yield from (f"{record!r} refers to what is not there" for record in dangling)
+
+
+def _Compare(name: str, here: tuple[Any, _JsonlStore], there: tuple[Any, _JsonlStore]) -> Iterator[str]:
+    """Yield where a table of the indexes is another in memory than on the disk."""
+    keys = (table.Keys() if isinstance(table, _Multimap) else table for table, _ in (here, there))
+    for key in dict.fromkeys(itertools.chain(*keys)):
+        try:
+            mine, other = (
+                list(table.Get(key)) if isinstance(table, _Multimap) else key in table and store.ReadRow(table[key])
+                for table, store in (here, there)
+            )
+        except StoreError as error:
+            yield str(error)
+        else:
+            if mine != other:
+                yield f"{name}: {_Shorten(key)} is, or leads to, another in memory than on the disk"
 
 
 def _Measure(indexes: _Indexes) -> _Row:
@@ -3607,14 +3524,13 @@ _STEP_KEYS = {
 
 
 def _CheckReorganizePlan(plan: object) -> tuple[list[_Row], _Row]:
-    steps = plan.get("steps") if isinstance(plan, dict) else None
-    seen = plan.get("seen") if isinstance(plan, dict) else None
+    steps, seen = (plan.get("steps"), plan.get("seen")) if isinstance(plan, dict) else (None, None)
     if not isinstance(steps, list) or not isinstance(seen, dict):
-        raise InvalidInputError(f"plan must be what Reorganize() returned: {_Shorten(plan)}")
+        raise _Invalid("plan must be what Reorganize() returned", plan)
     for step in steps:
         keys = _STEP_KEYS.get(step.get("action", "")) if isinstance(step, dict) else None
         if keys is None or not all(isinstance(step.get(key), list if key == "ids" else str) for key in keys):
-            raise InvalidInputError(f"a step must be one of {', '.join(_STEP_KEYS)}, with its keys: {_Shorten(step)}")
+            raise _Invalid(f"a step must be one of {', '.join(_STEP_KEYS)}, with its keys", step)
     return steps, seen
 
 
@@ -3627,14 +3543,9 @@ def _Seen(indexes: _Indexes, id: str) -> list[int]:
 
 def _IdsIn(steps: Iterable[_Row]) -> list[str]:
     """Return the keywords that a plan's steps name."""
-    values = (
-        step.get(key, []) for step in steps for key in _STEP_KEYS[step["action"]] if key not in ("info_id", "name")
-    )
-    return list(dict.fromkeys(id for value in values for id in ([value] if isinstance(value, str) else value)))
-
-
-class _TakenBackError(Exception):
-    """Ends an operation that was only tried."""
+    keys = ((step, key) for step in steps for key in _STEP_KEYS[step["action"]] if key not in ("info_id", "name"))
+    ids = ([step[key]] if isinstance(step[key], str) else step[key] for step, key in keys)
+    return list(dict.fromkeys(itertools.chain(*ids)))
 
 
 def _WhyOf(descent: _Row) -> str:
@@ -3804,10 +3715,10 @@ class _GroupCommit:
         return cast("_Value", job.result)
 
 
-_NODE_SPEC = frozenset(
-    ("id", "name", "parent_id", "aliases", "description", "llm_auto_place", "metadata", "created_by")
-)
-_INFO_SPEC = frozenset(("id", "content", "source", "keyword_ids", "auto_link", "metadata", "created_by"))
+_NODE_SPEC: _Row = {"id": None, "name": "", "parent_id": None, "aliases": None, "description": ""}
+_NODE_SPEC |= {"llm_auto_place": True, "metadata": None, "created_by": "user"}
+_INFO_SPEC: _Row = {"id": None, "content": "", "source": "", "keyword_ids": None, "auto_link": False}
+_INFO_SPEC |= {"metadata": None, "created_by": "user"}
 
 _OPEN_TREES: weakref.WeakSet[KeywordTree] = weakref.WeakSet()
 
@@ -3824,9 +3735,19 @@ if hasattr(os, "register_at_fork"):
 class KeywordTree:
     """A tree of keywords with infos on it, durable in one folder.
 
-    Safe to use from many threads; several trees, in one process or in many, may open the same
-    folder and write.  Reading waits for no sync and no model.  A context manager: leaving the
-    block closes the tree.
+    Safe to use from many threads; several trees, in one process or in many, may open the same folder and write.
+    Reading waits for no sync and no model.  A context manager: leaving the block closes the tree.
+
+    Told here once, for all methods:
+
+    - What is returned is the caller's own: changing it changes nothing in the tree.
+    - The id of a keyword that was merged into another leads to that.
+    - `page` counts from 0, and None, where it is the default, asks for all at once; a page has `size` records.
+    - `metadata` is a JSON object of the caller's own, `created_by` a name for who writes.
+    - A write is durable when it returns, one line of the log, and can be undone.  It costs one sync; before that,
+      where a model is to choose, one descent: a ranking and a call for each of at most `descend_max_rounds` rounds.
+    - An argument that cannot be used raises InvalidInputError, an id that leads nowhere NotFoundError (reading finds
+      nothing instead), a disk that refuses StoreError, a closed tree ClosedError.  Nothing is written then.
 
     >>> KeywordTree("/dev/null/no-folder")  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
@@ -3856,8 +3777,8 @@ class KeywordTree:
             mru_capacity: how many recently used keywords are remembered.
             max_candidates: how many names a model is shown in a round; at least 2.
             descend_max_rounds: how often a model is called for one search; at least 1.
-            normalizer: replaces `_Normalize`: text → tokens by which the last step of an exact
-                look-up finds it (add pinyin, say).  Must give the same tokens every time.
+            normalizer: replaces `_Normalize`: text → tokens by which the last step of an exact look-up finds it (add
+                pinyin, say).  Must give the same tokens every time.
             log_messages: keep whole messages to the model in the log, not only what was shown.
             learn_matches: confirm by itself what a model matched, see `Confirm`.
             clock: seconds since the epoch.
@@ -3865,25 +3786,24 @@ class KeywordTree:
             recall: makes the ranking behind views, empty; it is filled from the tree.
 
         Raises:
-            InvalidInputError: a number is too small.
             StoreCorruptError: the folder holds damage that no crash explains.
             StoreError: the folder cannot be used, or is of a newer format.
 
         Cost: reads all four files once; one sync of the log, one more for a new store.
         """
         if not isinstance(data_dir, (str, os.PathLike)):
-            raise InvalidInputError(f"data_dir must be a path: {_Shorten(data_dir)}")
+            raise _Invalid("data_dir must be a path", data_dir)
         self.data_dir = os.path.abspath(os.fspath(data_dir))  # the current folder may change
-        self._max_candidates = _CheckCount("max_candidates", max_candidates, 2)
-        self._descend_max_rounds = _CheckCount("descend_max_rounds", descend_max_rounds, 1)
-        self._mru = _MRUCache(_CheckCount("mru_capacity", mru_capacity, 0))
+        _Check(max_candidates=max_candidates, descend_max_rounds=descend_max_rounds, mru_capacity=mru_capacity)
+        _Check(log_messages=log_messages, learn_matches=learn_matches)
+        self._max_candidates, self._descend_max_rounds = max_candidates, descend_max_rounds
+        self._log_messages, self._learn_matches = log_messages, learn_matches
+        self._mru = _MRUCache(mru_capacity)
         self._llm_client = StubLLMClient() if llm_client is None else llm_client
         if not callable(getattr(self._llm_client, "Chat", None)):
-            raise InvalidInputError(f"llm_client must have a method Chat: {_Shorten(llm_client)}")
+            raise _Invalid("llm_client must have a method Chat", llm_client)
         if not callable(normalizer or _NormalizeText):
-            raise InvalidInputError(f"normalizer must be a function from a text to tokens: {_Shorten(normalizer)}")
-        self._log_messages = _CheckBool("log_messages", log_messages)
-        self._learn_matches = _CheckBool("learn_matches", learn_matches)
+            raise _Invalid("normalizer must be a function from a text to tokens", normalizer)
         self._make_recall = recall
         self._normalizer = _CheckNormalizer(normalizer) if normalizer else _NormalizeText
         self._clock = clock
@@ -3898,7 +3818,7 @@ class KeywordTree:
         self._sorted_children: dict[str, list[str]] = {}  # of large levels, by name
         self._change_count = 0  # how often the committed indexes have changed
         self._running = threading.local()  # `transaction`, while this thread runs a plan
-        self._spent = {"descents": 0, "model_calls": 0, "names_shown": 0}
+        self._spent = Counter(descents=0, model_calls=0, names_shown=0)
         self._committer = _GroupCommit(self._CommitGroup)
         self._finalizer = weakref.finalize(self, str)
         self._OpenStore()
@@ -4004,49 +3924,41 @@ class KeywordTree:
     def Search(self, query: str, llm_expand_query: bool = True, context: str = "") -> SearchResult:
         """Find the keyword that `query` means.
 
-        First by name or alias, then as a path (`编程/Python`, `programming > Python`), then by the
-        normalised token, then as a query that was confirmed; if none of them hits and `llm_expand_query`
-        is true, by the model.
+        First by name or alias, then as a path (`编程/Python`, `programming > Python`), then by the normalised token,
+        then as a query that was confirmed; if none of them hits and `llm_expand_query` is true, by the model.
 
         Args:
             query: a name, a path or a question.
             llm_expand_query: whether the model may be asked.
-            context: what the query is about; where several keywords bear the name, the model may
-                choose among the first of them by it.
+            context: what the query is about; by it the model may choose among several that bear the name.
 
         Returns:
-            MATCHED with node, path and the first infos; AMBIGUOUS with candidates; or NOT_FOUND.
-            Whatever a model does, this is one of the three, and nothing is written.
+            MATCHED with node, path and the first infos; AMBIGUOUS with candidates; or NOT_FOUND.  Whatever a model
+            does, this is one of the three, and nothing is written.
 
-        Cost: an exact hit a few dictionary look-ups; a descent at most `descend_max_rounds` model
-        calls and one ranking for each.
+        Cost: an exact hit a few dictionary look-ups; else one descent.
         """
-        self._CheckOpen()
-        query = _CheckText("query", query)
-        _CheckBool("llm_expand_query", llm_expand_query)
-        context = _CheckText("context", context)
+        query, _, context = self._Enter(query=query, llm_expand_query=llm_expand_query, context=context)
         with self._lock:
             hits, reason = self._FindExactly(query)
             if len(hits) == 1:
                 return self._BuildMatchedResult(hits[0], reason)
-            ambiguous = self._BuildAmbiguousResult(hits, reason) if hits else None
-            among = list(hits[: self._max_candidates])
-        if ambiguous is not None:
+            ambiguous, among = self._BuildAmbiguousResult(hits, reason), list(hits[: self._max_candidates])
+        if among:
             if not context or not llm_expand_query:
                 return ambiguous
             descent = self._AgentDescend(query, "disambiguate_same_name", among=among, context=context)
             chosen = self._ConvertToSearchResult(descent)
             return chosen if chosen.node is not None else self._AddCosts(ambiguous, descent["steps"])
-        if not query.strip():
-            return SearchResult(SearchStatus.NOT_FOUND, reason="empty_query")
-        if not llm_expand_query:
-            return SearchResult(SearchStatus.NOT_FOUND, reason="exact_miss_llm_disabled")
+        if not query.strip() or not llm_expand_query:
+            reason = "exact_miss_llm_disabled" if query.strip() else "empty_query"
+            return SearchResult(SearchStatus.NOT_FOUND, reason=reason)
         descent = self._AgentDescend(query, "search")
         result = self._ConvertToSearchResult(descent)
         if self._learn_matches and result.node is not None and len(query) <= _QUERY_LIMIT:
             with contextlib.suppress(KeywordTreeError):  # the answer stands, whether it can be kept or not
                 node_id, agent_ios = result.node.id, [descent["io"]] if descent["io"] else []
-                self._Change("confirm", lambda tx: _PlanConfirm(tx, node_id, query), agent_ios, id=node_id)
+                self._Change("confirm", lambda tx: _PlanConfirm(tx, node_id, query), agent_ios)
         return result
 
     def _FindExactly(self, query: str) -> tuple[Sequence[str], str]:
@@ -4067,12 +3979,12 @@ class KeywordTree:
         path_ids = self._indexes.PathOf(id)
         path = [self._Hydrate(step, level) for level, step in enumerate(path_ids)]
         links = self._indexes.by_node.Get(id)
-        infos = [self._HydrateInfoOf(link) for link in links[:_PAGE]]
         self._mru.Touch(*path_ids[1:])
+        infos = list(map(self._HydrateInfoOf, links[:_PAGE]))
         return SearchResult(SearchStatus.MATCHED, path[-1], path, infos, reason=reason, info_count=len(links))
 
     def _BuildAmbiguousResult(self, ids: Sequence[str], reason: str) -> SearchResult:
-        candidates = [self._Hydrate(id) for id in ids[:_PAGE]]
+        candidates = list(map(self._Hydrate, ids[:_PAGE]))
         return SearchResult(SearchStatus.AMBIGUOUS, candidates=candidates, reason=reason, candidate_count=len(ids))
 
     def _ConvertToSearchResult(self, descent: _Row) -> SearchResult:
@@ -4083,10 +3995,9 @@ class KeywordTree:
             elif chosen:
                 result = self._BuildAmbiguousResult(chosen, descent["reason"])
             else:
+                suggested = {name: descent[name] for name in ("suggested_parent_id", "suggested_name")}
                 reason = descent["reason"] if descent["outcome"] == "missing" else "stale_view"
-                result = SearchResult(SearchStatus.NOT_FOUND, reason=reason)
-                result.suggested_parent_id = descent["suggested_parent_id"]
-                result.suggested_name = descent["suggested_name"]
+                result = SearchResult(SearchStatus.NOT_FOUND, reason=reason, **suggested)
         return self._AddCosts(result, descent["steps"])
 
     def _AddCosts(self, result: SearchResult, steps: list[DescentStep]) -> SearchResult:
@@ -4098,137 +4009,87 @@ class KeywordTree:
         return result
 
     def FindByName(self, name: str, page: int = 0, size: int = _PAGE) -> list[KeywordNode]:
-        """Return a page of the keywords with this name or alias, but for case and width.
+        """Return a page of the keywords with this name or alias, but for case and width, in the order of creation.
 
-        Args:
-            name: as in `Search`, but no path and no token is tried.
-            page: from 0; keywords stand in the order of their creation.
-            size: keywords in a page; at least 1.
-
-        Cost: one dictionary look-up and the page.
+        No path and no token is tried.  Cost: one dictionary look-up and the page.
         """
-        self._CheckOpen()
-        name = _CheckText("name", name)
-        with self._lock:
-            ids = self._indexes.ByName(name)
-            return [self._Hydrate(id) for id in _Page(ids, page, size)]
+        with self._ReadLock():
+            ids = self._indexes.ByName(_CheckText("name", name))
+            return list(map(self._Hydrate, _Page(ids, page, size)))
 
     # -- looking --------------------------------------------------------------
 
     def GetKeyword(self, id: str) -> KeywordNode | None:
-        """Return a keyword, or None if there is none with this id.
-
-        Cost: decodes one row; one step for each level above it.
-        """
-        self._CheckOpen()
-        _CheckId("id", id)
-        with self._lock:
+        """Return a keyword, or None.  Cost: decodes one row; one step for each level above it."""
+        with self._ReadLock(id=id):
             led = self._indexes.Lead(id)
             return None if led is None else self._Hydrate(led)
 
     def GetChildren(self, id: str, page: int | None = None, size: int = _PAGE) -> list[KeywordNode]:
-        """Return a keyword's children in the order of their creation.
-
-        Args:
-            id: of the parent; one that does not exist has no children.
-            page: from 0; None returns all at once.
-            size: children in a page; without a page it has no effect.
-
-        Cost: decodes a row for each child returned.
-        """
-        self._CheckOpen()
-        _CheckId("id", id)
-        with self._lock:
+        """Return a keyword's children in the order of their creation.  Cost: decodes a row for each."""
+        with self._ReadLock(id=id):
             led = self._indexes.Lead(id)
             if led is None:
                 return []
-            ids = self._indexes.children.Get(led)
-            level = self._indexes.LevelOf(led) + 1
+            ids, level = self._indexes.children.Get(led), self._indexes.LevelOf(led) + 1
             return [self._Hydrate(child, level) for child in (ids if page is None else _Page(ids, page, size))]
 
     def GetPath(self, id: str) -> list[KeywordNode]:
-        """Return the keywords from the root to `id`, both included; empty if there is no such keyword.
-
-        Cost: decodes a row for each level.
-        """
-        self._CheckOpen()
-        _CheckId("id", id)
-        with self._lock:
+        """Return the keywords from the root to `id`, both included.  Cost: decodes a row for each level."""
+        with self._ReadLock(id=id):
             led = self._indexes.Lead(id)
             path = [] if led is None else self._indexes.PathOf(led)
             return [self._Hydrate(step, level) for level, step in enumerate(path)]
 
     def GetInfo(self, info_id: str) -> Info | None:
-        """Return an info, or None if there is none with this id.
-
-        Cost: decodes one row; a read from disk for a content above 4 KiB.
-        """
-        self._CheckOpen()
-        _CheckId("info_id", info_id)
-        with self._lock:
+        """Return an info, or None.  Cost: decodes one row; reads a content above 4 KiB from the disk."""
+        with self._ReadLock(info_id=info_id):
             return self._HydrateInfo(info_id) if info_id in self._indexes.infos else None
 
     def GetInfosOfKeyword(
         self, id: str, relation: RelationType | None = None, page: int = 0, size: int = _PAGE
     ) -> list[Info]:
-        """Return a page of a keyword's infos, in the order in which they were linked.
-
-        Args:
-            id: of the keyword.
-            relation: only infos linked so; None takes all.
-            page: from 0.
-            size: infos in a page; at least 1.
+        """Return a page of a keyword's infos, all or those linked by `relation`, in the order of linking.
 
         Cost: decodes the page's rows; with a relation it looks at every link of the keyword.
         """
-        self._CheckOpen()
-        _CheckId("id", id)
-        with self._lock:
+        with self._ReadLock(id=id):
             links = self._indexes.by_node.Get(self._indexes.Lead(id) or id)
             if relation is not None:
                 # A link's row is flat, so no stranger's text can hold these unescaped quotes.
-                mark = f'"relation":"{_CheckRelation(relation).value}"'.encode()
+                mark = f'"relation":"{_Check(relation=relation)[0].value}"'.encode()
                 links = [link for link in links if mark in link]
-            return [self._HydrateInfoOf(link) for link in _Page(links, page, size)]
+            return list(map(self._HydrateInfoOf, _Page(links, page, size)))
 
     def GetKeywordsOfInfo(
         self, info_id: str, page: int | None = None, size: int = _PAGE
     ) -> list[tuple[KeywordNode, RelationType]]:
-        """Return the keywords an info is linked to, with how, in the order of linking.
-
-        Args:
-            info_id: of the info; one that does not exist has no keywords.
-            page: from 0; None returns all at once.
-            size: keywords in a page; without a page it has no effect.
-
-        Cost: decodes a row for each.
-        """
-        self._CheckOpen()
-        _CheckId("info_id", info_id)
-        with self._lock:
+        """Return the keywords an info is linked to, and how, in the order of linking.  Cost: decodes a row of each."""
+        with self._ReadLock(info_id=info_id):
             rows = self._indexes.by_info.Get(info_id)
-            links = [
-                cast("InfoKeywordLink", _ReadRecord(row)) for row in (rows if page is None else _Page(rows, page, size))
-            ]
+            links = map(_ReadLink, rows if page is None else _Page(rows, page, size))
             return [(self._Hydrate(link.keyword_id), link.relation) for link in links]
 
     def GetLinks(self, info_id: str) -> list[InfoKeywordLink]:
         """Return an info's links, in the order of linking.  Cost: decodes a row for each."""
-        self._CheckOpen()
-        _CheckId("info_id", info_id)
-        with self._lock:
-            return [cast("InfoKeywordLink", _ReadRecord(row)) for row in self._indexes.by_info.Get(info_id)]
+        with self._ReadLock(info_id=info_id):
+            return list(map(_ReadLink, self._indexes.by_info.Get(info_id)))
 
     def ListInfos(self, page: int = 0, size: int = _PAGE, unlinked: bool = False) -> list[Info]:
-        """Return a page of all infos, or of those that hang on no keyword; in no promised order.
+        """Return a page of all infos, or of those on no keyword, in any order.  Cost: a step for each up to there."""
+        with self._ReadLock(page=page, size=size, unlinked=unlinked):
+            ids = self._indexes.UnlinkedInfos() if unlinked else iter(self._indexes.infos)
+            return [self._HydrateInfo(id) for id in itertools.islice(ids, page * size, (page + 1) * size)]
 
-        Cost: a step for each info up to the page's end; decodes the page's rows.
-        """
+    def _ReadLock(self, **arguments: object) -> contextlib.AbstractContextManager[bool]:
+        """Check the arguments; return the lock under which the tree is read."""
+        self._Enter(**arguments)
+        return self._lock
+
+    def _Enter(self, **arguments: object) -> list[Any]:
+        """Check that the tree is open; return the arguments, checked too."""
         self._CheckOpen()
-        first = _CheckCount("page", page, 0) * _CheckCount("size", size, 1)
-        with self._lock:
-            ids = self._indexes.UnlinkedInfos() if _CheckBool("unlinked", unlinked) else iter(self._indexes.infos)
-            return [self._HydrateInfo(id) for id in itertools.islice(ids, first, first + size)]
+        return _Check(**arguments)
 
     def _CheckOpen(self) -> None:
         if self._is_closed:
@@ -4249,13 +4110,10 @@ class KeywordTree:
             return list(self._indexes.children.Get(id))
 
     def _HydrateInfo(self, info_id: str) -> Info:
-        row = self._indexes.infos[info_id]
-        return cast("Info", _ReadRecord(self._store.ReadRow(row)))
+        return cast("Info", _ReadRecord(self._store.ReadRow(self._indexes.infos[info_id])))
 
     def _HydrateInfoOf(self, link: bytes) -> Info:
-        match = _MatchLink(link)
-        assert match is not None  # `Apply` let nothing else in
-        return self._HydrateInfo(_Unescape(match[1]))
+        return self._HydrateInfo(_ReadHead(link)[0])
 
     # -- writing keywords -----------------------------------------------------
 
@@ -4269,73 +4127,52 @@ class KeywordTree:
         metadata: dict[str, Any] | None = None,
         created_by: str = "user",
     ) -> KeywordNode:
-        """Make a keyword.
+        """Make a keyword and return it.
 
         Args:
             name: 1 to 512 characters; need not be unique, not even under one parent.
-            parent_id: where it hangs; None lets the model choose if `llm_auto_place` is true, and
-                is the root otherwise, or where the model cannot tell.
+            parent_id: where it hangs; None lets the model choose if `llm_auto_place` is true, and is the root
+                otherwise, or where the model cannot tell.
             aliases: further names; each is kept once.
             description: what it means; at most 65,536 characters.
             llm_auto_place: without effect where `parent_id` is given.
-            metadata, created_by: a JSON object of the caller's own, and who makes it.
-
-        Returns:
-            The new keyword, durable.
-
-        Raises:
-            InvalidInputError: an argument cannot be stored.
-            NotFoundError: `parent_id` leads to no keyword.
-            StoreError: the disk refused.
-
-        Cost: one sync; with automatic placement the model calls of one descent before it.
         """
         spec: _Row = {"name": name, "parent_id": parent_id, "aliases": aliases, "description": description}
         spec |= {"llm_auto_place": llm_auto_place, "metadata": metadata, "created_by": created_by}
         return self._CreateNodes("create_keyword", [spec])[0]
 
     def BatchCreateKeywords(self, specs: list[dict[str, Any]]) -> list[KeywordNode]:
-        """Make many keywords, all or none.
+        """Make many keywords, all or none; return them in the order of the specs.
 
         Args:
-            specs: each with the arguments of `CreateKeyword` by name; `"id"` brings an id of the
-                caller's own, and a `"parent_id"` may be the `"id"` of an earlier spec.
-
-        Returns:
-            The new keywords in the order of the specs.
+            specs: each with the arguments of `CreateKeyword` by name; `"id"` brings an id of the caller's own, and a
+                `"parent_id"` may be the `"id"` of an earlier spec.
 
         Raises:
             DuplicateIdError: an id comes twice, or is in use.
-            KeywordTreeError: what `CreateKeyword` raises, for any of the specs.
 
-        Cost: one sync for all; for each spec without a parent the model calls of a descent.
+        Cost: one sync for all; a descent for each spec without a parent.
         """
-        return self._CreateNodes("batch_create_keywords", _CheckSpecs(specs, _NODE_SPEC, "name"))
+        return self._CreateNodes("batch_create_keywords", specs)
 
     def _CreateNodes(self, op: str, specs: list[_Row]) -> list[KeywordNode]:
         self._CheckOpen()
-        if len(specs) <= _BULK:
-            return self._CreateManyNodes(op, specs)
-        with _CollectorOff():
-            return self._CreateManyNodes(op, specs)
+        with _CollectorOff() if isinstance(specs, list) and len(specs) > _BULK else contextlib.nullcontext():
+            # All is checked before the first call of a model is paid for.
+            drafts = [self._DraftNode(spec) for spec in _CheckSpecs(specs, "name", _NODE_SPEC)]
+            placed = [(node, *((parents, None) if parents else self._PlaceNode(node))) for node, parents in drafts]
+            agent_ios = [io for _, _, io in placed if io is not None]
+            nodes = self._Write(op, lambda tx: [self._StageNode(tx, *draft) for draft in placed], agent_ios)
+            return list(map(self._Adopt, nodes))
 
-    def _CreateManyNodes(self, op: str, specs: list[_Row]) -> list[KeywordNode]:
-        drafts = [(self._DraftNode(spec), self._DraftParents(spec)) for spec in specs]
-        # All is checked before the first call of a model is paid for.
-        placed = [(node, *((parents, None) if parents else self._PlaceNode(node))) for node, parents in drafts]
-        agent_ios = [io for _, _, io in placed if io is not None]
-        nodes = self._Write(op, lambda tx: [self._StageNode(tx, *draft) for draft in placed], agent_ios)
-        for node in nodes:
-            del node.children  # from now on it is read from the tree, as any other node's
-            node.__dict__["_list_children"] = self._ListChildren
-        return nodes
-
-    def _DraftParents(self, spec: _Row) -> list[str]:
-        """Return where a new keyword is to hang, empty where a model is to choose."""
-        auto_place = _CheckBool("llm_auto_place", spec.get("llm_auto_place", True))
-        if spec.get("parent_id") is not None:
-            return [_CheckId("parent_id", spec["parent_id"])]
-        return [] if auto_place else [_ROOT_ID]
+    def _DraftNode(self, spec: _Row) -> tuple[KeywordNode, list[str]]:
+        """Return a keyword whose place, time and ordinal are still to come, and its parent unless a model chooses."""
+        id, name, aliases = spec["id"] or self._new_id(), spec["name"], spec["aliases"] or []
+        node = KeywordNode(id, name, aliases, self._NormalizeAll([name, *aliases]), 0, None, [], "", {}, 1, 0.0, 0.0)
+        node.description, node.metadata = spec["description"], spec["metadata"] or {}
+        node.created_by = spec["created_by"]
+        parent_id = spec["parent_id"] or ("" if spec["llm_auto_place"] else _ROOT_ID)
+        return node, [parent_id] if parent_id else []
 
     def _PlaceNode(self, node: KeywordNode) -> tuple[list[str], _Row | None]:
         """Let the model choose a parent.  Returns the path to it, and what the model was asked."""
@@ -4345,42 +4182,26 @@ class KeywordTree:
             path = self._indexes.PathOf(parent_id) if parent_id in self._indexes.nodes else [_ROOT_ID]
         return path, descent["io"]
 
-    def _DraftNode(self, spec: _Row) -> KeywordNode:
-        """Check the arguments of a new keyword; its place, its time and its ordinal are still to come."""
-        name = _CheckName("name", spec["name"])
-        aliases = _CheckTextList("aliases", spec.get("aliases"), _CheckName)
-        return KeywordNode(
-            id=_CheckId("id", spec["id"]) if "id" in spec else self._new_id(),
-            name=name,
-            aliases=aliases,
-            normalized=self._NormalizeAll([name, *aliases]),
-            level=0,
-            parent_id=None,
-            children=[],
-            description=_CheckText("description", spec.get("description", ""), _DESCRIPTION_LIMIT),
-            metadata=_CheckMetadata(spec.get("metadata")),
-            version=1,
-            created_at=0.0,
-            updated_at=0.0,
-            created_by=_CheckName("created_by", spec.get("created_by", "user")),
-        )
-
     def _StageNode(self, tx: _Transaction, node: KeywordNode, parents: list[str], agent_io: _Row | None) -> KeywordNode:
-        living = [id for id in parents if tx.HasNode(id)]
-        parent_id = living[-1] if living and living[-1] == parents[-1] else tx.indexes.Lead(parents[-1])
-        if parent_id is None and agent_io is not None:
-            parent_id = living[-1]
-        if parent_id is None:
-            raise NotFoundError("keyword", parents[-1])
-        if parent_id != parents[-1] and agent_io is not None:
+        wanted = parents[-1]
+        parent_id = wanted if tx.HasNode(wanted) else tx.indexes.Lead(wanted)
+        if parent_id is None and agent_io is None:
+            raise NotFoundError("keyword", wanted)
+        node.parent_id = parent_id or next(id for id in reversed(parents) if tx.HasNode(id))
+        if agent_io is not None and node.parent_id != wanted:
             agent_io["reason"] = "parent_gone"
         if tx.HasNode(node.id):
             raise DuplicateIdError(node.id)
-        node.parent_id = parent_id
         node.level = tx.LevelOf(node.parent_id) + 1
         node.created_at = node.updated_at = tx.now
         node.ordinal = tx.TakeOrdinal()
         self._AppendNodeVersion(node)
+        return node
+
+    def _Adopt(self, node: KeywordNode) -> KeywordNode:
+        """Make a node that a plan returned like any other that is given out: its children are read from the tree."""
+        del node.children
+        node.__dict__["_list_children"] = self._ListChildren
         return node
 
     # -- writing infos --------------------------------------------------------
@@ -4394,72 +4215,43 @@ class KeywordTree:
         metadata: dict[str, Any] | None = None,
         created_by: str = "user",
     ) -> Info:
-        """Store an info and link it.
+        """Store an info, link it, and return it.
 
         Args:
             content: at most 16 MiB of UTF-8; may be empty.
             source: where it is from.
             keyword_ids: keywords to link it to, as PRIMARY.
-            auto_link: let the model choose keywords besides; where it fails, the info is stored
-                all the same, without them.
-            metadata, created_by: a JSON object of the caller's own, and who makes it.
-
-        Returns:
-            The new info, durable.
-
-        Raises:
-            InvalidInputError: an argument cannot be stored.
-            NotFoundError: one of `keyword_ids` leads to no keyword.
-            StoreError: the disk refused.
-
-        Cost: one sync; with `auto_link` the model calls of one descent before it.
+            auto_link: let the model choose keywords besides; where it fails, the info is stored without them.
         """
         spec: _Row = {"content": content, "source": source, "keyword_ids": keyword_ids, "auto_link": auto_link}
         spec |= {"metadata": metadata, "created_by": created_by}
         return self._CreateInfos("create_info", [spec])[0]
 
     def BatchCreateInfos(self, specs: list[dict[str, Any]]) -> list[Info]:
-        """Store many infos, all or none.
+        """Store many infos, all or none; return them in the order of the specs.
 
         Args:
-            specs: each with the arguments of `CreateInfo` by name; `"id"` brings an id of the
-                caller's own.
-
-        Returns:
-            The new infos in the order of the specs.
+            specs: each with the arguments of `CreateInfo` by name; `"id"` brings an id of the caller's own.
 
         Raises:
             DuplicateIdError: an id comes twice, or is in use.
-            KeywordTreeError: what `CreateInfo` raises, for any of the specs.
 
-        Cost: one sync for all; for each spec with `auto_link` the model calls of a descent.
+        Cost: one sync for all; a descent for each spec with `auto_link`.
         """
-        return self._CreateInfos("batch_create_infos", _CheckSpecs(specs, _INFO_SPEC, "content"))
+        return self._CreateInfos("batch_create_infos", specs)
 
     def _CreateInfos(self, op: str, specs: list[_Row]) -> list[Info]:
         self._CheckOpen()
-        drafts = [
-            (self._DraftInfo(spec), _CheckTextList("keyword_ids", spec.get("keyword_ids"), _CheckId)) for spec in specs
-        ]
-        are_linked = [_CheckBool("auto_link", spec.get("auto_link", False)) for spec in specs]
-        linked = [
-            (info, keyword_ids, *(self._ChooseKeywords(info) if is_linked else ([], None)))
-            for (info, keyword_ids), is_linked in zip(drafts, are_linked, strict=True)
-        ]
+        drafts = [self._DraftInfo(spec) for spec in _CheckSpecs(specs, "content", _INFO_SPEC)]
+        linked = [(info, ids, *(self._ChooseKeywords(info) if asks else ([], None))) for info, ids, asks in drafts]
         agent_ios = [io for *_, io in linked if io is not None]
         return self._Write(op, lambda tx: [self._StageInfo(tx, *draft[:3]) for draft in linked], agent_ios)
 
-    def _DraftInfo(self, spec: _Row) -> Info:
-        return Info(
-            id=_CheckId("id", spec["id"]) if "id" in spec else self._new_id(),
-            content=_CheckContent(spec["content"]),
-            source=_CheckText("source", spec.get("source", ""), _DESCRIPTION_LIMIT),
-            metadata=_CheckMetadata(spec.get("metadata")),
-            version=1,
-            created_at=0.0,
-            updated_at=0.0,
-            created_by=_CheckName("created_by", spec.get("created_by", "user")),
-        )
+    def _DraftInfo(self, spec: _Row) -> tuple[Info, list[str], bool]:
+        """Return an info whose time is still to come, the keywords to link it to, and whether a model is to choose."""
+        id, metadata = spec["id"] or self._new_id(), spec["metadata"] or {}
+        info = Info(id, spec["content"], spec["source"], metadata, 1, 0.0, 0.0, created_by=spec["created_by"])
+        return info, spec["keyword_ids"] or [], spec["auto_link"]
 
     def _ChooseKeywords(self, info: Info) -> tuple[list[str], _Row | None]:
         """Let the model choose keywords for an info.  Returns them, and what the model was asked."""
@@ -4481,30 +4273,12 @@ class KeywordTree:
     def LinkInfo(
         self, info_id: str, keyword_id: str, relation: RelationType = RelationType.PRIMARY, created_by: str = "user"
     ) -> InfoKeywordLink:
-        """Link an info to a keyword, or change how it is linked.
+        """Link an info to a keyword, or change how it is linked: a pair has one link, which is returned.
 
-        Args:
-            info_id: of the info.
-            keyword_id: of the keyword.
-            relation: how it belongs; a pair has one link, so another relation replaces the old one.
-            created_by: who says so.
-
-        Returns:
-            The link; unchanged, and nothing written, if it was there already.
-
-        Raises:
-            InvalidInputError: an argument cannot be used.
-            NotFoundError: the info or the keyword does not exist.
-            StoreError: the disk refused.
-
-        Cost: one sync.
+        Cost: one sync; nothing where the link is there already.
         """
-        self._CheckOpen()
-        _CheckId("info_id", info_id)
-        _CheckId("keyword_id", keyword_id)
-        relation = _CheckRelation(relation)
-        created_by = _CheckName("created_by", created_by)
-        return self._Write("link_info", lambda tx: self._StageLink(tx, info_id, keyword_id, relation, created_by))
+        given = self._Enter(info_id=info_id, keyword_id=keyword_id, relation=relation, created_by=created_by)
+        return self._Write("link_info", lambda tx: self._StageLink(tx, *given))
 
     def _StageLink(
         self, tx: _Transaction, info_id: str, keyword_id: str, relation: RelationType, created_by: str
@@ -4515,35 +4289,26 @@ class KeywordTree:
         if not tx.HasNode(keyword_id):
             raise NotFoundError("keyword", keyword_id)
         row = tx.FindLink(info_id, keyword_id)
-        old = None if row is None else cast("InfoKeywordLink", _ReadRecord(row))
+        old = None if row is None else _ReadLink(row)
         if old is not None and old.relation is relation:
             return old
-        link = InfoKeywordLink(
-            info_id, keyword_id, relation, created_by, tx.now, ordinal=tx.TakeOrdinal() if old is None else old.ordinal
-        )
+        link = InfoKeywordLink(info_id, keyword_id, relation, created_by, tx.now)
+        link.ordinal = tx.TakeOrdinal() if old is None else old.ordinal
         self._AppendLink(link)
         return link
 
     # -- changing keywords ----------------------------------------------------
 
     def UpdateKeyword(self, id: str, patch: dict[str, Any], version: int) -> KeywordNode:
-        """Change a keyword's name, aliases, description or metadata.
-
-        Args:
-            id: of the keyword, or of one that was merged into it.
-            patch: the new values by field; another field is refused.
-            version: the version that the caller has seen.
+        """Give a keyword the name, aliases, description or metadata in `patch`, if it still has this `version`.
 
         Raises:
             VersionConflictError: the keyword has another version by now.
 
         Cost: one sync, one row; nothing where nothing changes.
         """
-        checks = {"name": _CheckName, "aliases": self._CheckAliases, "metadata": lambda _, value: _CheckMetadata(value)}
-        checks["description"] = lambda what, value: _CheckText(what, value, _DESCRIPTION_LIMIT)
-        patch = self._CheckPatch(patch, checks)
-        _CheckCount("version", version, 1)
-        return self._Change("update_keyword", lambda tx: _PlanUpdate(tx, id, patch, version), id=id)
+        patch = _CheckFields("a patch", patch, ("name", "aliases", "description", "metadata"))
+        return self._Change("update_keyword", lambda tx: _PlanUpdate(tx, id, patch, version), id=id, version=version)
 
     def AddAlias(self, id: str, alias: str) -> KeywordNode:
         """Give a keyword one more name.  Cost: one sync; nothing where it has the alias."""
@@ -4566,39 +4331,31 @@ class KeywordTree:
         return self._Change("remove_alias", lambda tx: _PlanAliases(tx, id, Choose), id=id)
 
     def MoveKeyword(self, id: str, new_parent_id: str) -> KeywordNode:
-        """Hang a keyword, with all beneath it, under another parent; refuses a place beneath itself.
-
-        Cost: one sync and one row, whatever hangs beneath.
-        """
-        return self._Change(
-            "move_keyword", lambda tx: _PlanMove(tx, id, new_parent_id), id=id, new_parent_id=new_parent_id
-        )
+        """Hang a keyword and all beneath it under another parent, never beneath itself.  Cost: one sync, one row."""
+        _Check(id=id, new_parent_id=new_parent_id)
+        return self._Change("move_keyword", lambda tx: _PlanMove(tx, id, new_parent_id))
 
     def MergeKeywords(self, src_id: str, dst_id: str) -> KeywordNode:
         """Make one keyword of two: names, aliases, children, links and confirmed queries of `src_id` go to `dst_id`.
 
-        Of an info that both have, the link of `dst_id` stays.  Description and metadata of `dst_id`
-        stay where it has them.  `src_id` leads to `dst_id` from now on.  Where `dst_id` lies beneath
-        `src_id`, it first takes its place.
+        Of an info that both have, the link of `dst_id` stays; so do its description and metadata where it has them.
+        Where `dst_id` lies beneath `src_id`, it first takes its place.
 
         Cost: one sync; a row for each child, two for each link.
         """
         return self._Change("merge_keywords", lambda tx: _PlanMerge(tx, src_id, dst_id), src_id=src_id, dst_id=dst_id)
 
     def DeleteKeyword(self, id: str, cascade: bool = False, info_policy: str = "reattach") -> None:
-        """Delete a keyword.
+        """Delete a keyword, which is not the root.
 
         Args:
-            id: of the keyword; not the root.
             cascade: delete all beneath it, too; without it the children move up to its parent.
-            info_policy: what becomes of the infos: `reattach` links them to the parent, `detach`
-                leaves them without this link, `delete` deletes those that no other keyword holds.
+            info_policy: what becomes of the infos: `reattach` links them to the parent, `detach` leaves them without
+                this link, `delete` deletes those that no other keyword holds.
 
         Cost: one sync; a row for each record that changes.
         """
-        _CheckBool("cascade", cascade)
-        if info_policy not in _INFO_POLICIES:
-            raise InvalidInputError(f"info_policy must be one of {', '.join(_INFO_POLICIES)}: {_Shorten(info_policy)}")
+        _Check(cascade=cascade, info_policy=info_policy)
         self._Change("delete_keyword", lambda tx: _PlanDelete(tx, id, cascade, info_policy), id=id)
         self._InvalidateNodeFromCache(id)
 
@@ -4609,17 +4366,14 @@ class KeywordTree:
         """
         query = _CheckText("query", query, _QUERY_LIMIT)
         if not _QueryKey(query):
-            raise InvalidInputError(f"query must not be blank: {_Shorten(query)}")
+            raise _Invalid("query must not be blank", query)
         return self._Change("confirm", lambda tx: _PlanConfirm(tx, id, query), id=id)
 
     # -- changing infos -------------------------------------------------------
 
     def UpdateInfo(self, info_id: str, patch: dict[str, Any]) -> Info:
-        """Change an info's content, source or metadata; its links stay.  Cost: one sync, one row."""
-        checks: dict[str, Callable[[str, Any], Any]] = {"content": lambda _, value: _CheckContent(value)}
-        checks["metadata"] = lambda _, value: _CheckMetadata(value)
-        checks["source"] = lambda what, value: _CheckText(what, value, _DESCRIPTION_LIMIT)
-        patch = self._CheckPatch(patch, checks)
+        """Change an info's content, source or metadata, and return it; its links stay.  Cost: one sync, one row."""
+        patch = _CheckFields("a patch", patch, ("content", "source", "metadata"))
         return self._Change("update_info", lambda tx: _PlanUpdateInfo(tx, info_id, patch), info_id=info_id)
 
     def DeleteInfo(self, info_id: str) -> None:
@@ -4628,62 +4382,36 @@ class KeywordTree:
 
     def UnlinkInfo(self, info_id: str, keyword_id: str) -> bool:
         """Take an info off a keyword.  Returns whether it was linked.  Cost: one sync."""
-        return self._Change(
-            "unlink_info", lambda tx: _PlanUnlink(tx, info_id, keyword_id), info_id=info_id, keyword_id=keyword_id
-        )
+        _Check(info_id=info_id, keyword_id=keyword_id)
+        return self._Change("unlink_info", lambda tx: _PlanUnlink(tx, info_id, keyword_id))
 
-    def _CheckPatch(self, patch: object, checks: Mapping[str, Callable[[str, Any], Any]]) -> _Row:
-        if not isinstance(patch, dict):
-            raise InvalidInputError(f"patch must be a dict, not {type(patch).__name__}: {_Shorten(patch)}")
-        for key in patch:
-            if key not in checks:
-                raise InvalidInputError(f"a patch has no key {_Shorten(key)}; known: {', '.join(sorted(checks))}")
-        return {key: checks[key](key, value) for key, value in patch.items()}
-
-    def _CheckAliases(self, what: str, value: object) -> list[str]:
-        return _CheckTextList(what, value, _CheckName)
-
-    def _Change(self, op: str, plan: _Plan[_Value], agent_ios: Sequence[_Row] = (), **ids: str) -> _Value:
-        """Check ids by name, and commit a plan; a keyword that it returns is the caller's own."""
-        self._CheckOpen()
-        for what, id in ids.items():
-            _CheckId(what, id)
+    def _Change(self, op: str, plan: _Plan[_Value], agent_ios: Sequence[_Row] = (), **arguments: object) -> _Value:
+        """Check arguments, and commit a plan; a keyword that it returns is the caller's own."""
+        self._Enter(**arguments)
         result = self._Write(op, plan, agent_ios)
         if isinstance(result, KeywordNode):
             self._Adopt(result)
+            with self._lock:
+                if result.id in self._indexes.nodes and result.parent_id is not None:
+                    result.level = self._indexes.LevelOf(result.id)
         return result
-
-    def _Adopt(self, node: KeywordNode) -> None:
-        """Make a node that a plan returned like any other that is given out: its children are read from the tree."""
-        del node.children
-        node.__dict__["_list_children"] = self._ListChildren
-        with self._lock:
-            if node.id in self._indexes.nodes and node.parent_id is not None:
-                node.level = self._indexes.LevelOf(node.id)
 
     # -- going back -----------------------------------------------------------
 
     def Operation(self, name: str = "operation") -> _Scope:
-        """Put all writes of a `with` block into one line of the log.
+        """Put all writes of a `with` block into one line of the log, which calls it `name`; its `id` is for `Undo`.
 
-        The block's own thread or asyncio task reads what it has written; others, those that it starts
-        too, see it when the block has ended, and write for themselves.  An exception takes all of it
-        back.  Nothing is locked meanwhile: if others write, the block's writes are made again on what
-        they left, and what no longer fits raises at the block's end.  A model is shown the tree
-        without what the block has written.  A block inside another becomes a part of it.
-
-        Args:
-            name: what the log calls it.
-
-        Returns:
-            An object whose `id` is what `Undo` takes.
+        The block's own thread or asyncio task reads what it has written; others, those that it starts too, see it
+        when the block has ended, and write for themselves.  An exception takes all of it back.  Nothing is locked
+        meanwhile: if others write, the block's writes are made again on what they left, and what no longer fits
+        raises at the block's end.  A model is shown the tree without what the block has written.  A block inside
+        another becomes a part of it.
 
         Cost: one sync at the end.
         """
-        self._CheckOpen()
-        name = _CheckName("name", name)
+        (name,) = self._Enter(name=name)
         if name in (_CHECKPOINT, *_BEGINNINGS):
-            raise InvalidInputError(f"name must not be one that the log uses itself: {_Shorten(name)}")
+            raise _Invalid("name must not be one that the log uses itself", name)
         return _Scope(self, name)
 
     def History(self, id: str | None = None, limit: int = _PAGE) -> list[Change]:
@@ -4691,37 +4419,33 @@ class KeywordTree:
 
         Cost: reads the log backwards until there are `limit` of them.
         """
-        self._CheckOpen()
-        _CheckCount("limit", limit, 0)
-        with contextlib.suppress(StoreError):  # after a failed sync, say: what is known can be read all the same
-            self.Refresh()
-        mark = None if id is None else _EncodeString(_CheckId("id", id)).encode()
-        found: list[Change] = []
+        self._TryRefresh(limit=limit)
+        mark = b"" if id is None else _EncodeString(_CheckId("id", id)).encode()
         with contextlib.closing(self._ReadLogBack()) as lines:
-            while len(found) < limit and (pair := next(lines, None)) is not None:
-                change = _ReadChange(pair[1]) if mark is None or mark in pair[1] else None
-                if change is not None and change.op != _STATE and (id is None or id in change.Ids()):
-                    found.append(change)
-        return found
+            changes = (_ReadChange(raw) for line, raw in lines if line.op != _STATE and mark in raw)
+            return list(itertools.islice((each for each in changes if id is None or id in each.Ids()), limit))
 
     def Changes(self, since: int = 0) -> Iterator[Change]:
         """Yield the operations behind sequence number `since`, oldest first: what derived indexes follow.
 
-        What other processes wrote and what undo and restore changed is among them.  Where a
-        compaction has come between, its first `Change` is called "state" and the records of all
-        "state" changes together are all there is: what is not among them is gone.
+        What other processes wrote and what undo and restore changed is among them.  Where a compaction has come
+        between, its first `Change` is called "state" and the records of all "state" changes together are all there
+        is: what is not among them is gone.
 
         Cost: reads the log backwards to `since`, holding the lines that it yields.
         """
-        self._CheckOpen()
-        _CheckCount("since", since, 0)
-        with contextlib.suppress(StoreError):
-            self.Refresh()
+        self._TryRefresh(since=since)
         if since >= self._store.seq:
             return iter(())
         with contextlib.closing(self._ReadLogBack(with_history=False)) as lines:
             newer = [raw for _, raw in itertools.takewhile(lambda pair: pair[0].seq > since, lines)]
         return map(_ReadChange, reversed(newer))
+
+    def _TryRefresh(self, **arguments: object) -> None:
+        """Check the arguments, and refresh; after a failed sync, say, what is known can be read all the same."""
+        self._Enter(**arguments)
+        with contextlib.suppress(StoreError):
+            self.Refresh()
 
     def _ReadLogBack(self, with_history: bool = True) -> Generator[tuple[_Line, bytes], None, None]:
         with _DiskErrors(f"cannot read the log in {_Shorten(self.data_dir)}"), contextlib.ExitStack() as stack:
@@ -4734,31 +4458,25 @@ class KeywordTree:
                     yield line, raw
 
     def Undo(self, operation_id: str) -> str:
-        """Put back what an operation changed, as a new operation.
+        """Put back what an operation changed, as a new operation, and return the id of that.
 
-        Every field is as it was but `version` and `updated_at`, which go on rising.
-
-        Returns:
-            The id of the new operation, which can be undone in turn; where nothing had to change
-            none is written, and it leads nowhere.
+        Every field is as it was but `version` and `updated_at`, which go on rising.  Where nothing had to change
+        nothing is written, and the id leads nowhere.
 
         Raises:
-            NotFoundError: no operation has this id.
             ConflictError: a later one wrote the same records, or needs what this one made.
 
         Cost: reads the log backwards to the operation; one sync.
         """
-        self._CheckOpen()
-        with contextlib.suppress(StoreError):  # after a failed sync, say: what is known can be read all the same
-            self.Refresh()
-        mark = f'"operation_id": {_EncodeString(_CheckId("operation_id", operation_id))}, '.encode()
+        self._TryRefresh(operation_id=operation_id)
+        mark = f'"operation_id": {_EncodeString(operation_id)}, '.encode()
         with contextlib.closing(self._ReadLogBack()) as lines:
             raw = next((raw for _, raw in lines if mark in raw[:_ENVELOPE_LIMIT]), None)
         if raw is None:
             raise NotFoundError("operation", operation_id)
         envelope, before, after = _ReadOperation(raw)
         if envelope["op"] in _BEGINNINGS:
-            raise InvalidInputError(f"what begins a log cannot be undone: {_Shorten(envelope['op'])}")
+            raise _Invalid("what begins a log cannot be undone", envelope["op"])
         return self._WriteAs("undo", lambda tx: _PlanUndo(tx, before, after))
 
     def _WriteAs(self, op: str, plan: _Plan[Any]) -> str:
@@ -4773,40 +4491,31 @@ class KeywordTree:
         return operation_id
 
     def Snapshot(self, copy: bool = False) -> str:
-        """Keep the present state under a name.
+        """Keep the present state under a name, the time in UTC, in the folder `snapshots`; return the name.
 
         Args:
-            copy: make a backup of its own; without it the snapshot shares the log's bytes, where
-                the file system can, and would share damage to them.
-
-        Returns:
-            The snapshot's name, the time in UTC; it stands in the folder `snapshots`.
+            copy: make a backup of its own; without it the snapshot shares the log's bytes, where the file system
+                can, and would share damage to them.
 
         Cost: a few syncs, whatever the size; with `copy`, or without hard links, the log's bytes.
         """
-        _CheckBool("copy", copy)
-        self._RefuseInOperation("Snapshot")
+        self._RefuseInOperation("Snapshot", copy=copy)
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now := self._clock())) + f".{int(now % 1 * 1e6):06d}Z"
         names = [stamp]
         self._Exclusively(lambda: names.append(self._store.Snapshot(stamp, copy)))
         return names[-1]
 
     def Restore(self, snapshot_ts: str) -> str:
-        """Make everything what it was when a snapshot was taken, as one operation that can be undone.
-
-        Returns:
-            The operation's id.
+        """Make everything what it was when a snapshot was taken, as one operation; return its id, for `Undo`.
 
         Raises:
-            InvalidInputError: that is no snapshot's name.
-            NotFoundError: there is none of this name.
-            StoreCorruptError: its bytes have changed.
+            StoreCorruptError: the snapshot's bytes have changed.
 
         Cost: reads the snapshot; one sync and a row for each record that differs.
         """
-        self._RefuseInOperation("Restore")
-        if not _IsSnapshotName(_CheckText("snapshot_ts", snapshot_ts)):
-            raise InvalidInputError(f"snapshot_ts must be what Snapshot() returned: {_Shorten(snapshot_ts)}")
+        self._RefuseInOperation("Restore", snapshot_ts=snapshot_ts)
+        if not _IsSnapshotName(snapshot_ts):
+            raise _Invalid("snapshot_ts must be what Snapshot() returned", snapshot_ts)
         then = _Indexes(self._normalizer)
         cannot = f"cannot read the snapshot {snapshot_ts}"
         with _DiskErrors(cannot), self._store.OpenSnapshot(snapshot_ts) as copy:
@@ -4818,17 +4527,16 @@ class KeywordTree:
         """Write the log anew, beginning with the present state.
 
         Args:
-            keep_history: set the old log aside in `history/`, where `History` and `Undo` go on
-                reading it.  With False nothing that was deleted or replaced, nothing a model was
-                asked and no cut tail stays in the folder, but for what snapshots hold.
+            keep_history: set the old log aside in `history/`, where `History` and `Undo` go on reading it.  With
+                False nothing that was deleted or replaced, nothing a model was asked and no cut tail stays in the
+                folder, but for what snapshots hold.
 
         Returns:
             `{"bytes_before", "bytes_after", "snapshots"}`; the last names what may hold deleted data.
 
         Cost: writes all live rows twice, and reads them again.
         """
-        _CheckBool("keep_history", keep_history)
-        self._RefuseInOperation("CompactStorage")
+        self._RefuseInOperation("CompactStorage", keep_history=keep_history)
         size_before = sum(self._store.Sizes().values())
 
         def Compact() -> None:
@@ -4850,19 +4558,17 @@ class KeywordTree:
         size_after = sum(self._store.Sizes().values())
         return {"bytes_before": size_before, "bytes_after": size_after, "snapshots": snapshots}
 
-    def _RefuseInOperation(self, what: str) -> None:
-        self._CheckOpen()
+    def _RefuseInOperation(self, what: str, **arguments: object) -> None:
+        self._Enter(**arguments)
         if self._OpenScope() is not None:
             raise InvalidInputError(f"{what} cannot be a part of an operation")
 
     # -- looking after the tree -----------------------------------------------
 
     def Verify(self) -> list[str]:
-        """Rebuild everything from the bytes on disk and compare it with memory, the projections and all invariants.
+        """Compare memory, projections and all invariants with the bytes on disk; return what is wrong, in sentences.
 
-        Returns:
-            What is wrong, in sentences; empty where all is well.  Changes nothing.  The ranking, which
-            is derived from the rest, is not looked at.
+        It changes nothing, and does not look at the ranking.
 
         Cost: reads all files and decodes every row, while writers wait.
         """
@@ -4878,38 +4584,35 @@ class KeywordTree:
         """Return counts, shape and costs.
 
         Returns:
-            `keywords`, `infos`, `links`, `leaves`, `depth` (levels below the root), `fan_out`
-            (largest number of children) and `fan_out_id`, `same_names` (names that several bear),
-            `unlinked_infos`, `bytes_on_disk` (by file), and of this tree object `descents`,
-            `model_calls` and `names_shown`.
+            `keywords`, `infos`, `links`, `leaves`, `depth` (levels below the root), `fan_out` (largest number of
+            children) and `fan_out_id`, `same_names` (names that several bear), `unlinked_infos`, `bytes_on_disk` (by
+            file), and of this tree object `descents`, `model_calls` and `names_shown`.
 
         Cost: a step for each keyword and info; decodes no row.
         """
-        self._CheckOpen()
-        with self._lock:
+        with self._ReadLock():
             return {**_Measure(self._indexes), "bytes_on_disk": self._store.Sizes(), **self._spent}
 
     def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
         """Look for what is out of order, and return a plan; changes nothing.
 
-        Found are levels with more children than a view shows (`group`: put runs of them under new
-        keywords), chains of only children without infos (`merge`: into the one below), siblings
-        that are called the same (`merge`), and, in the whole tree, infos without keyword (`link`:
-        to the keyword that fits best).  A model is asked about the newest 20 keywords besides:
-        whether one is the same as another (`merge`), and where it belongs (`move`).
+        Found are levels with more children than a view shows (`group`: put runs of them under new keywords), chains
+        of only children without infos (`merge`: into the one below), siblings that are called the same (`merge`),
+        and, in the whole tree, infos without keyword (`link`: to the keyword that fits best).  A model is asked about
+        the newest 20 keywords besides: whether one is the same as another (`merge`), and where it belongs (`move`).
 
         Args:
             scope_id: look only beneath this keyword; None takes the whole tree.
 
         Returns:
-            `{"scope_id", "steps", "seen"}`, JSON whose steps may be cut down: each has `action`, `why`
-            and what `ApplyReorganizePlan` needs; `seen` tells by what it knows an outgrown plan.
+            `{"scope_id", "steps", "seen"}`, JSON whose steps may be cut down: each has `action`, `why` and what
+            `ApplyReorganizePlan` needs; `seen` tells by what it knows an outgrown plan.
 
-        Cost: a step for each keyword in the scope; a ranking for each info without keyword; with a
-        model at most 20 calls for doubles and 20 descents.
+        Cost: a step for each keyword in the scope; a ranking for each info without keyword; with a model at most 20
+        calls for doubles and 20 descents.
         """
-        self._RefuseInOperation("Reorganize")
-        scope_id = _ROOT_ID if scope_id is None else _CheckId("scope_id", scope_id)
+        scope_id = _ROOT_ID if scope_id is None else scope_id
+        self._RefuseInOperation("Reorganize", scope_id=scope_id)
         with self._lock:
             indexes = self._committed
             led = indexes.Lead(scope_id)
@@ -4926,8 +4629,8 @@ class KeywordTree:
             asked = self._AskForSteps([id for id in newest if id not in touched][:_REORGANIZE_NODES])
             steps = self._KeepPossible([*steps, *asked])
         with self._lock:
-            rows = {id: row for id in _IdsIn(steps) if (row := self._committed.nodes.get(id)) is not None}
-            return {"scope_id": scope_id, "steps": steps, "seen": {id: _Seen(self._committed, id) for id in rows}}
+            seen = {id: _Seen(self._committed, id) for id in _IdsIn(steps) if id in self._committed.nodes}
+            return {"scope_id": scope_id, "steps": steps, "seen": seen}
 
     def _LinkBest(self, info_id: str) -> _Row | None:
         """Return the step that links an info to the keyword that fits best."""
@@ -4960,16 +4663,10 @@ class KeywordTree:
                 yield {"action": "move", "id": id, "new_parent_id": place["node_id"], "why": _WhyOf(place)}
 
     def ApplyReorganizePlan(self, plan: dict[str, Any]) -> str:
-        """Carry out a plan, or what the caller left of it, as one operation.
-
-        Returns:
-            The operation's id, for `Undo`.
+        """Carry out a plan, or what the caller left of it, as one operation; return its id, for `Undo`.
 
         Raises:
-            InvalidInputError: it is no such plan.
             ConflictError: a keyword in it has changed since.
-
-        Cost: one sync.
         """
         self._CheckOpen()
         steps, seen = _CheckReorganizePlan(plan)
@@ -4999,7 +4696,7 @@ class KeywordTree:
     def _KeepPossible(self, steps: list[_Row]) -> list[_Row]:
         """Return the steps that can be carried out one after another; tries it, and takes it back."""
         kept, gone = [], set[str]()
-        with contextlib.suppress(_TakenBackError), self.Operation():
+        with self.Operation() as operation:
             for step in steps:
                 if step["action"] == "merge" and not gone.isdisjoint((step["src_id"], step["dst_id"])):
                     continue  # an id that was merged leads on, but that is not what was proposed
@@ -5009,24 +4706,17 @@ class KeywordTree:
                     continue
                 kept.append(step)
                 gone.update([step["src_id"]] if step["action"] == "merge" else [])
-            raise _TakenBackError
+            operation.CutTo(0)
         return kept
 
     def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
-        """Return the keywords that fit `query` best by words alone, best first, each with a confidence.
+        """Return at most `limit` keywords that fit `query`, any text, best by words alone, best first.
 
-        Args:
-            query: a name, a question, any text.
-            limit: at most so many.
-
-        Returns:
-            (keyword, confidence from 0 to 1); a first one below 0.3 says that nothing fits well.
+        Each comes with a confidence from 0 to 1; a first one below 0.3 says that nothing fits well.
 
         Cost: one ranking, some milliseconds; no model.
         """
-        self._CheckOpen()
-        query = _CheckText("query", query)
-        _CheckCount("limit", limit, 0)
+        query, limit = self._Enter(query=query, limit=limit)
         self._PrepareRecall()
         with self._lock:
             query = query[:_QUERY_LIMIT]
@@ -5195,55 +4885,30 @@ class KeywordTree:
         return self._normalizer(text)
 
     def _NormalizeAll(self, names: list[str]) -> list[str]:
-        tokens = self._Normalize(names[0])
-        return (
-            tokens
-            if len(names) == 1
-            else list(dict.fromkeys(token for name in names for token in self._Normalize(name)))
-        )
+        return list(dict.fromkeys(token for name in names for token in self._Normalize(name)))
 
     def _ExactLookup(self, tokens: list[str]) -> list[str]:
         return list(self._indexes.ByTokens(tokens))
 
     # -- asking the model -----------------------------------------------------
 
-    def _AgentDescend(
-        self,
-        query: str,
-        intent: str,
-        *,
-        among: list[str] | None = None,
-        description: str = "",
-        content: str = "",
-        context: str = "",
-    ) -> _Row:
-        """Let the model walk the tree, or choose `among` some; see the table in the room "Descent".
-
-        Returns `{"outcome", "node_id", "path", "candidates", "suggested_parent_id",
-        "suggested_name", "reason"}`, with `steps` and `io` (for the log) besides.
-        """
-        question = {"query": query[:_QUERY_LIMIT]}
-        more = {"description": description, "content": content, "context": context}
-        question |= {what: text[:_QUERY_LIMIT] for what, text in more.items() if text}
-        steps: list[DescentStep] = []
-        rounds: list[_Row] = []
-        path = [_ROOT_ID]
-        targets: list[str] = []
+    def _AgentDescend(self, query: str, intent: str, *, among: list[str] | None = None, **about: str) -> _Row:
+        """Let the model walk the tree, or choose `among` some; see `_Conclude`, and the table in the room "Descent"."""
+        question = {"query": query[:_QUERY_LIMIT]} | {what: text[:_QUERY_LIMIT] for what, text in about.items() if text}
+        steps, rounds, path = list[DescentStep](), list[_Row](), [_ROOT_ID]
+        targets, members = list[str](), list[str]()
         silence = self._AskWhetherSilent()
         if silence:
             return self._Conclude(query, intent, _Reading("silent", "missing", words=silence), path, steps, rounds)
-        self._CheckOpen()  # never with the lock held: who reopens needs it
-        with self._lock:
-            members = self._ChildrenToShow(_ROOT_ID)
-        reading = _Reading("rounds_used_up")
         for number in range(self._descend_max_rounds if among is None else 1):
-            self._CheckOpen()
+            self._CheckOpen()  # never with the lock held: who reopens needs it
             self._PrepareRecall()
             with self._lock:
                 if any(id not in self._committed.nodes for id in (*path, *targets)):
                     reading = _Reading("vanished", words="what was opened is gone")
                     break
-                members = [id for id in members if id in self._committed.nodes]
+                living = (id for id in members if id in self._committed.nodes)
+                members = list(living) if number else self._ChildrenToShow(_ROOT_ID)
                 if among is None:
                     view = self._BuildView(question, intent, targets, members, is_first=number == 0)
                 else:
@@ -5278,15 +4943,11 @@ class KeywordTree:
     def _Ask(self, messages: list[dict[str, str]], view: _View) -> tuple[Any, _Reading]:
         """Call the model, outside of every lock.  Returns its reply for the log, and what it says."""
         try:
-            # Copies: a client may do with its arguments what it likes.
-            reply = self._llm_client.Chat(
-                [dict(message) for message in messages], json.loads(_EncodeText(_DECISION_SCHEMA))
-            )
+            reply = self._llm_client.Chat(*copy.deepcopy((messages, _DECISION_SCHEMA)))  # it may change what it gets
             return _DescribeReply(reply), _ReadReply(reply, view)
-        except TimeoutError as error:
-            return None, _Reading("timed_out", words=_Printable(_Shorten(error, 200)))
         except Exception as error:  # the model's port: recorded in the step, and never passed on
-            return None, _Reading("failed", words=_Printable(_Shorten(error, 200)))
+            case = "timed_out" if isinstance(error, TimeoutError) else "failed"
+            return None, _Reading(case, words=_Printable(_Shorten(error, 200)))
 
     def _ReadUsage(self) -> tuple[int, int, float]:
         """Return tokens in, tokens out and cost of the last call, as far as the client tells them."""
@@ -5302,15 +4963,12 @@ class KeywordTree:
         """Look at what the model chose as the tree is now, not as it was when it was shown."""
         if any(id not in self._committed.nodes and id not in view.groups for id in reading.targets):
             return _Reading("vanished", reading.action, words="what was chosen is gone")
-        inner = [id for id in reading.targets if id in view.groups or self._committed.children.Get(id)]
-        if reading.case == "jump" and len(reading.targets) > 1 and not inner:
+        opened = [id for id in reading.targets if reading.case == "jump" and id not in view.groups]
+        if len(opened) > 1 and opened == reading.targets and not any(map(self._committed.children.Get, opened)):
             return reading._replace(case="jump_to_leaves")
-        if reading.case == "jump" and len([id for id in reading.targets if id not in view.groups]) > self._TargetRoom():
+        if len(opened) > max(1, self._max_candidates - 2):  # what lies beneath needs room for two groups
             return _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
         return reading
-
-    def _TargetRoom(self) -> int:
-        return max(1, self._max_candidates - 2)  # what lies beneath needs room for two groups
 
     def _OpenTargets(self, ids: list[str], view: _View) -> tuple[list[str], list[str], list[str]]:
         """Return the targets that stay in the next view, what lies beneath them, and the path to all."""
@@ -5340,12 +4998,7 @@ class KeywordTree:
             if node_id is not None and node_id in self._committed.nodes:
                 path = self._committed.PathOf(node_id)
                 self._mru.Touch(*path[1:])
-            for name, more in (
-                ("descents", 1),
-                ("model_calls", len(steps)),
-                ("names_shown", sum(s.shown for s in steps)),
-            ):
-                self._spent[name] += more
+            self._spent.update(descents=1, model_calls=len(steps), names_shown=sum(step.shown for step in steps))
         io: _Row = {"prompt_version": _PROMPT_VERSION, "intent": intent, "query": query[:_QUERY_LIMIT]}
         io |= {"rounds": rounds, "outcome": outcome, "reason": reason}
         descent: _Row = {"outcome": outcome, "reason": reason, "steps": steps, "io": io if rounds else None}
@@ -5365,10 +5018,9 @@ class KeywordTree:
 
     # -- building the view ----------------------------------------------------
     #
-    # First the targets of the jump, in the first view the newest of the cache (a
-    # tenth), what fits best (two fifths), parents of what fits (a tenth).  Then all
-    # children of what was opened, some in groups: by induction every node can be
-    # reached.  What room is left goes to more of what fits, and to the tree's top.
+    # First the targets of the jump, in the first view the newest of the cache (a tenth), what fits best (two fifths),
+    # parents of what fits (a tenth).  Then all children of what was opened, some in groups: by induction every node can
+    # be reached.  What room is left goes to more of what fits, and to the tree's top.
 
     def _BuildView(self, ask: _Row, intent: str, targets: list[str], members: list[str], *, is_first: bool) -> _View:
         limit, indexes = self._max_candidates, self._committed
@@ -5383,7 +5035,7 @@ class KeywordTree:
         rest = [id for id in members if id not in shown]
         if len(rest) > limit - len(shown):
             return self._GroupMembers(shown, rest)
-        more = itertools.chain(rest, best, self._CollectBreadthFirst(members))
+        more = itertools.chain(rest, best, self._committed.Beneath(members))
         shown.update(dict.fromkeys(itertools.islice((id for id in more if id not in shown), limit - len(shown))))
         return _View(self._Describe(shown), {})
 
@@ -5418,23 +5070,17 @@ class KeywordTree:
     def _KeepSorted(self, old_rows: dict[str, bytes | None]) -> None:
         """Follow rows that were taken in: new children find their places, all other changes sort a level anew."""
         nodes, held = self._committed.nodes, self._sorted_children
-        for id, old in old_rows.items() if held else ():
-            for row in filter(None, (old, nodes.get(id)) if old is not None else ()):
-                held.pop(_ReadNodeHead(row).parent_id or "", None)
-        for id, old in old_rows.items() if held else ():
-            parent_id = self._committed.Head(id).parent_id or "" if old is None and id in nodes else ""
-            if parent_id in held:
-                bisect.insort(held[parent_id], id, key=self._SortKey)
+        rows = old_rows.items() if held else ()
+        for row in (row for id, old in rows if old is not None for row in (old, nodes.get(id)) if row is not None):
+            held.pop(_ReadNodeHead(row).parent_id or "", None)
+        for id in (id for id, old in rows if old is None and id in nodes):
+            siblings = held.get(self._committed.Head(id).parent_id or "")
+            if siblings is not None:
+                bisect.insort(siblings, id, key=self._SortKey)
 
     def _CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
-        return self._Describe(itertools.islice(self._CollectBreadthFirst(start_ids), self._max_candidates))
-
-    def _CollectBreadthFirst(self, start_ids: Iterable[str]) -> Iterator[str]:
-        """Yield `start_ids` and what lies beneath, level by level; the root is left out."""
-        level = list(start_ids)
-        while level:
-            yield from (id for id in level if id != _ROOT_ID)
-            level = [child for id in level for child in self._committed.children.Get(id)]
+        below = (id for id in self._committed.Beneath(start_ids) if id != _ROOT_ID)
+        return self._Describe(itertools.islice(below, self._max_candidates))
 
     def _Describe(self, ids: Iterable[str]) -> list[_Row]:
         paths = ((id, self._committed.NamesOnPath(id)) for id in ids)
@@ -5487,21 +5133,13 @@ class KeywordTree:
     # -- keeping the store ----------------------------------------------------
 
     def Refresh(self) -> None:
-        """Take in what other trees have written to the folder since this one last wrote.
-
-        Raises:
-            StoreError: the log cannot be read.
-
-        Cost: one small read if there is nothing new.
-        """
+        """Take in what other trees have written to the folder.  Cost: one small read if there is nothing new."""
         self._Exclusively(lambda: None)
 
     def Close(self) -> None:
-        """Leave a checkpoint, trim the log's padding and close the files.  Closing twice is no error.
+        """Leave a checkpoint, trim the log's padding and close the files.  Cost: a few syncs.
 
-        A disk that refuses the checkpoint is no error either: nothing that was acknowledged needs it.
-
-        Cost: a few syncs.
+        Closing twice is no error, nor is a disk that refuses the checkpoint: nothing that was acknowledged needs it.
         """
         with self._lock:
             if self._is_closed:
@@ -5521,9 +5159,12 @@ class KeywordTree:
 
 
 def _Page(ids: Sequence[_Value], page: int, size: int) -> Sequence[_Value]:
-    _CheckCount("page", page, 0)
-    _CheckCount("size", size, 1)
+    _Check(page=page, size=size)
     return ids[page * size : (page + 1) * size]
+
+
+def _ReadLink(row: bytes) -> InfoKeywordLink:
+    return cast("InfoKeywordLink", _ReadRecord(row))
 
 
 @contextlib.contextmanager

@@ -637,8 +637,8 @@ class TestModule:
         assert outcome.attempted > 0
         assert outcome.failed == 0
 
-    def test_grows_no_further_than_5600_lines(self) -> None:
-        assert len(SOURCE.read_text("utf-8").splitlines()) < 5600
+    def test_grows_no_further_than_5250_lines(self) -> None:
+        assert len(SOURCE.read_text("utf-8").splitlines()) < 5250
 
     def test_keeps_every_function_body_under_70_lines(self) -> None:
         long: list[str] = []
@@ -722,7 +722,8 @@ class TestSeedOrder:
         expected = expected.replace("RelationType.PRIMARY", str(RelationType.PRIMARY))
 
         assert ", ".join(shown(parameter) for parameter in found[:count]) == expected
-        assert [p.name for p in found[count:] if p.default is inspect.Parameter.empty] == []
+        others = [parameter for parameter in found[count:] if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+        assert [p.name for p in others if p.default is inspect.Parameter.empty] == []
 
     @pytest.mark.parametrize(("record", "expected"), SEED_RECORDS.items())
     def test_keeps_the_seeds_fields_in_their_order(self, record: str, expected: str) -> None:
@@ -2184,13 +2185,6 @@ class TestTableOfReplies:
                 ends = {"matched": MATCHED, "ambiguous": AMBIGUOUS, "missing": NOT_FOUND}
                 assert (result.status, result.reason) == (ends[outcome], reason)
                 assert result.rounds == len(CASES[case])
-
-    def test_stands_as_text_above_the_code(self) -> None:
-        source = SOURCE.read_text("utf-8")
-        table = source[source.index("# == Descent ==") : source.index("_OUTCOMES: ")]
-
-        for _, reason in kt._OUTCOMES.values():
-            assert reason in table
 
 
 class TestPlacing:

@@ -241,13 +241,14 @@ class TestReaders:
         info = tree.CreateInfo("a long content " * 1000)
         reading, closed = threading.Event(), threading.Event()
         told: list[BaseException] = []
-        real = kt._CheckId
+        real = KeywordTree._Enter
 
-        def check(what: str, value: object) -> str:  # behind the look whether the tree is open, before the lock
+        def enter(self: KeywordTree, **arguments: object) -> list[Any]:  # behind the look whether the tree is open
+            checked = real(self, **arguments)
             if threading.current_thread() is reader:
                 reading.set()
                 closed.wait(30)
-            return real(what, value)
+            return checked
 
         def look() -> None:
             try:
@@ -255,7 +256,7 @@ class TestReaders:
             except kt.KeywordTreeError as error:
                 told.append(error)
 
-        monkeypatch.setattr(kt, "_CheckId", check)
+        monkeypatch.setattr(KeywordTree, "_Enter", enter)
         reader = threading.Thread(target=look)
         reader.start()
         assert reading.wait(30)
