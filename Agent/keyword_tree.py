@@ -463,12 +463,14 @@ def _Count(count: int, noun: str) -> str:
 #      "candidates": [{"idx": 0, "name": "Python", "path": "编程 / Python"}, …]}
 #
 # with "description" (of a keyword to be placed), "content" (of an info to be linked) or "context" (of a name that
-# several bear) where there is one.  No id reaches the model.  All that strangers wrote stands inside JSON strings of
-# the user's message, so the worst that a hostile name can do is to be chosen.
+# several bear) where there is one, and a "description" in each candidate that has one where `show_descriptions` is on.
+# No id reaches the model.  All that strangers wrote stands inside JSON strings of the user's message, so the worst that
+# a hostile name can do is to be chosen.
 
 _PROMPT_VERSION = 2
 _QUERY_LIMIT = 2000  # characters of a query, description or content that the model sees
 _PATH_LIMIT = 200  # characters of a candidate's path
+_SHOWN_LIMIT = 200  # characters of a candidate's description: of 2,985 in four real trees, 3 are longer
 
 _TASKS = {
     "search": (
@@ -742,7 +744,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
         ("relation", lambda what, value: RelationType(_CheckOneOf(what, value, list(RelationType.__members__)))),
         ("info_policy", partial(_CheckOneOf, choices=("reattach", "detach", "delete"))),
         ("llm_expand_query llm_auto_place auto_link unlinked cascade copy", _CheckBool),
-        ("keep_history log_messages learn_matches", _CheckBool),
+        ("keep_history log_messages learn_matches show_descriptions", _CheckBool),
         ("page limit since mru_capacity", partial(_CheckCount, least=0)),
         ("size version descend_max_rounds", partial(_CheckCount, least=1)),
         ("max_candidates", partial(_CheckCount, least=2)),
@@ -2587,6 +2589,12 @@ class _Indexes:
             id = _Unescape(match[1])
         return None
 
+    def Nearest(self, id: str) -> str:
+        """Return where an id leads, or what it hung on does; the root where nothing of that is left."""
+        while (led := self.Lead(id)) is None:
+            id = (_ReadNodeHead(self.gone_nodes[id]).parent_id if id in self.gone_nodes else None) or _ROOT_ID
+        return led
+
     def FindLink(self, info_id: str, keyword_id: str) -> bytes | None:
         """Return the row of a pair's link; looks through the shorter of the two lists."""
         start = f'{{"info_id":{_EncodeString(info_id)},"keyword_id":{_EncodeString(keyword_id)},'.encode()
@@ -2939,7 +2947,7 @@ _OUTCOMES: dict[str, tuple[str | None, str]] = {  # case -> outcome, reason
     "timed_out": ("missing", "agent_timeout"),  # the client raised TimeoutError
     "failed": ("missing", "agent_failure"),  # it raised anything else
     "silent": ("missing", "agent_missing"),  # it is not even called
-    "vanished": ("missing", "stale_view"),  # a target went while the model thought
+    "vanished": ("missing", "stale_view"),  # a target went while the model thought; `parent_gone` in placing
     "rounds_used_up": ("missing", "agent_timeout"),  # no end after `descend_max_rounds`
 }
 
@@ -2948,7 +2956,7 @@ class _View(NamedTuple):
     """What a model is shown in one round."""
 
     entries: list[_Row]
-    """`{"id", "name", "path"}`, groups last."""
+    """`{"id", "name", "path"}`, with `"description"` where it is to be shown; groups last."""
     groups: dict[str, list[str]]
     """Group id -> the ids that it stands for."""
 
@@ -3764,6 +3772,7 @@ class KeywordTree:
         normalizer: Callable[[str], list[str]] | None = None,
         log_messages: bool = False,
         learn_matches: bool = False,
+        show_descriptions: bool = False,
         *,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = _NewId,
@@ -3781,6 +3790,8 @@ class KeywordTree:
                 pinyin, say).  Must give the same tokens every time.
             log_messages: keep whole messages to the model in the log, not only what was shown.
             learn_matches: confirm by itself what a model matched, see `Confirm`.
+            show_descriptions: show each candidate's description too, at most 200 characters of it: better choices (a
+                published ablation lost 17.5 % without) for a prompt half as long again.
             clock: seconds since the epoch.
             new_id: returns an id that was never used.
             recall: makes the ranking behind views, empty; it is filled from the tree.
@@ -3795,9 +3806,10 @@ class KeywordTree:
             raise _Invalid("data_dir must be a path", data_dir)
         self.data_dir = os.path.abspath(os.fspath(data_dir))  # the current folder may change
         _Check(max_candidates=max_candidates, descend_max_rounds=descend_max_rounds, mru_capacity=mru_capacity)
-        _Check(log_messages=log_messages, learn_matches=learn_matches)
+        _Check(log_messages=log_messages, learn_matches=learn_matches, show_descriptions=show_descriptions)
         self._max_candidates, self._descend_max_rounds = max_candidates, descend_max_rounds
         self._log_messages, self._learn_matches = log_messages, learn_matches
+        self._show_descriptions = show_descriptions
         self._mru = _MRUCache(mru_capacity)
         self._llm_client = StubLLMClient() if llm_client is None else llm_client
         if not callable(getattr(self._llm_client, "Chat", None)):
@@ -4160,34 +4172,29 @@ class KeywordTree:
         with _CollectorOff() if isinstance(specs, list) and len(specs) > _BULK else contextlib.nullcontext():
             # All is checked before the first call of a model is paid for.
             drafts = [self._DraftNode(spec) for spec in _CheckSpecs(specs, "name", _NODE_SPEC)]
-            placed = [(node, *((parents, None) if parents else self._PlaceNode(node))) for node, parents in drafts]
+            placed = [(node, *((parent, None) if parent else self._PlaceNode(node))) for node, parent in drafts]
             agent_ios = [io for _, _, io in placed if io is not None]
             nodes = self._Write(op, lambda tx: [self._StageNode(tx, *draft) for draft in placed], agent_ios)
             return list(map(self._Adopt, nodes))
 
-    def _DraftNode(self, spec: _Row) -> tuple[KeywordNode, list[str]]:
-        """Return a keyword whose place, time and ordinal are still to come, and its parent unless a model chooses."""
+    def _DraftNode(self, spec: _Row) -> tuple[KeywordNode, str]:
+        """Return a keyword whose place, time and ordinal are still to come, and its parent, "" if a model chooses."""
         id, name, aliases = spec["id"] or self._new_id(), spec["name"], spec["aliases"] or []
         node = KeywordNode(id, name, aliases, self._NormalizeAll([name, *aliases]), 0, None, [], "", {}, 1, 0.0, 0.0)
         node.description, node.metadata = spec["description"], spec["metadata"] or {}
         node.created_by = spec["created_by"]
-        parent_id = spec["parent_id"] or ("" if spec["llm_auto_place"] else _ROOT_ID)
-        return node, [parent_id] if parent_id else []
+        return node, spec["parent_id"] or ("" if spec["llm_auto_place"] else _ROOT_ID)
 
-    def _PlaceNode(self, node: KeywordNode) -> tuple[list[str], _Row | None]:
-        """Let the model choose a parent.  Returns the path to it, and what the model was asked."""
+    def _PlaceNode(self, node: KeywordNode) -> tuple[str, _Row | None]:
+        """Let the model choose a parent; return it, and what the model was asked."""
         descent = self._AgentDescend(node.name, "suggest_parent", description=node.description)
-        parent_id = descent["node_id"] or descent["suggested_parent_id"] or _ROOT_ID
-        with self._lock:
-            path = self._indexes.PathOf(parent_id) if parent_id in self._indexes.nodes else [_ROOT_ID]
-        return path, descent["io"]
+        return descent["node_id"] or descent["suggested_parent_id"] or _ROOT_ID, descent["io"]
 
-    def _StageNode(self, tx: _Transaction, node: KeywordNode, parents: list[str], agent_io: _Row | None) -> KeywordNode:
-        wanted = parents[-1]
-        parent_id = wanted if tx.HasNode(wanted) else tx.indexes.Lead(wanted)
-        if parent_id is None and agent_io is None:
+    def _StageNode(self, tx: _Transaction, node: KeywordNode, wanted: str, agent_io: _Row | None) -> KeywordNode:
+        node.parent_id = wanted if tx.HasNode(wanted) else tx.indexes.Lead(wanted)
+        if node.parent_id is None and agent_io is None:
             raise NotFoundError("keyword", wanted)
-        node.parent_id = parent_id or next(id for id in reversed(parents) if tx.HasNode(id))
+        node.parent_id = node.parent_id or tx.indexes.Nearest(wanted)  # a model's choice may be gone by now
         if agent_io is not None and node.parent_id != wanted:
             agent_io["reason"] = "parent_gone"
         if tx.HasNode(node.id):
@@ -4915,7 +4922,7 @@ class KeywordTree:
                     view = _View(self._Describe(id for id in among if id in self._committed.nodes), {})
                 names = self._committed.NamesOnPath(path[-1])
             names = [_ElidePath([name]) for name in names[-_PATH_LIMIT:]]
-            shown = [{"idx": i, "name": entry["name"], "path": entry["path"]} for i, entry in enumerate(view.entries)]
+            shown = [{"idx": i, **{k: entry[k] for k in entry if k != "id"}} for i, entry in enumerate(view.entries)]
             messages = _BuildMessages(intent, {**question, "path": names, "candidates": shown})
             reply, reading = self._Ask(messages, view)
             costs = self._ReadUsage()
@@ -4962,7 +4969,7 @@ class KeywordTree:
     def _CheckTargets(self, reading: _Reading, view: _View) -> _Reading:
         """Look at what the model chose as the tree is now, not as it was when it was shown."""
         if any(id not in self._committed.nodes and id not in view.groups for id in reading.targets):
-            return _Reading("vanished", reading.action, words="what was chosen is gone")
+            return _Reading("vanished", reading.action, reading.targets, words="what was chosen is gone")
         opened = [id for id in reading.targets if reading.case == "jump" and id not in view.groups]
         if len(opened) > 1 and opened == reading.targets and not any(map(self._committed.children.Get, opened)):
             return reading._replace(case="jump_to_leaves")
@@ -4993,18 +5000,22 @@ class KeywordTree:
         self, query: str, intent: str, reading: _Reading, path: list[str], steps: list[DescentStep], rounds: list[_Row]
     ) -> _Row:
         outcome, reason = _OUTCOMES[reading.case]
+        if reading.case == "vanished" and intent == "suggest_parent":
+            reason = "parent_gone"
         node_id = reading.targets[0] if outcome == "matched" else None
         with self._lock:
+            left = self._committed.Nearest([*path, *reading.targets][-1] if reading.case == "vanished" else path[-1])
             if node_id is not None and node_id in self._committed.nodes:
                 path = self._committed.PathOf(node_id)
                 self._mru.Touch(*path[1:])
             self._spent.update(descents=1, model_calls=len(steps), names_shown=sum(step.shown for step in steps))
         io: _Row = {"prompt_version": _PROMPT_VERSION, "intent": intent, "query": query[:_QUERY_LIMIT]}
+        io |= {"show_descriptions": True} if self._show_descriptions else {}
         io |= {"rounds": rounds, "outcome": outcome, "reason": reason}
         descent: _Row = {"outcome": outcome, "reason": reason, "steps": steps, "io": io if rounds else None}
         descent |= {"node_id": node_id, "path": path if outcome == "matched" else []}
         descent["candidates"] = reading.targets if outcome == "ambiguous" else []
-        descent["suggested_parent_id"] = path[-1] if outcome == "missing" else None
+        descent["suggested_parent_id"] = left if outcome == "missing" else None
         descent["suggested_name"] = reading.suggest_name if outcome == "missing" else None
         return descent
 
@@ -5084,7 +5095,12 @@ class KeywordTree:
 
     def _Describe(self, ids: Iterable[str]) -> list[_Row]:
         paths = ((id, self._committed.NamesOnPath(id)) for id in ids)
-        return [{"id": id, "name": [_ROOT_ID, *names][-1], "path": _ElidePath(names)} for id, names in paths]
+        entries = [{"id": id, "name": [_ROOT_ID, *names][-1], "path": _ElidePath(names)} for id, names in paths]
+        for entry in entries if self._show_descriptions else ():
+            text = _DecodeRow(self._committed.nodes[entry["id"]], _NODE_FIELDS)["description"]
+            if text.strip():
+                entry["description"] = text if len(text) <= _SHOWN_LIMIT else f"{text[: _SHOWN_LIMIT - 1]}…"
+        return entries
 
     # -- ranking --------------------------------------------------------------
 

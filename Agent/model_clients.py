@@ -25,7 +25,9 @@ Where no argument is given, the environment tells:
 How a call goes. The official packages do the wire: connections, authentication, their services' forms of errors.
 Retrying is done here, since neither has a deadline for all of a call: with three attempts each may wait its whole time;
 a service that keeps the line warm (DeepSeek sends empty lines while it is busy) is never too late for a limit that is
-counted from byte to byte; and one of them would sleep for as long as a service says, up to seven weeks.
+counted from byte to byte; and one of them would sleep for as long as a service says, up to seven weeks. Both read the
+page that comes with an error to its end, however long that takes, and follow a service to wherever it sends them; so
+what is not 200 is read here, within limits, and nobody is followed.
 
 1. A reply that fits the schema is asked for; where the service answers 400 or 422, a JSON object; where it does not
    know that either, nothing. What worked is remembered. The schema stands in the system text in any case.
@@ -36,15 +38,19 @@ counted from byte to byte; and one of them would sleep for as long as a service 
 """
 
 import contextlib
+import datetime
 import email.utils
+import functools
 import importlib
 import itertools
 import json
+import math
 import os
 import random
 import re
 import threading
 import time
+import weakref
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -70,6 +76,13 @@ __all__ = [
 
 BODY_LIMIT = 4 * 1024 * 1024
 """Bytes of an answer; a longer one is not read to its end."""
+
+PAGE_LIMIT = 64 * 1024
+"""Bytes of what comes with an error; what is read of it is for a sentence."""
+
+KEY_LENGTH = 8
+"""Characters that a key has at least. Servers that need none are given `x`, `none` or `EMPTY`, and to hide such a word
+wherever a model says it would spoil its replies. Real keys have 30 and more."""
 
 MEND_LIMIT = 4096
 """Characters of a text in which a reply is looked for. Mending takes time that grows with the square of the length: up
@@ -102,7 +115,18 @@ class ReplyError(ModelClientError, ValueError):
 
 
 class BudgetError(ModelClientError, RuntimeError):
-    """The budget is used up; nothing was sent."""
+    """The budget is used up, and nothing more was sent.
+
+    Where that ended a call's further attempts, message and `__cause__` tell what was wrong before.
+    """
+
+
+class _StatusError(Exception):
+    """What a service answered instead of 200; raised amid a package's request, which chains its own error to it."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], page: bytes) -> None:
+        super().__init__(status)
+        self.status, self.headers, self.page = status, headers, page
 
 
 # Counting
@@ -180,6 +204,10 @@ class _ChatClient(LLMClient):
     _ADDRESS: ClassVar[str]
     _MODES: ClassVar[tuple[str, ...]]
     """How the service can be told which form the reply is to have, the strictest first."""
+    # So that one whose making fails can still be shown in a traceback:
+    model = ""
+    _host = ""
+    _usage = Usage()
 
     def __init__(
         self,
@@ -201,17 +229,17 @@ class _ChatClient(LLMClient):
             raise InvalidInputError("no model is named: give `model`, or set KEYWORD_TREE_MODEL")
         address = base_url or os.environ.get(f"{variable}_BASE_URL") or self._ADDRESS
         parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
-            # A password in an address would stand in the log of every HTTP library.
-            raise InvalidInputError("base_url must be an http address without user and password")
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or "?" in address:
+            # What is secret in an address would stand in the log of every HTTP library.
+            raise InvalidInputError("base_url must be an http address without user and password, and without a query")
         self._host = parts.hostname
         self._key = (api_key or os.environ.get(f"{variable}_API_KEY", "")).strip()
         if not self._key and address == self._ADDRESS:
             raise InvalidInputError(f"no key for {self._host}: give `api_key`, or set {variable}_API_KEY")
         if not self._key.isascii() or not self._key.isprintable() or " " in self._key:
             raise InvalidInputError("api_key holds characters that no key has")  # and is not shown
-        if timeout_s <= 0 or retries < 0 or backoff_s < 0:
-            raise InvalidInputError("timeout_s must be above 0, retries and backoff_s not below")
+        if not 0 < timeout_s < math.inf or retries < 0 or backoff_s < 0:
+            raise InvalidInputError("timeout_s must be above 0 and finite, retries and backoff_s not below 0")
         self._timeout_s, self._retries, self._backoff_s = timeout_s, retries, backoff_s
         self._budget_calls, self._budget_tokens = budget_calls, budget_tokens
         self._prices = prices
@@ -224,7 +252,10 @@ class _ChatClient(LLMClient):
         self._package = _import(self._PACKAGE, self._PACKAGE)
         _import("json_repair", self._PACKAGE)  # now, and not when the first broken reply comes
         # Servers of one's own ask for no key, but the packages insist on one.
-        self._service = self._connect(self._key or "none", address)
+        look = functools.partial(_look_at_head, self._latest)  # of which no part is this client: it can be collected
+        wire = self._package.DefaultHttpxClient(event_hooks={"response": [look]})
+        self._service = self._connect(self._key or "none", address, wire)
+        self._close = weakref.finalize(self, self._service.close)
 
     def __repr__(self) -> str:
         usage = self.usage
@@ -243,8 +274,8 @@ class _ChatClient(LLMClient):
         return usage
 
     def close(self) -> None:
-        """Close the connections that are kept for further calls."""
-        self._service.close()
+        """Close the connections that are kept for further calls; done by itself when the client is collected."""
+        self._close()
 
     @override
     def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
@@ -261,11 +292,11 @@ class _ChatClient(LLMClient):
             TimeoutError: `timeout_s` has passed, over all attempts.
             ServiceError: the service cannot be reached, or refuses.
             ReplyError: the model refused, or said what is no JSON object.
-            BudgetError: the budget is used up; nothing was sent.
+            BudgetError: the budget is used up, before the first request or before another attempt.
 
         Cost: one request; up to `retries` more, and once in a client's life up to two to find out what the service can.
         """
-        deadline = time.monotonic() + self._timeout_s
+        deadline = self._latest.deadline = time.monotonic() + self._timeout_s
         self._latest.usage = self._nothing
         body = self._ask(messages, json_schema, deadline)
         if (error := _at(body, "error")) is not None:
@@ -275,26 +306,30 @@ class _ChatClient(LLMClient):
             raise ReplyError(self._clean(f"the model refused: {said.refusal}"))
         if not said.reply:
             raise ReplyError(self._clean(f"the reply is empty, it ended with {said.ended!r}"))
-        return read_reply(said.reply, json_schema)
+        reply = read_reply(said.reply, json_schema)
+        with contextlib.suppress(RecursionError):
+            cleaned: dict[str, Any] = self._hide(reply)
+            return cleaned
+        raise ReplyError("the reply is nested too deeply")
 
     def _ask(self, messages: list[dict[str, str]], json_schema: dict[str, Any], deadline: float) -> object:
         """Send the question in the strictest form that the service takes.  Returns the answer's body."""
-        mode = self._mode
+        mode, before = self._mode, None
         while True:
             try:
-                body = self._send(self._build_request(messages, json_schema, self._MODES[mode]), deadline)
+                body = self._send(self._build_request(messages, json_schema, self._MODES[mode]), deadline, before)
             except ServiceError as error:
                 if error.status not in (400, 422) or mode + 1 == len(self._MODES):
                     raise
-                mode += 1
+                mode, before = mode + 1, error
             else:
                 # Remembered only now: a request that is wrong in itself fails in every mode, and shows nothing.
                 self._mode = max(self._mode, mode)
                 return body
 
-    def _send(self, request: dict[str, Any], deadline: float) -> object:
+    def _send(self, request: dict[str, Any], deadline: float, before: Exception | None) -> object:
         for attempt in itertools.count():
-            self._count_call()
+            self._count_call(before)
             body, failure, is_transient = self._attempt(request, deadline)
             if failure is None:
                 self._count_tokens(*self._find_tokens(body))
@@ -302,8 +337,9 @@ class _ChatClient(LLMClient):
             asked_s = failure.retry_after_s if isinstance(failure, ServiceError) else 0.0
             wait_s = max(asked_s, self._backoff_s * 2**attempt * random.uniform(0.75, 1.0))
             if not is_transient or attempt >= self._retries or time.monotonic() + wait_s >= deadline:
-                # Not within an `except`, so that it has neither cause nor context: these hold the request, and the key.
-                raise failure
+                # Not within an `except`, so that it has no context: that would hold the request, and the key.
+                raise failure from (before if isinstance(failure, TimeoutError) else None)
+            before = failure
             time.sleep(wait_s)
         raise AssertionError("a count has no end")
 
@@ -313,59 +349,73 @@ class _ChatClient(LLMClient):
         try:
             with self._open(request, max(0.001, deadline - time.monotonic())) as response:
                 has_begun = True
-                return self._read_body(response.iter_bytes(), deadline), None, False
-        except ReplyError as error:
-            return None, error, False
+                return self._parse_body(self._read_body(response.iter_bytes(), deadline))
         except Exception as error:  # the packages and two generations of HTTP libraries have no common base
             if time.monotonic() >= deadline:  # whatever failed by now failed for want of time
                 return None, TimeoutError(f"{self._host} gave no answer within {self._timeout_s:g} s"), False
-            if isinstance(error, ServiceError):
-                return None, error, True
-            status = getattr(error, "status_code", None)
-            if isinstance(status, int):
-                return None, self._explain_status(status, error), _is_transient(status, _headers_of(error))
+            cause = error.__cause__ or error
+            if isinstance(cause, _StatusError):
+                return None, self._explain(cause), _is_transient(cause.status, cause.headers)
             is_connection = has_begun or isinstance(error, self._package.APIConnectionError)
-            kind = type(error.__cause__ or error).__name__
             what = "the connection broke" if has_begun else "cannot be reached" if is_connection else str(error)
-            return None, ServiceError(self._clean(f"{self._host}: {what} ({kind})")), is_connection
+            return None, ServiceError(self._clean(f"{self._host}: {what} ({type(cause).__name__})")), is_connection
 
-    def _read_body(self, chunks: Iterator[bytes], deadline: float) -> object:
+    def _read_body(self, chunks: Iterator[bytes], deadline: float) -> bytes | None:
+        """Return an answer's bytes, None where they are too many."""
         body = bytearray()
         for chunk in chunks:
             body += chunk
             if len(body) > BODY_LIMIT:
-                raise ReplyError(f"the answer has more than {BODY_LIMIT:,} bytes")
+                return None
             if time.monotonic() >= deadline:
                 raise TimeoutError
-        # What strangers repeat must not reach the tree's log, nor be cut in two in an error's text.
-        text = bytes(body).replace(self._key.encode(), b"[key]") if self._key else bytes(body)
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            start = repr(text[:60])[1:]
-        raise ServiceError(f"{self._host} answers what is no JSON, is base_url right? It begins with {start}")
+        return bytes(body)
 
-    def _explain_status(self, status: int, error: Exception) -> ServiceError:
-        retry_after_s = _retry_after_s(_headers_of(error), time.time())
-        text = f"{self._host} answers {status}"
-        if words := _words_of(getattr(error, "body", None)):
+    def _parse_body(self, body: bytes | None) -> tuple[object, Exception | None, bool]:
+        """Return as `_attempt` does: an error that was raised here would keep this frame, and what strangers sent."""
+        if body is None:
+            return None, ReplyError(f"the answer has more than {BODY_LIMIT:,} bytes"), False
+        try:
+            return self._hide(json.loads(body)), None, False
+        except (ValueError, RecursionError):
+            start = repr(self._hide(body.decode("utf-8", "replace"))[:60])
+            text = f"{self._host} answers what is no JSON, is base_url right? It begins with {start}"
+            return None, ServiceError(text), True
+
+    def _explain(self, error: _StatusError) -> ServiceError:
+        retry_after_s = _retry_after_s(error.headers, time.time())
+        text = f"{self._host} answers {error.status}"
+        if words := _words_of(_parse(error.page.decode("utf-8", "replace"))):
             text += f": {words}"
+        elif address := error.headers.get("location"):
+            text += f", and leads to {address}: is base_url right?"
         if retry_after_s:
             text += f" (to be tried again after {retry_after_s:g} s)"
-        return ServiceError(self._clean(text), status=status, retry_after_s=retry_after_s)
+        return ServiceError(self._clean(text), status=error.status, retry_after_s=retry_after_s)
+
+    def _hide(self, value: Any) -> Any:
+        r"""Return JSON without the key, which strangers repeat: it must not reach the tree's log.
+
+        Not in the bytes of an answer: there it may be written otherwise (`\/`), and what is no text may look like it.
+        """
+        if isinstance(value, str):
+            return value.replace(self._key, "[key]") if len(self._key) >= KEY_LENGTH else value
+        if isinstance(value, dict):
+            return {self._hide(name): self._hide(item) for name, item in value.items()}
+        return [self._hide(item) for item in value] if isinstance(value, list) else value
 
     def _clean(self, text: str) -> str:
-        """Return a message for a person: on one line, not too long, and without the key, which services repeat."""
-        if self._key:
-            text = text.replace(self._key, "[key]")
+        """Return a message for a person: on one line, printable, not too long, and without the key."""
+        text = "".join(char if char.isprintable() else " " for char in self._hide(text))
         return " ".join(text.split())[:300]
 
-    def _count_call(self) -> None:
+    def _count_call(self, before: Exception | None) -> None:
         with self._lock:
             calls, tokens = self._usage.calls, self._usage.input_tokens + self._usage.output_tokens
             for used, budget, unit in ((calls, self._budget_calls, "calls"), (tokens, self._budget_tokens, "tokens")):
                 if budget is not None and used >= budget:
-                    raise BudgetError(f"the budget of {budget:,} {unit} is used up: {calls:,} calls, {tokens:,} tokens")
+                    text = f"the budget of {budget:,} {unit} is used up: {calls:,} calls, {tokens:,} tokens"
+                    raise BudgetError(f"{text}; before: {before}" if before else text) from before
             self._add(Usage(calls=1, cost=self._nothing.cost))
 
     def _count_tokens(self, input_tokens: int, output_tokens: int, cached_tokens: int) -> None:
@@ -378,8 +428,8 @@ class _ChatClient(LLMClient):
         self._latest.usage += usage
 
     @abstractmethod
-    def _connect(self, key: str, address: str) -> Any:
-        """Return the package's own client, which is not to retry."""
+    def _connect(self, key: str, address: str, wire: Any) -> Any:
+        """Return the package's own client over an HTTP client; it is not to retry."""
 
     @abstractmethod
     def _build_request(self, messages: list[dict[str, str]], json_schema: dict[str, Any], mode: str) -> dict[str, Any]:
@@ -408,7 +458,7 @@ class OpenAIChatClient(_ChatClient):
             `https://api.moonshot.cn/v1`, `https://dashscope.aliyuncs.com/compatible-mode/v1`,
             `http://localhost:11434/v1` (Ollama), `http://localhost:8000/v1` (vLLM).
         timeout_s: for a whole `Chat`, all attempts and waits together, in seconds. A service that sends nothing is
-            left at that moment; one that sends slowly, at its next byte.
+            left at that moment; one that sends slowly, at its next byte, but not before its answer's head is whole.
         retries: how often a failed request is sent again.
         backoff_s: the least wait before the first retry, in seconds; it doubles each time, less up to a quarter at
             random, so that many clients do not come back at once.
@@ -428,8 +478,8 @@ class OpenAIChatClient(_ChatClient):
     _MODES = ("schema", "object", "text")
 
     @override
-    def _connect(self, key: str, address: str) -> Any:
-        return self._package.OpenAI(api_key=key, base_url=address, max_retries=0)
+    def _connect(self, key: str, address: str, wire: Any) -> Any:
+        return self._package.OpenAI(api_key=key, base_url=address, max_retries=0, http_client=wire)
 
     @override
     def _build_request(self, messages: list[dict[str, str]], json_schema: dict[str, Any], mode: str) -> dict[str, Any]:
@@ -481,8 +531,8 @@ class AnthropicChatClient(_ChatClient):
     _MODES = ("schema", "text")
 
     @override
-    def _connect(self, key: str, address: str) -> Any:
-        return self._package.Anthropic(api_key=key, base_url=address, max_retries=0)
+    def _connect(self, key: str, address: str, wire: Any) -> Any:
+        return self._package.Anthropic(api_key=key, base_url=address, max_retries=0, http_client=wire)
 
     @override
     def _build_request(self, messages: list[dict[str, str]], json_schema: dict[str, Any], mode: str) -> dict[str, Any]:
@@ -561,7 +611,7 @@ def _at(value: object, *keys: str | int) -> Any:
 
 
 def _count(value: object) -> int:
-    return value if type(value) is int and value > 0 else 0
+    return value if type(value) is int and 0 < value < 1_000_000_000 else 0  # more is no count, and may be no float
 
 
 def _join(content: object) -> str:
@@ -578,9 +628,27 @@ def _words_of(body: object) -> str:
     return next((words for words in found if isinstance(words, str)), "")
 
 
-def _headers_of(error: Exception) -> Mapping[str, str]:
-    headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", {})
-    return headers
+def _look_at_head(latest: threading.local, response: Any) -> None:
+    """Read what is not 200 within limits, and leave it; called when the head of an answer is there.
+
+    Nobody is followed to another address: what is called first is this.
+
+    Args:
+        latest: has the `deadline` of this thread's call.
+        response: of whichever HTTP library the package uses.
+
+    Raises:
+        _StatusError: the answer is not 200.
+    """
+    if response.is_success:
+        return
+    page = bytearray()
+    with contextlib.suppress(Exception):  # a page that breaks off is as good as a whole one
+        for chunk in response.iter_bytes():
+            page += chunk
+            if len(page) > PAGE_LIMIT or time.monotonic() >= latest.deadline:
+                break
+    raise _StatusError(response.status_code, response.headers, bytes(page))
 
 
 def _is_transient(status: int, headers: Mapping[str, str]) -> bool:
@@ -602,7 +670,9 @@ def _retry_after_s(headers: Mapping[str, str], now: float) -> float:
             seconds = float(headers[name]) * scale
     if not seconds and "retry-after" in headers:
         with contextlib.suppress(ValueError, OverflowError):
-            seconds = email.utils.parsedate_to_datetime(headers["retry-after"]).timestamp() - now
+            date = email.utils.parsedate_to_datetime(headers["retry-after"])
+            # One of HTTP's three forms of a date names no zone; all of them are in UTC.
+            seconds = (date if date.tzinfo else date.replace(tzinfo=datetime.UTC)).timestamp() - now
     return seconds if seconds > 0 else 0.0
 
 

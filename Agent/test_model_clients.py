@@ -4,6 +4,8 @@ The sessions in `fixtures/` were recorded from that server; `python -m Agent.tes
 """
 
 import contextlib
+import email.utils
+import gc
 import json
 import logging
 import os
@@ -14,6 +16,8 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +29,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
+from Agent import keyword_tree as kt
 from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, SearchStatus
 from Agent.lexical_client import LexicalLLMClient
 from Agent.model_clients import (
@@ -278,21 +283,29 @@ def hang_in_body(handler: Handler) -> None:
     hang(handler)
 
 
-def keep_warm(handler: Handler) -> None:
+def keep_warm(status: int) -> Answer:
     """Answer with empty lines, as DeepSeek does while it is busy; each of them comes in time."""
-    handler.answer(b"\n", length=1_000_000)
-    for _ in range(150):
-        if not handler.server.released.wait(0.02):
-            handler.wfile.write(b"\n")
+
+    def answer(handler: Handler) -> None:
+        handler.answer(b"\n", status, length=1_000_000)
+        for _ in range(150):
+            if not handler.server.released.wait(0.02):
+                handler.wfile.write(b"\n")
+
+    return answer
 
 
-def flood(handler: Handler) -> None:
+def flood(status: int) -> Answer:
     """Answer without end."""
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
-    handler.close_connection = True
-    while handler.server.sent_bytes < 50 * BODY_LIMIT:
-        handler.wfile.write(b" " * 65536)
-        handler.server.sent_bytes += 65536
+
+    def answer(handler: Handler) -> None:
+        handler.wfile.write(f"HTTP/1.1 {status} Status\r\nConnection: close\r\n\r\n".encode())
+        handler.close_connection = True
+        while handler.server.sent_bytes < 50 * BODY_LIMIT:
+            handler.wfile.write(b" " * 65536)
+            handler.server.sent_bytes += 65536
+
+    return answer
 
 
 def hang_up(handler: Handler) -> None:
@@ -401,6 +414,10 @@ def refused(status: int, **headers: str) -> Callable[[Wire], list[Answer]]:
     return lambda wire: [body(wire.error("not now"), status, **headers)]
 
 
+def moved(status: int) -> Callable[[Wire], list[Answer]]:
+    return always(lambda handler: handler.answer(b"", status, location="http://elsewhere.example/v1"))
+
+
 LONG = {"action": "match", "node_id": 0, "reason": "x" * 1_000_000}
 
 CASES = [
@@ -458,7 +475,7 @@ CASES = [
     Case("a refusal", lambda wire: [body(wire.refusal())], ReplyError, "the model refused: I cannot help with that"),
     Case("a list for an answer", always(body([1, 2])), ReplyError, "the reply is empty"),
     Case("an empty object for an answer", always(body({})), ReplyError, "the reply is empty"),
-    Case("an endless answer", always(flood), ReplyError, f"more than {BODY_LIMIT:,} bytes"),
+    Case("an endless answer", always(flood(200)), ReplyError, f"more than {BODY_LIMIT:,} bytes"),
     # Services that fail once, and then do not
     Case("429 once", then_right(page(429)), MATCH, requests=2),
     Case("500 twice", then_right(page(500), page(503)), MATCH, requests=3),
@@ -472,7 +489,21 @@ CASES = [
     Case("overloaded for ever", refused(529), ServiceError, "answers 529: not now$", 3),
     Case("500 with HTML", always(page(500)), ServiceError, "answers 500$", 3),
     Case("500, not to be tried again", refused(500, x_should_retry="false"), ServiceError, "answers 500"),
+    Case(
+        "an error of half a page", always(lambda handler: handler.answer(b"{", 500, length=9)), ServiceError, "500$", 3
+    ),
+    Case("an error of an endless page", always(flood(500)), ServiceError, "answers 500$", 3),
+    Case("500 of deep brackets", always(lambda handler: handler.answer(b"[" * 9999, 500)), ServiceError, "500$", 3),
+    Case("301", moved(301), ServiceError, "answers 301, and leads to http://elsewhere.example/v1: is base_url right.$"),
+    Case("308", moved(308), ServiceError, "answers 308, and leads to http://elsewhere.example/v1: is base_url right.$"),
+    Case("304", always(lambda handler: handler.answer(b"", 304)), ServiceError, "127.0.0.1 answers 304$"),
     Case("401", refused(401), ServiceError, "answers 401: not now$"),
+    Case(
+        "words for a terminal",
+        lambda wire: [body(wire.error("no\x1b[31m\x00 \u202e\ud800\nkey"), 401)],
+        ServiceError,
+        r"answers 401: no \[31m key$",
+    ),
     Case("404", refused(404), ServiceError, "answers 404: not now$"),
     Case("an error that says 200", refused(200), ServiceError, "127.0.0.1 answers with an error: not now"),
     Case("HTML for ever", always(page()), ServiceError, "no JSON, is base_url right. It begins with '<html>", 3),
@@ -486,7 +517,12 @@ CASES = [
 LATE = [
     Case("hanging", always(hang), TimeoutError, "127.0.0.1 gave no answer within 0.2 s", reason="agent_timeout"),
     Case("hanging in the body", always(hang_in_body), TimeoutError, "no answer within 0.2 s", reason="agent_timeout"),
-    Case("empty lines for ever", always(keep_warm), TimeoutError, "no answer within 0.2 s", reason="agent_timeout"),
+    Case(
+        "empty lines for ever", always(keep_warm(200)), TimeoutError, "no answer within 0.2 s", reason="agent_timeout"
+    ),
+    Case(
+        "an error of empty lines", always(keep_warm(500)), TimeoutError, "answer within 0.2 s", reason="agent_timeout"
+    ),
 ]
 
 
@@ -557,12 +593,29 @@ class TestOutcomes:
 
         assert 2 * 0.2 <= time.monotonic() - begun < 6
 
-    def test_an_endless_answer_is_left_early(self, server: Server, connect: Connect) -> None:
-        server.script = [flood]
-        with pytest.raises(ReplyError):
-            connect().Chat(MESSAGES, SCHEMA)
+    @pytest.mark.parametrize("status", [200, 500])
+    def test_an_endless_answer_is_left_early(self, status: int, server: Server, connect: Connect) -> None:
+        server.script = [flood(status)]
+        with pytest.raises((ReplyError, ServiceError)):
+            connect(retries=0).Chat(MESSAGES, SCHEMA)
 
         assert server.sent_bytes < 5 * BODY_LIMIT  # what was under way is in the buffers of the connection
+
+    def test_a_time_out_tells_what_was_wrong_before(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = [body(wire.error("not now"), 500), hang]
+        with pytest.raises(TimeoutError, match=r"no answer within 1 s") as caught:
+            connect(timeout_s=1.0).Chat(MESSAGES, SCHEMA)
+
+        assert isinstance(caught.value.__cause__, ServiceError)
+        assert str(caught.value.__cause__) == "127.0.0.1 answers 500: not now"
+        assert caught.value.__cause__.__context__ is None
+
+    def test_nobody_is_followed_to_another_address(self, wire: Wire, server: Server, connect: Connect) -> None:
+        server.script = then_right(lambda handler: handler.answer(b"", 307, location=server.address + wire.path))(wire)
+        with pytest.raises(ServiceError, match=r"answers 307, and leads to http://127\.0\.0\.1"):
+            connect().Chat(MESSAGES, SCHEMA)
+
+        assert len(server.requests) == 1
 
     def test_nobody_listens(self, connect: Connect) -> None:
         with socket.socket() as unused:
@@ -603,6 +656,16 @@ class TestOutcomes:
 
         is_read_or_refused()
 
+    @pytest.mark.parametrize("depth", [200, 600, 900, 3000, 50_000])
+    def test_of_an_answer_of_any_depth(self, depth: int, wire: Wire, server: Server, connect: Connect) -> None:
+        deep = '{"action": "match", "node_id": 0, "more": ' + "[" * depth + "]" * depth + "}"
+        client = connect(retries=0)
+        for answer in (json.dumps(wire.text(deep)), deep):  # how deep one may be, depends on the Python
+            server.script = [lambda handler, answer=answer: handler.answer(answer.encode())]  # type: ignore[misc]
+            with contextlib.suppress(ModelClientError):
+                assert client.Chat(MESSAGES, SCHEMA)["node_id"] == 0
+        assert len(server.requests) == 2
+
     def test_of_older_and_other_forms(self, server: Server) -> None:
         need("openai")
         need("json_repair")
@@ -638,6 +701,22 @@ class TestRetryAfter:
 
         assert (caught.value.status, caught.value.retry_after_s, len(server.requests)) == (429, 3.0, 1)
 
+    def test_may_be_a_date(self, wire: Wire, server: Server, connect: Connect) -> None:
+        later = email.utils.formatdate(time.time() + 3600, usegmt=True)
+        server.script = refused(503, retry_after=later)(wire)
+        with pytest.raises(ServiceError, match=r"answers 503: not now \(to be tried again after") as caught:
+            connect().Chat(MESSAGES, SCHEMA)
+
+        assert 3500 < caught.value.retry_after_s <= 3600
+        assert len(server.requests) == 1
+
+    def test_that_is_over_is_not_waited_for(self, wire: Wire, server: Server, connect: Connect) -> None:
+        past = email.utils.formatdate(time.time() - 3600, usegmt=True)
+        server.script = then_right(body(wire.error("slower"), 429, retry_after=past))(wire)
+
+        assert connect().Chat(MESSAGES, SCHEMA) == MATCH
+        assert len(server.requests) == 2
+
     def test_without_it_the_wait_doubles(self, wire: Wire, server: Server, connect: Connect) -> None:
         server.script = refused(429)(wire)
         with pytest.raises(ServiceError):
@@ -658,12 +737,22 @@ class TestRetryAfter:
             ("", 0.0),
             ("tomorrow", 0.0),
             ("Thu, 01 Jan 1970 00:02:00 GMT", 20.0),
+            ("Thursday, 01-Jan-70 00:02:00 GMT", 20.0),
+            ("Thu Jan  1 00:02:00 1970", 20.0),
+            ("Thu, 01 Jan 1970 00:02:00 -0000", 20.0),
+            ("Thu, 01 Jan 1970 01:02:00 +0100", 20.0),
             ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
             ("Thu, 99 Jan 99999 00:00:00 GMT", 0.0),
         ],
     )
-    def test_is_read_in_every_form(self, value: str, seconds: float) -> None:
-        assert _retry_after_s({"retry-after": value}, now=100.0) == seconds
+    def test_is_read_in_every_form(self, value: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TZ", "Asia/Shanghai")
+        time.tzset()
+        try:
+            assert _retry_after_s({"retry-after": value}, now=100.0) == seconds
+        finally:
+            monkeypatch.undo()
+            time.tzset()
 
     def test_milliseconds_are_the_more_exact(self) -> None:
         assert _retry_after_s({"retry-after": "1", "retry-after-ms": "1250"}, now=0.0) == 1.25
@@ -762,6 +851,19 @@ class TestUsage:
         assert client.last_usage == Usage(1, 100, 7, 64, client.last_usage.cost)
         assert client.last_usage.cost == pytest.approx(cost)
 
+    def test_is_told_by_a_search(self, wire: Wire, server: Server, connect: Connect, tmp_path: Path) -> None:
+        jump = json.dumps({"action": "jump", "node_id": 0})
+        server.script = [page(500), body(wire.text(jump)), body(wire.text(json.dumps(MATCH)))]
+        with KeywordTree(str(tmp_path), connect(prices=Prices(3.0, 15.0, 0.3))) as tree:
+            tree.CreateKeyword("茶", "root")
+            found = tree.Search("what do I drink?")
+
+        cost = (36 * 3.0 + 64 * 0.3 + 7 * 15.0) / 1e6
+        assert [(step.input_tokens, step.output_tokens) for step in found.steps] == [(100, 7)] * 2
+        assert [step.cost for step in found.steps] == pytest.approx([cost] * 2)
+        assert (found.input_tokens, found.output_tokens) == (200, 14)
+        assert found.cost == pytest.approx(2 * cost)
+
     def test_counts_what_could_not_be_read(self, wire: Wire, server: Server, connect: Connect) -> None:
         client = connect()
         server.script = said("no idea")(wire)
@@ -777,6 +879,14 @@ class TestUsage:
         client.Chat(MESSAGES, SCHEMA)
 
         assert client.usage == Usage(calls=1)
+
+    def test_what_is_no_count_counts_nothing(self, wire: Wire, server: Server, connect: Connect) -> None:
+        answer = wire.text(json.dumps(MATCH))
+        server.script = [body({**answer, "usage": dict.fromkeys(answer["usage"], 10**400)})]
+        client = connect(prices=Prices(3.0, 15.0), budget_tokens=1)
+        client.Chat(MESSAGES, SCHEMA)
+
+        assert client.usage == Usage(calls=1, cost=0.0)
 
     @pytest.mark.parametrize(
         "told", [{"prompt_cache_hit_tokens": 5}, {"cached_tokens": 5}, {"prompt_tokens_details": {"cached_tokens": 5}}]
@@ -831,6 +941,27 @@ class TestBudget:
 
         assert len(server.requests) == 2
 
+    @pytest.mark.parametrize("status", [400, 500], ids=["another form", "another attempt"])
+    def test_does_not_hide_what_was_wrong_before(
+        self, status: int, wire: Wire, server: Server, connect: Connect
+    ) -> None:
+        server.script = [body(wire.error(f"{KEY} is not known"), status)]
+        with pytest.raises(BudgetError) as caught:
+            connect(budget_calls=1).Chat(MESSAGES, SCHEMA)
+
+        before = caught.value.__cause__
+        assert isinstance(before, ServiceError)
+        assert (before.status, str(before)) == (status, f"127.0.0.1 answers {status}: [key] is not known")
+        assert str(caught.value) == f"the budget of 1 calls is used up: 1 calls, 0 tokens; before: {before}"
+        assert before.__cause__ is before.__context__ is None
+        assert KEY not in everything_told_by(caught.value)
+
+    def test_that_was_used_up_at_once_has_no_cause(self, connect: Connect) -> None:
+        with pytest.raises(BudgetError, match=r"used up: 0 calls, 0 tokens$") as caught:
+            connect(budget_calls=0).Chat(MESSAGES, SCHEMA)
+
+        assert caught.value.__cause__ is caught.value.__context__ is None
+
     def test_of_tokens_stops_the_next_call(self, wire: Wire, server: Server, connect: Connect) -> None:
         server.script = said(json.dumps(MATCH))(wire)
         client = connect(budget_tokens=107)
@@ -839,6 +970,17 @@ class TestBudget:
             client.Chat(MESSAGES, SCHEMA)
 
         assert (len(server.requests), client.last_usage) == (1, Usage())
+
+    def test_and_what_was_wrong_before_are_told_by_a_search(
+        self, wire: Wire, server: Server, connect: Connect, tmp_path: Path
+    ) -> None:
+        server.script = refused(503)(wire)
+        with KeywordTree(str(tmp_path), connect(budget_calls=2)) as tree:
+            tree.CreateKeyword("茶", "root")
+            found = tree.Search("what do I drink?")
+
+        assert "the budget of 2 calls is used up" in found.steps[0].reason
+        assert "before: 127.0.0.1 answers 503: not now" in found.steps[0].reason
 
     def test_is_told_by_a_search(self, connect: Connect, tmp_path: Path) -> None:
         with KeywordTree(str(tmp_path), connect(budget_calls=0)) as tree:
@@ -850,8 +992,12 @@ class TestBudget:
 
 
 def everything_told_by(error: BaseException) -> str:
-    """Return all that a reporter of errors could write down."""
-    told, chain = "", [error]
+    """Return all that a reporter of errors could write down, the variables of all functions included."""
+    report = traceback.TracebackException.from_exception(error, capture_locals=True)
+    for frame in report.stack:
+        if frame.filename == __file__ or frame.name == "__init__":  # who gives a key knows it
+            frame.locals = {}
+    told, chain = "".join(report.format()), [error]
     while chain:
         one = chain.pop()
         told += f"{one!r} {one} {vars(one)}"
@@ -898,6 +1044,48 @@ class TestKeys:
 
         assert connect().Chat(MESSAGES, SCHEMA) == {**MATCH, "reason": "[key]"}
 
+    def test_are_in_no_reply_however_it_is_written(self, wire: Wire, server: Server) -> None:
+        key = 'sk/with"all\\of+them='
+        reply = json.dumps({**MATCH, "reason": [f"the key is {key}"], key: 1}).replace("/", "\\/")
+        whole = json.dumps(wire.text(reply)).replace("/", "\\u002f")
+        server.script = [lambda handler: handler.answer(whole.encode())]
+        client = wire.client_class("test-model", key, server.address + wire.address)
+
+        assert client.Chat(MESSAGES, SCHEMA) == {**MATCH, "reason": ["the key is [key]"], "[key]": 1}
+        client.close()
+
+    @pytest.mark.parametrize("key", ["1", "x", "none", "null", "match", "EMPTY", "ollama", "reply"])
+    def test_that_stand_for_none_spoil_no_reply(self, key: str, wire: Wire, server: Server) -> None:
+        reply = {**MATCH, "reason": "none is a match, reply 1 is EMPTY"}
+        server.script = said(json.dumps(reply))(wire)
+        client = wire.client_class("test-model", key, server.address + wire.address)
+
+        assert client.Chat(MESSAGES, SCHEMA) == reply
+        client.close()
+
+    @pytest.mark.parametrize(
+        "script",
+        [
+            always(hang),
+            always(hang_up),
+            always(cut({"id": KEY})),
+            always(page()),
+            said(KEY),
+            then_right(moved(307)(WIRES[0])[0]),
+        ],
+        ids=["late", "hung up", "cut", "HTML", "no reply", "moved"],
+    )
+    def test_are_in_no_traceback_with_its_variables(
+        self, script: Callable[[Wire], list[Answer]], wire: Wire, server: Server, connect: Connect
+    ) -> None:
+        server.script = script(wire)
+        with pytest.raises((ModelClientError, TimeoutError)) as caught:
+            connect(timeout_s=0.2, retries=1).Chat(MESSAGES, SCHEMA)
+
+        told = everything_told_by(caught.value)
+        assert "json_schema = " in told  # it does tell variables
+        assert KEY not in told
+
     def test_are_in_no_error_of_a_connection(self, connect: Connect) -> None:
         with pytest.raises(ServiceError) as caught:
             connect(base_url="http://127.0.0.1:9/v1", retries=0).Chat(MESSAGES, SCHEMA)
@@ -917,9 +1105,10 @@ class TestKeys:
         assert client.Chat(MESSAGES, SCHEMA) == MATCH
         client.close()
 
-    def test_may_not_stand_in_the_address(self, wire: Wire) -> None:
-        with pytest.raises(InvalidInputError, match="without user and password") as caught:
-            wire.client_class("test-model", KEY, "https://user:Secret@models.example/v1")
+    @pytest.mark.parametrize("address", ["user:Secret@models.example/v1", "models.example/v1?key=Secret"])
+    def test_may_not_stand_in_the_address(self, address: str, wire: Wire) -> None:
+        with pytest.raises(InvalidInputError, match="without user and password, and without a query") as caught:
+            wire.client_class("test-model", KEY, f"https://{address}")
 
         assert "Secret" not in everything_told_by(caught.value)
 
@@ -955,10 +1144,35 @@ class TestConstructor:
         assert client.Chat(MESSAGES, SCHEMA) == MATCH
         client.close()
 
-    @pytest.mark.parametrize("arguments", [{"timeout_s": 0}, {"retries": -1}, {"backoff_s": -1.0}, {"base_url": "me"}])
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            *({"timeout_s": timeout_s} for timeout_s in (0, -1.0, float("nan"), float("inf"))),
+            *({"retries": -1}, {"backoff_s": -1.0}, {"base_url": "me"}),
+        ],
+    )
     def test_refuses_what_cannot_be_used(self, arguments: dict[str, Any], wire: Wire) -> None:
         with pytest.raises(InvalidInputError):
             wire.client_class("test-model", KEY, **arguments)
+
+    def test_connections_are_closed_when_nobody_has_the_client_any_more(self, wire: Wire, server: Server) -> None:
+        server.script = said(json.dumps(MATCH))(wire)
+        client = wire.client_class("test-model", KEY, server.address + wire.address)
+        client.Chat(MESSAGES, SCHEMA)
+        service, last = client._service, weakref.ref(client)
+        assert not service.is_closed()
+        del client
+        gc.collect()
+
+        assert last() is None
+        assert service.is_closed()
+
+    def test_closing_twice_is_no_error(self, wire: Wire, server: Server) -> None:
+        client = wire.client_class("test-model", KEY, server.address + wire.address)
+        client.close()
+        client.close()
+
+        assert client._service.is_closed()
 
     @pytest.mark.parametrize("missing", ["openai", "json_repair"])
     def test_says_how_to_install_what_is_missing(self, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1064,21 +1278,29 @@ def think(wire: Wire, answers: list[dict[str, Any]]) -> Answer:
 
 
 def remember_and_find(client: Client, folder: str) -> list[str]:
-    """A session: place a keyword, link an info, find the keyword.  Returns the names that the model chose."""
+    """A session with each of the five questions.  Returns the names that the model chose, and how much it left open."""
     with KeywordTree(folder, client) as tree:
         tree.BatchCreateKeywords(
             [
                 {"id": "food", "name": "饮食 food", "parent_id": "root", "description": "口味、餐厅和菜谱"},
                 {"id": "code", "name": "programming", "parent_id": "root"},
+                {"id": "python", "name": "Python", "parent_id": "code", "description": "a language"},
+                {"id": "zoo", "name": "animals", "parent_id": "root"},
+                {"id": "snake", "name": "Python", "parent_id": "zoo"},
             ]
         )
         parent = tree.GetPath(tree.CreateKeyword("中式饮食", description="饮食的一种").id)[-2]
         info = tree.CreateInfo("The user likes programming in the morning.", auto_link=True)
         found = tree.Search("when is the time for programming?")
-        return [parent.name, *(node.name for node, _ in tree.GetKeywordsOfInfo(info.id)), found.path[-1].name]
+        same = tree.Search("Python", context="a snake that lives in the zoo")
+        plan = tree.Reorganize("zoo")
+        chosen = [parent.name, *(node.name for node, _ in tree.GetKeywordsOfInfo(info.id)), found.path[-1].name]
+        return [*chosen, f"{same.candidate_count} named Python", *(step["action"] for step in plan["steps"])]
 
 
-CHOSEN = ["饮食 food", "programming", "programming"]
+CHOSEN = ["饮食 food", "programming", "programming", "2 named Python", "merge"]
+INTENTS = ["suggest_parent", "link_info", "search", "disambiguate_same_name", "dedup_check"]
+"""In the order in which the session asks them; words alone do not tell one Python from the other."""
 
 
 def record(wire: Wire) -> list[dict[str, Any]]:
@@ -1095,6 +1317,17 @@ def record(wire: Wire) -> list[dict[str, Any]]:
         ]
 
 
+def on_record(wire: Wire) -> list[dict[str, Any]]:
+    exchanges: list[dict[str, Any]] = json.loads((FIXTURES / f"{wire.name}_session.json").read_text(encoding="utf-8"))
+    return exchanges
+
+
+def schema_of(request: dict[str, Any]) -> dict[str, Any]:
+    form = request.get("response_format") or request["output_config"]["format"]
+    schema: dict[str, Any] = form["schema"] if "schema" in form else form["json_schema"]["schema"]
+    return schema
+
+
 class TestSession:
     def test_with_a_model_that_compares_words(
         self, wire: Wire, server: Server, connect: Connect, tmp_path: Path
@@ -1103,22 +1336,33 @@ class TestSession:
         client = connect()
 
         assert remember_and_find(client, str(tmp_path)) == CHOSEN
-        assert client.usage.calls == len(server.requests) == 3
+        assert client.usage.calls == len(server.requests) == len(INTENTS)
 
     def test_on_record_is_sent_and_read_again(self, wire: Wire, server: Server, connect: Connect) -> None:
         client = connect()
-        exchanges = json.loads((FIXTURES / f"{wire.name}_session.json").read_text(encoding="utf-8"))
+        exchanges = on_record(wire)
         for exchange in exchanges:
             request = exchange["request"]
-            form = request.get("response_format") or request["output_config"]["format"]
-            schema = form["schema"] if "schema" in form else form["json_schema"]["schema"]
             server.script = [body(exchange["response"])]
+            schema = schema_of(request)
             reply = client.Chat(wire.messages(request), schema)
 
             assert (server.requests[-1].path, server.requests[-1].body) == (exchange["path"], request)
-            assert (reply["action"], type(reply["node_id"])) == ("match", int)
+            assert reply["action"] in ("match", "ambiguous")
             assert reply.keys() == set(schema["required"])
-        assert client.usage == Usage(3, 300, 21, 192)
+        count = len(INTENTS)
+        assert len(exchanges) == count
+        assert client.usage == Usage(count, 100 * count, 7 * count, 64 * count)
+
+    def test_on_record_has_todays_prompts_of_every_intent(self, wire: Wire) -> None:
+        requests = [exchange["request"] for exchange in on_record(wire)]
+        asked = [json.loads(wire.messages(request)[-1]["content"]) for request in requests]
+
+        assert [question.pop("intent") for question in asked] == INTENTS
+        for request, intent, question in zip(requests, INTENTS, asked, strict=True):
+            # To record it anew: python -m Agent.test_model_clients
+            assert wire.messages(request) == kt._BuildMessages(intent, question)
+            assert schema_of(request) == kt._DECISION_SCHEMA
 
 
 class TestExample:

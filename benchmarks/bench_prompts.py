@@ -1,29 +1,33 @@
 """What does a find cost that needs a model? Characters and tokens of its prompts, for each intent, on real trees.
 
-What: searches, placements, links of infos, and, where same-named keywords are told apart by a context, that too. A
-client writes down every message and lets `LexicalLLMClient` decide, so the rounds are those of a decision-maker that
-compares words; another model may take more or fewer. What is found by name costs nothing, and is counted apart.
+What: searches, placements, links of infos, same-named keywords that a context tells apart, and the questions about
+doubles that `Reorganize` asks; in English and in Chinese, without and with `show_descriptions`. A client writes down
+every message and lets `LexicalLLMClient` decide, so the rounds are those of a decision-maker that compares words;
+another model may take more or fewer. What is found by name costs nothing, and is counted apart.
 
 Why: the prompt is the price. And what stands the same at the beginning of every prompt of an intent, services can
 take from their caches, from some length on (512 to 4,096 tokens with most): so this length is measured as well.
 
-How: tokens by tiktoken's `o200k_base` where it is installed and has its vocabulary, else characters / 4, which is
-about right for English and far too low for Chinese; the report says which. Only what the tree writes is counted: the
-few tokens that a service adds around each message are not, nor is a schema that it takes as a parameter of its own.
+How: tokens by o200k_base, from `tiktoken` where that can get its vocabulary, or from `bpe-openai`, which brings it
+along (`pip install bpe-openai`); without either characters / 4, which is about right for English and far too low for
+Chinese; the report says which. Only what the tree writes is counted: the few tokens that a service adds around each
+message are not, nor is a schema that it takes as a parameter of its own.
 
 Repeat: ``python -m benchmarks.bench_prompts`` (``--quick``: 20 finds of each kind, and no tree of 43,118 keywords).
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
+import importlib.metadata
 import inspect
 import json
 import random
 import sys
 from argparse import Namespace
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,9 @@ from benchmarks import common, trees
 
 TREES = ("clinc150_dev", "awesome_python", "awesome_python_cn", "wordnet_food", "admin_cn4")
 LARGE = "admin_cn4"
+LANGUAGES = {"awesome_python_cn": "zh", "admin_cn4": "zh"}
+"""Of names and queries; English where nothing is said."""
+INTENTS = ("search", "suggest_parent", "link_info", "disambiguate_same_name", "dedup_check")
 SEED = 17
 
 Prompts = list[str]
@@ -102,10 +109,8 @@ def _finds(tree: KeywordTree, name: str, count: int) -> Iterator[Callable[[], ob
         yield lambda row=row: tree.CreateKeyword(row["name"], description=row["description"])  # type: ignore[misc]
     for row in _rows(name, "infos", count):
         yield lambda row=row: tree.CreateInfo(row["content"], row["source"], auto_link=True)  # type: ignore[misc]
-    if "context" in inspect.signature(tree.Search).parameters:
-        search: Callable[..., object] = tree.Search
-        for spec in _same_named(name, count):
-            yield lambda spec=spec: search(spec["name"], context=spec["description"] or spec["above"])  # type: ignore[misc]
+    for spec in _same_named(name, count):
+        yield lambda spec=spec: tree.Search(spec["name"], context=spec["description"] or spec["above"])  # type: ignore[misc]
 
 
 def _same_named(name: str, count: int) -> list[trees.Spec]:
@@ -124,20 +129,20 @@ def _same_named(name: str, count: int) -> list[trees.Spec]:
 
 def _token_counter() -> tuple[Callable[[str], int], str]:
     """Return what counts tokens, and what to call it."""
-    try:
-        encoding = importlib.import_module("tiktoken").get_encoding("o200k_base")
-    except ImportError:
-        why = "tiktoken is not installed"
-    except OSError as error:  # it fetches its vocabulary when it is first used
-        why = f"tiktoken cannot get its vocabulary ({type(error).__name__})"
-    else:
-        return lambda text: len(encoding.encode(text, disallowed_special=())), "tokens by tiktoken's o200k_base"
-    return lambda text: len(text) // 4, f"tokens ESTIMATED as characters / 4, too low for Chinese: {why}"
+    why = []
+    for package in ("tiktoken", "bpe_openai"):  # the second has the same vocabulary within
+        try:
+            encode = importlib.import_module(package).get_encoding("o200k_base").encode
+        except (ImportError, OSError) as error:  # the first fetches its vocabulary when it is first used
+            why.append(f"{package}: {type(error).__name__}")
+        else:
+            version = importlib.metadata.version(package.replace("_", "-"))
+            return functools.partial(_count_by, encode), f"tokens by o200k_base ({package} {version})"
+    return lambda text: len(text) // 4, f"tokens ESTIMATED as characters / 4, too low for Chinese ({', '.join(why)})"
 
 
-def _mean(values: Iterable[float]) -> float:
-    listed = list(values)
-    return sum(listed) / len(listed)
+def _count_by(encode: Callable[..., Sequence[int]], text: str) -> int:
+    return len(encode(text, disallowed_special=()))  # what looks like a mark of a chat is text
 
 
 def _common_prefix(texts: Sequence[str]) -> str:
@@ -147,58 +152,75 @@ def _common_prefix(texts: Sequence[str]) -> str:
     return first[: next(differing, min(len(first), len(last)))]
 
 
-def _measure(name: str, options: Namespace, count_tokens: Callable[[str], int], report: common.Report) -> None:
+def _listen(name: str, options: Namespace, **arguments: Any) -> tuple[dict[str, list[Prompts]], int]:
+    """Ask everything of a tree.  Returns the prompts of each find, by intent, and how many finds needed none."""
     listener = Listener()
-    by_intent: dict[str, list[Prompts]] = defaultdict(list)
-    asked = free = 0
-    with common.working_folder(options) as folder, KeywordTree(str(folder), listener) as tree:
+    heard: dict[str, list[Prompts]] = defaultdict(list)
+    free = 0
+    with common.working_folder(options) as folder, KeywordTree(str(folder), listener, **arguments) as tree:
         for batch in trees.in_batches(iter(_specs(name)), 5000):
             tree.BatchCreateKeywords(batch)
         for find in _finds(tree, name, 20 if options.quick else 100):
             find()
             taken = listener.take()
-            asked, free = asked + bool(taken), free + (not taken)
+            free += not taken
             for intent, prompts in taken.items():
-                by_intent[intent].append(prompts)
+                heard[intent].append(prompts)
+        tree.Reorganize()
+        # Each is a find of its own; the placements that it asks about are those of above once more.
+        heard["dedup_check"] = [[prompt] for prompt in listener.take()["dedup_check"]]
+    return heard, free
+
+
+def _middle_and_most(values: Sequence[int]) -> list[str]:
+    return [f"{common.percentile(values, share):,}" for share in (0.5, 0.95)]
+
+
+def _measure(name: str, options: Namespace, count_tokens: Callable[[str], int]) -> tuple[list[list[str]], int]:
+    """Return a row for each intent that a tree has questions for, and how many finds needed no model."""
+    heard, free = _listen(name, options)
+    can_show = "show_descriptions" in inspect.signature(KeywordTree).parameters
+    shown = _listen(name, options, show_descriptions=True)[0] if can_show else {}
     rows = []
-    for intent, finds in by_intent.items():
-        characters = [sum(map(len, prompts)) for prompts in finds]
-        tokens = [sum(map(count_tokens, prompts)) for prompts in finds]
+    for intent in filter(heard.get, INTENTS):
+        finds = heard[intent]
         prefix = _common_prefix([prompt for prompts in finds for prompt in prompts])
-        rows.append(
-            (
-                intent,
-                len(finds),
-                f"{_mean(map(len, finds)):.2f}",
-                f"{_mean(characters):,.0f}",
-                f"{max(characters):,}",
-                f"{_mean(tokens):,.0f}",
-                f"{max(tokens):,}",
-                f"{len(prefix):,}",
-                f"{count_tokens(prefix):,}",
-                f"{len(prefix) * _mean(map(len, finds)) / _mean(characters):.0%}",
-            )
+        tokens, told = (
+            [sum(map(count_tokens, prompts)) for prompts in found.get(intent, [])] for found in (heard, shown)
         )
-    columns = (
-        *("intent", "finds", "rounds", "characters", "at most", "tokens", "at most"),
-        *("stable characters", "stable tokens", "stable share"),
-    )
-    report.table(f"{name}: {asked} finds asked a model, {free} did not need one; per find", columns, rows)
+        rounds = sum(map(len, finds)) / len(finds)
+        row = [f"{name} ({LANGUAGES.get(name, 'en')}), {intent}", f"{len(finds)}", f"{rounds:.2f}"]
+        row += _middle_and_most([sum(map(len, prompts)) for prompts in finds])
+        row += _middle_and_most(tokens)
+        row += _middle_and_most(told) if told and told != tokens else ["–", "–"]
+        row += [f"{len(prefix):,}", f"{count_tokens(prefix):,}"]
+        row += [f"{count_tokens(prefix) * sum(map(len, finds)) / sum(tokens):.0%}"]
+        rows.append(row)
+    return rows, free
 
 
 def run(options: Namespace) -> None:
-    """Measure every tree and print the tables."""
+    """Measure every tree and print the table."""
     count_tokens, how = _token_counter()
     with common.working_folder(options) as folder:
         report = common.Report("What a find costs with a model", options, folder)
-    report.line(f"\n{how}. Stable: the same at the beginning of every prompt of the intent.")
+    rows, free = [], {}
     for name in TREES:
         if not common.wanted(options, name) or (options.quick and name == LARGE):
             continue
         try:
-            _measure(name, options, count_tokens, report)
+            found, free[name] = _measure(name, options, count_tokens)
         except common.Skip as reason:
             report.skipped(name, reason)
+        else:
+            rows += found
+    columns = (
+        *("tree, intent", "finds", "rounds", "characters p50", "p95", "tokens p50", "p95"),
+        *("with descriptions p50", "p95", "stable characters", "stable tokens", "stable share"),
+    )
+    report.table(f"Prompts of one find; {how}", columns, rows)
+    report.line("\nStable: the same at the beginning of every prompt of the intent; its share is one of tokens.")
+    report.line("Found by name, and so for nothing: " + ", ".join(f"{name} {count}" for name, count in free.items()))
 
 
 if __name__ == "__main__":

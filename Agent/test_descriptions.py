@@ -1,0 +1,163 @@
+"""Tests of the option that shows descriptions with candidates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.keyword_tree import InvalidInputError, KeywordTree, SearchStatus
+from Agent.test_agent_functions import (
+    HOSTILE,
+    INTENTS,
+    UUID,
+    WEBS,
+    Model,
+    always,
+    by_intent,
+    disk,
+    last_io,
+    match,
+    names,
+    opened,
+    read_once,
+)
+
+TOLD = {"Python": {"a language", "a snake"}, "茶": {"乌龙、绿茶和红茶"}}
+"""Which descriptions belong to a name."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+class TestShownDescriptions:
+    def ask(self, tree: KeywordTree) -> None:
+        """Ask each of the five questions once or more."""
+        tree.Search("what may I drink?")
+        tree.CreateKeyword("龙井", description="绿茶的一种")
+        tree.CreateInfo("喜欢喝龙井茶。", auto_link=True)
+        tree.Search("Python", context="it bites")
+        tree.Reorganize()
+
+    def described(self, folder: Path, **options: Any) -> Model:
+        """Return a model that was asked everything about a tree with descriptions."""
+        with opened(folder, always({"action": "missing"}), **options) as (tree, model):
+            tree.UpdateKeyword("tea", {"description": "乌龙、绿茶和红茶"}, 1)
+            self.ask(tree)
+        assert {view["intent"] for view in model.views} == set(INTENTS)
+        return model
+
+    def test_are_off_by_default(self, folder: Path) -> None:
+        model = self.described(folder)
+
+        assert all(
+            candidate.keys() == {"idx", "name", "path"} for view in model.views for candidate in view["candidates"]
+        )
+
+    def test_stand_with_each_candidate_that_has_one(self, folder: Path) -> None:
+        model = self.described(folder, show_descriptions=True)
+
+        for view in model.views:
+            for candidate in view["candidates"]:
+                told = {candidate["description"]} if "description" in candidate else set()
+                assert told <= TOLD.get(candidate["name"], {"绿茶的一种"})
+                assert list(candidate) == ["idx", "name", "path", *(["description"] if told else [])]
+                assert told or candidate["name"] not in TOLD
+        search = model.views[0]
+        assert {c["description"] for c in search["candidates"] if c["name"] == "Python"} == TOLD["Python"]
+
+    def test_leave_the_system_text_as_it_is(self, tmp_path: Path) -> None:
+        without, shown = self.described(tmp_path / "a"), self.described(tmp_path / "b", show_descriptions=True)
+
+        assert [messages[0] for messages in without.sent] == [messages[0] for messages in shown.sent]
+        for view, other in zip(without.views, shown.views, strict=True):  # and all the rest of the question
+            for candidate in other["candidates"]:
+                candidate.pop("description", None)
+            assert view == other
+
+    @pytest.mark.parametrize(
+        ("description", "shown"),
+        [
+            ("x" * 200, "x" * 200),
+            ("x" * 201, "x" * 199 + "…"),
+            ("茶" * 65_536, "茶" * 199 + "…"),
+            ("", None),
+            (" \n\t", None),
+        ],
+        ids=["as long as may be", "too long", "the longest", "none", "blank"],
+    )
+    def test_are_cut_at_200_characters(self, description: str, shown: str | None, folder: Path) -> None:
+        with opened(folder, always({"action": "missing"}), show_descriptions=True) as (tree, model):
+            tree.UpdateKeyword("tea", {"description": description}, 1)
+            tree.Search("what may I drink?")
+
+        [tea] = [candidate for candidate in model.views[0]["candidates"] if candidate["name"] == "茶"]
+        assert tea.get("description") == shown
+
+    def test_of_groups_are_none(self, folder: Path) -> None:
+        with opened(folder, always({"action": "missing"}), show_descriptions=True, max_candidates=7) as (tree, model):
+            tree.Search("what may I drink?")
+
+        groups = [candidate for candidate in model.views[0]["candidates"] if " more: " in candidate["name"]]
+        assert groups
+        assert all(group.keys() == {"idx", "name", "path"} for group in groups)
+
+    def test_are_those_of_now(self, folder: Path) -> None:
+        replies = {"action": "jump", "node_id": 0}, {"action": "missing"}
+        with opened(folder, always(replies[1]), show_descriptions=True) as (tree, model):
+            tree.Search("what may I drink?")
+            with KeywordTree(str(folder)) as other:
+                other.UpdateKeyword("tea", {"description": "written elsewhere"}, 1)
+            tree.Refresh()
+            tree.Search("what may I drink?")
+
+        told = [[c.get("description") for c in view["candidates"] if c["name"] == "茶"] for view in model.views]
+        assert told == [[None], ["written elsewhere"]]
+
+    @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+    def test_from_strangers_stand_in_strings_alone(self, text: str, folder: Path) -> None:
+        with opened(folder, by_intent(search=match("茶")), show_descriptions=True) as (tree, model):
+            tree.UpdateKeyword("tea", {"description": text}, 1)
+            before = disk(folder)
+            found = tree.Search("what may I drink?")
+
+            assert (found.status, [node.id for node in found.path]) == (SearchStatus.MATCHED, ["root", "food", "tea"])
+            assert disk(folder) == before
+            self.ask(tree)
+        wanted = text if len(text) <= 200 else f"{text[:199]}…"
+        for messages in model.sent:
+            view = read_once(messages[1]["content"])
+            assert all(c.get("description") == wanted for c in view["candidates"] if c["name"] == "茶")
+            assert len(text) < 5 or text not in messages[0]["content"]
+        assert "茶" in names(model.views[0])
+        assert UUID.findall(json.dumps(model.sent)) == []
+
+    def test_are_on_record(self, tmp_path: Path) -> None:
+        for is_shown in (False, True):
+            with opened(tmp_path / str(is_shown), match("茶"), show_descriptions=is_shown) as (tree, _):
+                tree.CreateKeyword("龙井")
+                assert last_io(tree).get("show_descriptions", False) is is_shown
+
+    def test_help_to_tell_doubles(self, folder: Path) -> None:
+        with opened(folder, always({"action": "missing"}), show_descriptions=True) as (tree, model):
+            tree.UpdateKeyword("web", {"description": "serves pages"}, 1)
+            tree.Reorganize()
+
+        [view] = [v for v in model.views if (v["intent"], v["query"]) == ("dedup_check", WEBS)]
+        assert "serves pages" in {candidate.get("description") for candidate in view["candidates"]}
+
+    @pytest.mark.parametrize("value", [None, 1, "yes", []])
+    def test_must_be_switched_by_a_bool(self, value: Any, folder: Path) -> None:
+        with pytest.raises(InvalidInputError, match="show_descriptions"):
+            KeywordTree(str(folder), show_descriptions=value)
+
+    def test_come_into_the_seeds_list_of_candidates_only_where_they_are_shown(self, folder: Path) -> None:
+        with opened(folder, always(None)) as (tree, _):
+            assert {*map(frozenset, tree._CollectCandidates(["code"]))} == {frozenset({"id", "name", "path"})}
+        with opened(folder, always(None), show_descriptions=True) as (tree, _):
+            [python] = [c for c in tree._CollectCandidates(["code"]) if c["id"] == "python"]
+            assert python["description"] == "a language"

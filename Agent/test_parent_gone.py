@@ -1,0 +1,99 @@
+"""Tests of a chosen parent that vanishes while the model thinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.keyword_tree import KeywordTree, SearchStatus
+from Agent.test_agent_functions import LOSSES, PATIENCE_S, WEB, Meeting, View, about, keywords, last_io, match, opened
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+class TestParentGone:
+    @pytest.mark.parametrize(("lose", "place"), LOSSES.values(), ids=LOSSES)
+    def test_two_think_of_the_same_parent_while_a_third_takes_it(
+        self, lose: Callable[[KeywordTree], object], place: str, folder: Path
+    ) -> None:
+        meeting = Meeting(2)
+
+        def say(view: View) -> Any:
+            meeting.think()
+            return match("茶")(view)
+
+        with opened(folder, say) as (tree, _), ThreadPoolExecutor(2) as threads:
+            placing = [threads.submit(tree.CreateKeyword, f"龙井 {n}") for n in range(2)]
+            meeting.interrupt(lambda: lose(tree))
+            made = [future.result(PATIENCE_S) for future in placing]
+
+            assert [node.parent_id for node in made] == [place] * 2
+            kept = [change.agent_io for change in tree.History(limit=2) if change.agent_io]
+            assert [(io["outcome"], io["reason"]) for io in kept] == [("missing", "parent_gone")] * 2
+            assert tree.Verify() == []
+            wanted = keywords(tree)
+        with KeywordTree(str(folder)) as again:
+            assert keywords(again) == wanted
+
+    @pytest.mark.parametrize(("lose", "place"), LOSSES.values(), ids=LOSSES)
+    def test_a_search_ends_as_before_and_suggests_what_is_left(
+        self, lose: Callable[[KeywordTree], object], place: str, folder: Path
+    ) -> None:
+        def say(view: View) -> Any:
+            lose(tree)
+            return match("茶")(view)
+
+        with opened(folder, say) as (tree, _):
+            found = tree.Search("what may I drink?")
+
+        assert (found.status, found.reason, found.node) == (SearchStatus.NOT_FOUND, "stale_view", None)
+        assert found.suggested_parent_id == place
+
+    def test_where_the_model_stood_is_gone(self, folder: Path) -> None:
+        def say(view: View) -> Any:
+            if not view["path"]:
+                return {"action": "jump", "node_id": next(c["idx"] for c in view["candidates"] if c["name"] == "茶")}
+            tree.DeleteKeyword("tea")
+            return {"action": "missing"}
+
+        with opened(folder, say) as (tree, _):
+            tree.CreateKeyword("绿茶", "tea")
+            made = tree.CreateKeyword("龙井")
+
+            assert made.parent_id == "food"
+            assert last_io(tree)["reason"] == "agent_missing"
+
+    def test_a_jump_to_what_vanished_hangs_it_beneath_what_is_left(self, folder: Path) -> None:
+        def say(view: View) -> Any:
+            reply = {"action": "jump", "node_id": next(c["idx"] for c in view["candidates"] if c["name"] == "茶")}
+            tree.DeleteKeyword("tea")
+            return reply
+
+        with opened(folder, say) as (tree, _):
+            assert tree.CreateKeyword("龙井").parent_id == "food"
+            assert last_io(tree)["reason"] == "parent_gone"
+
+    def test_nothing_is_proposed_by_it(self, folder: Path) -> None:
+        def lose(view: View) -> Any:
+            reply = match("Python")(view)
+            tree.MergeKeywords("python", "snake")
+            return reply
+
+        with opened(folder, about(WEB, "suggest_parent", lose)) as (tree, _):
+            assert tree.Reorganize()["steps"] == []
+
+    def test_a_suggested_parent_is_one_that_is_left(self, folder: Path) -> None:
+        def say(view: View) -> Any:
+            reply = match("茶")(view)
+            tree.MergeKeywords("tea", "coffee")
+            return reply
+
+        with opened(folder, say) as (tree, _):
+            assert tree._SuggestParent("龙井") == "coffee"
