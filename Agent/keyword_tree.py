@@ -74,7 +74,7 @@ import zlib
 from abc import ABC, abstractmethod
 from array import array
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
@@ -380,9 +380,8 @@ class SearchResult:
     candidates: list[KeywordNode] = field(default_factory=list)
     """The first 50 keywords that fit, where AMBIGUOUS."""
     suggested_parent_id: str | None = None
-    """Where a model said it would belong, where NOT_FOUND."""
     suggested_name: str | None = None
-    """What a model would call it, where NOT_FOUND."""
+    """Where a model said it would belong, and what it would call it, where NOT_FOUND."""
     reason: str = ""
     """A code, see `_OUTCOMES`; `"exact"`, `"path"`, `"normalized"`, `"confirmed"`, `"empty_query"` or
     `"exact_miss_llm_disabled"` where no model was asked."""
@@ -391,9 +390,8 @@ class SearchResult:
     candidate_count: int = 0
     """How many keywords fit in all."""
     rounds: int = 0
-    """How often the model was called."""
     names_shown: int = 0
-    """How many candidates it was shown, over all rounds."""
+    """How often the model was called, and how many candidates it was shown in all."""
     steps: list[DescentStep] = field(default_factory=list)
     """One for each round."""
     input_tokens: int = 0
@@ -674,7 +672,8 @@ def _CheckName(what: str, value: object) -> str:
     return name
 
 
-_CheckId = partial(_CheckText, limit=_NAME_LIMIT, least=1)
+def _CheckId(what: str, value: object) -> str:
+    return _CheckText(what, value, _NAME_LIMIT, 1)
 
 
 def _CheckList(what: str, value: object, check: Callable[[str, object], str]) -> list[str]:
@@ -759,19 +758,19 @@ def _Check(**arguments: object) -> list[Any]:
     return [_CHECKS[name](name, value) for name, value in arguments.items()]
 
 
-def _CheckFields(what: str, fields: object, known: Collection[str]) -> _Row:
+def _CheckFields(what: str, fields: object, known: Set[str]) -> _Row:
     """Return the fields of a spec or a patch as they are to be used."""
     given = _CheckType(what, fields, dict, "a dict")
-    for name in given:
-        if name not in known:
-            raise InvalidInputError(f"{what} has no key {_Shorten(name)}; known: {', '.join(sorted(known))}")
+    if not given.keys() <= known:
+        unknown = next(name for name in given if name not in known)
+        raise InvalidInputError(f"{what} has no key {_Shorten(unknown)}; known: {', '.join(sorted(known))}")
     return {name: _CHECKS[name](name, value) for name, value in given.items()}
 
 
 def _CheckSpecs(specs: object, required: str, defaults: _Row) -> Iterator[_Row]:
     """Yield the specs, with the defaults of what they leave out."""
     for spec in _CheckType("specs", specs, (list, tuple), "a list of dicts"):
-        fields = _CheckFields("a spec", spec, defaults)
+        fields = _CheckFields("a spec", spec, defaults.keys())
         if required not in fields:
             raise _Invalid(f"a spec needs the key {required!r}", spec)
         yield {**defaults, **fields}
@@ -3536,7 +3535,7 @@ def _CheckReorganizePlan(plan: object) -> tuple[list[_Row], _Row]:
     if not isinstance(steps, list) or not isinstance(seen, dict):
         raise _Invalid("plan must be what Reorganize() returned", plan)
     for step in steps:
-        keys = _STEP_KEYS.get(step.get("action", "")) if isinstance(step, dict) else None
+        keys = _STEP_KEYS.get(str(step.get("action"))) if isinstance(step, dict) else None
         if keys is None or not all(isinstance(step.get(key), list if key == "ids" else str) for key in keys):
             raise _Invalid(f"a step must be one of {', '.join(_STEP_KEYS)}, with its keys", step)
     return steps, seen
@@ -3955,8 +3954,9 @@ class KeywordTree:
             hits, reason = self._FindExactly(query)
             if len(hits) == 1:
                 return self._BuildMatchedResult(hits[0], reason)
-            ambiguous, among = self._BuildAmbiguousResult(hits, reason), list(hits[: self._max_candidates])
-        if among:
+            ambiguous = self._BuildAmbiguousResult(hits, reason) if hits else None
+            among = list(hits[: self._max_candidates])
+        if ambiguous is not None:
             if not context or not llm_expand_query:
                 return ambiguous
             descent = self._AgentDescend(query, "disambiguate_same_name", among=among, context=context)
@@ -3986,6 +3986,15 @@ class KeywordTree:
 
     def _FindPathPiece(self, text: str) -> Sequence[str]:
         return self._indexes.ByName(text) or (self._ExactLookup(self._Normalize(text)) if text else ())
+
+    def _Normalize(self, text: str) -> list[str]:
+        return self._normalizer(text)
+
+    def _NormalizeAll(self, names: list[str]) -> list[str]:
+        return list(dict.fromkeys(token for name in names for token in self._Normalize(name)))
+
+    def _ExactLookup(self, tokens: list[str]) -> list[str]:
+        return list(self._indexes.ByTokens(tokens))
 
     def _BuildMatchedResult(self, id: str, reason: str) -> SearchResult:
         path_ids = self._indexes.PathOf(id)
@@ -4095,13 +4104,15 @@ class KeywordTree:
 
     def _ReadLock(self, **arguments: object) -> contextlib.AbstractContextManager[bool]:
         """Check the arguments; return the lock under which the tree is read."""
-        self._Enter(**arguments)
+        self._CheckOpen()
+        for name, value in arguments.items():
+            _CHECKS[name](name, value)
         return self._lock
 
     def _Enter(self, **arguments: object) -> list[Any]:
         """Check that the tree is open; return the arguments, checked too."""
         self._CheckOpen()
-        return _Check(**arguments)
+        return [_CHECKS[name](name, value) for name, value in arguments.items()]
 
     def _CheckOpen(self) -> None:
         if self._is_closed:
@@ -4304,7 +4315,7 @@ class KeywordTree:
         self._AppendLink(link)
         return link
 
-    # -- changing keywords ----------------------------------------------------
+    # -- changing -------------------------------------------------------------
 
     def UpdateKeyword(self, id: str, patch: dict[str, Any], version: int) -> KeywordNode:
         """Give a keyword the name, aliases, description or metadata in `patch`, if it still has this `version`.
@@ -4314,7 +4325,7 @@ class KeywordTree:
 
         Cost: one sync, one row; nothing where nothing changes.
         """
-        patch = _CheckFields("a patch", patch, ("name", "aliases", "description", "metadata"))
+        patch = _CheckFields("a patch", patch, {"name", "aliases", "description", "metadata"})
         return self._Change("update_keyword", lambda tx: _PlanUpdate(tx, id, patch, version), id=id, version=version)
 
     def AddAlias(self, id: str, alias: str) -> KeywordNode:
@@ -4376,11 +4387,9 @@ class KeywordTree:
             raise _Invalid("query must not be blank", query)
         return self._Change("confirm", lambda tx: _PlanConfirm(tx, id, query), id=id)
 
-    # -- changing infos -------------------------------------------------------
-
     def UpdateInfo(self, info_id: str, patch: dict[str, Any]) -> Info:
         """Change an info's content, source or metadata, and return it; its links stay.  Cost: one sync, one row."""
-        patch = _CheckFields("a patch", patch, ("content", "source", "metadata"))
+        patch = _CheckFields("a patch", patch, {"content", "source", "metadata"})
         return self._Change("update_info", lambda tx: _PlanUpdateInfo(tx, info_id, patch), info_id=info_id)
 
     def DeleteInfo(self, info_id: str) -> None:
@@ -4886,17 +4895,6 @@ class KeywordTree:
     def _AppendLink(self, link: InfoKeywordLink) -> None:
         self._running.transaction.Stage(link)
 
-    # -- matching names -------------------------------------------------------
-
-    def _Normalize(self, text: str) -> list[str]:
-        return self._normalizer(text)
-
-    def _NormalizeAll(self, names: list[str]) -> list[str]:
-        return list(dict.fromkeys(token for name in names for token in self._Normalize(name)))
-
-    def _ExactLookup(self, tokens: list[str]) -> list[str]:
-        return list(self._indexes.ByTokens(tokens))
-
     # -- asking the model -----------------------------------------------------
 
     def _AgentDescend(self, query: str, intent: str, *, among: list[str] | None = None, **about: str) -> _Row:
@@ -5102,8 +5100,6 @@ class KeywordTree:
                 entry["description"] = text if len(text) <= _SHOWN_LIMIT else f"{text[: _SHOWN_LIMIT - 1]}…"
         return entries
 
-    # -- ranking --------------------------------------------------------------
-
     def _RankNodes(self, question: _Row, intent: str, ranking: Ranking | None = None) -> list[tuple[float, str]]:
         """Return (score, id) of what fits, best first, ties by id, the root left out.  The lock is held."""
         text, more = question["query"], question.get("description") or question.get("content") or ""
@@ -5175,7 +5171,8 @@ class KeywordTree:
 
 
 def _Page(ids: Sequence[_Value], page: int, size: int) -> Sequence[_Value]:
-    _Check(page=page, size=size)
+    _CheckCount("page", page, 0)
+    _CheckCount("size", size, 1)
     return ids[page * size : (page + 1) * size]
 
 

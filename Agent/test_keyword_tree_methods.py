@@ -699,7 +699,7 @@ BAD: dict[str, tuple[Callable[[KeywordTree, Any], object], list[Any]]] = {
     ),
     "step": (
         lambda tree, bad: tree.ApplyReorganizePlan({**tree.Reorganize(), "steps": [bad]}),
-        [None, "merge", {}, {"action": "burn"}, {"action": "merge", "src_id": "py"}, {**STEP, "dst_id": 7}],
+        ["merge", {}, {"action": "burn"}, {"action": []}, {"action": "merge", "src_id": "py"}, {**STEP, "dst_id": 7}],
     ),
     "operation's name": (
         lambda tree, bad: tree.Operation(bad).__enter__(),

@@ -241,14 +241,13 @@ class TestReaders:
         info = tree.CreateInfo("a long content " * 1000)
         reading, closed = threading.Event(), threading.Event()
         told: list[BaseException] = []
-        real = KeywordTree._Enter
+        real = KeywordTree._CheckOpen
 
-        def enter(self: KeywordTree, **arguments: object) -> list[Any]:  # behind the look whether the tree is open
-            checked = real(self, **arguments)
+        def check(self: KeywordTree) -> None:  # behind the look whether the tree is open, before the lock
+            real(self)
             if threading.current_thread() is reader:
                 reading.set()
                 closed.wait(30)
-            return checked
 
         def look() -> None:
             try:
@@ -256,7 +255,7 @@ class TestReaders:
             except kt.KeywordTreeError as error:
                 told.append(error)
 
-        monkeypatch.setattr(KeywordTree, "_Enter", enter)
+        monkeypatch.setattr(KeywordTree, "_CheckOpen", check)
         reader = threading.Thread(target=look)
         reader.start()
         assert reading.wait(30)
