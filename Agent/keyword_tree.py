@@ -1431,7 +1431,7 @@ class _JsonlStore:
         self.data_dir = data_dir
         self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
         self.is_readonly = False
-        self._is_open = self.is_locked = False
+        self._is_open = self._is_locked = False
         self.files = files
         self._clock = clock
         self._log_path = os.path.join(self.data_dir, _LOG_NAME)
@@ -1491,7 +1491,7 @@ class _JsonlStore:
             self._JudgeTail()
             if self.seq == 0:
                 take(self.Append([first()], _FORMAT_FIELD)[0])
-            if is_suspect:
+            if is_suspect and not self.is_readonly:
                 self._ReplaceSuspect()
             if not self.is_readonly:
                 self._OpenProjections()
@@ -1832,6 +1832,8 @@ class _JsonlStore:
                                 damaged.add(number)
                             self.files.Write(projection.fd, expected, ends[number])
                         ends[number] += len(expected)
+            if twin.seq != self.seq:  # the log has changed since it was read: what a projection still has is not cut
+                raise twin.Corrupt(f"operation {twin.seq + 1} cannot be read any more")
         for number in behind:
             projection, name = self._projections[number], f"{self._projections[number].kind}.jsonl"
             if number in damaged and not self._is_open:
@@ -1852,7 +1854,7 @@ class _JsonlStore:
             if self.is_readonly:  # what is read is whole all the same, and `Append` refuses
                 self.CatchUp(take)
                 return
-            self.is_locked = True
+            self._is_locked = True
             self.files.Lock(self._lock_fd)
             if self.files.Size(self._lock_fd):
                 raise StoreError(f"a sync of {self._log_path} failed in another process, open the tree again")
@@ -1897,9 +1899,9 @@ class _JsonlStore:
 
     def End(self) -> None:
         """Let go of the lock; without it this does nothing."""
-        if self.is_locked and self._lock_fd >= 0:
+        if self._is_locked and self._lock_fd >= 0:
             self.files.Unlock(self._lock_fd)
-            self.is_locked = False
+            self._is_locked = False
 
     def Append(self, entries: list[_Entry], extra: str = "") -> list[_Records]:
         """Make entries durable: one write, one sync; the lock is held.  Returns what they brought."""
@@ -2025,14 +2027,14 @@ class _JsonlStore:
         # acknowledged: a gap, or a line that is not whole, is damage.
         last, is_begun = 1 << 62, True  # the log has no torn tail before its end
         while True:
-            expected, is_first = top, False
+            expected, is_first = 0 if is_begun else top, False  # 0: a commit may be about to count its line
             try:
                 for raw in self._ReadFileBack(fd, end):
                     line = _ReadLine(raw)
                     is_begun |= line is not None and line.seq <= top
                     if not is_begun:
                         continue
-                    if line is None or line.seq != expected:
+                    if line is None or expected not in (0, line.seq):
                         yield None, raw
                         return
                     expected, is_first = line.seq - 1, line.format is not None
@@ -2140,13 +2142,11 @@ class _JsonlStore:
             "log": {"length": self._tail, "rows": self._line_count, "crc": f"{self._tail_crc:08x}"},
         }
         said |= {p.kind: {"length": p.length, "rows": p.rows} for p in self._projections}
-        try:
+        with _DiskErrors(f"could not make the snapshot {name}"):
             self.files.MakeFolder(folder)
             self._SetAside(os.path.join(folder, _LOG_NAME), copy)
             # Last: what has no such file is no snapshot.
             self.Place(os.path.join(folder, _SNAPSHOT_NAME), (_EncodeText(said).encode() + b"\n",))
-        except OSError as error:
-            raise StoreError(f"could not make the snapshot {name}: {error}") from error
         return name
 
     def _SetAside(self, path: str, copy: bool) -> None:
@@ -3691,14 +3691,16 @@ class _GroupCommit:
     the others find it closed.  A single writer pays three uncontended locks.
     """
 
-    def __init__(self, commit: Callable[[list[_Job[Any]]], None]) -> None:
+    def __init__(self, commit: Callable[[list[_Job[Any]]], None], refuse_reentry: Callable[[], None]) -> None:
         self._commit = commit
+        self._refuse_reentry = refuse_reentry
         self._lock = threading.Lock()  # guards which group is forming
         self._turn = threading.Lock()  # held while a group is committed
         self._forming = _Group()
 
     def Run(self, job: _Job[_Value]) -> _Value:
         """Return what the job's plan returned, once it is durable; raise what it raised."""
+        self._refuse_reentry()
         with self._lock:
             group = self._forming
             group.jobs.append(job)
@@ -3822,7 +3824,6 @@ class KeywordTree:
         self._lock = threading.RLock()  # guards what is in memory; never held over a sync or a model
         self._commit_lock = threading.RLock()  # held while the store is in use
         self._recall_lock = threading.Lock()  # held while the recall is made
-        self._committing = 0  # the thread that last took `_commit_lock` to write
         self._is_closed = False
         self._must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
         self._recall: Recall | None = None  # made when it is first asked
@@ -3830,7 +3831,7 @@ class KeywordTree:
         self._change_count = 0  # how often the committed indexes have changed
         self._running = threading.local()  # `transaction`, while this thread runs a plan
         self._spent = Counter(descents=0, model_calls=0, names_shown=0)
-        self._committer = _GroupCommit(self._CommitGroup)
+        self._committer = _GroupCommit(self._CommitGroup, self._RefuseReentry)
         self._finalizer = weakref.finalize(self, str)
         self._OpenStore()
         _OPEN_TREES.add(self)
@@ -3876,7 +3877,7 @@ class KeywordTree:
         # middle of taking rows in; and a lock that is shared excludes nobody.
         self._lock = threading.RLock()
         self._commit_lock, self._recall_lock = threading.RLock(), threading.Lock()
-        self._committer = _GroupCommit(self._CommitGroup)
+        self._committer = _GroupCommit(self._CommitGroup, self._RefuseReentry)
         self._must_reopen = not self._is_closed
         self._store.Release()  # an inherited descriptor would keep the lock of a parent that is killed
 
@@ -4118,9 +4119,16 @@ class KeywordTree:
         if self._is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
         if self._must_reopen:
+            self._RefuseReentry()
             with self._commit_lock:
-                if self._must_reopen:  # still, now that it is this thread's turn
-                    self._Reopen()
+                self._ReopenIfDue()
+
+    def _ReopenIfDue(self) -> None:
+        """Open the folder anew where that must be; it is this thread's turn."""
+        if self._is_closed:
+            raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
+        if self._must_reopen:
+            self._Reopen()
 
     def _Hydrate(self, id: str, level: int | None = None) -> KeywordNode:
         node = _HydrateNode(self._indexes.nodes[id], level or 0, self._ListChildren)
@@ -4501,7 +4509,6 @@ class KeywordTree:
         if scope is not None:
             scope.Add(plan, ())
             return scope.id
-        self._RefuseReentry()
         operation_id = self._new_id()
         self._committer.Run(_Job(op, operation_id, [plan], ()))
         return operation_id
@@ -4516,7 +4523,7 @@ class KeywordTree:
         Cost: a few syncs, whatever the size; with `copy`, or without hard links, the log's bytes.
         """
         self._RefuseInOperation("Snapshot", copy=copy)
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now := self._clock())) + f".{int(now % 1 * 1e6):06d}Z"
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now := self._Now())) + f".{int(now % 1 * 1e6):06d}Z"
         names = [stamp]
         self._Exclusively(lambda: names.append(self._store.Snapshot(stamp, copy)))
         return names[-1]
@@ -4753,7 +4760,6 @@ class KeywordTree:
                 scope = self._OpenScope()
                 if scope is not None:
                     return scope.Add(plan, agent_ios)
-        self._RefuseReentry()
         return self._committer.Run(_Job(op, self._new_id(), [plan], agent_ios))
 
     def _CommitGroup(self, jobs: list[_Job[Any]]) -> None:
@@ -4768,8 +4774,7 @@ class KeywordTree:
         """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
         self._RefuseReentry()
         with self._commit_lock:
-            self._committing = threading.get_ident()
-            self._CheckOpen()
+            self._ReopenIfDue()
             try:
                 while not self._Begin():
                     continue
@@ -4788,7 +4793,7 @@ class KeywordTree:
     def _RefuseReentry(self) -> None:
         # The inner use would give the outer one's lock away, and another
         # process write where the outer one is about to.
-        if self._store.is_locked and self._committing == threading.get_ident():
+        if self._commit_lock._is_owned():  # type: ignore[attr-defined]  # as threading.Condition asks it
             raise StoreError("a signal handler, clock or ranking cannot use the tree while its own thread commits")
 
     def _Begin(self) -> bool:
