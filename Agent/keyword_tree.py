@@ -1333,6 +1333,7 @@ def _ReadChange(raw: bytes) -> Change:
 #   lock                                    held (flock) while one process writes; has a
 #                                           length from a failed sync to the next opening
 #   snapshots/  history/                    logs that `Snapshot` and `CompactStorage` set aside
+#   indexes/                                what siblings derive from these; never the truth
 #
 # A projection is a pure function of the log, byte for byte: where a row stands
 # in it follows from the lengths of the rows before.  So its writes need no
@@ -1352,7 +1353,7 @@ def _ReadChange(raw: bytes) -> Change:
 _CHECKPOINT_OPERATIONS = 1000
 _CHECKPOINT_BYTES = 8 * 1024 * 1024
 _CHECKPOINT_WINDOW = 2 * _CHECKPOINT_BYTES  # bytes at the log's end in which opening looks for one
-_HISTORY, _SNAPSHOTS, _SNAPSHOT_NAME = "history", "snapshots", "snapshot.json"
+_HISTORY, _INDEXES, _SNAPSHOTS, _SNAPSHOT_NAME = "history", "indexes", "snapshots", "snapshot.json"
 _IsHistoryName = re.compile(r"\d{18}\.jsonl").fullmatch
 _IsSnapshotName = re.compile(r"\d{8}T\d{6}\.\d{6}Z(-\d+)?").fullmatch
 
@@ -2228,10 +2229,10 @@ class _JsonlStore:
         return line
 
     def _Forget(self) -> None:
-        """Remove whatever else may hold what was deleted: cut tails, unfinished copies, logs set aside."""
-        history, snapshots = os.path.join(self.data_dir, _HISTORY), os.path.join(self.data_dir, _SNAPSHOTS)
+        """Remove whatever else may hold what was deleted: cut tails, unfinished copies, logs set aside, indexes."""
+        history, indexes, snapshots = (os.path.join(self.data_dir, name) for name in (_HISTORY, _INDEXES, _SNAPSHOTS))
         unfinished = [os.path.join(snapshots, name) for name in set(self._List(snapshots)) - set(self.SnapshotNames())]
-        for folder in (self.data_dir, history, *unfinished):
+        for folder in (self.data_dir, history, indexes, *unfinished):
             for name in self._List(folder):
                 if folder != self.data_dir or name.startswith("cut_tail-") or name.endswith(".new"):
                     self.files.Remove(os.path.join(folder, name))
@@ -3956,10 +3957,11 @@ class KeywordTree:
             if len(hits) == 1:
                 return self._BuildMatchedResult(hits[0], reason)
             ambiguous = self._BuildAmbiguousResult(hits, reason) if hits else None
-            among = list(hits[: self._max_candidates])
+            among = list(hits)
         if ambiguous is not None:
             if not context or not llm_expand_query:
                 return ambiguous
+            among = self._ChooseAmong(among, context)
             descent = self._AgentDescend(query, "disambiguate_same_name", among=among, context=context)
             chosen = self._ConvertToSearchResult(descent)
             return chosen if chosen.node is not None else self._AddCosts(ambiguous, descent["steps"])
@@ -3973,6 +3975,18 @@ class KeywordTree:
                 node_id, agent_ios = result.node.id, [descent["io"]] if descent["io"] else []
                 self._Change("confirm", lambda tx: _PlanConfirm(tx, node_id, query), agent_ios)
         return result
+
+    def _ChooseAmong(self, ids: list[str], context: str) -> list[str]:
+        """Return as many ids as a view shows: those first that a context speaks of, or of what is above them."""
+        if len(ids) <= self._max_candidates:
+            return ids
+        self._PrepareRecall()
+        with self._lock:
+            ranked = self._RankNodes({"query": context[:_QUERY_LIMIT]}, "search")
+            places = {id: number for number, (_, id) in enumerate(ranked)}
+            paths = {id: self._committed.PathOf(id) for id in ids if id in self._committed.nodes}
+            best = {id: min(places.get(step, len(places)) for step in path) for id, path in paths.items()}
+        return heapq.nsmallest(self._max_candidates, best, key=best.__getitem__)
 
     def _FindExactly(self, query: str) -> tuple[Sequence[str], str]:
         hits = self._indexes.ByName(query)
@@ -4207,7 +4221,7 @@ class KeywordTree:
     def _PlaceNode(self, node: KeywordNode) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the model was asked."""
         descent = self._AgentDescend(node.name, "suggest_parent", description=node.description)
-        return descent["node_id"] or descent["suggested_parent_id"] or _ROOT_ID, descent["io"]
+        return descent["node_id"] or descent["suggested_parent_id"] or descent["stood_at"], descent["io"]
 
     def _StageNode(self, tx: _Transaction, node: KeywordNode, wanted: str, agent_io: _Row | None) -> KeywordNode:
         node.parent_id = wanted if tx.HasNode(wanted) else tx.indexes.Lead(wanted)
@@ -4282,7 +4296,7 @@ class KeywordTree:
     def _ChooseKeywords(self, info: Info) -> tuple[list[str], _Row | None]:
         """Let the model choose keywords for an info.  Returns them, and what the model was asked."""
         descent = self._AgentDescend("", "link_info", content=info.content)
-        return [descent["node_id"]] if descent["node_id"] else descent["candidates"], descent["io"]
+        return descent["chosen"], descent["io"]
 
     def _StageInfo(self, tx: _Transaction, info: Info, keyword_ids: list[str], chosen_ids: list[str]) -> Info:
         if tx.HasInfo(info.id):
@@ -4291,8 +4305,10 @@ class KeywordTree:
         self._AppendInfoVersion(info)
         for keyword_id in keyword_ids:
             self._StageLink(tx, info.id, keyword_id, RelationType.PRIMARY, info.created_by)
-        for keyword_id in chosen_ids:
-            if tx.HasNode(keyword_id) and keyword_id not in keyword_ids:  # it may have vanished while the model thought
+        given = {tx.indexes.Lead(keyword_id) or keyword_id for keyword_id in keyword_ids}
+        for chosen_id in chosen_ids:
+            keyword_id = chosen_id if tx.HasNode(chosen_id) else tx.indexes.Lead(chosen_id) or chosen_id
+            if tx.HasNode(keyword_id) and keyword_id not in given:  # it may have vanished while the model thought
                 self._StageLink(tx, info.id, keyword_id, RelationType.PRIMARY, "agent")
         return info
 
@@ -4642,6 +4658,7 @@ class KeywordTree:
             if led is None:
                 raise NotFoundError("keyword", scope_id)
             steps = list(_FindDisorder(indexes, led, self._max_candidates))
+            then = dict(indexes.nodes)
             unlinked = list(indexes.UnlinkedInfos()) if led == _ROOT_ID else []
         steps += filter(None, map(self._LinkBest, unlinked))
         if not self._AskWhetherSilent():
@@ -4651,8 +4668,10 @@ class KeywordTree:
             touched = set(_IdsIn(steps))
             asked = self._AskForSteps([id for id in newest if id not in touched][:_REORGANIZE_NODES])
             steps = self._KeepPossible([*steps, *asked])
-        with self._lock:
-            seen = {id: _Seen(self._committed, id) for id in _IdsIn(steps) if id in self._committed.nodes}
+        with self._lock:  # a model thinks for long: what has changed meanwhile is not what it was asked about
+            now = self._committed.nodes
+            steps = [step for step in steps if all(now.get(id) is then.get(id) for id in _IdsIn([step]))]
+            seen = {id: _Seen(self._committed, id) for id in _IdsIn(steps) if id in now}
             return {"scope_id": scope_id, "steps": steps, "seen": seen}
 
     def _LinkBest(self, info_id: str) -> _Row | None:
@@ -4935,6 +4954,8 @@ class KeywordTree:
                 reading = self._CheckTargets(reading, view)
                 steps.append(DescentStep(reading.action, reading.words, len(view.entries), *costs))
                 rounds.append({"shown": [entry["id"] for entry in view.entries], "reply": reply})
+                if reading.case in ("failed", "timed_out"):
+                    rounds[-1]["error"] = reading.words
                 if self._log_messages:
                     rounds[-1]["messages"] = messages
                 if reading.case != "jump":
@@ -5018,6 +5039,11 @@ class KeywordTree:
         descent: _Row = {"outcome": outcome, "reason": reason, "steps": steps, "io": io if rounds else None}
         descent |= {"node_id": node_id, "path": path if outcome == "matched" else []}
         descent["candidates"] = reading.targets if outcome == "ambiguous" else []
+        is_choice = reading.action in ("match", "ambiguous") or reading.case == "jump_to_leaves"
+        descent["chosen"] = (
+            reading.targets if is_choice and (reading.case == "vanished" or outcome != "missing") else []
+        )
+        descent["stood_at"] = left
         descent["suggested_parent_id"] = left if outcome == "missing" else None
         descent["suggested_name"] = reading.suggest_name if outcome == "missing" else None
         return descent

@@ -492,8 +492,19 @@ class TestLinkInfo:
         with opened(folder, lose) as (tree, _):
             info = tree.CreateInfo("喝茶或咖啡", auto_link=True)
 
-            assert tree.ListInfos(unlinked=True) == [info]
+            assert [node.id for node, _ in tree.GetKeywordsOfInfo(info.id)] == ["coffee"]
             assert last_io(tree)["reason"] == "stale_view"
+
+    def test_follows_what_was_merged_while_the_model_thought(self, folder: Path) -> None:
+        def lose(view: View) -> Any:
+            reply = match("茶")(view)
+            tree.MergeKeywords("tea", "coffee")
+            return reply
+
+        with opened(folder, lose) as (tree, _):
+            info = tree.CreateInfo("喝茶", auto_link=True)
+
+            assert [node.id for node, _ in tree.GetKeywordsOfInfo(info.id)] == ["coffee"]
 
     def test_leaves_out_what_vanished_while_the_next_was_thought_of(self, folder: Path) -> None:
         def lose(view: View) -> Any:

@@ -1611,6 +1611,17 @@ class TestFullDisk:
         assert [kept.read_bytes() for kept in folder.glob("cut_tail*")] == [torn[-36:]]
 
 
+class TestIndexes:
+    def test_derived_from_what_is_forgotten_are_forgotten(self, tree: KeywordTree, folder: Path) -> None:
+        (folder / "indexes").mkdir()
+        (folder / "indexes" / "words.index").write_bytes(b"secret")
+        tree.CompactStorage()
+        assert holding(folder, "secret")
+        tree.CompactStorage(keep_history=False)
+
+        assert not holding(folder, "secret")
+
+
 class TestSurroundings:
     """What a process brings along must not get into the store."""
 

@@ -1,4 +1,4 @@
-"""Tests of a chosen parent that vanishes while the model thinks."""
+"""Tests of what a model was shown and of what became of it while it thought."""
 
 from __future__ import annotations
 
@@ -10,7 +10,20 @@ from typing import Any
 import pytest
 
 from Agent.keyword_tree import KeywordTree, SearchStatus
-from Agent.test_agent_functions import LOSSES, PATIENCE_S, WEB, Meeting, View, about, keywords, last_io, match, opened
+from Agent.test_agent_functions import (
+    LOSSES,
+    PATIENCE_S,
+    WEB,
+    WEBS,
+    Meeting,
+    View,
+    about,
+    always,
+    keywords,
+    last_io,
+    match,
+    opened,
+)
 
 
 @pytest.fixture
@@ -97,3 +110,52 @@ class TestParentGone:
 
         with opened(folder, say) as (tree, _):
             assert tree._SuggestParent("龙井") == "coffee"
+
+
+class TestWhatTheModelSaw:
+    def test_is_what_a_plan_is_about(self, folder: Path) -> None:
+        def rename(view: View) -> Any:
+            tree.UpdateKeyword("web", {"name": "spiders"}, 1)
+            return match(WEBS)(view)
+
+        with opened(folder, about(WEB, "dedup_check", rename)) as (tree, _):
+            assert [step for step in tree.Reorganize()["steps"] if "web" in step.values()] == []
+
+    @pytest.mark.parametrize("action", ["missing", "ambiguous", "match"])
+    def test_is_where_it_hangs_what_it_could_not_decide(self, folder: Path, action: str) -> None:
+        def say(view: View) -> Any:
+            places = {candidate["name"]: candidate["idx"] for candidate in view["candidates"]}
+            if not view["path"]:
+                return {"action": "jump", "node_id": places["饮食"]}
+            return {
+                "action": action,
+                "node_ids": [places["茶"], places["咖啡"]],
+                "candidate_ids": [places["茶"], places["咖啡"]],
+            }
+
+        with opened(folder, say) as (tree, _):
+            tree.CreateKeyword("绿茶", "tea")
+            assert tree.CreateKeyword("龙井").parent_id == "food"
+
+    def test_has_those_of_many_same_names_that_the_context_speaks_of(self, folder: Path) -> None:
+        seen: list[View] = []
+
+        def say(view: View) -> Any:
+            seen.append(view)
+            return {"action": "missing"}
+
+        with opened(folder, say) as (tree, _):
+            places = [tree.CreateKeyword(f"place {number}", "root").id for number in range(60)]
+            places.append(tree.CreateKeyword("reptiles", "root").id)
+            for place in places:
+                tree.CreateKeyword("Boa", place)
+            tree.Search("Boa", context="one of the reptiles, a snake")
+
+        paths = [candidate["path"] for candidate in seen[-1]["candidates"]]
+        assert (len(paths), paths[0]) == (50, "reptiles / Boa")
+
+    def test_is_kept_with_the_failure_that_ended_it(self, folder: Path) -> None:
+        with opened(folder, always(ConnectionError("key refused"))) as (tree, _):
+            tree.CreateKeyword("龙井")
+
+            assert "key refused" in last_io(tree)["rounds"][0]["error"]
