@@ -5,13 +5,16 @@
 Parts (`--only`): evidence, remember, recall, correct.
 
 - evidence: the share of each question's evidence among the first 5 and 10 memories, without a model, beside BM25
-  (Robertson & Zaragoza 2009, k1 1.5, b 0.75) over the same memories, and each term of the ranking left out in turn.
+  (Robertson & Zaragoza 2009, k1 1.5, b 0.75) over the same memories; each term of the ranking left out in turn; and
+  what else was tried: the speaker's name, the time in the text, decay with time, keywords, the graph.
   LoCoMo (github.com/snap-research/LoCoMo, data/locomo10.json): the turns of a conversation, its session is the source;
   questions whose evidence is named, all categories. MemDaily (github.com/nuster1128/MemSim, the folder
   data_generation/final_dataset/messages_and_QAs): the messages of a user, equal ones once, a trajectory is the source.
   Neither is part of this project; where a path is missing the set is skipped.
-- remember: facts kept by `MemoryStore.remember`, and by `KeywordTree.CreateInfo`, which is as durable, in turns.
-- recall: questions to 100,000 memories, beside sqlite3's FTS5 (bm25) on the same contents.
+- remember: facts kept by `MemoryStore.remember`, and by `KeywordTree.CreateInfo`, which is as durable, in turns; under
+  a keyword, both find it by its name.
+- recall: questions to 100,000 memories, with filters, with keywords, beside sqlite3's FTS5 (bm25) on the same
+  contents; and what the first one takes, with the index on disk and without.
 - correct: 1,000 facts, each corrected twice; a recall must return the last, the history show three.
 """
 
@@ -27,16 +30,21 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
+from itertools import pairwise, permutations
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from Agent.keyword_tree import KeywordTree
+from Agent.memory.content import OWN
 from Agent.memory.fulltext import RankingWeights
-from Agent.memory.keywords import STOP_WORDS
-from Agent.memory.retriever import OWN, RetrieverConfig
+from Agent.memory.keywords import STOP_WORDS, ChineseKeywordExtractor
+from Agent.memory.retriever import RetrieverConfig
+from Agent.memory.scoring import Hybrid, ScoreWeights, ScoringStrategy, text_overlap
 from Agent.memory.store import MemoryStore
 from benchmarks import common
 
@@ -47,6 +55,9 @@ class Memory(NamedTuple):
     id: str
     text: str
     source: str
+    speaker: str = ""
+    when: datetime | None = None
+    place: str = ""
 
 
 class Question(NamedTuple):
@@ -74,8 +85,9 @@ def read_locomo(path: Path) -> Set:
             (key for key in conversation if re.fullmatch(r"session_\d+", key)), key=lambda key: int(key[8:])
         )
         memories = [
-            Memory(turn["dia_id"], f"{turn['speaker']}: {turn['text']}", session)
+            Memory(turn["dia_id"], f"{turn['speaker']}: {turn['text']}", session, turn["speaker"], when)
             for session in sessions
+            for when in [datetime.strptime(conversation[f"{session}_date_time"], "%I:%M %p on %d %B, %Y")]
             for turn in conversation[session]
         ]
         ids = {memory.id for memory in memories}
@@ -104,7 +116,8 @@ def read_memdaily(folder: Path) -> Set:
                 text, own_id = message["message"], f"{source}/{message['mid']}"
                 id_of[message["mid"]] = seen[user].setdefault(text, own_id)
                 if seen[user][text] == own_id:
-                    memories.append(Memory(own_id, text, source))
+                    day = datetime.strptime(message["time"][:11], "%Y年%m月%d日")
+                    memories.append(Memory(own_id, text, source, "", day, message["place"]))
             asked = trajectory["question_list"][0]
             evidence = frozenset(id_of[step] for step in asked["target_step_id"] if step in id_of)
             if evidence and "[ERROR" not in asked["question"] + str(asked["answer"]):
@@ -180,47 +193,121 @@ def share_found(sets: Set, prepare: Callable[[list[Memory]], Ask]) -> tuple[floa
     return 100 * sums[0] / count, 100 * sums[1] / count
 
 
-def fill(store: MemoryStore, memories: Iterable[Memory]) -> None:
-    """Keep many memories as `remember` does, in one operation."""
-    own = {OWN: {"kind": "fact"}}
-    store.tree.BatchCreateInfos(
-        [{"id": memory.id, "content": memory.text, "source": memory.source, "metadata": own} for memory in memories]
-    )
+class Way(NamedTuple):
+    """How memories are kept, and looked for."""
+
+    ranking: RankingWeights = RankingWeights()
+    scoring: ScoringStrategy | None = None
+    text: Callable[[Memory], str] = lambda memory: memory.text
+    keywords: Callable[[list[Memory]], list[list[str]]] | None = None
+    is_related: bool = False
+    is_dice: bool = False
+    """Whether the first 50 are put in the order of `text_overlap`, the Dice coefficient over bigrams."""
 
 
-def measure_evidence(sets: Mapping[str, Set]) -> None:
+def fill(store: MemoryStore, memories: Sequence[Memory], way: Way = Way()) -> None:  # noqa: B008  it never changes
+    """Keep many memories as `remember` does, in two operations."""
+    names = way.keywords(memories if isinstance(memories, list) else list(memories)) if way.keywords else []
+    own_names = names or [[] for _ in memories]
+    related: dict[str, dict[str, object]] = {name: {} for held in names for name in held}
+    for held in names if way.is_related else ():
+        for one, other in permutations(held, 2):
+            related[one].setdefault(f"relation:together:{other}", {"weight": 1.0, "number": len(related[one])})
+    store.tree.BatchCreateKeywords([{"id": name, "name": name, "metadata": held} for name, held in related.items()])
+    specs = []
+    for memory, held in zip(memories, own_names, strict=True):
+        own: dict[str, object] = {"kind": "fact"}
+        if memory.when is not None:
+            own["time"] = memory.when.replace(tzinfo=UTC).timestamp()
+        spec = {"id": memory.id, "content": way.text(memory), "source": memory.source, "metadata": {OWN: own}}
+        specs.append({**spec, "keyword_ids": held})
+    store.tree.BatchCreateInfos(specs)
+
+
+def without_speaker(memory: Memory) -> str:
+    """Return the text alone."""
+    return memory.text.removeprefix(f"{memory.speaker}: ")
+
+
+def with_time(memory: Memory) -> str:
+    """Return the text behind its day, in its own language."""
+    if memory.when is None:
+        return memory.text
+    day = memory.when
+    written = f"{day.day} {day:%B} {day.year}" if memory.speaker else f"{day.year}年{day.month}月{day.day}日"
+    return f"{written} {memory.text}"
+
+
+def speaker_or_place(memories: list[Memory]) -> list[list[str]]:
+    """Return who spoke, or where it was, as the keyword of each."""
+    return [[memory.speaker or memory.place] for memory in memories]
+
+
+def rare_words(memories: list[Memory]) -> list[list[str]]:
+    """Return the three rarest keywords of each that others have, too."""
+    extract = ChineseKeywordExtractor().extract
+    held = [extract(without_speaker(memory)) for memory in memories]
+    counts = Counter(word for found in held for word in found)
+    return [sorted((word for word in found if counts[word] > 1), key=lambda word: counts[word])[:3] for found in held]
+
+
+WAYS: Mapping[str, Way] = {
+    "`MemoryStore.recall`": Way(),
+    "− the question before": Way(RankingWeights(before=0.0)),
+    "− the group": Way(RankingWeights(group=0.0)),
+    "− asides count less": Way(RankingWeights(aside=1.0)),
+    "− what was said counts less": Way(RankingWeights(cover=1.0)),
+    "− all four": Way(RankingWeights(0.0, 0.0, 1.0, 1.0)),
+    "its first 50, by the Dice coefficient of bigrams": Way(is_dice=True),
+    "− the speaker's name in the text": Way(text=without_speaker),
+    "+ the day in the text": Way(text=with_time),
+    "+ decay with time, 0.1": Way(scoring=Hybrid(ScoreWeights(0.9, 0.0, 0.1, 0.0))),
+    "+ the speaker, or the place, as keyword": Way(keywords=speaker_or_place),
+    "+ three rare words as keywords": Way(keywords=rare_words),
+    "… and the graph, 0.2": Way(scoring=Hybrid(ScoreWeights(0.8, 0.2, 0.0, 0.0)), keywords=rare_words, is_related=True),
+    "… and all four scores, as `Hybrid()` has them": Way(scoring=Hybrid(), keywords=rare_words, is_related=True),
+}
+
+
+def measure_evidence(sets: Mapping[str, Set], report: common.Report) -> None:
     """Print the evidence found by every contender on every set."""
-    ways: dict[str, RankingWeights] = {
-        "MemoryStore.recall": RankingWeights(),
-        "- without the question before": RankingWeights(before=0.0),
-        "- without the group": RankingWeights(group=0.0),
-        "- every sentence of the query alike": RankingWeights(aside=1.0),
-        "- what was said counts again": RankingWeights(cover=1.0),
-        "- none of the four": RankingWeights(0.0, 0.0, 1.0, 1.0),
-    }
     plain = {
         "BM25": words,
         "BM25 without stop words": words_without_stop_words,
         "BM25, pairs of characters too": characters_and_pairs,
     }
-    for name, terms in plain.items():
-        figures = [share_found(chosen, bm25_over(terms)) for chosen in sets.values()]
-        print(name, *(f"{figure:.1f}" for pair in figures for figure in pair), sep=" | ", flush=True)
-    for name, weights in ways.items():
-        figures = [share_found_by_store(chosen, weights) for chosen in sets.values()]
-        print(name, *(f"{figure:.1f}" for pair in figures for figure in pair), sep=" | ", flush=True)
+    rows: list[list[str]] = []
+    asks: dict[str, Callable[[Set], tuple[float, float]]]
+    asks = {name: partial(share_found, prepare=bm25_over(terms)) for name, terms in plain.items()}
+    asks |= {name: partial(share_found_by_store, way=way) for name, way in WAYS.items()}
+    for name, ask in asks.items():
+        figures = [ask(chosen) for chosen in sets.values()]
+        rows.append([name, *(f"{figure:.1f}" for pair in figures for figure in pair)])
+        print(*rows[-1], sep=" | ", file=sys.stderr, flush=True)
+    columns = [f"{name} @{cut}" for name in sets for cut in (5, 10)]
+    report.table("Evidence among the first 5 and 10, in percent", ["way", *columns], rows)
 
 
-def share_found_by_store(sets: Set, weights: RankingWeights) -> tuple[float, float]:
+def share_found_by_store(sets: Set, way: Way) -> tuple[float, float]:
     """Return the same for a `MemoryStore`, one namespace for each conversation or user."""
     with tempfile.TemporaryDirectory() as folder:
         stores: list[MemoryStore] = []
 
         def prepare(memories: list[Memory]) -> Ask:
-            store = MemoryStore(folder, user=str(len(stores)), config=RetrieverConfig(ranking=weights))
+            config = RetrieverConfig(ranking=way.ranking, scoring=way.scoring)
+            newest = max((memory.when for memory in memories if memory.when), default=datetime(2026, 1, 1))
+            now = newest.replace(tzinfo=UTC).timestamp()
+            store = MemoryStore(folder, user=str(len(stores)), config=config, clock=lambda: now)
             stores.append(store)
-            fill(store, memories)
-            return lambda query: [found.info.id for found in store.recall(query, 10)]
+            fill(store, memories, way)
+
+            def ask(query: str) -> list[str]:
+                found = [memory.info for memory in store.recall(query, 50 if way.is_dice else 10)]
+                if way.is_dice:
+                    found.sort(key=lambda info: -text_overlap(query, body=info.content))
+                return [info.id for info in found]
+
+            return ask
 
         figures = share_found(sets, prepare)
         for store in stores:
@@ -231,32 +318,50 @@ def share_found_by_store(sets: Set, weights: RankingWeights) -> tuple[float, flo
 # == Speed ===================================================================================
 
 
-def measure_remember(count: int, folder: Path | None) -> float:
-    """Print and return how many facts `remember` keeps in the time that the tree keeps as many infos."""
+def measure_remember(count: int, folder: Path, report: common.Report) -> None:
+    """Print how many facts `remember` keeps in the time that the tree keeps as many infos."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as made,
         MemoryStore(made) as store,
         KeywordTree(str(Path(made) / "bare")) as tree,
     ):
-        ratios, took = [], []
-        for turn in range(10):
-            seconds = {}
-            for name in ("store", "tree") if turn % 2 else ("tree", "store"):
+        tree.CreateKeyword("kitchen")
+        writes: dict[str, Callable[[str], object]] = {
+            "`CreateInfo`": lambda text: tree.CreateInfo(text, "notes"),
+            "`remember`": lambda text: store.remember(text, source="notes"),
+            "`CreateInfo`, keyword by name": lambda text: tree.CreateInfo(
+                text, "notes", [tree.FindByName("kitchen")[0].id]
+            ),
+            "`remember`, keyword by name": lambda text: store.remember(text, ["kitchen"], "notes"),
+        }
+
+        def timed(write: Callable[[str], object]) -> Callable[[], float]:
+            def run() -> float:
                 begun = time.perf_counter()
                 for number in range(count // 10):
-                    if name == "store":
-                        store.remember(f"fact {turn} {number}: the kettle stands on shelf {number}", source="notes")
-                    else:
-                        tree.CreateInfo(f"fact {turn} {number}: the kettle stands on shelf {number}", "notes")
-                seconds[name] = time.perf_counter() - begun
-            ratios.append(seconds["tree"] / seconds["store"])
-            took.append(seconds["store"] / (count // 10))
-    ratio = sorted(ratios)[len(ratios) // 2]
-    print(f"remember: {1e6 * sorted(took)[5]:.0f} µs, {ratio:.2f} x the tree's own durable write (at least 0.8)")
-    return ratio
+                    write(f"fact {number}: the kettle stands on shelf {number}")
+                return (time.perf_counter() - begun) / (count // 10)
+
+            return run
+
+        took = common.interleaved(10, {name: timed(write) for name, write in writes.items()})
+    ratios = {
+        name: common.median_ratio(took[bare], took[name])
+        for bare, name in (
+            ("`CreateInfo`", "`remember`"),
+            ("`CreateInfo`, keyword by name", "`remember`, keyword by name"),
+        )
+    }
+    rows = [
+        [name, common.microseconds(sorted(times)[5]), f"{ratios[name]:.2f}" if name in ratios else "1"]
+        for name, times in took.items()
+    ]
+    report.table("Durable writes", ["write", "µs", "times as fast as the tree's own"], rows)
+    report.target("remember beside the tree's own durable write", ratios["`remember`"], 0.8)
+    report.target("the same with a keyword", ratios["`remember`, keyword by name"], 0.8)
 
 
-def measure_recall(sets: Mapping[str, Set], size: int, folder: Path | None) -> None:
+def measure_recall(sets: Mapping[str, Set], size: int, folder: Path | None, report: common.Report) -> None:
     """Print how long a recall takes among many memories, beside FTS5."""
     chance = random.Random(1)
     texts = [memory.text for chosen in sets.values() for memories, _ in chosen for memory in memories]
@@ -266,15 +371,53 @@ def measure_recall(sets: Mapping[str, Set], size: int, folder: Path | None) -> N
     # A word more makes each its own, and 20 of them one conversation.
     memories = [Memory(str(n), f"{chance.choice(texts)} {n}", f"s{n // 20}") for n in range(size)]
     questions = chance.sample(asked, min(400, len(asked)))
-    with tempfile.TemporaryDirectory(dir=folder) as made, MemoryStore(made) as store:
-        for start in range(0, size, 500):
-            fill(store, memories[start : start + 500])
-        begun = time.perf_counter()
-        store.recall("warm up", 10)
-        print(f"recall: the first one reads the log of {size:,} memories, in {time.perf_counter() - begun:.1f} s")
-        print(f"recall among {size:,}: {spread(lambda query: store.recall(query, 10), questions)} (p95 at most 50 ms)")
-    with tempfile.TemporaryDirectory(dir=folder) as made:
-        connection = sqlite3.connect(Path(made) / "fts.db")
+    names = chance.sample(sorted({word for text in texts for word in words(text) if len(word) > 3}), 2_000)
+    rows: list[list[str]] = []
+    begin: list[list[str]] = []
+    for name in ("without keywords", "each under one of 2,000 keywords"):
+        with tempfile.TemporaryDirectory(dir=folder) as made:
+            with MemoryStore(made) as store:
+                for start in range(0, size, 500):
+                    fill(store, memories[start : start + 500])
+                if name != "without keywords":
+                    store.tree.BatchCreateKeywords([{"id": word, "name": word} for word in names])
+                    for start in range(0, size, 500):
+                        with store.tree.Operation("hang"):
+                            for number in range(start, min(start + 500, size)):
+                                store.tree.LinkInfo(str(number), names[number % len(names)])
+                begin.append([name, "", *first_recall(store)])
+            with MemoryStore(made) as store:
+                begin.append([name, "from the index on disk", *first_recall(store)])
+                rows.append([name, *spread(recalling(store), questions)])
+                if name == "without keywords":
+                    one_in_ten = [f"s{n}" for n in range(0, size // 20, 10)]
+                    rows.append(["… of one source in ten", *spread(recalling(store, sources=one_in_ten), questions)])
+                    rows.append(["… since a time", *spread(recalling(store, since=1.0), questions)])
+    rows.append(["sqlite3 FTS5, `bm25`, without keywords", *measure_fts5(memories, questions, folder)])
+    columns = ["recall of 10", "p50 ms", "p95 ms", "p50 ms of processor", "p95 ms of processor"]
+    report.table(f"Recall among {size:,} memories", columns, rows)
+    report.target("p95 in ms of processor, without keywords", float(rows[0][4]), 50.0, at_most=True)
+    report.target("p95 in ms by the clock, without keywords", float(rows[0][2]), 50.0, at_most=True)
+    report.table("The first recall", ["memories", "", "s", "s of processor", "MB resident before", "after"], begin)
+
+
+def recalling(store: MemoryStore, **filters: Any) -> Callable[[str], object]:
+    """Return what asks a store for ten memories."""
+    return lambda query: store.recall(query, 10, **filters)
+
+
+def first_recall(store: MemoryStore) -> list[str]:
+    """Return what the first recall takes: seconds by the clock and of the processor, and memory before and after."""
+    before = common.rss_mb()
+    begun, used = time.perf_counter(), time.process_time()
+    store.recall("warm up", 10)
+    took = [f"{time.perf_counter() - begun:.2f}", f"{time.process_time() - used:.2f}"]
+    return [*took, f"{before:.0f}", f"{common.rss_mb():.0f}"]
+
+
+def measure_fts5(memories: Sequence[Memory], questions: Sequence[str], folder: Path | None) -> list[str]:
+    """Return how long questions take FTS5 over the same texts."""
+    with tempfile.TemporaryDirectory(dir=folder) as made, closing(sqlite3.connect(Path(made) / "fts.db")) as connection:
         try:
             connection.execute("create virtual table memories using fts5(id unindexed, text, tokenize='unicode61')")
         except sqlite3.OperationalError as error:
@@ -291,11 +434,10 @@ def measure_recall(sets: Mapping[str, Set], size: int, folder: Path | None) -> N
                 "select id, text from memories where memories match ? order by rank limit 10", (match or '"x"',)
             ).fetchall()
 
-        print(f"sqlite3 FTS5: {spread(ask, questions)}")
-        connection.close()
+        return spread(ask, questions)
 
 
-def spread(ask: Callable[[str], object], questions: Sequence[str]) -> str:
+def spread(ask: Callable[[str], object], questions: Sequence[str]) -> list[str]:
     """Return how long questions take: by the clock, and of the processor alone, which other work does not lengthen."""
     clocked, computed = [], []
     for question in questions:
@@ -303,13 +445,10 @@ def spread(ask: Callable[[str], object], questions: Sequence[str]) -> str:
         ask(question)
         clocked.append(1000 * (time.perf_counter() - begun))
         computed.append(1000 * (time.process_time() - used))
-    figures = []
-    for name, took in (("by the clock", sorted(clocked)), ("processor", sorted(computed))):
-        figures.append(f"{name} p50 {took[len(took) // 2]:.1f} ms, p95 {took[int(0.95 * len(took))]:.1f} ms")
-    return "; ".join(figures)
+    return [f"{common.percentile(took, share):.1f}" for took in (clocked, computed) for share in (0.5, 0.95)]
 
 
-def measure_correct(count: int) -> None:
+def measure_correct(count: int, report: common.Report) -> None:
     """Print whether a correction replaces."""
     places = ["Paris", "Rome", "杭州"]
     right = shown = 0
@@ -324,9 +463,9 @@ def measure_correct(count: int) -> None:
             found = store.recall(f"Where does Person{number} live?", 10)
             mine = [memory.info.content for memory in found if f"Person{number} " in memory.info.content]
             right += mine == [f"Person{number} lives in {places[-1]}."] and found[0].info.content == mine[0]
-    print(
-        f"correct: {right} of {count} recalls return the last fact first and no older one; {shown} histories show three"
-    )
+    rows = [["recalls that return the last fact first, and no older one", right]]
+    rows.append(["histories that show three", shown])
+    report.table(f"{count:,} facts, each corrected twice", ["", "facts"], rows)
 
 
 def run(argv: Sequence[str] | None = None) -> None:
@@ -335,26 +474,27 @@ def run(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--locomo", type=Path, default=None, help="locomo10.json")
     options.add_argument("--memdaily", type=Path, default=None, help="the folder messages_and_QAs")
     chosen = options.parse_args(argv)
-    sets: dict[str, Set] = {}
-    for name, path, read in (("LoCoMo", chosen.locomo, read_locomo), ("MemDaily", chosen.memdaily, read_memdaily)):
-        if path is None or not path.exists():
-            print(f"{name} is skipped: its path is not given, or nothing is there (see --help)")
-        else:
-            sets[name] = read(path)
-            counts = [sum(len(part) for part in parts) for parts in zip(*sets[name], strict=True)]
-            print(f"{name}: {len(sets[name])} parts, {counts[0]:,} memories, {counts[1]:,} questions")
-    if common.wanted(chosen, "evidence") and sets:
-        print("evidence among the first 5 | 10 of", *sets)
-        measure_evidence(sets)
-    if common.wanted(chosen, "remember"):
-        measure_remember(500 if chosen.quick else 3_000, chosen.dir)
-    if common.wanted(chosen, "recall"):
-        try:
-            measure_recall(sets, 10_000 if chosen.quick else 100_000, chosen.dir)
-        except common.Skip as reason:
-            print(f"skipped: {reason}")
-    if common.wanted(chosen, "correct"):
-        measure_correct(100 if chosen.quick else 1_000)
+    with common.working_folder(chosen) as folder:
+        report = common.Report("Memory", chosen, folder)
+        sets: dict[str, Set] = {}
+        for name, path, read in (("LoCoMo", chosen.locomo, read_locomo), ("MemDaily", chosen.memdaily, read_memdaily)):
+            if path is None or not path.exists():
+                report.skipped(name, "its path is not given, or nothing is there (see --help)")
+            else:
+                sets[name] = read(path)
+                counts = [sum(len(part) for part in parts) for parts in zip(*sets[name], strict=True)]
+                report.line(f"\n{name}: {len(sets[name])} parts, {counts[0]:,} memories, {counts[1]:,} questions")
+        if common.wanted(chosen, "evidence") and sets:
+            measure_evidence(sets, report)
+        if common.wanted(chosen, "remember"):
+            measure_remember(500 if chosen.quick else 3_000, folder, report)
+        if common.wanted(chosen, "recall"):
+            try:
+                measure_recall(sets, 10_000 if chosen.quick else 100_000, folder, report)
+            except common.Skip as reason:
+                report.skipped("recall", reason)
+        if common.wanted(chosen, "correct"):
+            measure_correct(100 if chosen.quick else 1_000, report)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Runs as it stands: `python examples/memory_workflow.py`. It needs no model and n
 that is gone afterwards.
 """
 
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -86,17 +87,23 @@ def make_skill() -> ProceduralSkill:
 
 
 def main(folder: str) -> None:
-    """Record, learn, validate, remember, recall, correct, forget."""
+    """Record, learn, validate, write, remember, recall, correct, forget."""
     episode = record_episode()
     pattern = learn_pattern(episode)
     skill = make_skill()
 
     # 4. Validate all of it.
+    all_valid = True
     for record, name in ((episode, "Episode"), (pattern, "Pattern"), (skill, "Skill")):
         errors = record.validate()
+        all_valid = all_valid and not errors
         print(f"{name} validation errors: {errors}" if errors else f"{name} validated successfully")
 
-    # 5. Keep it: each of these is one durable operation.
+    # 5. Any JSON store could hold it.
+    if all_valid and EpisodeTrace.from_dict(json.loads(json.dumps(episode.to_dict()))) == episode:
+        print("Data ready for storage")
+
+    # 6. A `MemoryStore` does: each of these is one durable operation.
     with MemoryStore(folder, user="ada", agent="developer") as store:
         store.remember(episode, keywords=["TypeScript", "auth module"])
         store.remember(pattern, keywords=["TypeScript"])
@@ -118,6 +125,8 @@ def main(folder: str) -> None:
         moved = store.correct(region, "服务器搬到了杭州。The servers have moved to Hangzhou.")
         print("Now:", store.recall("服务器在哪里?", limit=1)[0].info.content)
         print("Before:", store.history(moved)[1].content)
+        used = store.record(skill.id)
+        print("Recalls of the skill:", used.access_count if used else 0)
 
         plan = store.plan_forgetting(RecallBased(max_items=2))
         for doomed in plan.doomed:

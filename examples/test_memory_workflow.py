@@ -21,6 +21,8 @@ def test_runs_as_a_program() -> None:
 
     for line in ("Episode", "Pattern", "Skill"):
         assert f"{line} validated successfully" in done.stdout
+    assert "Data ready for storage" in done.stdout
+    assert "Recalls of the skill: 1" in done.stdout
     assert "ProceduralSkill at TypeScript" in done.stdout
     assert "Now: 服务器搬到了杭州。" in done.stdout
     assert "Before: 服务器在上海。" in done.stdout

@@ -9,6 +9,7 @@ Optional; the library in `Agent.keyword_tree` knows nothing of it. Read in this 
     graph       entities, their relations and their tags, in memory and in a tree
     following   how what is derived from a tree's log stays true
     fulltext    a full-text index over memories, Chinese and English
+    content     which infos say what is asked for; kept on disk between two openings
     retriever   finds memories for a question, through both channels
     eviction    what may be forgotten, and why
     store       `MemoryStore`, the door: remember, recall, correct, forget

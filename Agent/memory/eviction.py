@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from typing_extensions import override
 
@@ -200,12 +201,10 @@ def choose_doomed(
     """Return what would go, too old ones first, then the least valuable first, equals the oldest first.
 
     Raises:
-        InvalidInputError: A limit of the policy is below 0.
+        InvalidInputError: A limit or weight of the policy is no number, or below 0.
     """
     ttl_s, max_items = policy.limits()
-    for name, limit in (("ttl_s", ttl_s), ("max_items", max_items)):
-        if limit is not None and not limit >= 0:
-            raise InvalidInputError(f"{name} must not be below 0, not {limit!r}")
+    _check_policy(policy, ttl_s, max_items)
     left = sorted((memory for memory in candidates if not memory.pinned), key=lambda memory: memory.created_at)
     doomed: list[Doomed] = []
     if ttl_s is not None:
@@ -224,6 +223,20 @@ def choose_doomed(
             why = f"{place} of {count}, where {max_items} may stay"
             doomed.append(Doomed(id, value, why if isinstance(policy, Capacity) else f"{why}: {sum_text}"))
     return doomed
+
+
+def _check_policy(policy: EvictionPolicy, ttl_s: object, max_items: object) -> None:
+    weights = (policy.recall_weight, policy.score_weight, policy.recency_weight)
+    for name, value in (
+        ("ttl_s", ttl_s),
+        *zip(("recall_weight", "score_weight", "recency_weight"), weights, strict=True),
+    ):
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if value is not None and not (is_number and 0 <= cast("float", value) < math.inf):
+            raise InvalidInputError(f"{name} must be a number and not below 0, not {value!r}")
+    is_count = isinstance(max_items, int) and not isinstance(max_items, bool)
+    if max_items is not None and not (is_count and cast("int", max_items) >= 0):
+        raise InvalidInputError(f"max_items must be a whole number and not below 0, not {max_items!r}")
 
 
 def _value(
@@ -267,12 +280,20 @@ class RecallLog:
         self._row_count = 0
 
     def record(self, id: str, score: float) -> None:
-        """Count one recall of a memory with this score."""
+        """Count one recall of a memory with this score.
+
+        Raises:
+            InvalidInputError: The score is not between 0 and 1, or the id no string.
+        """
+        if not isinstance(id, str):
+            raise InvalidInputError(f"id must be a string, not {id!r}")
+        if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0.0 <= score <= 1.0:
+            raise InvalidInputError(f"score must be between 0 and 1, not {score!r}")
         with self._lock:
             stats = self._new.setdefault(id, RecallStats())
             stats.recall_count += 1
             stats.total_score += score
-            stats.last_recall_at = self._clock()
+            stats.last_recall_at = max(stats.last_recall_at, self._clock())  # a clock may be put back
             self._new_count += 1
             due = self._new_count >= max(self._write_after, self._row_count)  # the file is written whole
         if due:
@@ -283,13 +304,18 @@ class RecallLog:
         with self._lock:
             return self._sum()
 
-    def write(self) -> None:
-        """Add to the file what is new."""
+    def write(self, is_kept: Callable[[str], bool] | None = None) -> None:
+        """Add to the file what is new.
+
+        Args:
+            is_kept: Of which memories rows are kept; None keeps all.
+        """
         with self._lock:
-            if not self._new_count:
-                return
             known = self._sum()
-            rows = {id: [stats.recall_count, stats.total_score, stats.last_recall_at] for id, stats in known.items()}
+            kept = {id: stats for id, stats in known.items() if is_kept is None or is_kept(id)}
+            if not self._new_count and len(kept) == len(known):
+                return
+            rows = {id: [stats.recall_count, stats.total_score, stats.last_recall_at] for id, stats in kept.items()}
             with contextlib.suppress(OSError):
                 self._path.parent.mkdir(mode=0o700, exist_ok=True)
                 beside = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
@@ -312,6 +338,16 @@ class RecallLog:
     def _read(self) -> dict[str, RecallStats]:
         try:
             rows = json.loads(self._path.read_text(encoding="utf-8"))
-            return {id: RecallStats(int(count), float(total), float(last)) for id, (count, total, last) in rows.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
+            return {id: _check_row(*row) for id, row in rows.items()}
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return {}
+
+
+def _check_row(count: object, total: object, last: object) -> RecallStats:
+    for value, most in ((count, 2**63), (total, count), (last, _LAST_SECOND)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= cast("float", most):
+            raise ValueError(f"no such statistics: {value!r}")
+    return RecallStats(int(cast("int", count)), cast("float", total), cast("float", last))
+
+
+_LAST_SECOND = 253_402_300_799  # of the year 9999

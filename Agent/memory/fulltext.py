@@ -29,10 +29,11 @@ import threading
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import NamedTuple
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from Agent.memory.keywords import STOP_WORDS, find_words
 
@@ -46,6 +47,11 @@ POSTINGS_LIMIT = 25_000
 
 CANDIDATES = 300
 """So many passages are looked at closely, those with the best BM25."""
+
+LOOKED_THROUGH = 5_000
+"""Where so few memories are asked for at most, all of them are looked at, and no postings are read."""
+
+_Numbers: TypeAlias = "array[int]"
 
 _K1, _B = 1.5, 0.75
 _LENGTHS, _LENGTH_STEP = 32, 1.35  # lengths are kept to a sixth: 32 steps reach 11,000 terms
@@ -81,6 +87,7 @@ def terms_of(text: str) -> list[str]:
 _find_camel = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])").findall
 
 
+@lru_cache(maxsize=1 << 16)  # half the time of building an index, without it
 def _stem(word: str) -> str:
     """Return an English word without its ending: a light form of Porter's rules, which a reader can follow."""
     if len(word) < 4 or not word.isascii() or not word.isalpha():
@@ -103,16 +110,21 @@ def split_passages(text: str, limit: int = PASSAGE_LIMIT) -> list[str]:
     ['First one.', 'Second one.', 'Third.']
     """
     passages = []
-    rest = text.strip()
-    while len(rest) > limit:
-        window = rest[: limit + 1]
+    text = text.strip()
+    start = 0  # of what is left: cutting that off each time would read a long text once for each passage
+    while len(text) - start > limit:
+        window = text[start : start + limit + 1]
         # A cut in the first third would leave crumbs.
         cuts = (max((m.end() for m in find(window) if m.end() > limit // 3), default=0) for find in _CUTS)
-        cut = next(filter(None, cuts), limit)
-        passages.append(rest[:cut].strip())
-        rest = rest[cut:].strip()
+        end = start + next(filter(None, cuts), limit)
+        passages.append(text[start:end].strip())
+        beyond = _find_text(text, end)
+        start = beyond.start() if beyond else len(text)
+    rest = text[start:]
     return [*passages, rest] if rest or not passages else passages
 
+
+_find_text = re.compile(r"\S").search
 
 _CUTS = [re.compile(pattern).finditer for pattern in (r"\n\s*\n", r"\n|[。！？!?](?=.)|\.(?=\s)", r"\s")]
 
@@ -168,9 +180,10 @@ class FullTextIndex:
     Cost: some 1 KB and 60 µs for a memory of 20 words; a query some milliseconds, at most 50 among 100,000.
     """
 
-    # A posting is one integer: slot << 8 | length step << 3 | occurrences. A changed memory gets new slots and its old
-    # ones die, so nothing is searched for at a removal. `_terms_at` is the same the other way round, slot by slot: what
-    # the few candidates are looked at closely by, and what the index is built from when most slots are dead.
+    # A posting is one integer: slot << 8 | length step << 3 | occurrences; 32 bits hold 16 million slots. A changed
+    # memory gets new slots and its old ones die, so nothing is searched for at a removal. `_terms_at` is the same the
+    # other way round, slot by slot: what the few candidates are looked at closely by, and what the index is built from
+    # when most slots are dead.
 
     def __init__(self, weights: RankingWeights | None = None) -> None:
         self.weights = weights or RankingWeights()
@@ -183,15 +196,15 @@ class FullTextIndex:
         self._group_postings: list[array[int]] = []  # by term: a group for each passage that has it
         self._ids: list[str | None] = []  # by slot
         self._terms_at: list[array[int]] = []  # by slot: term << 3 | occurrences
-        self._lengths: array[int] = array("L")  # by slot
-        self._group_at: array[int] = array("l")  # by slot; -1 is none
-        self._before: array[int] = array("l")  # by slot: the slot before it in its group, or -1
-        self._after: array[int] = array("l")
+        self._lengths: array[int] = array("I")  # by slot
+        self._group_at: array[int] = array("i")  # by slot; -1 is none
+        self._before: array[int] = array("i")  # by slot: the slot before it in its group, or -1
+        self._after: array[int] = array("i")
         self._asks = bytearray()  # by slot: whether it asks something
         self._groups: dict[str, int] = {}
         self._last_of: list[int] = []  # by group: its newest slot
         self._group_lengths: list[int] = []
-        self._slots_of: dict[str, list[int]] = {}
+        self._slots_of: dict[str, tuple[int, ...]] = {}
         self._length = 0
         self._live = 0  # slots
 
@@ -204,61 +217,87 @@ class FullTextIndex:
         Args:
             id: What `rank` calls it.
             text: All of it, or its passages; what stands in one passage belongs together.
-            group: What it belongs to: a conversation, a document. The order of adding is that of the group.
+            group: What it belongs to: a conversation, a document. The order of adding is that of the group; what is
+                added again within the same group keeps its place there.
         """
+        passages = [
+            (Counter(terms_of(passage)), _asks(passage))
+            for passage in (split_passages(text) if isinstance(text, str) else text)
+        ]
         with self._lock:
-            self.remove(id)
-            passages = split_passages(text) if isinstance(text, str) else text
-            self._slots_of[id] = [
-                self._add_passage(id, Counter(terms_of(passage)), group, _asks(passage)) for passage in passages
-            ]
+            number = -1 if group is None else self._group_number(group)
+            behind, ahead = (self._last_of[number] if number >= 0 else -1), -1
+            old = self._slots_of.get(id)
+            if old and self._group_at[old[0]] == number >= 0:
+                behind, ahead = self._before[old[0]], self._after[old[-1]]
+            self._drop(id)
+            slots = []
+            for counts, asks in passages:
+                slot = self._add_passage(id, counts, counts.total(), number, asks)
+                if number >= 0:
+                    self._link(slot, behind, ahead)
+                behind = slot
+                slots.append(slot)
+            self._slots_of[id] = tuple(slots)
+            self._tidy()
 
-    def _add_passage(self, id: str, counts: Counter[str], group: str | None, asks: bool) -> int:
-        slot = len(self._ids)
-        length = sum(counts.values())
-        group_number = -1 if group is None else self._groups.setdefault(group, len(self._groups))
-        if group_number == len(self._last_of):
+    def _group_number(self, group: str) -> int:
+        number = self._groups.setdefault(group, len(self._groups))
+        if number == len(self._last_of):
             self._last_of.append(-1)
             self._group_lengths.append(0)
+        return number
+
+    def _add_passage(self, id: str, counts: Mapping[str, int], length: int, group: int, asks: bool) -> int:
+        """Add one passage, without a place in its group.  Returns its slot."""
+        slot = len(self._ids)
         self._live += 1
         self._ids.append(id)
         self._asks.append(asks)
         self._lengths.append(length)
-        self._group_at.append(group_number)
-        self._after.append(-1)
+        self._group_at.append(group)
         self._before.append(-1)
-        if group_number >= 0:
-            last = self._before[slot] = self._last_of[group_number]
-            if last >= 0:
-                self._after[last] = slot
-            self._last_of[group_number] = slot
-            self._group_lengths[group_number] += length
+        self._after.append(-1)
+        if group >= 0:
+            self._group_lengths[group] += length
         self._length += length
         entry = slot << 8 | _length_step(length) << 3
-        own = array("L")
+        own = []
         for term, count in counts.items():
             number = self._numbers.setdefault(term, len(self._postings))
             if number == len(self._postings):
-                self._postings.append(array("Q"))
-                self._group_postings.append(array("L"))
+                self._postings.append(array("I"))
+                self._group_postings.append(array("I"))
             count = min(count, _TF_LIMIT)
             self._postings[number].append(entry | count)
             own.append(number << 3 | count)
-            if group_number >= 0:
-                self._group_postings[number].append(group_number)
-        self._terms_at.append(own)
+            if group >= 0:
+                self._group_postings[number].append(group)
+        self._terms_at.append(array("I", own))
         return slot
+
+    def _link(self, slot: int, behind: int, ahead: int) -> None:
+        """Give a slot its place between two of its group; -1 is none."""
+        self._before[slot], self._after[slot] = behind, ahead
+        if behind >= 0:
+            self._after[behind] = slot
+        if ahead >= 0:
+            self._before[ahead] = slot
+        else:
+            self._last_of[self._group_at[slot]] = slot
 
     def remove(self, id: str) -> None:
         """Forget a memory; one that is not there is no error."""
         with self._lock:
-            slots = self._slots_of.pop(id, ())
-            self._live -= len(slots)
-            for slot in slots:
-                self._ids[slot] = None
-                self._join(slot)
-            if len(self._ids) > 64 and len(self._ids) > 2 * self._live:
-                self._build_anew()
+            self._drop(id)
+            self._tidy()
+
+    def _drop(self, id: str) -> None:
+        slots = self._slots_of.pop(id, ())
+        self._live -= len(slots)
+        for slot in slots:
+            self._ids[slot] = None
+            self._join(slot)
 
     def _join(self, slot: int) -> None:
         """Let the neighbours of a dead slot be neighbours."""
@@ -272,39 +311,46 @@ class FullTextIndex:
             if self._last_of[group] == slot:
                 self._last_of[group] = before
 
-    def _build_anew(self) -> None:
-        """Leave the dead slots out."""
+    def _tidy(self) -> None:
+        """Leave the dead slots out, where most are."""
+        if len(self._ids) <= 64 or len(self._ids) <= 2 * self._live:
+            return
+        kept = FullTextIndex(self.weights)
         terms, groups = list(self._numbers), list(self._groups)
-        live = [
-            (id, Counter({terms[entry >> 3]: entry & 7 for entry in own}), groups[group] if group >= 0 else None, asks)
-            for id, own, group, asks in zip(self._ids, self._terms_at, self._group_at, self._asks, strict=True)
-            if id is not None
-        ]
-        empty = [id for id, slots in self._slots_of.items() if not slots]
-        self._clear()
-        self._slots_of = {id: [] for id in empty}
-        for id, counts, group, asks in live:
-            self._slots_of.setdefault(id, []).append(self._add_passage(id, counts, group, bool(asks)))
+        moved = {-1: -1}
+        for slot, id in enumerate(self._ids):
+            if id is None:
+                continue
+            group = self._group_at[slot]
+            number = kept._group_number(groups[group]) if group >= 0 else -1
+            counts = {terms[entry >> 3]: entry & 7 for entry in self._terms_at[slot]}
+            moved[slot] = kept._add_passage(id, counts, self._lengths[slot], number, bool(self._asks[slot]))
+            kept._slots_of[id] = (*kept._slots_of.get(id, ()), moved[slot])
+        for old, new in moved.items():
+            if new >= 0 and self._group_at[old] >= 0:
+                kept._link(new, moved[self._before[old]], moved[self._after[old]])
+        vars(self).update((name, value) for name, value in vars(kept).items() if name not in ("weights", "_lock"))
 
-    def rank(self, query: str, limit: int = 50, accept: Callable[[str], bool] | None = None) -> list[Hit]:
+    def rank(self, query: str, limit: int = 50, among: Collection[str] | None = None) -> list[Hit]:
         """Return the memories that fit a query, best first, equals in the order of adding.
 
         Args:
             query: A question, any text.
             limit: At most so many.
-            accept: Only those for whose id it says true.
+            among: Only these; a set, where there are many.
         """
         with self._lock:
-            return self._rank(query, limit, accept)
+            return self._rank(query, limit, among)
 
-    def _rank(self, query: str, limit: int, accept: Callable[[str], bool] | None) -> list[Hit]:
+    def _rank(self, query: str, limit: int, among: Collection[str] | None) -> list[Hit]:
         worth = self._worth(query)
         asked = {number: value for term, value in worth.items() if (number := self._numbers.get(term)) is not None}
-        found = self._scan(asked, accept)
+        few = among is not None and len(among) <= LOOKED_THROUGH
+        found = self._look_through(asked, among or ()) if few else self._scan(asked, among)
         if not found:
             return []
         own = {slot: self._look(slot, asked) for slot in found}
-        around = self._look_around(own, asked, accept)
+        around = self._look_around(own, asked, among)
         whole = self._weigh_groups({self._group_at[slot] for slot in around} - {-1}, asked)
         scores = {slot: context + whole.get(self._group_at[slot], 0.0) for slot, context in around.items()}
         for slot, terms in own.items():
@@ -320,32 +366,54 @@ class FullTextIndex:
         total = sum(worth.values())
         return {term: value / total for term, value in worth.items()} if total else {}
 
+    def lacking(self, id: str, terms: Iterable[str]) -> set[str]:
+        """Return those of some terms that a memory does not say."""
+        with self._lock:
+            numbers = {term: self._numbers.get(term, -1) for term in terms}
+            slots = self._slots_of.get(id, ()) if numbers else ()
+            said = {entry >> 3 for slot in slots for entry in self._terms_at[slot]}
+        return {term for term, number in numbers.items() if number not in said}
+
     def _worth(self, query: str) -> dict[str, float]:
         """Return what a passage could get for each term of the query: its weight · idf · (k1 + 1)."""
         weights = _weigh_sentences(query, self.weights.aside)
         return {term: weight * self._idf(self._numbers.get(term)) * (_K1 + 1.0) for term, weight in weights.items()}
 
-    def _scan(self, asked: dict[int, float], accept: Callable[[str], bool] | None) -> list[int]:
+    def _look_through(self, asked: dict[int, float], among: Collection[str]) -> list[int]:
+        """Return the slots with the best BM25 of a few memories."""
+        scores = {}
+        for id in among:
+            for slot in self._slots_of.get(id, ()):
+                said = self._look(slot, asked)
+                if said:
+                    scores[slot] = sum(said.values())
+        return self._best(scores)
+
+    def _scan(self, asked: dict[int, float], among: Collection[str] | None) -> list[int]:
         """Return the slots with the best BM25."""
         scores: dict[int, float] = {}
-        budget = POSTINGS_LIMIT
+        # Of what is asked for only a share is in each posting list, so more are read; at most twice as many.
+        share = 1.0 if among is None else max(0.5, len(among) / max(1, len(self._slots_of)))
+        budget = int(POSTINGS_LIMIT / share)
         average = self._average()
         norms = [_norm(_LENGTH_STEP**step / average) for step in range(_LENGTHS)]
         for number in sorted(asked, key=lambda number: (len(self._postings[number]), number)):
             held = self._postings[number]
-            if accept is None:  # among a few that are accepted, a common word may be all there is
-                held = held[-budget:] if budget > 0 else held[:0]
-                budget -= len(held)
+            held = held[-budget:] if budget > 0 else held[:0]
+            budget -= len(held)
             weight = asked[number]
             gain = [weight * (low & 7) / ((low & 7) + norms[low >> 3]) for low in range(256)]
             for posting in held:
                 slot = posting >> 8
                 scores[slot] = scores.get(slot, 0.0) + gain[posting & 255]
         ids = self._ids
-        if accept is not None:
-            scores = {slot: score for slot, score in scores.items() if (id := ids[slot]) is not None and accept(id)}
+        if among is not None:
+            scores = {slot: score for slot, score in scores.items() if ids[slot] in among}
         elif len(ids) > self._live:
             scores = {slot: score for slot, score in scores.items() if ids[slot] is not None}
+        return self._best(scores)
+
+    def _best(self, scores: dict[int, float]) -> list[int]:
         if len(scores) <= CANDIDATES:
             return list(scores)
         # Sorting the bare scores and taking what reaches the last of the best is twice as fast as a heap of pairs.
@@ -363,14 +431,14 @@ class FullTextIndex:
         }
 
     def _look_around(
-        self, own: dict[int, dict[int, float]], asked: dict[int, float], accept: Callable[[str], bool] | None
+        self, own: dict[int, dict[int, float]], asked: dict[int, float], among: Collection[str] | None
     ) -> dict[int, float]:
         """Return the candidates, and what follows a question among them, with what the question counts there."""
         share = self.weights.before
         around = dict.fromkeys(own, 0.0)
         for before, said in list(own.items()) if share else ():
             slot = self._after[before]
-            if slot < 0 or not self._asks[before] or (accept is not None and not accept(str(self._ids[slot]))):
+            if slot < 0 or not self._asks[before] or (among is not None and self._ids[slot] not in among):
                 continue
             if slot not in own:
                 own[slot] = self._look(slot, asked)
@@ -434,6 +502,64 @@ class FullTextIndex:
     def _average(self) -> float:
         """Return how many terms a passage has; the dead count until they are left out."""
         return max(1.0, self._length / max(1, len(self._ids)))
+
+    # -- keeping it on disk --
+
+    def to_parts(self) -> tuple[dict[str, Any], list[_Numbers]]:
+        """Return all of it as a JSON object and flat arrays, for `from_parts`."""
+        with self._lock:
+            names = {"terms": list(self._numbers), "groups": list(self._groups), "ids": self._ids.copy()}
+            held = (self._postings, self._group_postings, self._terms_at)
+            flat = [part for lists in held for part in (array("I", map(len, lists)), _join_arrays(lists))]
+            rest = [array("B", self._asks), self._lengths[:], self._group_at[:], self._before[:], self._after[:]]
+            of_groups = [array("i", self._last_of), array("Q", self._group_lengths)]
+            return {**names, "length": self._length}, [*flat, *rest, *of_groups]
+
+    @classmethod
+    def from_parts(
+        cls, names: Mapping[str, Any], parts: Sequence[_Numbers], weights: RankingWeights | None = None
+    ) -> Self:
+        """Return the index that `to_parts` took apart.
+
+        Raises:
+            ValueError: The parts do not fit each other.
+
+        Cost: some 3 µs for a memory.
+        """
+        made = cls(weights)
+        made._numbers = {term: number for number, term in enumerate(names["terms"])}
+        made._groups = {group: number for number, group in enumerate(names["groups"])}
+        made._ids, made._length = list(names["ids"]), int(names["length"])
+        lists = [_cut_array(*parts[place : place + 2]) for place in (0, 2, 4)]
+        made._postings, made._group_postings, made._terms_at = lists
+        asks, made._lengths, made._group_at, made._before, made._after, last_of, group_lengths = parts[6:]
+        made._asks, made._last_of, made._group_lengths = bytearray(asks), list(last_of), list(group_lengths)
+        by_slot = (made._terms_at, made._lengths, made._group_at, made._before, made._after, made._asks)
+        sizes = {len(made._ids)} | {len(held) for held in by_slot}
+        by_term = {len(made._numbers), len(made._postings), len(made._group_postings)}
+        by_group = {len(made._groups), len(made._last_of), len(made._group_lengths)}
+        if max(map(len, (sizes, by_term, by_group))) > 1:
+            raise ValueError("the parts of the index do not fit each other")
+        slots_of: dict[str, list[int]] = {}
+        for slot, id in enumerate(made._ids):
+            if id is not None:
+                slots_of.setdefault(id, []).append(slot)
+        made._live = sum(map(len, slots_of.values()))
+        made._slots_of = {id: tuple(slots) for id, slots in slots_of.items()}
+        return made
+
+
+def _join_arrays(lists: Sequence[_Numbers]) -> _Numbers:
+    joined = array("I")
+    joined.frombytes(b"".join(held.tobytes() for held in lists))
+    return joined
+
+
+def _cut_array(counts: _Numbers, joined: _Numbers) -> list[_Numbers]:
+    ends = list(accumulate(counts))
+    if (ends[-1] if ends else 0) != len(joined):
+        raise ValueError("the parts of the index do not fit each other")
+    return [joined[end - count : end] for count, end in zip(counts, ends, strict=True)]
 
 
 def _asks(text: str) -> bool:

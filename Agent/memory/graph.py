@@ -23,6 +23,7 @@ A `KnowledgeGraph` is the port; whatever stands behind it passes the same suite 
 Walking is written out here: it is ten lines, and a graph library would ask for a copy of the graph in its own form.
 """
 
+import contextlib
 import threading
 import unicodedata
 from abc import ABC, abstractmethod
@@ -35,16 +36,16 @@ from typing import Any, NamedTuple
 
 from typing_extensions import override
 
-# The recall's own way of telling scripts with spaces from those without: two of them would disagree one day.
 from Agent.keyword_tree import (
+    DuplicateIdError,
     InvalidInputError,
     KeywordNode,
     KeywordTree,
     NotFoundError,
     VersionConflictError,
-    _FindRuns,
 )
-from Agent.memory.following import Follower
+from Agent.memory.following import Follower, News, outside
+from Agent.memory.keywords import find_runs
 from Agent.memory.scoring import graph_distance
 
 __all__ = [
@@ -211,6 +212,7 @@ class KnowledgeGraph(ABC):
             raise InvalidInputError(f"depth must be a whole number and not below 0, not {depth!r}")
         if isinstance(relation_types, str):  # each of its characters would be taken for a type
             raise InvalidInputError(f"relation_types must be a list of strings, not {relation_types!r}")
+        direction = _check_direction(direction)
         if self.get_entity(entity_id) is None:
             raise NotFoundError("keyword", entity_id)
         best = {entity_id: 1.0}
@@ -255,8 +257,14 @@ class KnowledgeGraph(ABC):
     # -- finding --
 
     @abstractmethod
-    def find_by_keywords(self, keywords: Iterable[str]) -> list[GraphEntity]:
-        """Return the entities that have at least one of the keywords, those with the best `keyword_fit` first."""
+    def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
+        """Return the entities that have at least one of the keywords, those with the best `keyword_fit` first.
+
+        Args:
+            keywords: What to look for.
+            limit: At most so many; None returns all. With a limit, a keyword that more than 1,000 entities have finds
+                only those whose whole name or tag it is, or that another keyword finds: it tells the others not apart.
+        """
 
     # -- tags --
 
@@ -310,7 +318,7 @@ def normalize_tag(tag: str) -> str:
 
 def normalize_tags(tags: Iterable[str], limit: int | None = None) -> list[str]:
     """Return the tags as they are stored, in their order, each once, without blank ones, at most `limit`."""
-    if isinstance(tags, str):  # each of its characters would become a tag
+    if isinstance(tags, str) or not isinstance(tags, Iterable):  # of a string, each character would become a tag
         raise InvalidInputError(f"tags must be a list of strings, not {tags!r}")
     return list(dict.fromkeys(filter(None, map(normalize_tag, tags))))[:limit]
 
@@ -357,7 +365,7 @@ def _units(text: str) -> str:
         if symbols:
             units.append("".join(run))
         else:
-            units.extend(unit for unspaced, spaced in _FindRuns("".join(run)) for unit in (unspaced or (spaced,)))
+            units.extend(unit for unspaced, spaced in find_runs("".join(run)) for unit in (unspaced or (spaced,)))
     return f" {' '.join(units)} "
 
 
@@ -382,6 +390,15 @@ def _fold(text: str) -> str:
 def _check_entity(entity: GraphEntity) -> None:
     for name in ("id", "name", "entity_type"):
         _check_text(f"GraphEntity.{name}", getattr(entity, name))
+    if not isinstance(entity.description, str):
+        raise InvalidInputError(f"GraphEntity.description must be a string, not {entity.description!r}")
+
+
+def _check_direction(direction: object) -> RelationDirection:
+    try:  # "incoming" is as good as INCOMING
+        return RelationDirection(direction)
+    except ValueError as error:
+        raise InvalidInputError(f"direction must be a RelationDirection, not {direction!r}") from error
 
 
 def _check_relation(relation: GraphRelation) -> None:
@@ -398,6 +415,8 @@ def _check_text(what: str, value: object) -> None:
 
 # In memory
 
+_TELLING = 1_000  # entities, where a few of them are looked for: what more have in common tells them not apart
+
 
 class InMemoryGraph(KnowledgeGraph):
     """A graph that lives as long as the process; any number of threads may use it.
@@ -405,8 +424,8 @@ class InMemoryGraph(KnowledgeGraph):
     Args:
         constraints: How many tags there may be; 8 for an entity.
 
-    Cost: some 80 µs to add an entity of 30 words, 15 µs for a relation, 3 µs to read an entity. Among 100,000 entities
-    a rare keyword takes 1 ms; one whose every character stands in a third of them, 30 ms.
+    Cost: some 80 µs to add an entity of 30 words, 15 µs for a relation, 3 µs to read an entity; to find by keywords, 10
+    µs for each entity that has one, with a limit 20 ms at most.
     """
 
     def __init__(self, constraints: TagConstraints | None = None) -> None:
@@ -467,6 +486,7 @@ class InMemoryGraph(KnowledgeGraph):
     def get_relations(
         self, entity_id: str, direction: RelationDirection = RelationDirection.BOTH
     ) -> list[GraphRelation]:
+        direction = _check_direction(direction)
         with self._lock:
             self._find(entity_id)
             outgoing = () if direction is RelationDirection.INCOMING else self._outgoing[entity_id].values()
@@ -474,16 +494,24 @@ class InMemoryGraph(KnowledgeGraph):
             return list(dict.fromkeys([*outgoing, *incoming]))
 
     @override
-    def find_by_keywords(self, keywords: Iterable[str]) -> list[GraphEntity]:
+    def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
         wanted = _check_keywords(keywords)
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise InvalidInputError(f"limit must be a whole number above 0, not {limit!r}")
         with self._lock:
-            candidates = {id for keyword in wanted for id in self._ids_with(keyword)}
-            fits = {id: fit for id in candidates if (fit := _fit(wanted, self._texts[id]))}
-            found = [(-fit, entity.name, id, entity) for id, fit in fits.items() if (entity := self.get_entity(id))]
-        return [entity for *_, entity in sorted(found, key=lambda item: item[:3])]
+            candidates: set[str] = set()
+            for found in sorted(map(self._ids_with, wanted), key=len):
+                if limit is None or len(candidates) + len(found) <= _TELLING:
+                    candidates |= found
+            candidates.update(*(self._ids_by_unit.get(keyword, ()) for keyword in wanted))
+            fits = [(-fit, self._entities[id].name, id) for id in candidates if (fit := _fit(wanted, self._texts[id]))]
+            entities = [self._entities[id] for *_, id in sorted(fits)[:limit]]
+            return [replace(entity, tags=list(entity.tags)) for entity in entities]
 
     @override
     def find_tags(self, prefix: str) -> list[str]:
+        if not isinstance(prefix, str):
+            raise InvalidInputError(f"prefix must be a string, not {type(prefix).__name__}")
         beginning = _fold(prefix).lstrip()
         with self._lock:
             used = [(-len(ids), tag) for tag, ids in self._ids_by_tag.items() if tag.startswith(beginning)]
@@ -529,19 +557,20 @@ class InMemoryGraph(KnowledgeGraph):
     def _keys(self, id: str) -> list[tuple[dict[str, set[str]], str]]:
         """Return the indexes that an entity stands in, with its keys there."""
         names, description = self._texts[id]
-        units = {unit for text in (*names, description) for unit in text.split()}
+        # A whole name stands there, too: the blanks around it tell it from a unit.
+        units = {*names, *(unit for text in (*names, description) for unit in text.split())} - {_NOTHING}
         tags = self._entities[id].tags
         return [*((self._ids_by_unit, unit) for unit in units), *((self._ids_by_tag, tag) for tag in tags)]
 
     def _ids_with(self, keyword: str) -> Set[str]:
         """Return the entities that have every unit of a keyword, in whatever order."""
         sets = sorted((self._ids_by_unit.get(unit, set()) for unit in keyword.split()), key=len)
-        return sets[0].intersection(*sets[1:]) if sets else set()
+        return sets[0].intersection(*sets[1:]) if len(sets) > 1 else sets[0] if sets else set()
 
 
 def _check_keywords(keywords: Iterable[str]) -> Set[str]:
     """Return the keywords as `_units` writes them."""
-    if isinstance(keywords, str):  # each of its characters would become a keyword
+    if isinstance(keywords, str) or not isinstance(keywords, Iterable):  # of a string, each character would be one
         raise InvalidInputError(f"keywords must be a list of strings, not {keywords!r}")
     wanted = list(keywords)
     for keyword in wanted:
@@ -568,6 +597,8 @@ class TreeGraph(KnowledgeGraph):
         "tag:tea": 0                                            its place among the tags, the most relevant first
         "relation:works_on:<id>": {"weight": 0.8, "number": 12} numbered in the order of adding; to itself: <id> empty
 
+    A colon within a relation's type is written %3A, and % is written %25; an id is written as it is.
+
     A relation leads to whatever its target was merged into. With a deleted target it is not seen, and is there again
     when the deletion is undone. Inside an open `Operation` what the block has written is checked against, but found
     only when it has ended. Undo is the tree's.
@@ -582,6 +613,7 @@ class TreeGraph(KnowledgeGraph):
         self._lock = threading.RLock()
         self._follower = Follower(tree)
         self._found = InMemoryGraph(constraints)
+        self._is_begun = False
         self._forget()
 
     # -- writing --
@@ -592,8 +624,9 @@ class TreeGraph(KnowledgeGraph):
         own = {"entity_type": entity.entity_type, **self._tag_keys(entity.tags)}
         if self._tree.GetKeyword(entity.id) is None:
             spec = {"id": entity.id, "name": entity.name, "description": entity.description, "metadata": own}
-            self._tree.BatchCreateKeywords([{**spec, "parent_id": self._parent_id}])
-            return
+            with contextlib.suppress(DuplicateIdError):  # another thread or process was quicker: it is there now
+                self._tree.BatchCreateKeywords([{**spec, "parent_id": self._parent_id}])
+                return
 
         def patch(node: KeywordNode) -> dict[str, Any]:
             kept = {key: value for key, value in node.metadata.items() if not key.startswith(_TAG)}
@@ -633,7 +666,7 @@ class TreeGraph(KnowledgeGraph):
         def patch(node: KeywordNode) -> dict[str, Any]:
             # What was added under the name of a merged target keeps its key, so that there stays one.
             old = [key for key in node.metadata if self._leads_to(key, node.id) == (target.id, kind)]
-            key = (*old, f"{_RELATION}{kind}:{'' if target.id == node.id else target.id}")[0]
+            key = (*old, f"{_RELATION}{_quote(kind)}:{'' if target.id == node.id else target.id}")[0]
             number_now = node.metadata[key]["number"] if old and _is_relation(node.metadata[key]) else number
             return {"metadata": {**node.metadata, key: {"weight": float(weight), "number": number_now}}}
 
@@ -706,8 +739,8 @@ class TreeGraph(KnowledgeGraph):
         return self._caught_up().get_related(id, depth, direction, relation_types)
 
     @override
-    def find_by_keywords(self, keywords: Iterable[str]) -> list[GraphEntity]:
-        return self._caught_up().find_by_keywords(keywords)
+    def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
+        return self._caught_up().find_by_keywords(keywords, limit)
 
     @override
     def find_tags(self, prefix: str) -> list[str]:
@@ -733,14 +766,41 @@ class TreeGraph(KnowledgeGraph):
         self._next_number = 0
         self._numbers: dict[str, dict[tuple[str, str], int]] = {}  # by source, then by target and type
         self._merged: dict[str, str] = {}
-        self._targets: dict[str, Set[str]] = {}  # by source, as written
+        self._written: dict[str, dict[str, Any]] = {}  # by source: its relations as the metadata has them
         self._sources: dict[str, set[str]] = defaultdict(set)  # by target, as written
 
     def _catch_up(self) -> None:
-        news = self._follower.catch_up()
+        if self._is_begun:
+            self._is_begun = False  # what fails halfway, Ctrl-C too, leaves it as if it had not begun
+            self._take(self._follower.catch_up())
+            self._is_begun = True
+            return
+        news = self._follower.begin(self._read_tree, lambda news: bool(news.nodes))
+        self._take(news)
+        lost = [target for target in self._sources if target and self._found.get_entity(target) is None]
+        if outside(lambda: [id for id in lost if self._tree.GetKeyword(id) is not None]):
+            # What was merged leads on, and only the log tells over what.
+            self._follower = Follower(self._tree)
+            self._forget()
+            self._take(self._follower.catch_up())
+        self._is_begun = True
+
+    def _read_tree(self) -> None:
+        self._forget()
+        nodes: list[KeywordNode] = []
+        parents = ["root"]
+        while parents:
+            children = self._tree.GetChildren(parents.pop())
+            parents += [child.id for child in children]
+            nodes += children
+        self._take(News(nodes=nodes))
+
+    def _take(self, news: News) -> None:
         if news.from_nothing:
             self._forget()
         nodes = {node.id: node for node in news.nodes if node.id != "root" and node.id.strip()}
+        if not nodes:
+            return
         for id, node in nodes.items():
             self._merged.pop(id, None)
             if node.deleted and node.merged_into:
@@ -749,20 +809,20 @@ class TreeGraph(KnowledgeGraph):
                 self._found.add_entity(self._read(node))
             elif self._found.get_entity(id) is not None:
                 self._found.remove_entity(id)
-            self._note_targets(id, node)
+            self._note_written(id, node)
         # Whose target came, went or was merged leads elsewhere now.
         touched = {id for id in nodes if self._found.get_entity(id)}
         for source_id in touched.union(*(self._sources.get(id, ()) for id in self._with_merged(nodes))):
-            self._relate(source_id, nodes.get(source_id))
+            self._relate(source_id)
 
-    def _note_targets(self, id: str, node: KeywordNode) -> None:
-        for target in self._targets.pop(id, ()):
-            self._sources[target].discard(id)
-        if not node.deleted:
-            targets = {key.rpartition(":")[2] for key in node.metadata if key.startswith(_RELATION)}
-            self._targets[id] = targets
-            for target in targets:
-                self._sources[target].add(id)
+    def _note_written(self, id: str, node: KeywordNode) -> None:
+        for key in self._written.pop(id, ()):
+            self._sources[_split_key(key)[1]].discard(id)
+        written = {} if node.deleted else {key: value for key, value in node.metadata.items() if _split_key(key)[0]}
+        if written:
+            self._written[id] = written
+        for key in written:
+            self._sources[_split_key(key)[1]].add(id)
 
     def _with_merged(self, ids: Iterable[str]) -> set[str]:
         """Return ids and those of what was merged into them."""
@@ -775,15 +835,14 @@ class TreeGraph(KnowledgeGraph):
             chain.append(id)
         return chain
 
-    def _relate(self, source_id: str, node: KeywordNode | None) -> None:
+    def _relate(self, source_id: str) -> None:
         """Put an entity's outgoing relations as its keyword has them."""
-        node = node or self._tree.GetKeyword(source_id)
-        if node is None or node.id != source_id or self._found.get_entity(source_id) is None:
+        if self._found.get_entity(source_id) is None:
             return
         for relation in self._found.get_relations(source_id, RelationDirection.OUTGOING):
             self._found.remove_relation(source_id, relation.target_id, relation.relation_type)
         numbers = self._numbers[source_id] = {}
-        for key, value in node.metadata.items():
+        for key, value in self._written.get(source_id, {}).items():
             target, kind = self._leads_to(key, source_id)
             if not kind or not _is_relation(value):
                 continue
@@ -800,8 +859,8 @@ class TreeGraph(KnowledgeGraph):
 
         What leads from a keyword to itself without having been written so comes from a merge, and leads nowhere.
         """
-        kind, _, written = key.removeprefix(_RELATION).rpartition(":")
-        if not key.startswith(_RELATION) or not kind:
+        kind, written = _split_key(key)
+        if not kind:
             return "", ""
         if not written:
             return source_id, kind
@@ -822,6 +881,18 @@ class TreeGraph(KnowledgeGraph):
 
 
 _TAG, _RELATION = "tag:", "relation:"
+
+
+def _quote(kind: str) -> str:
+    return kind.replace("%", "%25").replace(":", "%3A")
+
+
+def _split_key(key: str) -> tuple[str, str]:
+    """Return a relation's type and the target as it was written; two empty strings for another key."""
+    if not key.startswith(_RELATION):
+        return "", ""
+    kind, colon, written = key.removeprefix(_RELATION).partition(":")
+    return (kind.replace("%3A", ":").replace("%25", "%"), written) if colon else ("", "")
 
 
 def _is_relation(value: object) -> bool:

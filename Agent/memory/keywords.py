@@ -35,6 +35,7 @@ __all__ = [
     "SimpleKeywordExtractor",
     "cut_ngrams",
     "cut_words",
+    "find_runs",
     "find_words",
 ]
 
@@ -148,17 +149,26 @@ def _find_rjieba() -> Any:
         return None
 
 
+def find_runs(text: str) -> list[tuple[str, str]]:
+    """Return each run of a script without spaces as (run, ""), and each other word as ("", word), in their order.
+
+    >>> find_runs("喝绿茶 with Ada_L")
+    [('喝绿茶', ''), ('', 'with'), ('', 'Ada'), ('', 'L')]
+    """
+    return cast("list[tuple[str, str]]", _FindRuns(text))
+
+
 def find_words(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each run of a script without spaces as (run, ""), and each other word as ("", word), in their order.
+    """Yield what `find_runs` returns, but that a name keeps its symbols.
 
     A word keeps `++` and `#` at its end, and a pictogram is a word: C, C++ and C# are three things, 🐍 is one.
     """
     end = 0
     for match in _find_symbols(text):
-        yield from _FindRuns(text[end : match.start()])
+        yield from find_runs(text[end : match.start()])
         yield "", match[0]
         end = match.end()
-    yield from _FindRuns(text[end:])
+    yield from find_runs(text[end:])
 
 
 _find_symbols = re.compile(r"[A-Za-z0-9]+(?:\+\+|#)(?![A-Za-z0-9])|[\u2600-\u27bf\U0001f300-\U0001faff]").finditer

@@ -52,6 +52,7 @@ __all__ = [
     "ProceduralSkill",
     "SemanticPattern",
     "TaskContext",
+    "as_utc",
 ]
 
 PHASES = ("REASON", "ACT", "REFLECT", "VERIFY")
@@ -201,7 +202,7 @@ def _decode(what: str, kind: type, value: Any) -> Any:
         if issubclass(kind, _Record):
             return kind.from_dict(value)
         if kind is datetime:
-            return _as_utc(value) if isinstance(value, datetime) else _parse_utc_datetime(value)
+            return as_utc(value) if isinstance(value, datetime) else _parse_utc_datetime(value)
     except (ValueError, TypeError, OverflowError) as error:  # year 1 may have begun elsewhere only
         raise ValueError(f"{what}: {error}") from error
     return value
@@ -224,9 +225,16 @@ def _complain(record: str, column: _Column, owner: _Record) -> list[str]:
     if column.many:
         return _complain_of_list(what, column, value)
     types, noun = _TYPES[column.kind]
+    if value is None and column.required and not column.one_of:
+        return [f"{what} is required"]
     fits = isinstance(value, types) and not isinstance(value, bool)
     if not fits:
         return [f"{what} must be {noun}"]
+    if isinstance(value, datetime):
+        try:
+            as_utc(value)
+        except OverflowError:  # the first hours of year 1, and the last of 9999, are others elsewhere
+            return [f"{what} is not within the years 1 to 9999 in UTC"]
     if column.one_of:
         known = value in column.one_of or not (value or column.required)
         return [] if known else [f"{what} must be one of: {', '.join(column.one_of)}"]
@@ -260,15 +268,16 @@ def _complain_of_list(what: str, column: _Column, value: Any) -> list[str]:
 
 def _to_utc_isoformat(dt: datetime) -> str:
     """Return `dt` as `YYYY-MM-DDTHH:MM:SS.ffffffZ`; without a time zone it is UTC already."""
-    return _as_utc(dt).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return as_utc(dt).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def _parse_utc_datetime(s: str) -> datetime:
     """Return the time that an ISO 8601 text tells, in UTC."""
-    return _as_utc(datetime.fromisoformat(s))
+    return as_utc(datetime.fromisoformat(s))
 
 
-def _as_utc(dt: datetime) -> datetime:
+def as_utc(dt: datetime) -> datetime:
+    """Return `dt` in UTC; without a time zone it is UTC already."""
     # `astimezone` would take a time without a zone for local time.
     return dt.replace(tzinfo=UTC) if dt.tzinfo is None else dt.astimezone(UTC)
 
@@ -389,7 +398,7 @@ class _Memory(_Record):
         """
         uses, last = self._uses()
         raised = self.importance + (1.0 - self.importance) * saturation(uses, HALF_OF_USES)
-        age_s = (_as_utc(now or _now()) - _as_utc(last)).total_seconds() if last else 0.0
+        age_s = (as_utc(now or _now()) - as_utc(last)).total_seconds() if last else 0.0
         return raised * temporal_decay(age_s, half_life_days * DAY_S)
 
     def _uses(self) -> tuple[int, datetime | None]:
@@ -447,7 +456,7 @@ class EpisodeTrace(_Memory):
         cls, task_id: str, agent: str, goal: str, phase: str = "ACT", id_prefix: str = "ep", now: datetime | None = None
     ) -> Self:
         """Return a new episode that begins at `now` (the present) and has taken no time yet."""
-        begun = _as_utc(now or _now())
+        begun = as_utc(now or _now())
         return cls(_new_id(id_prefix, begun), task_id, begun, 0, agent, phase, goal)
 
     @override
@@ -518,7 +527,7 @@ class SemanticPattern(_Memory):
     ) -> Self:
         """Return a new pattern, with an id of `now` (the present)."""
         return cls(
-            _new_id(id_prefix, _as_utc(now or _now())),
+            _new_id(id_prefix, as_utc(now or _now())),
             pattern,
             category,
             list(conditions or ()),
@@ -545,7 +554,7 @@ class SemanticPattern(_Memory):
 
     @override
     def _uses(self) -> tuple[int, datetime | None]:
-        times = [_as_utc(time) for time in (self.last_accessed, self.last_used) if time]
+        times = [as_utc(time) for time in (self.last_accessed, self.last_used) if time]
         return self.access_count + self.usage_count, max(times, default=None)
 
 

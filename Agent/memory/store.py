@@ -26,7 +26,8 @@ stands in the info's metadata under `"memory"`: `kind`, `record` (what `to_dict`
 `supersedes` and `superseded_by`. So whoever opens the folder as a `KeywordTree` reads all of it. Every method that
 writes is one operation of the tree, and can be undone.
 
-A fact that was corrected keeps its text and its place in the chain, but no keyword, and is not recalled.
+A fact that was corrected keeps its text and its place in the chain, but no keyword, and is not recalled; nor is a
+pattern that another one, with a link `supersedes`, took the place of.
 """
 
 import contextlib
@@ -34,18 +35,28 @@ import threading
 import time
 import unicodedata
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, Self, TypeAlias
 from urllib.parse import quote
 
-from Agent.keyword_tree import Info, InvalidInputError, KeywordTree, LLMClient, NotFoundError
-from Agent.memory.eviction import Candidate, Doomed, EvictionPolicy, RecallLog, choose_doomed
+from Agent.keyword_tree import (
+    DuplicateIdError,
+    Info,
+    InvalidInputError,
+    KeywordTree,
+    KeywordTreeError,
+    LLMClient,
+    NotFoundError,
+    RelationType,
+)
+from Agent.memory.content import OWN, Filters, Ranker, own_fields, superseded_ids
+from Agent.memory.eviction import Candidate, Doomed, EvictionPolicy, RecallLog, RecallStats, choose_doomed
 from Agent.memory.graph import TreeGraph
-from Agent.memory.retriever import OWN, Filters, MemoryRetriever, Ranker, Retrieved, RetrieverConfig, own_fields
-from Agent.memory.schemas import EpisodeTrace, ProceduralSkill, SemanticPattern
+from Agent.memory.retriever import MemoryRetriever, Retrieved, RetrieverConfig
+from Agent.memory.schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
 
 __all__ = ["ForgettingPlan", "MemoryStore", "Record", "Version", "namespace_folder", "record_of"]
 
@@ -53,6 +64,7 @@ Record: TypeAlias = EpisodeTrace | SemanticPattern | ProceduralSkill
 
 _KINDS: Mapping[str, type[Record]] = {"episode": EpisodeTrace, "pattern": SemanticPattern, "skill": ProceduralSkill}
 _NAME_LIMIT = 200  # bytes of a folder's name, which file systems cut at 255
+_SUCCESSORS = uuid.UUID("6f0ce1f2-7d5b-4f0e-9c55-3d0a5f5e8b11")  # any: what a corrected fact's id is made in
 
 
 # Namespaces
@@ -130,6 +142,8 @@ class ForgettingPlan:
     """What would go."""
     kept: int
     """How many would stay, pinned ones included."""
+    versions: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """What the memories that would go looked like: of one that has changed since, `forget` keeps its hands off."""
 
 
 def record_of(info: Info) -> Record | None:
@@ -176,19 +190,27 @@ class MemoryStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         place = namespace_folder(folder, user, agent, session)
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for parent in reversed(place.parents):  # `mkdir` makes the parents of a folder for everybody to read
+            parent.mkdir(mode=0o700, exist_ok=True)
         self._clock = clock
         self._auto_link = llm_client is not None
         self._lock = threading.RLock()  # of two corrections of one fact, the second corrects what the first left
         self.tree = KeywordTree(str(place), llm_client, clock=clock)
         self.graph = TreeGraph(self.tree)
-        self.retriever = MemoryRetriever(self.tree, self.graph, config=config, ranker=ranker, clock=clock)
-        self._recalls = RecallLog(place / "indexes" / "recall_stats.json", clock=clock)
+        indexes = place / "indexes"
+        self.retriever = MemoryRetriever(
+            self.tree, self.graph, config=config, ranker=ranker, clock=clock, index_path=indexes / "memory.index"
+        )
+        self._recalls = RecallLog(indexes / "recall_stats.json", clock=clock)
 
     def close(self) -> None:
-        """Write the recall statistics and close the tree."""
-        self._recalls.write()
-        self.tree.Close()
+        """Leave the index and the recall statistics on disk, and close the tree.  Closing twice is no error."""
+        try:
+            for leave in (self.retriever.index.close, lambda: self._recalls.write(self._exists)):
+                with contextlib.suppress(KeywordTreeError):  # closed already; what is derived can be made anew
+                    leave()
+        finally:
+            self.tree.Close()
 
     def __enter__(self) -> Self:
         return self
@@ -209,11 +231,13 @@ class MemoryStore:
     ) -> str:
         """Keep a record or a plain fact, and return its id.
 
-        A record whose id is there already takes its place: a skill learned again is the same skill.
+        A record whose id is there already takes its place: a skill learned again is the same skill. Its keywords are
+        added to, a pin stays.
 
         Args:
             record: What is to be kept; a string is a plain fact.
-            keywords: Names or paths of keywords to hang it on; one that is not there is made, beneath the top.
+            keywords: Names or paths of keywords to hang it on; one that is not there is made, beneath the top. Two
+                processes that name the same new one in the same moment may make two.
             source: Where it is from: a conversation, a document. What has the same source belongs together, in the
                 order of remembering.
             metadata: A JSON object of the caller's own, to filter by; `"memory"` is taken.
@@ -221,40 +245,61 @@ class MemoryStore:
             created_by: Who says so.
 
         Raises:
-            InvalidInputError: The record is not valid (its messages), or an argument cannot be stored.
+            InvalidInputError: The record is not valid (its messages), its id is that of a memory of another kind, or an
+                argument cannot be stored.
 
         Cost: one sync.
         """
-        own, content, links = self._describe(record)
+        own, content = self._describe(record)
         if pinned:
             own["pinned"] = True
-        if links:
-            own["links"] = links
-        whole = self._join_metadata(metadata, own)
-        id = str(uuid.uuid4()) if isinstance(record, str) else record.id
+        metadata = self._join_metadata(metadata, own)
         names = _check_names(keywords)
-        if not names and not self._exists(record):  # nothing to be read before: one write is one operation by itself
-            spec = {"id": id, "content": content, "source": source, "metadata": whole, "created_by": created_by}
+        spec = {"content": content, "source": source, "metadata": metadata, "created_by": created_by}
+        if isinstance(record, str):
+            return self._remember_new(spec, names)
+        while True:
+            old = self.tree.GetInfo(record.id)
+            if old is not None:
+                return self._remember_again(old, spec, names)
+            with contextlib.suppress(DuplicateIdError):  # another process or thread was quicker: it is there now
+                return self._remember_new({**spec, "id": record.id}, names)
+
+    def _remember_new(self, spec: dict[str, Any], names: list[str]) -> str:
+        if not names:
             return self.tree.BatchCreateInfos([{**spec, "auto_link": self._auto_link}])[0].id
+        found = [self._find_keyword(name) for name in names]
+        if None not in found:  # a single write is an operation by itself, at half the price
+            with contextlib.suppress(NotFoundError):  # deleted meanwhile
+                return self.tree.BatchCreateInfos([{**spec, "keyword_ids": found}])[0].id
         with self._lock, self.tree.Operation("remember"):
-            keyword_ids = [self._keyword_id(name, created_by) for name in names]
-            if self._exists(record):
-                self.tree.UpdateInfo(id, {"content": content, "source": source, "metadata": whole})
-                for keyword_id in keyword_ids:
-                    self.tree.LinkInfo(id, keyword_id, created_by=created_by)
-            else:
-                self._create(id, content, source, keyword_ids, whole, created_by)
-        return id
+            keyword_ids = [self._keyword_id(name, spec["created_by"]) for name in names]
+            return self.tree.BatchCreateInfos([{**spec, "keyword_ids": keyword_ids}])[0].id
 
-    def _exists(self, record: Record | str) -> bool:
-        return not isinstance(record, str) and self.tree.GetInfo(record.id) is not None
+    def _remember_again(self, old: Info, spec: dict[str, Any], names: list[str]) -> str:
+        own, own_before = spec["metadata"][OWN], own_fields(old)
+        if own_before.get("kind") != own["kind"]:
+            raise InvalidInputError(f"{old.id!r} is the id of another memory, which is no {own['kind']}")
+        if own_before.get("pinned") is True:
+            own["pinned"] = True
+        with self._lock, self.tree.Operation("remember"):
+            self.tree.UpdateInfo(old.id, {name: spec[name] for name in ("content", "source", "metadata")})
+            linked = {link.keyword_id for link in self.tree.GetLinks(old.id)}
+            for name in names:
+                keyword_id = self._keyword_id(name, spec["created_by"])
+                if keyword_id not in linked:
+                    self.tree.LinkInfo(old.id, keyword_id, created_by=spec["created_by"])
+        return old.id
 
-    def _describe(self, record: Record | str) -> tuple[dict[str, Any], str, list[str]]:
-        """Return a record's own fields, its text, and the memories that it links to."""
+    def _exists(self, id: str) -> bool:
+        return self.tree.GetInfo(id) is not None
+
+    def _describe(self, record: Record | str) -> tuple[dict[str, Any], str]:
+        """Return a record's own fields and its text."""
         if isinstance(record, str):
             if not record.strip():
                 raise InvalidInputError("a fact must not be blank")
-            return {"kind": "fact"}, record, []
+            return {"kind": "fact"}, record
         kind = next((name for name, known in _KINDS.items() if isinstance(record, known)), None)
         if kind is None:
             raise InvalidInputError(f"record must be a string or one of the schemas, not {type(record).__name__}")
@@ -263,29 +308,26 @@ class MemoryStore:
             raise InvalidInputError("; ".join(messages))
         own: dict[str, Any] = {"kind": kind, "record": record.to_dict()}
         if isinstance(record, EpisodeTrace):
-            own["time"] = record.timestamp.timestamp()
-        links = record.source_episodes if isinstance(record, SemanticPattern) else []
-        links = [*links, *(link.to_id for link in record.links)] if isinstance(record, SemanticPattern) else links
-        return own, _text_of(record), list(dict.fromkeys(links))
+            own["time"] = as_utc(record.timestamp).timestamp()
+        if isinstance(record, SemanticPattern):
+            own |= _describe_links(record)
+        return own, _text_of(record)
 
     def _join_metadata(self, metadata: Mapping[str, Any] | None, own: dict[str, Any]) -> dict[str, Any]:
         if metadata is not None and (not isinstance(metadata, Mapping) or OWN in metadata):
             raise InvalidInputError(f"metadata must be an object without the key {OWN!r}")
         return {**(metadata or {}), OWN: own}
 
-    def _create(
-        self, id: str, content: str, source: str, keyword_ids: list[str], metadata: dict[str, Any], created_by: str
-    ) -> None:
-        spec = {"id": id, "content": content, "source": source, "keyword_ids": keyword_ids, "metadata": metadata}
-        self.tree.BatchCreateInfos([{**spec, "created_by": created_by}])
+    def _find_keyword(self, name: str) -> str | None:
+        named = self.tree.FindByName(name, 0, 1)  # of several, the oldest; `Search` would read its infos, too
+        if named:
+            return named[0].id
+        found = self.tree.Search(name, llm_expand_query=False)
+        return found.node.id if found.node is not None else found.candidates[0].id if found.candidates else None
 
     def _keyword_id(self, name: str, created_by: str) -> str:
-        found = self.tree.Search(name, llm_expand_query=False)
-        if found.node is not None:
-            return found.node.id
-        if found.candidates:  # several of this name: the oldest
-            return found.candidates[0].id
-        return self.tree.CreateKeyword(name, "root", llm_auto_place=False, created_by=created_by).id
+        made = self._find_keyword(name)
+        return made or self.tree.CreateKeyword(name, "root", llm_auto_place=False, created_by=created_by).id
 
     # -- recalling --
 
@@ -308,7 +350,7 @@ class MemoryStore:
             limit: At most so many.
             kinds: Only `"fact"`, `"episode"`, `"pattern"`, `"skill"`.
             sources: Only from these.
-            since: Not older than this; seconds since the epoch, or a datetime.
+            since: Not older than this; seconds since the epoch, or a datetime, without a time zone in UTC.
             until: Older than this, likewise.
             metadata: Only with these keys and values.
             config: Another way of looking, this once.
@@ -318,7 +360,7 @@ class MemoryStore:
         filters = Filters(kinds, sources, _seconds(since), _seconds(until), metadata)
         found = self.retriever.retrieve(query, limit, None if filters == Filters() else filters, config)
         for memory in found:
-            self.record_recall(memory.info.id, memory.score)
+            self.record_recall(memory.info.id, min(1.0, max(0.0, memory.score)))
         return found
 
     def record_recall(self, id: str, score: float) -> None:
@@ -347,28 +389,40 @@ class MemoryStore:
 
         Cost: one sync.
         """
-        new_id = str(uuid.uuid4())
         if not isinstance(record, str) or not record.strip():
-            raise InvalidInputError(f"record must be a fact, not {record!r}")
+            raise InvalidInputError(f"record must be a fact, not {_shorten(record)}")
+        names = _check_names(keywords)
+        for _ in range(9):
+            try:
+                return self._correct(id, record, source, created_by, names)
+            except DuplicateIdError:  # another process was quicker: now what it wrote is corrected
+                self.retriever.index.catch_up()
+        return self._correct(id, record, source, created_by, names)
+
+    def _correct(self, id: str, record: str, source: str | None, created_by: str, names: list[str]) -> str:
         with self._lock, self.tree.Operation("correct"):
             old = self._newest(id)
             own = own_fields(old)
             if own.get("kind", "fact") != "fact":
                 raise InvalidInputError(f"{old.id!r} is no plain fact: remember the record again")
-            links = [node.id for node, _ in self.tree.GetKeywordsOfInfo(old.id)]
-            links += [self._keyword_id(name, created_by) for name in _check_names(keywords)]
-            kept = {name: value for name, value in own.items() if name == "pinned"}
-            new_own = {"kind": "fact", **kept, "supersedes": old.id}
-            metadata = {**old.metadata, OWN: new_own}
-            where = old.source if source is None else source
-            self._create(new_id, record, where, list(dict.fromkeys(links)), metadata, created_by)
-            self.tree.UpdateInfo(old.id, {"metadata": {**old.metadata, OWN: {**own, "superseded_by": new_id}}})
-            for keyword_id in links:
+            # Made from the old one's, so that of two processes one finds it taken: two successors would both be true.
+            new_id = str(uuid.uuid5(_SUCCESSORS, old.id))
+            pin = {"pinned": True} if own.get("pinned") is True else {}
+            metadata = {**old.metadata, OWN: {"kind": "fact", **pin, "supersedes": old.id}}
+            spec = {"id": new_id, "content": record, "metadata": metadata, "created_by": created_by}
+            self.tree.BatchCreateInfos([{**spec, "source": old.source if source is None else source}])
+            relations = {link.keyword_id: link.relation for link in self.tree.GetLinks(old.id)}
+            for keyword_id in relations:
                 self.tree.UnlinkInfo(old.id, keyword_id)
+            for name in names:
+                relations.setdefault(self._keyword_id(name, created_by), RelationType.PRIMARY)
+            for keyword_id, relation in relations.items():
+                self.tree.LinkInfo(new_id, keyword_id, relation, created_by)
+            self.tree.UpdateInfo(old.id, {"metadata": {**old.metadata, OWN: {**own, "superseded_by": new_id}}})
         return new_id
 
     def history(self, id: str) -> list[Version]:
-        """Return what a memory said over time, the present one first.
+        """Return what a memory said over time, the present one first, with the patterns that it took the place of.
 
         What a record was before it was remembered again is in `tree.History(id)`.
 
@@ -379,14 +433,7 @@ class MemoryStore:
             NotFoundError: There is no such memory.
         """
         return [
-            Version(
-                info.id,
-                info.content,
-                info.source,
-                info.created_at,
-                cast("str | None", own_fields(info).get("superseded_by")),
-                record_of(info),
-            )
+            Version(info.id, info.content, info.source, info.created_at, self._successor(info), record_of(info))
             for info in self._chain(id)
         ]
 
@@ -397,73 +444,146 @@ class MemoryStore:
         return info
 
     def _newest(self, id: str) -> Info:
-        return self._follow(self._get(id), "superseded_by")[-1]
-
-    def _chain(self, id: str) -> list[Info]:
-        return self._follow(self._newest(id), "supersedes")
-
-    def _follow(self, info: Info, way: str) -> list[Info]:
-        chain = [info]
+        info = self._get(id)
         seen = {info.id}
-        while isinstance(next_id := own_fields(chain[-1]).get(way), str) and next_id not in seen:
+        while (next_id := self._successor(info)) is not None and next_id not in seen:
             following = self.tree.GetInfo(next_id)
             if following is None:
                 break
             seen.add(next_id)
-            chain.append(following)
-        return chain
+            info = following
+        return info
+
+    def _successor(self, info: Info) -> str | None:
+        named = own_fields(info).get("superseded_by")
+        if isinstance(named, str):
+            return named
+        if own_fields(info).get("kind") == "pattern":  # only its successors' own links tell of them
+            self.retriever.index.catch_up()
+        successors = self.retriever.index.successors(info.id)
+        return successors[0] if successors else None
+
+    def _chain(self, id: str) -> list[Info]:
+        """Return a memory's present version, and all that this one supersedes, at however many removes."""
+        chain = {(info := self._newest(id)).id: info}
+        stack = [info]
+        while stack:
+            for old_id in superseded_ids(stack.pop()):
+                old = None if old_id in chain else self.tree.GetInfo(old_id)
+                if old is not None and self._successor(old) is not None:  # in a circle nothing is superseded
+                    chain[old.id] = old
+                    stack.append(old)
+        return list(chain.values())
+
+    def record(self, id: str) -> Record | None:
+        """Return the record that a memory holds, with its recalls counted: `access_count`, `last_accessed`.
+
+        None for a plain fact.
+
+        Raises:
+            NotFoundError: There is no such memory.
+
+        Cost: reads the recall statistics.
+        """
+        record = record_of(self._get(id))
+        stats = self._recalls.stats().get(id)
+        if record is not None and stats is not None:
+            recalled = datetime.fromtimestamp(stats.last_recall_at, UTC)
+            record.access_count += stats.recall_count
+            record.last_accessed = max(recalled, as_utc(record.last_accessed or recalled))
+        return record
 
     # -- forgetting --
 
     def pin(self, id: str, pinned: bool = True) -> None:
         """Let a memory stay when others are forgotten, or let it go with them."""
-        with self.tree.Operation("pin"):
+        self.tree.Refresh()  # another process may have corrected it
+        with self._lock, self.tree.Operation("pin"):
             info = self._newest(id)
             own = {name: value for name, value in own_fields(info).items() if name != "pinned"}
             own = {"kind": "fact", **own, **({"pinned": True} if pinned else {})}
             self.tree.UpdateInfo(info.id, {"metadata": {**info.metadata, OWN: own}})
 
     def plan_forgetting(self, policy: EvictionPolicy) -> ForgettingPlan:
-        """Return what a policy would forget, and why; changes nothing."""
-        candidates = list(self._candidates())
-        doomed = choose_doomed(candidates, policy, self._recalls.stats(), self._clock())
-        return ForgettingPlan(doomed, len(candidates) - len(doomed))
+        """Return what a policy would forget, and why; changes nothing.
 
-    def _candidates(self) -> Iterator[Candidate]:
-        for id, known in self.retriever.known().items():
-            own = known.metadata.get(OWN)
-            yield Candidate(id, known.time, isinstance(own, Mapping) and own.get("pinned") is True)
+        A memory that was corrected has the recalls of what it superseded, too.
+        """
+        if not isinstance(policy, EvictionPolicy):
+            raise InvalidInputError(f"policy must be an EvictionPolicy, not {_shorten(policy)}")
+        known = self.retriever.known()
+        candidates = [Candidate(id, known[id].time, known[id].pinned) for id in known]
+        stats = self._recalls.stats()
+        whole = {id: _add_up(stats, self.retriever.index.walk_back([id])) for id in known}
+        doomed = choose_doomed(candidates, policy, whole, self._clock())
+        infos = [info for going in doomed if (info := self.tree.GetInfo(going.id)) is not None]
+        return ForgettingPlan(doomed, len(candidates) - len(doomed), {info.id: info.version for info in infos})
 
     def forget(self, what: str | ForgettingPlan) -> str:
         """Delete one memory, or what a plan says, with all that it superseded, and return the operation's id.
 
-        A memory of a plan that was pinned or deleted since is passed over; one that is named goes, pinned or not.
-        Until the log is compacted without its history, `tree.Undo` brings all of it back.
+        A memory of a plan that was pinned, changed, corrected or deleted since is passed over; one that is named goes,
+        pinned or not. Where nothing is left to be deleted, the id leads nowhere. Until the log is compacted without its
+        history, `tree.Undo` brings all of it back.
 
         Raises:
             NotFoundError: There is no memory with this id.
 
         Cost: one sync.
         """
+        if not isinstance(what, (str, ForgettingPlan)):
+            raise InvalidInputError(f"what must be an id or a plan, not {_shorten(what)}")
+        self.tree.Refresh()  # another process may have pinned or corrected one
         with self._lock, self.tree.Operation("forget") as operation:
             if isinstance(what, str):
                 chains = [self._chain(what)]
             else:
-                chains = [self._chain(doomed.id) for doomed in what.doomed if self.tree.GetInfo(doomed.id) is not None]
-                chains = [chain for chain in chains if own_fields(chain[0]).get("pinned") is not True]
+                chains = [self._chain(id) for id, version in what.versions.items() if self._is_at(id, version)]
             for id in dict.fromkeys(info.id for chain in chains for info in chain):
                 self.tree.DeleteInfo(id)
         return operation.id
 
+    def _is_at(self, id: str, version: int) -> bool:
+        info = self.tree.GetInfo(id)
+        return info is not None and info.version == version and self._successor(info) is None
+
+
+def _add_up(stats: Mapping[str, RecallStats], ids: Iterable[str]) -> RecallStats:
+    found = [stats[id] for id in ids if id in stats]
+    return RecallStats(
+        sum(each.recall_count for each in found),
+        sum(each.total_score for each in found),
+        max((each.last_recall_at for each in found), default=0.0),
+    )
+
+
+def _describe_links(pattern: SemanticPattern) -> dict[str, Any]:
+    """Return the memories that a pattern links to, and those whose place it takes."""
+    links = [*pattern.source_episodes, *(link.to_id for link in pattern.links)]
+    found: dict[str, Any] = {"links": list(dict.fromkeys(links))} if links else {}
+    olds = [link.to_id for link in pattern.links if link.relation == "supersedes" and link.to_id != pattern.id]
+    news = [link.to_id for link in pattern.links if link.relation == "superseded_by" and link.to_id != pattern.id]
+    return found | ({"supersedes": olds} if olds else {}) | ({"superseded_by": news[0]} if news else {})
+
+
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
 
 def _check_names(keywords: Iterable[str]) -> list[str]:
-    if isinstance(keywords, str):  # each of its characters would become a keyword
-        raise InvalidInputError(f"keywords must be a list of strings, not {keywords!r}")
-    return list(dict.fromkeys(keywords))
+    # Of a string, each of its characters would become a keyword.
+    if isinstance(keywords, str) or not isinstance(keywords, Iterable):
+        raise InvalidInputError(f"keywords must be a list of strings, not {_shorten(keywords)}")
+    names = list(keywords)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidInputError(f"a keyword must be a string, not {_shorten(name)}")
+    return list(dict.fromkeys(names))
 
 
 def _seconds(when: float | datetime | None) -> float | None:
-    return when.timestamp() if isinstance(when, datetime) else when
+    return as_utc(when).timestamp() if isinstance(when, datetime) else when
 
 
 def _text_of(record: Record) -> str:

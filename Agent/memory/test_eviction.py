@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from Agent.keyword_tree import InvalidInputError
@@ -40,6 +40,7 @@ class TestValueOf:
         assert value_of(RecallStats(), 0.0) == pytest.approx(0.2)
         assert value_of(stats, 0.0, 0.0, 1.0, 0.0) == 0.5
 
+    @settings(deadline=None)
     @given(st.integers(0, 10**6), st.floats(0, 1), st.floats(0, 1e9))
     def test_rises_with_recalls_and_falls_with_age(self, count: int, score: float, age_s: float) -> None:
         stats, more = RecallStats(count, score * count), RecallStats(count + 1, score * (count + 1))
@@ -83,9 +84,23 @@ class TestChooseDoomed:
         assert least.why.startswith("the least valuable of 3, where 2 may stay: 0.02 = 0.3 × ln(1 + 0)")
         assert choose_doomed(MEMORIES, Capacity(2), {}, NOW)[0].why == "the oldest of 3, where 2 may stay"
 
-    @pytest.mark.parametrize("policy", [Ttl(-1.0), Ttl(math.nan), Capacity(-1), RecallBased(-1)])
+    @pytest.mark.parametrize(
+        "policy",
+        [
+            Ttl(-1.0),
+            Ttl(math.nan),
+            Ttl("1"),  # type: ignore[arg-type]
+            Capacity(-1),
+            Capacity(1.5),  # type: ignore[arg-type]
+            Capacity(True),
+            RecallBased(-1),
+            RecallBased(1, recall_weight=math.nan),
+            RecallBased(1, score_weight=-1.0),
+            RecallBased(1, recency_weight=math.inf),
+        ],
+    )
     def test_refuses_limits_below_0(self, policy: EvictionPolicy) -> None:
-        with pytest.raises(InvalidInputError, match="must not be below 0"):
+        with pytest.raises(InvalidInputError, match="and not below 0"):
             doomed(policy)
 
 
@@ -116,7 +131,23 @@ class TestRecallLog:
 
         assert one.stats()["a"].recall_count == 2
 
-    @pytest.mark.parametrize("damage", ["", "[]", "{", '{"a": 1}', '{"a": [1, "x", 2]}'])
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            "",
+            "[]",
+            "{",
+            '{"a": 1}',
+            '{"a": [1, "x", 2]}',
+            '{"a": [Infinity, 1, 2]}',
+            '{"a": [1, NaN, 2]}',
+            '{"a": [1, 1, 1e300]}',
+            '{"a": [-1, 0, 0]}',
+            '{"a": [1, 2, 0]}',
+            '{"a": [true, 0, 0]}',
+            "[" * 100_000,
+        ],
+    )
     def test_takes_a_damaged_file_for_none(self, tmp_path: Path, damage: str) -> None:
         (tmp_path / "stats.json").write_text(damage)
         log = RecallLog(tmp_path / "stats.json")
@@ -131,3 +162,30 @@ class TestRecallLog:
         log.record("a", 1.0)
 
         assert log.stats()["a"].recall_count == 1
+
+    def test_does_not_go_back_with_the_clock(self, tmp_path: Path) -> None:
+        times = iter([9.0, 5.0])
+        log = RecallLog(tmp_path / "stats.json", clock=lambda: next(times))
+        log.record("a", 1.0)
+        log.record("a", 1.0)
+
+        assert log.stats()["a"].last_recall_at == 9.0
+
+    @pytest.mark.parametrize("score", [math.nan, -0.1, 1.1, "1", True])
+    def test_refuses_a_score_that_is_none(self, tmp_path: Path, score: float) -> None:
+        log = RecallLog(tmp_path / "stats.json")
+
+        with pytest.raises(InvalidInputError, match="score"):
+            log.record("a", score)
+        with pytest.raises(InvalidInputError, match="id"):
+            log.record(5, 1.0)  # type: ignore[arg-type]
+        assert log.stats() == {}
+
+    def test_drops_the_rows_of_what_is_gone(self, tmp_path: Path) -> None:
+        log = RecallLog(tmp_path / "stats.json")
+        for id in "ab":
+            log.record(id, 1.0)
+        log.write()
+        log.write(lambda id: id != "a")
+
+        assert list(RecallLog(tmp_path / "stats.json").stats()) == ["b"]

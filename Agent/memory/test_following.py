@@ -1,12 +1,13 @@
 """Tests of `following`: nothing is missed, nothing comes twice."""
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from Agent.keyword_tree import KeywordTree
-from Agent.memory.following import Follower
+from Agent.keyword_tree import Change, KeywordTree
+from Agent.memory.following import Follower, Position, outside
 
 
 @pytest.fixture
@@ -58,3 +59,88 @@ class TestCatchUp:
         news = follower.catch_up()
         assert news.from_nothing
         assert [record.content for record in news.infos if not record.deleted] == ["left", "new"]
+
+    def test_tells_again_what_it_could_not_read_to_the_end(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        follower = Follower(tree)
+        follower.catch_up()
+        for content in ("one", "two"):
+            tree.CreateInfo(content)
+        changes = KeywordTree.Changes
+
+        def fail_at_the_second(self: KeywordTree, since: int = 0) -> Iterator[Change]:
+            yield from islice(changes(self, since), 1)
+            raise OSError("the disk is gone")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(KeywordTree, "Changes", fail_at_the_second)
+            with pytest.raises(OSError, match="gone"):
+                follower.catch_up()
+
+        assert [record.content for record in follower.catch_up().infos] == ["one", "two"]
+
+
+class TestResume:
+    def test_goes_on_behind_an_operation_that_the_log_has(self, tree: KeywordTree) -> None:
+        first, second = Follower(tree), Follower(tree)
+        tree.CreateInfo("one")
+        first.catch_up()
+        tree.CreateInfo("two")
+
+        assert second.resume(first.position)
+        assert [record.content for record in second.catch_up().infos] == ["two"]
+
+    def test_goes_on_behind_a_state(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("one")
+        tree.CompactStorage()
+        first, second = Follower(tree), Follower(tree)
+        first.catch_up()
+        tree.CreateInfo("two")
+
+        assert second.resume(first.position)
+        assert [record.content for record in second.catch_up().infos] == ["two"]
+
+    def test_refuses_what_the_log_has_not(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("one")
+        follower = Follower(tree)
+        follower.catch_up()
+        position = follower.position
+        anew = Follower(tree)
+
+        for wrong in (Position(), Position(position.seq, "other"), position._replace(seq=99), Position(-5, "x")):
+            assert not anew.resume(wrong)
+        tree.CreateInfo("two")
+        tree.CompactStorage()
+        assert not anew.resume(position)
+        assert anew.catch_up().from_nothing
+
+
+class TestBegin:
+    def test_tells_what_came_behind_the_reading(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("one")
+        news = Follower(tree).begin(lambda: None, lambda _: False)
+        assert (news.from_nothing, news.infos) == (False, [])
+
+        def read_and_write() -> None:
+            tree.CreateInfo("two")
+
+        news = Follower(tree).begin(read_and_write, lambda _: False)
+        assert [record.content for record in news.infos] == ["two"]
+
+    def test_reads_again_where_it_was_disturbed_and_at_last_the_log(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("one")
+        read: list[int] = []
+        news = Follower(tree).begin(lambda: read.append(1), lambda _: True)
+
+        assert len(read) == 3
+        assert news.from_nothing
+        assert [record.content for record in news.infos] == ["one"]
+
+
+class TestOutside:
+    def test_sees_no_open_operation(self, tree: KeywordTree) -> None:
+        with tree.Operation("learn"):
+            id = tree.CreateInfo("one").id
+            assert outside(lambda: tree.GetInfo(id)) is None
+        assert outside(lambda: tree.GetInfo(id)) is not None

@@ -39,6 +39,7 @@ class TestTermsOf:
 
 
 class TestSplitPassages:
+    @settings(deadline=None)
     @given(st.text(st.sampled_from("ab。. \n茶"), max_size=120), st.integers(3, 30))
     def test_loses_nothing_but_blanks(self, text: str, limit: int) -> None:
         passages = split_passages(text, limit)
@@ -130,7 +131,33 @@ class TestRank:
         for id in "abc":
             index.add(id, "tea?", "one")
 
-        assert [hit.id for hit in index.rank("tea", accept=lambda id: id == "b")] == ["b"]
+        assert [hit.id for hit in index.rank("tea", among={"b"})] == ["b"]
+
+    @pytest.mark.parametrize("looked_through", [0, 5_000])
+    def test_finds_the_same_among_some_however_many_they_are(
+        self, looked_through: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(fulltext, "LOOKED_THROUGH", looked_through)
+        index = FullTextIndex()
+        for number in range(40):
+            index.add(str(number), f"tea cup{number % 7}", "chat")
+
+        some = {str(number) for number in range(0, 40, 3)}
+        assert {hit.id for hit in index.rank("tea cup3", 50, some)} == some
+        assert [hit.id for hit in index.rank("tea cup3", 2, some)] == ["3", "24"]
+        assert index.rank("tea", 50, set()) == []
+
+    def test_keeps_the_place_of_what_is_added_again(self) -> None:
+        index = FullTextIndex()
+        for id, text in (("question", "Dog's name?"), ("answer", "Oliver!"), ("end", "Good."), ("other", "Is it?")):
+            index.add(id, text, "chat" if id != "other" else "elsewhere")
+        index.add("question", "What is your dog called?", "chat")
+        assert found(index, "how is the dog called") == ["question", "answer"]
+
+        index.add("answer", ["Oliver!", "A name like any other?"], "chat")
+        index.add("question", "What is your dog called?", "elsewhere")
+        index.add("answer", "Oliver!", "elsewhere")
+        assert found(index, "how is the dog called") == ["question", "answer"]
 
     def test_scores_from_0_to_1_and_falling(self) -> None:
         index = FullTextIndex()
@@ -219,3 +246,14 @@ class TestShares:
         assert sum(shares.values()) == pytest.approx(1.0)
         assert shares["tea"] < shares["cup"] < shares["unknown"]
         assert index.shares("") == {}
+
+
+class TestLacking:
+    def test_are_the_terms_that_it_does_not_say(self) -> None:
+        index = FullTextIndex()
+        index.add("1", ["tea cup", "kettle"])
+        index.add("2", "dog")
+
+        assert index.lacking("1", ["tea", "kettl", "dog", "unknown", "nowher"]) == {"dog", "unknown", "nowher"}
+        assert index.lacking("nobody", ["tea"]) == {"tea"}
+        assert index.lacking("1", []) == set()

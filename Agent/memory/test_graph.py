@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
+from Agent.memory import graph as graph_module
 from Agent.memory.graph import (
     GraphEntity,
     GraphRelation,
@@ -164,6 +165,24 @@ class TestEntities:
             graph.add_entity(wrong)
         assert graph.get_entity(wrong.id) is None
 
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            GraphEntity("a", "n", description=None),  # type: ignore[arg-type]
+            GraphEntity("a", "n", tags=None),  # type: ignore[arg-type]
+            GraphEntity("a", "n", tags=[None]),  # type: ignore[list-item]
+            GraphEntity("a", 5),  # type: ignore[arg-type]
+        ],
+    )
+    def test_of_wrong_types_are_refused_and_leave_nothing(self, graph: KnowledgeGraph, wrong: GraphEntity) -> None:
+        with pytest.raises(InvalidInputError):
+            graph.add_entity(wrong)
+        assert graph.get_entity("a") is None
+        add(graph, "a")
+        with pytest.raises(InvalidInputError):
+            graph.add_entity(wrong)
+        assert graph.get_entity("a") == GraphEntity("a", "name of a")
+
     @every_implementation
     @settings(deadline=None, max_examples=30)  # a tree's write waits for its disk
     @given(name=st.text(st.characters(codec="utf-8"), min_size=1).filter(accepted_as_name))
@@ -187,6 +206,30 @@ class TestRelations:
         assert graph.get_relations("a", OUTGOING) == [out]
         assert graph.get_relations("a", INCOMING) == [into]
         assert graph.get_relations("b") == [out]
+
+    @pytest.mark.parametrize("id", ["person:ada", "a:", "%3A", ":", "人 物"])
+    def test_may_have_any_id_and_type(self, graph: KnowledgeGraph, id: str) -> None:
+        add(graph, id, "b")
+        relations = [
+            GraphRelation(*ends, kind) for ends in ((id, "b"), ("b", id), (id, id)) for kind in ("is:a", "100%", id)
+        ]
+        for relation in relations:
+            graph.add_relation(relation)
+
+        assert set(graph.get_relations(id)) == set(relations)
+        for relation in relations:
+            graph.remove_relation(relation.source_id, relation.target_id, relation.relation_type)
+        assert graph.get_relations(id) == []
+
+    def test_are_followed_in_a_direction_that_is_written_out(self, graph: KnowledgeGraph) -> None:
+        relate(graph, "a-b", "c-a")
+
+        assert graph.get_relations("a", "incoming") == [GraphRelation("c", "a", "related_to")]  # type: ignore[arg-type]
+        assert [found.entity.id for found in graph.get_related("a", 1, "incoming")] == ["c"]  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError, match="direction"):
+            graph.get_relations("a", "sideways")  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError, match="direction"):
+            graph.get_related("a", 1, None)  # type: ignore[arg-type]
 
     def test_to_oneself_are_listed_once(self, graph: KnowledgeGraph) -> None:
         relate(graph, "a-a")
@@ -421,6 +464,18 @@ class TestFindByKeywords:
 
         assert found_ids(graph) == found_ids(graph, "", " ", "...") == found_ids(graph, "unknown") == []
 
+    def test_returns_the_first_of_many(self, graph: KnowledgeGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(graph_module, "_TELLING", 3)
+        for id, name in enumerate(("green tea", "black tea", "tea", "white tea cup", "red cup")):
+            graph.add_entity(GraphEntity(str(id), name))
+
+        assert [len(graph.find_by_keywords(["tea"], limit)) for limit in (None, 9)] == [4, 1]
+        assert [entity.name for entity in graph.find_by_keywords(["tea", "cup"], 2)] == ["white tea cup", "tea"]
+        assert [entity.name for entity in graph.find_by_keywords(["cup", "red"], 1)] == ["red cup"]
+        for limit in (0, -1, True, 1.5):
+            with pytest.raises(InvalidInputError, match="limit"):
+                graph.find_by_keywords(["tea"], limit)  # type: ignore[arg-type]
+
     def test_refuses_a_string_for_keywords(self, graph: KnowledgeGraph) -> None:
         with pytest.raises(InvalidInputError, match="keywords must be a list"):
             graph.find_by_keywords("tea")
@@ -464,6 +519,8 @@ class TestTags:
         assert graph.find_tags("TE") == ["team", "tea"]
         assert graph.find_tags("t") == ["team", "tea", "tap"]
         assert graph.find_tags("x") == []
+        with pytest.raises(InvalidInputError, match="prefix"):
+            graph.find_tags(5)  # type: ignore[arg-type]
 
     def test_are_counted(self, graph: KnowledgeGraph) -> None:
         add(graph, "a", "b", a=["茶"], b=["茶", "tea"])
@@ -693,6 +750,85 @@ class TestTreeGraph:
         assert graph.get_relations("c") == [GraphRelation("a", "c", "related_to")]
         assert TreeGraph(tree).get_relations("c") == graph.get_relations("c")
 
+    def test_is_the_same_for_whoever_begins_later(self, tree: KeywordTree) -> None:
+        graph = TreeGraph(tree)
+        relate(graph, "x-a", "x-b", "x-a:knows", "b-c", "c-x:likes", "d-x")
+        tree.MoveKeyword("c", "b")
+        for step in (lambda: tree.MergeKeywords("a", "b"), lambda: tree.DeleteKeyword("d"), tree.CompactStorage):
+            step()
+            later = TreeGraph(tree)
+            for id in "xbc":
+                assert later.get_relations(id) == graph.get_relations(id)
+        tree.Undo(next(change.operation_id for change in tree.History() if change.op == "merge_keywords"))
+        assert later.get_relations("x") == graph.get_relations("x")
+        assert GraphRelation("x", "a", "related_to") in later.get_relations("x")
+
+    def test_begins_without_the_log_where_targets_are_only_deleted(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        graph = TreeGraph(tree)
+        relate(graph, "a-b", "a-c")
+        tree.DeleteKeyword("b")
+        undo = tree.History(limit=1)[0].operation_id
+        later = TreeGraph(tree)
+        with monkeypatch.context() as patched:
+            changes = KeywordTree.Changes
+            patched.setattr(
+                KeywordTree, "Changes", lambda self, since: changes(self, since) if since else pytest.fail("log")
+            )
+            assert related(later, "a") == {"c": 0.5}
+        tree.Undo(undo)
+
+        assert related(later, "a") == {"b": 0.5, "c": 0.5}
+
+    def test_begins_without_what_an_open_operation_wrote(self, tree: KeywordTree) -> None:
+        add(TreeGraph(tree), "a")
+        graph = TreeGraph(tree)
+        operation = tree.Operation("learn")
+        operation.__enter__()
+        relate(graph, "a-b")
+        assert graph.find_by_keywords(["name"]) == [GraphEntity("a", "name of a")]
+        operation.__exit__(ValueError, ValueError(), None)
+
+        assert graph.get_relations("a") == []
+        assert len(graph.find_by_keywords(["name"])) == 1
+
+    def test_does_not_keep_what_was_taken_back_when_a_target_changes_meanwhile(
+        self, tree: KeywordTree, tmp_path: Path
+    ) -> None:
+        graph = TreeGraph(tree)
+        relate(graph, "a-b:knows")
+        operation = tree.Operation("learn")
+        operation.__enter__()
+        graph.add_relation(GraphRelation("a", "b", "likes"))
+        with KeywordTree(str(tmp_path)) as other:
+            other.AddAlias("b", "another name")
+        graph.find_by_keywords(["name"])
+        operation.__exit__(ValueError, ValueError(), None)
+
+        assert graph.get_relations("a") == [GraphRelation("a", "b", "knows")]
+
+    def test_begins_anew_where_it_failed_halfway(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
+        graph = TreeGraph(tree)
+        relate(graph, "a-b")
+        assert related(graph, "a") == {"b": 0.5}
+        tree.DeleteKeyword("b")
+        tree.BatchCreateKeywords([{"id": "c", "name": "c"}])
+        with monkeypatch.context() as patched:
+            patched.setattr(InMemoryGraph, "add_entity", None)
+            with pytest.raises(TypeError):
+                graph.get_related("a")
+        relate(graph, "a-c")
+
+        assert related(graph, "a") == {"c": 0.5}
+
+    def test_adds_what_another_was_quicker_to_add(self, tree: KeywordTree, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path)) as other:
+            add(TreeGraph(other), "a")
+        TreeGraph(tree).add_entity(GraphEntity("a", "mine", tags=["new"]))
+
+        assert TreeGraph(tree).get_entity("a") == GraphEntity("a", "mine", tags=["new"])
+
     def test_takes_back_what_an_operation_wrote(self, tree: KeywordTree) -> None:
         graph = TreeGraph(tree)
         with pytest.raises(NotFoundError, match="nobody"), tree.Operation("learn"):
@@ -719,6 +855,7 @@ class TestKeywordFit:
 
 
 class TestNormalizeTags:
+    @settings(deadline=None)
     @given(st.lists(st.text()))
     def test_of_normalized_ones_changes_nothing(self, tags: list[str]) -> None:
         once = normalize_tags(tags)

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree
+from Agent.memory.content import Filters
 from Agent.memory.graph import GraphRelation, TreeGraph
-from Agent.memory.retriever import Filters, MemoryRetriever, RetrievalStrategy, RetrieverConfig
+from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
 from Agent.memory.scoring import DAY_S, Hybrid, ReferenceCount, ScoreWeights, TemporalWeight
 
 HYBRID, KNOWLEDGE_ONLY, GRAPH_ONLY = RetrievalStrategy
@@ -153,6 +154,21 @@ class TestScoring:
         middle = (both[0].score + both[1].score) / 2
         assert len(both) == 2
         assert len(retriever.retrieve("green tea", config=RetrieverConfig(min_score=middle))) == 1
+
+    def test_is_about_1_for_what_says_all_that_is_asked(self, tree: KeywordTree) -> None:
+        for name in ("green tea", "black coffee", "red wine", "white bread"):
+            tree.CreateInfo(f"Ada likes {name}")
+
+        found = MemoryRetriever(tree).retrieve("Ada likes green tea", 2)
+        assert found[0].score > 0.95
+        assert found[1].score < 0.5
+
+    def test_tells_apart_what_says_more_than_all(self, tree: KeywordTree) -> None:
+        ids = [tree.CreateInfo(text).id for text in ("a cup of tea with milk", "tea", "tea tea tea")]
+
+        found = MemoryRetriever(tree).retrieve("tea")
+        assert [memory.info.id for memory in found] == [ids[2], ids[1], ids[0]]
+        assert found[0].score == found[1].score == 1.0
 
     def test_explains_itself(self, tree: KeywordTree) -> None:
         tree.CreateInfo("green tea")

@@ -1,18 +1,34 @@
 """Tests of `store`: each door of `MemoryStore`, one operation each, and namespaces that do not leak."""
 
+import os
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
-from Agent.memory.eviction import DAY_S, Capacity, RecallBased, Ttl
+from Agent.keyword_tree import (
+    ClosedError,
+    ConflictError,
+    Info,
+    InvalidInputError,
+    KeywordNode,
+    KeywordTree,
+    NotFoundError,
+    RelationType,
+)
+from Agent.memory.eviction import DAY_S, Capacity, NoEviction, RecallBased, RecallLog, Ttl
 from Agent.memory.graph import GraphRelation
+from Agent.memory.retriever import RetrievalStrategy, RetrieverConfig
 from Agent.memory.schemas import EpisodeTrace, ProceduralSkill, SemanticPattern
+from Agent.memory.scoring import Hybrid
 from Agent.memory.store import MemoryStore, Record, namespace_folder, record_of
 
 
@@ -42,6 +58,22 @@ def operations(store: MemoryStore) -> list[str]:
     return [change.op for change in store.tree.Changes()][1:]
 
 
+@contextmanager
+def elsewhere() -> Iterator[None]:
+    """Let local time be another than UTC."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "UTC-8"
+    time.tzset()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TZ"]
+        else:
+            os.environ["TZ"] = before
+        time.tzset()
+
+
 RECORDS: list[Record] = [
     EpisodeTrace.create("task-1", "developer", "Fix the login of the kettle"),
     SemanticPattern.create("Kettles want water", "kitchen", ["when boiling"]),
@@ -54,6 +86,8 @@ class TestRemember:
         id = store.remember("Ada 喜欢龙井。", ["Ada", "饮食 / 茶"], "chat", {"mood": "good"}, created_by="ada")
 
         assert operations(store) == ["remember"]
+        store.remember("Ada 喜欢碧螺春。", ["ADA", "饮食 / 茶"])
+        assert len(operations(store)) == 2
         info = store.tree.GetInfo(id)
         assert info is not None
         assert (info.content, info.source, info.created_by) == ("Ada 喜欢龙井。", "chat", "ada")
@@ -64,6 +98,23 @@ class TestRemember:
         store.remember("plain")
 
         assert len(operations(store)) == 1
+
+    def test_makes_a_keyword_anew_that_went_meanwhile(
+        self, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tea = store.tree.CreateKeyword("tea")
+        find_by_name = KeywordTree.FindByName
+
+        def find_and_delete(self: KeywordTree, name: str, page: int, size: int) -> list[KeywordNode]:
+            found = find_by_name(self, name, page, size)
+            monkeypatch.undo()
+            self.DeleteKeyword(tea.id)
+            return found
+
+        monkeypatch.setattr(KeywordTree, "FindByName", find_and_delete)
+        id = store.remember("hot", ["tea"])
+
+        assert [node.name for node, _ in store.tree.GetKeywordsOfInfo(id)] == ["tea"]
 
     def test_uses_the_keywords_that_are_there(self, store: MemoryStore) -> None:
         tea = store.tree.CreateKeyword("茶", store.tree.CreateKeyword("饮食").id, ["tea"])
@@ -105,6 +156,60 @@ class TestRemember:
 
         assert store.tree.FindByName("new keyword") == []
 
+    def test_again_keeps_the_pin_and_what_it_hangs_on(self, store: MemoryStore, clock: Clock) -> None:
+        store.remember(RECORDS[2], ["茶"], pinned=True)
+        kettle = store.tree.CreateKeyword("kettle")
+        store.tree.LinkInfo(RECORDS[2].id, kettle.id, RelationType.EXAMPLE)
+        store.remember(RECORDS[2], ["kettle"])
+        clock.now += DAY_S
+
+        assert store.plan_forgetting(Ttl(1.0)).doomed == []
+        relations = [relation for _, relation in store.tree.GetKeywordsOfInfo(RECORDS[2].id)]
+        assert relations == [RelationType.PRIMARY, RelationType.EXAMPLE]
+
+    def test_refuses_an_id_of_another_kind(self, store: MemoryStore) -> None:
+        fact = store.remember("Ada lives in Paris.")
+        other = store.tree.CreateInfo("not ours").id
+        for id in (fact, other):
+            with pytest.raises(InvalidInputError, match="which is no skill"):
+                store.remember(ProceduralSkill(id, "n", "d", steps=["s"]))
+
+        assert recalled(store, "Ada") == ["Ada lives in Paris."]
+
+    @pytest.mark.parametrize("keywords", [[], ["茶"]])
+    def test_by_two_stores_at_once_is_one_memory(self, tmp_path: Path, keywords: list[str]) -> None:
+        with MemoryStore(tmp_path) as one, MemoryStore(tmp_path) as other:
+            one.remember(RECORDS[2])
+            other.remember(ProceduralSkill.create("泡茶 brewing", "With the samovar", ["light it"]), keywords)
+
+            assert len(recalled(one, "samovar")) == 1
+            assert len(one.retriever.known()) == 1
+
+    def test_by_many_threads_is_one_memory(self, store: MemoryStore) -> None:
+        threads = [threading.Thread(target=store.remember, args=(RECORDS[2], ["茶"])) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert list(store.retriever.known()) == [RECORDS[2].id]
+
+    @pytest.mark.parametrize("keywords", [None, 5, [5], [["a"]], [""], ["\ud800"]])
+    def test_refuses_keywords_that_are_none(self, store: MemoryStore, keywords: list[str]) -> None:
+        with pytest.raises(InvalidInputError):
+            store.remember("fact", keywords)
+        assert operations(store) == []
+
+    def test_takes_a_time_without_a_zone_for_utc(self, store: MemoryStore) -> None:
+        episode = EpisodeTrace.create("t", "a", "boil the kettle")
+        episode.timestamp = datetime(2026, 1, 1)
+        with elsewhere():
+            store.remember(episode)
+
+            assert store.retriever.known()[episode.id].time == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+            assert len(store.recall("kettle", until=datetime(2026, 1, 1, 4))) == 1
+            assert store.recall("kettle", until=datetime(2026, 1, 1)) == []
+
 
 class TestRecall:
     def test_filters(self, store: MemoryStore, clock: Clock) -> None:
@@ -134,8 +239,237 @@ class TestRecall:
             assert recalled(store, "tea") == []
         assert recalled(store, "tea") == ["tea"]
 
+    @pytest.mark.parametrize("query", ["茶" * 100_000, "tea " * 50_000 + "tea?", "\0", "\ud800", "🐍" * 9_000])
+    def test_takes_any_query(self, store: MemoryStore, query: str) -> None:
+        store.remember("tea 茶 🐍", ["tea"])
+
+        assert len(store.recall(query)) == (0 if query in ("\0", "\ud800") else 1)
+
+    def test_takes_a_very_long_memory(self, store: MemoryStore) -> None:
+        store.remember("word " * 100_000 + "needle")
+
+        found = store.recall("needle")[0]
+        assert found.passage.endswith("needle")
+        assert len(found.passage) <= 800
+
+    def test_refuses_a_time_that_is_none(self, store: MemoryStore) -> None:
+        for when in ("now", float("nan")):
+            with pytest.raises(InvalidInputError, match="since"):
+                store.recall("tea", since=when)  # type: ignore[arg-type]
+
+    def test_leaves_out_patterns_that_another_took_the_place_of(self, store: MemoryStore) -> None:
+        old = SemanticPattern.create("kettles want water", "kitchen")
+        new = SemanticPattern.create("kettles want fresh water", "kitchen")
+        new.add_link(old.id, "supersedes")
+        for record in (old, new):
+            store.remember(record, ["kettle"])
+
+        for strategy in RetrievalStrategy:
+            found = store.recall("kettle water", config=RetrieverConfig(strategy))
+            assert [memory.info.id for memory in found] == [new.id]
+        assert [version.id for version in store.history(old.id)] == [new.id, old.id]
+        assert [version.superseded_by for version in store.history(new.id)] == [None, new.id]
+        store.forget(old.id)
+        assert store.retriever.known() == {}
+        assert store.tree.TreeMetrics()["infos"] == 0
+
+    def test_shows_patterns_that_claim_to_supersede_each_other(self, store: MemoryStore) -> None:
+        one, other = SemanticPattern.create("kettle one", "k"), SemanticPattern.create("kettle two", "k")
+        one.add_link(other.id, "supersedes")
+        other.add_link(one.id, "supersedes")
+        one.add_link(one.id, "supersedes")
+        for record in (one, other):
+            store.remember(record)
+
+        assert len(recalled(store, "kettle")) == 2
+        store.forget(one.id)
+        assert list(store.retriever.known()) == [other.id]
+
+    def test_is_counted_in_the_record(self, store: MemoryStore, clock: Clock) -> None:
+        store.remember(RECORDS[1])
+        store.recall("kettles water")
+        clock.now += DAY_S
+        store.recall("kettles water")
+        record = store.record(RECORDS[1].id)
+
+        assert record is not None
+        assert record.access_count == 2
+        assert record.last_accessed == datetime.fromtimestamp(clock.now, UTC)
+        assert record_of(store.recall("kettles")[0].info) == RECORDS[1]
+        assert store.record(store.remember("a plain fact")) is None
+        with pytest.raises(NotFoundError):
+            store.record("nobody")
+
+    @pytest.mark.parametrize("name", ["recall_stats.json", "memory.index"])
+    def test_does_without_what_is_damaged_beside_the_log(self, tmp_path: Path, name: str) -> None:
+        for held in (b"", b"\xff\xfe", b'{"a": [Infinity, 1, 1]}', b"[" * 100_000):
+            with MemoryStore(tmp_path) as store:
+                store.remember("tea")
+            file = tmp_path / "memory" / "indexes" / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(held)
+            with MemoryStore(tmp_path) as store:
+                assert recalled(store, "tea")
+                assert store.plan_forgetting(RecallBased(0)).kept == 0
+
+    def test_goes_on_from_the_index_on_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with MemoryStore(tmp_path) as store:
+            store.remember("green tea", ["茶"], "chat")
+            assert recalled(store, "tea") == ["green tea"]
+        with monkeypatch.context() as patched, MemoryStore(tmp_path) as store:
+            patched.setattr(KeywordTree, "ListInfos", None)
+            store.remember("black tea", ["茶"], "chat")
+            assert set(recalled(store, "tea")) == {"green tea", "black tea"}
+            assert store.recall("茶", 1)[0].path == ["茶"]
+
+    def test_sees_what_another_process_wrote(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path) as store:
+            store.remember("green tea")
+            assert len(recalled(store, "tea")) == 1
+            script = (
+                "import sys; from Agent.memory.store import MemoryStore\n"
+                "with MemoryStore(sys.argv[1]) as store:\n"
+                "    store.correct(store.recall('tea')[0].info.id, 'black tea')\n"
+            )
+            subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)
+
+            assert recalled(store, "tea") == ["black tea"]
+
 
 class TestCorrect:
+    def test_keeps_how_it_hung_on_a_keyword(self, store: MemoryStore) -> None:
+        first = store.remember("Paris", ["Ada"])
+        tea, kettle = store.tree.CreateKeyword("tea").id, store.tree.CreateKeyword("kettle").id
+        store.tree.LinkInfo(first, tea, RelationType.EXAMPLE)
+        second = store.correct(first, "Rome", keywords=["kettle", "tea"])
+
+        relations = {node.name: relation for node, relation in store.tree.GetKeywordsOfInfo(second)}
+        assert relations == {"Ada": RelationType.PRIMARY, "tea": RelationType.EXAMPLE, "kettle": RelationType.PRIMARY}
+        assert store.tree.GetKeywordsOfInfo(first) == []
+        assert store.tree.MergeKeywords(tea, kettle).id == kettle
+        assert [info.content for info in store.tree.GetInfosOfKeyword(kettle)] == ["Rome"]
+
+    def test_by_two_stores_at_once_leaves_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with MemoryStore(tmp_path) as one, MemoryStore(tmp_path) as other:
+            first = one.remember("place 0", ["place"])
+            other.tree.Refresh()
+            newest = other._newest
+
+            def be_late(id: str) -> Info:
+                info = newest(id)
+                monkeypatch.undo()
+                one.correct(first, "place 1")
+                return info
+
+            monkeypatch.setattr(other, "_newest", be_late)
+            other.correct(first, "place 2")
+
+            for store in (one, other):
+                assert recalled(store, "place") == ["place 2"]
+                assert [version.content for version in store.history(first)] == ["place 2", "place 1", "place 0"]
+            assert one.tree.Verify() == []
+
+    def test_by_another_store_is_what_is_pinned_and_forgotten(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path) as one, MemoryStore(tmp_path) as other:
+            first = one.remember("place 0", ["place"])
+            assert recalled(other, "place") == ["place 0"]
+            one.correct(first, "place 1")
+            other.pin(first)
+            assert [known.pinned for known in other.retriever.known().values()] == [True]
+            one.correct(first, "place 2")
+            other.forget(first)
+
+            assert one.retriever.known() == {}
+            assert one.tree.TreeMetrics()["infos"] == 0
+
+    def test_leaves_the_old_one_out_of_a_recall_that_is_under_way(self, tmp_path: Path) -> None:
+        class Correcting:
+            def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802
+                self.id = id
+
+            def Remove(self, id: str) -> None:  # noqa: N802
+                raise AssertionError("nothing was removed yet")
+
+            def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
+                opened.correct(self.id, "Rome")
+                return [(1.0, self.id)]
+
+        with MemoryStore(tmp_path, ranker=Correcting()) as opened:
+            opened.remember("Paris")
+
+            assert recalled(opened, "Paris") == []
+
+    def test_is_not_taken_back_by_a_pin_that_comes_late(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with MemoryStore(tmp_path) as one, MemoryStore(tmp_path) as other:
+            first = one.remember("place 0", ["place"])
+            other.tree.Refresh()
+            newest = other._newest
+
+            def be_late(id: str) -> Info:
+                info = newest(id)
+                one.correct(first, "place 1")
+                return info
+
+            monkeypatch.setattr(other, "_newest", be_late)
+            other.pin(first)
+
+            for store in (one, other):
+                assert recalled(store, "place") == ["place 1"]
+
+    def test_after_an_undone_correction_is_possible(self, store: MemoryStore) -> None:
+        first = store.remember("Paris", ["Ada"])
+        store.correct(first, "Rome")
+        undoing = store.tree.Undo(store.tree.History(limit=1)[0].operation_id)
+        second = store.correct(first, "Lhasa")
+
+        assert recalled(store, "Paris Rome Lhasa") == ["Lhasa"]
+        assert [version.content for version in store.history(second)] == ["Lhasa", "Paris"]
+        with pytest.raises(ConflictError):
+            store.tree.Undo(undoing)
+        assert store.tree.Verify() == []
+
+    def test_can_be_undone_twice(self, store: MemoryStore) -> None:
+        first = store.remember("Paris", ["Ada"])
+        second = store.correct(first, "Rome")
+        assert recalled(store, "Paris Rome") == ["Rome"]
+        undoing = store.tree.Undo(store.tree.History(limit=1)[0].operation_id)
+        assert recalled(store, "Paris Rome") == ["Paris"]
+        store.tree.Undo(undoing)
+
+        assert recalled(store, "Paris Rome") == ["Rome"]
+        assert [version.id for version in store.history(first)] == [second, first]
+
+    def test_of_a_forgotten_one_is_refused(self, store: MemoryStore) -> None:
+        first = store.remember("Paris", ["Ada"])
+        second = store.correct(first, "Rome")
+        operation = store.forget(second)
+        for id in (first, second):
+            with pytest.raises(NotFoundError):
+                store.correct(id, "Lhasa")
+        store.tree.Undo(operation)
+
+        store.correct(first, "Lhasa")
+        assert recalled(store, "Paris Rome Lhasa") == ["Lhasa"]
+
+    def test_hides_the_old_one_wherever_it_is_hung_again(self, store: MemoryStore) -> None:
+        first = store.remember("Ada lives in Paris", ["Ada"])
+        store.correct(first, "Ada lives in Rome")
+        store.tree.LinkInfo(first, store.tree.FindByName("Ada")[0].id)
+
+        for strategy in RetrievalStrategy:
+            for memory in store.recall("Ada Paris", config=RetrieverConfig(strategy)):
+                assert "Paris" not in repr(memory)
+
+    def test_does_not_mind_a_clock_put_back(self, store: MemoryStore, clock: Clock) -> None:
+        first = store.remember("Paris")
+        clock.now -= 100 * DAY_S
+        second = store.correct(first, "Rome")
+        clock.now -= 100 * DAY_S
+        store.correct(second, "Lhasa")
+
+        assert recalled(store, "Paris Rome Lhasa") == ["Lhasa"]
+        assert store.recall("Lhasa", config=RetrieverConfig(scoring=Hybrid()))[0].breakdown.temporal_score == 1.0
+
     def test_replaces(self, store: MemoryStore) -> None:
         first = store.remember("Ada lives in Paris.", ["Ada"], "chat", {"mine": 1}, pinned=True)
         second = store.correct(first, "Ada lives in Rome.")
@@ -260,6 +594,54 @@ class TestForget:
         store.forget(store.plan_forgetting(Ttl(DAY_S)))
         assert recalled(store, "Paris Rome Lhasa") == ["Rome"]
 
+    def test_passes_over_what_has_changed_since(self, store: MemoryStore) -> None:
+        corrected, again, left = store.remember("Paris"), store.remember(RECORDS[2]), store.remember("tea")
+        plan = store.plan_forgetting(Capacity(0))
+        store.correct(corrected, "Rome")
+        store.remember(ProceduralSkill.create("泡茶 brewing", "With the samovar", ["light it"]))
+        store.forget(plan)
+
+        assert recalled(store, "Paris Rome samovar tea") == ["Rome", "泡茶 brewing\nWith the samovar\nlight it"]
+        assert (store.tree.GetInfo(left), again) == (None, RECORDS[2].id)
+
+    def test_values_a_corrected_fact_by_the_recalls_of_what_it_was(self, store: MemoryStore) -> None:
+        often, seldom = store.remember("Paris cup"), store.remember("Rome bowl")
+        for _ in range(5):
+            store.recall("Paris", 1)
+        store.recall("Rome", 1)
+        corrected = store.correct(often, "Lhasa cup")
+        plan = store.plan_forgetting(RecallBased(1))
+
+        assert [doomed.id for doomed in plan.doomed] == [seldom]
+        assert corrected in store.retriever.known()
+
+    def test_of_nothing_leads_nowhere(self, store: MemoryStore) -> None:
+        operation = store.forget(store.plan_forgetting(NoEviction()))
+
+        assert operations(store) == []
+        with pytest.raises(NotFoundError):
+            store.tree.Undo(operation)
+
+    @pytest.mark.parametrize("wrong", [None, 5, ["id"]])
+    def test_refuses_what_is_neither_id_nor_plan(self, store: MemoryStore, wrong: str) -> None:
+        with pytest.raises(InvalidInputError, match="an id or a plan"):
+            store.forget(wrong)
+        with pytest.raises(InvalidInputError, match="EvictionPolicy"):
+            store.plan_forgetting(wrong)  # type: ignore[arg-type]
+
+    def test_leaves_no_byte_where_history_is_dropped(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path) as store:
+            store.remember(ProceduralSkill.create("hide the sesame", "a secret", ["say sesame"]), ["tea"])
+            store.remember("tea")
+            store.recall("sesame tea")
+        with MemoryStore(tmp_path) as store:
+            store.forget("skill-hide-the-sesame")
+            store.tree.CompactStorage(keep_history=False)
+        held = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+        assert b"sesam" not in held
+        assert b"tea" in held
+
     def test_passes_over_what_is_gone(self, store: MemoryStore) -> None:
         ids = [store.remember("one"), store.remember("two")]
         plan = store.plan_forgetting(Capacity(0))
@@ -289,6 +671,24 @@ class TestNamespaces:
                 assert recalled(store, "tea") == [f"tea {number}"]
                 assert store.tree.Verify() == []
 
+    def test_are_for_their_owner_alone(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path / "new", user="ada", session="1") as store:
+            store.remember("tea")
+            recalled(store, "tea")
+
+        for place in (tmp_path / "new").rglob("*"):
+            assert place.stat().st_mode & 0o077 == 0, place
+        assert (tmp_path / "new").stat().st_mode & 0o077 == 0
+
+    @pytest.mark.parametrize("name", ["../x", "/etc", "..", ".", "a/b", "C:\\x", "~", "user=x"])
+    def test_do_not_leave_the_folder(self, tmp_path: Path, name: str) -> None:
+        with MemoryStore(tmp_path / "data", user=name) as store:
+            store.remember("tea")
+
+        assert [place.name for place in tmp_path.iterdir()] == ["data"]
+        assert len(list((tmp_path / "data").iterdir())) == 1
+
+    @settings(deadline=None)
     @given(
         st.text(st.characters(codec="utf-8"), min_size=1, max_size=20),
         st.text(st.characters(codec="utf-8"), max_size=20),
@@ -313,6 +713,26 @@ class TestNamespaces:
 
     def test_may_be_called_in_chinese(self, tmp_path: Path) -> None:
         assert namespace_folder(tmp_path, user="小明").parent.name == "user=小明"
+
+
+class TestClose:
+    def test_twice_is_no_error(self, tmp_path: Path) -> None:
+        store = MemoryStore(tmp_path)
+        store.remember("tea")
+        store.recall("tea")
+        store.close()
+        store.close()
+
+        with pytest.raises(ClosedError):
+            store.recall("tea")
+
+    def test_forgets_the_recalls_of_what_is_gone(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path) as store:
+            ids = [store.remember("tea one"), store.remember("tea two")]
+            store.recall("tea")
+            store.forget(ids[0])
+
+        assert list(RecallLog(tmp_path / "memory" / "indexes" / "recall_stats.json").stats()) == [ids[1]]
 
 
 class TestReadable:

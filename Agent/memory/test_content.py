@@ -1,0 +1,492 @@
+"""Tests of `content`: it follows, keeps its file only where that fits, and hides what was superseded."""
+
+import random
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from Agent.keyword_tree import InvalidInputError, KeywordTree
+from Agent.memory import content
+from Agent.memory.content import ContentIndex, Filters, Known
+from Agent.memory.fulltext import FullTextIndex
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[KeywordTree]:
+    with KeywordTree(str(tmp_path / "tree")) as tree:
+        yield tree
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "indexes" / "memory.index"
+
+
+def ranked(index: ContentIndex, query: str = "tea") -> list[str]:
+    index.catch_up()
+    return list(index.rank(query, 50))
+
+
+def create(tree: KeywordTree, *contents: str, **own: Any) -> list[str]:
+    return [tree.CreateInfo(text, "notes", metadata={"memory": own} if own else None).id for text in contents]
+
+
+def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("all infos were read")
+
+    monkeypatch.setattr(KeywordTree, "ListInfos", refuse)
+
+
+class TestCatchUp:
+    def test_reads_more_than_a_page(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(content, "_PAGE", 3)
+        create(tree, *(f"tea {number}" for number in range(10)))
+
+        assert len(ranked(ContentIndex(tree))) == 10
+
+    def test_begins_without_what_an_open_operation_wrote(self, tree: KeywordTree) -> None:
+        index = ContentIndex(tree)
+        create(tree, "tea before")
+        operation = tree.Operation("learn")
+        operation.__enter__()
+        create(tree, "tea within")
+        assert len(ranked(index)) == 1
+        operation.__exit__(ValueError, ValueError(), None)
+
+        assert len(ranked(index)) == 1
+
+    def test_misses_nothing_that_is_written_while_it_begins(
+        self, tree: KeywordTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(content, "_PAGE", 2)
+        ids = create(tree, *(f"tea {number}" for number in range(6)))
+        list_infos = KeywordTree.ListInfos
+        with KeywordTree(str(tmp_path / "tree")) as other:
+
+            def list_and_disturb(self: KeywordTree, page: int, size: int) -> list[Any]:
+                found = list_infos(self, page, size)
+                if page == 0 and other.GetInfo(ids[0]) is not None:  # what follows moves into a page that was read
+                    other.DeleteInfo(ids[0])
+                    other.CreateInfo("tea anew")
+                    tree.Refresh()
+                return found
+
+            monkeypatch.setattr(KeywordTree, "ListInfos", list_and_disturb)
+            index = ContentIndex(tree)
+
+            assert set(ranked(index)) == {info.id for info in list_infos(tree, 0, 50)}
+
+    def test_takes_all_from_the_log_where_the_tree_never_rests(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        list_infos = KeywordTree.ListInfos
+        create(tree, "tea 0")
+
+        def list_and_disturb(self: KeywordTree, page: int, size: int) -> list[Any]:
+            found = list_infos(self, page, size)
+            tree.DeleteInfo(create(tree, "gone tea")[0])
+            return found
+
+        monkeypatch.setattr(KeywordTree, "ListInfos", list_and_disturb)
+
+        assert len(ranked(ContentIndex(tree))) == 1
+
+    def test_leaves_a_changed_info_in_its_place(self, tree: KeywordTree) -> None:
+        index = ContentIndex(tree)
+        ids = create(tree, "What is your dog called?", "Oliver!", "I see.")
+        index.catch_up()
+        tree.UpdateInfo(ids[1], {"content": "Oliver Twist!"})
+        tree.UpdateInfo(ids[0], {"metadata": {"seen": True}})
+        tree.UpdateInfo(ids[0], {"content": "What is your puppy called?"})
+
+        assert ranked(index, "how is the puppy called") == ids[:2]
+
+    @pytest.mark.parametrize("has_file", [True, False])
+    def test_begins_anew_where_it_failed_halfway(
+        self, tree: KeywordTree, path: Path, monkeypatch: pytest.MonkeyPatch, has_file: bool
+    ) -> None:
+        ids = create(tree, "tea one", "tea two")
+        index = ContentIndex(tree, path=path if has_file else None)
+        index.catch_up()
+        index.close()
+        tree.DeleteInfo(ids[0])
+        ids += create(tree, "tea three", "tea four")
+        with monkeypatch.context() as patched:
+            patched.setattr(FullTextIndex, "add", None)
+            with pytest.raises(TypeError):
+                index.catch_up()
+
+        assert set(ranked(index)) == set(ids[1:])
+        assert set(index.known) == set(ids[1:])
+
+    def test_is_safe_from_many_threads(self, tree: KeywordTree) -> None:
+        index = ContentIndex(tree)
+        failures: list[BaseException] = []
+
+        def work(name: str) -> None:
+            try:
+                for number in range(15):
+                    id = create(tree, f"tea {name}{number}")[0]
+                    assert id in ranked(index, f"{name}{number}")
+                    index.choose(Filters(since=0.0, sources=["notes"]))
+                    if number % 3 == 0:
+                        tree.DeleteInfo(id)
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert failures == []
+        assert len(ranked(index)) == 40
+
+
+class TestSuperseded:
+    def test_are_hidden_by_their_own_word_or_by_what_supersedes_them(self, tree: KeywordTree) -> None:
+        [old, older] = create(tree, "old tea", "older tea")
+        create(tree, "tea of yesterday", superseded_by="whatever")
+        index = ContentIndex(tree)
+        index.catch_up()
+        [new] = create(tree, "new tea", supersedes=[old, older, None])
+
+        assert ranked(index) == [new] == ranked(ContentIndex(tree))
+        assert list(index.known) == [new]
+        tree.DeleteInfo(new)
+        assert set(ranked(index)) == {old, older} == set(ranked(ContentIndex(tree)))
+
+    def test_stay_hidden_where_what_superseded_them_was_superseded(self, tree: KeywordTree) -> None:
+        [first] = create(tree, "first tea")
+        [second] = create(tree, "second tea", supersedes=first)
+        [third] = create(tree, "third tea", supersedes=second)
+
+        assert ranked(ContentIndex(tree)) == [third]
+        assert ContentIndex(tree).walk_back([third]) == [third]  # it knows nothing before it has read
+        index = ContentIndex(tree)
+        index.catch_up()
+        assert index.walk_back([third]) == [third, second, first]
+
+    def test_are_nobody_in_a_circle(self, tree: KeywordTree) -> None:
+        specs = [("a", "c"), ("b", "a"), ("c", "b"), ("d", "d")]
+        tree.BatchCreateInfos(
+            [{"id": id, "content": "tea", "metadata": {"memory": {"supersedes": old}}} for id, old in specs]
+        )
+
+        assert set(ranked(ContentIndex(tree))) == set("abcd")
+
+    def test_come_and_go_with_a_circle(self, tree: KeywordTree) -> None:
+        specs: list[tuple[str, str | None]] = [("a", None), ("b", "a"), ("c", "b")]
+        tree.BatchCreateInfos(
+            [{"id": id, "content": "tea", "metadata": {"memory": {"supersedes": old}}} for id, old in specs]
+        )
+        index = ContentIndex(tree)
+        assert ranked(index) == ["c"]
+        tree.UpdateInfo("a", {"metadata": {"memory": {"supersedes": "c"}}})
+        assert set(ranked(index)) == set("abc")
+        tree.UpdateInfo("a", {"metadata": {}})
+        assert ranked(index) == ["c"]
+
+    @settings(deadline=None, max_examples=25)
+    @given(
+        st.lists(
+            st.tuples(st.sampled_from("abcd"), st.lists(st.sampled_from("abcde"), max_size=2), st.booleans()),
+            max_size=12,
+        )
+    )
+    def test_are_after_any_history_what_reading_anew_gives(self, steps: list[tuple[str, list[str], bool]]) -> None:
+        with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+            index = ContentIndex(tree)
+            for id, olds, deletes in steps:
+                own = {"memory": {"supersedes": olds}}
+                if tree.GetInfo(id) is None:
+                    tree.BatchCreateInfos([{"id": id, "content": "tea", "metadata": own}])
+                elif deletes:
+                    tree.DeleteInfo(id)
+                else:
+                    tree.UpdateInfo(id, {"metadata": own})
+                anew = ContentIndex(tree)
+                assert set(ranked(index)) == set(ranked(anew))
+                assert index.known.keys() == anew.known.keys()
+
+    def test_come_back_when_they_are_written_without_it(self, tree: KeywordTree) -> None:
+        [old] = create(tree, "old tea")
+        [new] = create(tree, "new tea", supersedes=old)
+        index = ContentIndex(tree)
+        index.catch_up()
+        tree.UpdateInfo(new, {"metadata": {}})
+
+        assert set(ranked(index)) == {old, new}
+
+
+class TestFile:
+    def test_spares_reading_all(self, tree: KeywordTree, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        [old] = create(tree, "old tea")
+        create(tree, "绿茶 green tea?", "龙井 tea!", "", "no ？", kind="skill", links=[old], time=5)
+        create(tree, "newest tea", supersedes=old)
+        index = ContentIndex(tree, path=path)
+        index.catch_up()
+        index.close()
+        forbid_reading(monkeypatch)
+        again = ContentIndex(tree, path=path)
+
+        assert ranked(again) == ranked(index)
+        assert len(ranked(again)) == 3
+        assert (again.known, again.referred) == (index.known, index.referred)
+        assert again.choose(Filters(kinds=["skill"])) == index.choose(Filters(kinds=["skill"]))
+        create(tree, "tea of tomorrow")
+        assert len(ranked(again)) == 4
+        assert path.stat().st_mode & 0o777 == 0o600
+
+    def test_is_gone_on_from_by_another_opening(self, tree: KeywordTree, path: Path) -> None:
+        ids = create(tree, *(f"tea {number}?" for number in range(70)))
+        index = ContentIndex(tree, path=path)
+        index.catch_up()
+        index.close()
+        for number, id in enumerate(ids):
+            tree.UpdateInfo(id, {"content": f"tea {number} again?"}) if number % 2 else tree.DeleteInfo(id)
+        again, anew = ContentIndex(tree, path=path), ContentIndex(tree)
+
+        assert set(ranked(again, "again")) == set(ranked(anew, "again")) == set(ids[1::2])
+        again.close()
+        third = ContentIndex(tree, path=path)
+        assert ranked(third, "tea 3 again") == ranked(again, "tea 3 again")
+
+    def test_is_written_when_much_was_read_at_once(
+        self, tree: KeywordTree, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(content, "SAVE_AFTER", 3)
+        create(tree, "one", "two")
+        index = ContentIndex(tree, path=path)
+        index.catch_up()
+        assert not path.exists()
+        create(tree, "three", "four", "five")
+        index.catch_up()
+
+        assert path.exists()
+
+    @pytest.mark.parametrize("damage", range(20))
+    def test_that_is_damaged_counts_as_none(self, tree: KeywordTree, path: Path, damage: int) -> None:
+        create(tree, *(f"tea {number}" for number in range(30)))
+        index = ContentIndex(tree, path=path)
+        index.catch_up()
+        index.close()
+        whole = bytearray(path.read_bytes())
+        place = random.Random(damage).randrange(len(whole)) if damage > 1 else damage
+        whole[place] ^= 0x10
+        path.write_bytes(whole)
+
+        assert len(ranked(ContentIndex(tree, path=path))) == 30
+        assert not path.exists()
+
+    @pytest.mark.parametrize("held", [b"", b"\n\n", b"[]", b"00000000\n", b"\xff" * 100, b"[" * 100_000])
+    def test_of_another_form_counts_as_none(self, tree: KeywordTree, path: Path, held: bytes) -> None:
+        path.parent.mkdir()
+        path.write_bytes(held)
+        create(tree, "tea")
+
+        assert len(ranked(ContentIndex(tree, path=path))) == 1
+        path.write_bytes(held)
+        ContentIndex(tree, path=path).close()
+        assert not path.exists()
+
+    def test_of_another_log_counts_as_none(self, tree: KeywordTree, path: Path, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "other")) as other:
+            create(other, "their tea", "their cup")
+            index = ContentIndex(other, path=path)
+            index.catch_up()
+            index.close()
+        ids = create(tree, "our tea", "our cup")
+
+        assert ranked(ContentIndex(tree, path=path)) == ids[:1]
+
+    def test_of_other_rules_counts_as_none(
+        self, tree: KeywordTree, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        create(tree, "tea")
+        index = ContentIndex(tree, path=path)
+        index.catch_up()
+        index.close()
+        monkeypatch.setattr(content, "STOP_WORDS", frozenset({"tea"}))
+
+        assert len(ranked(ContentIndex(tree, path=path))) == 1
+        assert not path.exists()
+
+    @pytest.mark.parametrize("is_used", [True, False])
+    def test_does_not_keep_what_was_deleted_for_good(self, tree: KeywordTree, path: Path, is_used: bool) -> None:
+        [gone] = create(tree, "a secret")
+        create(tree, "tea")
+        index = ContentIndex(tree, path=path)
+        index.catch_up()
+        index.close()
+        assert b"secret" in path.read_bytes()
+        tree.DeleteInfo(gone)
+        tree.CompactStorage(keep_history=False)
+        again = index if is_used else ContentIndex(tree, path=path)
+        again.close()
+
+        assert not path.exists()
+        assert len(ranked(again)) == 1
+
+    def test_that_cannot_be_written_is_no_error(self, tree: KeywordTree, path: Path) -> None:
+        path.parent.write_text("in the way")
+        create(tree, "tea")
+        index = ContentIndex(tree, path=path)
+
+        assert len(ranked(index)) == 1
+        index.close()
+        assert path.parent.is_file()
+
+    @settings(max_examples=15, deadline=None)
+    @given(
+        st.lists(
+            st.tuples(st.sampled_from("abcdef"), st.sampled_from(["tea", "tea? cup", "茶", ""]), st.booleans()),
+            max_size=150,
+        )
+    )
+    def test_holds_an_index_as_it_is(self, steps: list[tuple[str, str, bool]]) -> None:
+        index = FullTextIndex()
+        for id, text, removes in steps:
+            index.remove(id) if removes else index.add(id, text, "g" if id < "d" else None)
+        again = FullTextIndex.from_parts(*index.to_parts())
+
+        for query in ("tea", "cup 茶"):
+            assert again.rank(query) == index.rank(query)
+        for changed in (index, again):
+            changed.add("a", "tea cup tea", "g")
+            changed.remove("b")
+        assert again.rank("tea") == index.rank("tea")
+        assert again.to_parts() == index.to_parts()
+
+    def test_refuses_parts_that_do_not_fit(self) -> None:
+        index = FullTextIndex()
+        index.add("1", "tea cup", "g")
+        names, parts = index.to_parts()
+
+        for place in range(len(parts)):
+            with pytest.raises(ValueError, match="do not fit"):
+                FullTextIndex.from_parts(names, [*parts[:place], parts[place][:0], *parts[place + 1 :]])
+        with pytest.raises(ValueError, match="do not fit"):
+            FullTextIndex.from_parts({**names, "terms": []}, parts)
+
+
+class Memory:
+    """A ranker that keeps what it is told, and fails now and then."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, list[str]] = {}
+        self.fails = False
+
+    def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802
+        if self.fails:
+            raise ConnectionError("no model")
+        self.texts[id] = [text for text, _ in texts]
+
+    def Remove(self, id: str) -> None:  # noqa: N802
+        self.texts.pop(id, None)
+
+    def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
+        return [(1.0, id) for id in self.texts] * 2 + [(1.0, "nobody")]
+
+
+class TestRanker:
+    def test_is_told_again_what_it_failed_at(self, tree: KeywordTree) -> None:
+        ranker = Memory()
+        index = ContentIndex(tree, ranker=ranker)
+        ids = create(tree, "tea", "cup")
+        ranker.fails = True
+        with pytest.raises(ConnectionError):
+            ranked(index)
+        ranker.fails = False
+        ids += create(tree, "kettle")
+
+        assert set(ranked(index)) == set(ids)
+        assert [ranker.texts[id] for id in ids] == [["tea"], ["cup"], ["kettle"]]
+
+    def test_is_told_of_what_the_file_holds(self, tree: KeywordTree, path: Path) -> None:
+        ids = create(tree, "tea", "cup")
+        index = ContentIndex(tree, path=path)
+        index.catch_up()
+        index.close()
+        ranker = Memory()
+
+        assert ranked(ContentIndex(tree, ranker=ranker, path=path)) == ids
+        assert set(ranker.texts) == set(ids)
+
+    def test_is_not_told_again_of_a_text_that_stays(self, tree: KeywordTree) -> None:
+        ranker = Memory()
+        index = ContentIndex(tree, ranker=ranker)
+        [id] = create(tree, "tea")
+        ranked(index)
+        ranker.fails = True
+        tree.UpdateInfo(id, {"metadata": {"memory": {"pinned": True}}})
+
+        assert ranked(index) == [id]
+        assert index.known[id].pinned
+
+    def test_hears_of_what_goes(self, tree: KeywordTree) -> None:
+        ranker = Memory()
+        index = ContentIndex(tree, ranker=ranker)
+        [first, second, third] = create(tree, "tea", "cup", "kettle")
+        ranked(index)
+        tree.DeleteInfo(first)
+        create(tree, "bowl", supersedes=second)
+        ranked(index)
+        assert list(ranker.texts.values()) == [["kettle"], ["bowl"]]
+        tree.DeleteInfo(third)
+        tree.CompactStorage()
+
+        assert len(ranked(index)) == 1
+        assert list(ranker.texts.values()) == [["bowl"]]
+
+    def test_is_filtered(self, tree: KeywordTree) -> None:
+        [tea, _] = create(tree, "tea", "cup")
+        index = ContentIndex(tree, ranker=Memory())
+        index.catch_up()
+
+        assert list(index.rank("what", 5, {tea})) == [tea]
+
+
+class TestFilters:
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: Filters(kinds="fact"),
+            lambda: Filters(sources=5),  # type: ignore[arg-type]
+            lambda: Filters(sources=[["chat"]]),  # type: ignore[list-item]
+            lambda: Filters(since=float("nan")),
+            lambda: Filters(until="now"),  # type: ignore[arg-type]
+            lambda: Filters(since=True),
+            lambda: Filters(metadata=["key"]),  # type: ignore[arg-type]
+        ],
+    )
+    def test_refuse_what_they_cannot_compare(self, make: Callable[[], Filters]) -> None:
+        with pytest.raises(InvalidInputError):
+            make()
+
+    def test_leave_the_index_as_it_is(self, tree: KeywordTree) -> None:
+        create(tree, "tea")
+        tree.CreateInfo("cup", "elsewhere")
+        index = ContentIndex(tree)
+        index.catch_up()
+        for _ in range(2):
+            assert len(index.choose(Filters(kinds=["fact"], sources=["notes"])) or ()) == 1
+            assert index.choose(Filters(kinds=["fact"])) is None
+            assert index.choose(Filters(sources=["elsewhere", "notes", "notes"], since=1.0)) is None
+
+    @pytest.mark.parametrize("own", [{"time": 10**400}, {"time": True}, {"kind": []}, {"links": {}}, {"supersedes": 5}])
+    def test_mind_no_metadata_of_another_form(self, tree: KeywordTree, own: dict[str, Any]) -> None:
+        [id] = create(tree, "tea", **own)
+        index = ContentIndex(tree)
+        index.catch_up()
+
+        assert isinstance(index.known[id], Known)
+        assert 0.0 < index.known[id].time < 1e10
