@@ -1,0 +1,156 @@
+"""Turn texts into vectors: the port, a service behind it, a local model behind it, and one that needs neither.
+
+>>> from Agent.embeddings.embedder import HashingEmbedder
+>>> embedder = HashingEmbedder(synonyms=[("car", "automobile")])
+>>> car, automobile, weather = embedder.embed(["a red car", "a red automobile", "weather"])
+>>> car == automobile, car == weather
+(True, False)
+
+Services with OpenAI's interface (OpenAI, Qwen, vLLM, Ollama, …) and models of sentence-transformers:
+
+>>> OpenAIEmbedder("bge-m3", base_url="http://localhost:11434/v1")       # doctest: +SKIP
+>>> SentenceTransformersEmbedder("sentence-transformers/all-MiniLM-L6-v2")  # doctest: +SKIP
+"""
+
+import importlib
+import math
+import os
+import threading
+import unicodedata
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from Agent.keyword_tree import InvalidInputError
+
+__all__ = ["Embedder", "HashingEmbedder", "OpenAIEmbedder", "SentenceTransformersEmbedder"]
+
+
+class Embedder(Protocol):
+    """What turns texts into vectors. It may be called from several threads, and may raise whatever it likes."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, and whatever else its vectors depend on: vectors of another name are never compared."""
+
+    def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
+        """Return a vector for each text, in their order, all of the same dimension; their lengths do not matter."""
+
+
+class OpenAIEmbedder:
+    """Every service with OpenAI's interface for embeddings, over the official `openai` package.
+
+    Args:
+        model: The model's name.
+        api_key: "" takes it from OPENAI_API_KEY; a server of one's own needs none.
+        base_url: "" takes it from OPENAI_BASE_URL, else it is OpenAI's. Others: `http://localhost:11434/v1` (Ollama),
+            `http://localhost:8000/v1` (vLLM), `https://dashscope.aliyuncs.com/compatible-mode/v1` (Qwen).
+        dimensions: Shorter vectors, where the model can; 0 is its own dimension.
+        batch_size: So many texts go into a request. Some services take ten.
+        timeout_s: For a request, in seconds; a failed one is sent once more.
+
+    Raises:
+        ImportError: The package is not installed; the message says how to.
+        InvalidInputError: No model, or neither a key nor an address of one's own.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        api_key: str = "",
+        base_url: str = "",
+        dimensions: int = 0,
+        batch_size: int = 128,
+        timeout_s: float = 10.0,
+    ) -> None:
+        key, address = api_key or os.environ.get("OPENAI_API_KEY"), base_url or os.environ.get("OPENAI_BASE_URL")
+        if not model or not isinstance(model, str):
+            raise InvalidInputError(f"model must be a name: {model!r}")
+        if not key and not address:
+            raise InvalidInputError("an API key is needed: give api_key or set OPENAI_API_KEY")
+        if batch_size < 1:
+            raise InvalidInputError(f"batch_size must be at least 1: {batch_size!r}")
+        self.name = f"{model} {dimensions}" if dimensions else model
+        self._request: dict[str, Any] = {"model": model, "timeout": timeout_s}
+        self._request |= {"dimensions": dimensions} if dimensions else {}
+        self._batch_size = batch_size
+        self._service = _import("openai", "openai").OpenAI(api_key=key or "none", base_url=address, max_retries=1)
+
+    def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
+        """Return the service's vectors. Cost: a request for each `batch_size` texts."""
+        vectors: list[Sequence[float]] = []
+        for start in range(0, len(texts), self._batch_size):
+            batch = list(texts[start : start + self._batch_size])
+            reply = self._service.embeddings.create(input=batch, **self._request)
+            vectors.extend(each.embedding for each in sorted(reply.data, key=lambda each: each.index))
+        return vectors
+
+
+class SentenceTransformersEmbedder:
+    """A model of sentence-transformers, on this machine.
+
+    Args:
+        model: Its name, its folder, or the loaded model itself.
+        name: What its vectors are known by; needed for a loaded model, else it is `model`.
+
+    Raises:
+        ImportError: The package is not installed; the message says how to.
+        InvalidInputError: A loaded model without a name.
+    """
+
+    def __init__(self, model: Any, name: str = "") -> None:
+        self.name = name or (model if isinstance(model, str) else "")
+        if not self.name:
+            raise InvalidInputError("a loaded model needs a name, by which its vectors are known")
+        if isinstance(model, str):
+            model = _import("sentence_transformers", "sentence-transformers").SentenceTransformer(model)
+        self._model = model
+        self._lock = threading.Lock()  # its tokenizer refuses to work for two at a time
+
+    def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
+        """Return the model's vectors. Cost: some milliseconds for a text."""
+        with self._lock:
+            vectors: Iterable[Sequence[float]] = self._model.encode(list(texts), show_progress_bar=False)
+        return vectors
+
+
+class HashingEmbedder:
+    """Vectors of hashed words and character trigrams: for tests and for trying things out; it knows what it is told.
+
+    Args:
+        synonyms: Words that mean the same; all of them count as the first.
+        dimension: Of the vectors.
+    """
+
+    def __init__(self, synonyms: Iterable[Sequence[str]] = (), dimension: int = 256) -> None:
+        self._means: Mapping[str, str] = {_fold(word): _fold(words[0]) for words in synonyms for word in words}
+        self._dimension = dimension
+        said = sorted(self._means.items())
+        self.name = f"hashing {dimension} {zlib.crc32(repr(said).encode()):08x}"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return a vector of length 1 for each text. Cost: microseconds."""
+        return [self._embed(text) for text in texts]
+
+    def _embed(self, text: str) -> list[float]:
+        vector = [0.0] * self._dimension
+        for word in _fold(text).split():
+            word = self._means.get(word, word)
+            framed = f"^{word}$"
+            for part in (word, *(framed[start : start + 3] for start in range(len(word)))):
+                place = zlib.crc32(part.encode())
+                vector[place % self._dimension] += (1.0 if place >> 31 else -1.0) * (1.0 if part == word else 0.3)
+        length = math.hypot(*vector)
+        return [value / length for value in vector] if length else vector
+
+
+def _fold(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _import(name: str, extra: str) -> Any:
+    """Return an optional package. Not at the top: one embedder must not need the other's."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(f"{name} is not installed: pip install 'keyword-tree[{extra}]'") from error

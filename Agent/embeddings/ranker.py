@@ -1,0 +1,76 @@
+"""Find memories by likeness of meaning, behind the port of `Agent.memory.retriever`.
+
+>>> import tempfile
+>>> from Agent.embeddings.embedder import HashingEmbedder
+>>> from Agent.embeddings.scripts import PROBES
+>>> from Agent.keyword_tree import KeywordTree
+>>> from Agent.memory.retriever import MemoryRetriever
+>>> english = zip(PROBES["LATIN"][::2], PROBES["LATIN"][1::2])
+>>> ranker = EmbeddingRanker(HashingEmbedder([("car", "automobile"), *english]))
+>>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+...     _ = [tree.CreateInfo(text) for text in ("a red car", "a green tree")]
+...     MemoryRetriever(tree, ranker=ranker).retrieve("automobile", 1)[0].info.content
+'a red car'
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+
+from Agent.embeddings.embedder import Embedder
+from Agent.embeddings.recall import Knowing
+from Agent.embeddings.vectors import Vectors, path_for
+
+__all__ = ["EmbeddingRanker"]
+
+_NEAREST = 200
+_LEAST_TRUST = 0.5  # the retriever fuses by rank alone: a model that knows little would count as much as the words
+
+
+class EmbeddingRanker:
+    """Memories by how near the nearest of their passages is to a question; any number of threads may use it.
+
+    Args:
+        embedder: Who turns texts into vectors.
+        folder: The store's, where they are kept (`indexes/`); "" keeps them in memory.
+    """
+
+    def __init__(self, embedder: Embedder, folder: str | os.PathLike[str] = "") -> None:
+        self.vectors = Vectors(embedder, path_for(folder, "infos", embedder.name) if folder else None)
+        self._knowing = Knowing(self.vectors)
+        self._lock = threading.RLock()
+        self._texts_of: dict[str, list[str]] = {}
+        self._ids_of: dict[str, dict[str, None]] = {}
+
+    def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802  the port's names
+        """Index an info by its passages, in the place of what was there; their weights make no difference here."""
+        with self._lock:
+            self.Remove(id)
+            self._texts_of[id] = list(dict.fromkeys(text for text, _ in texts))
+            for text in self._texts_of[id]:
+                self._ids_of.setdefault(text, {})[id] = None
+                self.vectors.add(text)
+
+    def Remove(self, id: str) -> None:  # noqa: N802
+        """Forget an info; one that is not there is no error."""
+        with self._lock:
+            for text in self._texts_of.pop(id, ()):
+                self.vectors.remove(text)
+                del self._ids_of[text][id]
+                if not self._ids_of[text]:
+                    del self._ids_of[text]
+
+    def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
+        """Return (likeness, id), best first; nothing where the model fails or does not know the query's script.
+
+        Cost: embeds the query, and whatever waits: with the first one all.
+        """
+        self.vectors.catch_up([query, *self._knowing.questions(query)])
+        with self._lock:
+            if self._knowing.trust(query) < _LEAST_TRUST:
+                return []
+            found: dict[str, float] = {}
+            for likeness, text in self.vectors.nearest(query, _NEAREST):
+                for id in self._ids_of.get(text, ()):
+                    found.setdefault(id, likeness)
+        return [(likeness, id) for id, likeness in found.items()]

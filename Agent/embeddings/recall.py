@@ -1,0 +1,245 @@
+"""Rank a tree's keywords by words and by likeness of meaning: `EmbeddingTree`, the door.
+
+>>> import tempfile
+>>> from Agent.embeddings.embedder import HashingEmbedder
+>>> from Agent.embeddings.scripts import PROBES
+>>> english = zip(PROBES["LATIN"][::2], PROBES["LATIN"][1::2])  # who does not know these does not know English
+>>> embedder = HashingEmbedder([("car", "automobile"), *english])
+>>> with tempfile.TemporaryDirectory() as folder, EmbeddingTree(folder, embedder) as tree:
+...     _ = [tree.CreateKeyword(name) for name in ("car", "ship", "train")]
+...     [(node.name, confidence > 0.3) for node, confidence in tree.RankCandidates("automobile", 1)]
+[('car', True)]
+
+The words rank as they do without a model; likeness adds to what they say, it replaces nothing:
+
+    gain(node)  = WEIGHT · trust · r³ · what the query could gain by words at most
+    r           = (likeness − average) / (best − average)           likeness: of the nearest of the node's texts
+
+So where words explain a query, they decide; where they explain little, likeness does; and no figure depends on a
+model's own scale. It is *heard* as a word is: what lies beneath a keyword that is near has four fifths of its gain.
+`trust` is what the model showed to know of the query's scripts, see `scripts`. In the share of a query that stands in a
+keyword's own texts likeness counts as a word does in short queries, and hardly in long ones: "canine" means the dog, a
+sentence what lies beneath.
+
+A new keyword is compared by its name and description, as one text.
+
+Nothing waits for the model. A keyword ranks by its words until its texts have been embedded: some with every search,
+all with `EmbeddingTree.catch_up`. The query is embedded before the tree's lock is taken; where that fails, the words
+rank alone, `Vectors.failure` says why, and a log line says it once.
+"""
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from heapq import nsmallest
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from Agent.embeddings.embedder import Embedder
+from Agent.embeddings.scripts import PROBES, probe, scripts_of, trust_in
+from Agent.embeddings.vectors import TEXT_LIMIT, Vectors, path_for
+from Agent.keyword_tree import KeywordNode, KeywordTree, Ranking, Recall, Texts, _LexicalRecall
+
+__all__ = ["EmbeddingRecall", "EmbeddingTree"]
+
+WEIGHT = 0.1
+"""What the likest keyword gains beside what the query could gain by words."""
+
+_POWER = 3
+_NEAREST = 200  # texts, and nodes of a ranking: as many as the words bring
+_WITH_A_QUERY = 64  # waiting texts that are embedded together with a query
+_LIKENESS = "≈"  # the term that stands for it
+
+
+class Knowing:
+    """What a model knows of scripts; each is asked for once."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self._vectors = vectors
+        self._known: dict[str, float] = {}
+
+    def questions(self, text: str) -> list[str]:
+        """Return what has still to be embedded to know how far a text can be trusted."""
+        return [word for script in scripts_of(text) if script not in self._known for word in PROBES.get(script, ())]
+
+    def trust(self, text: str) -> float:
+        """Return 0 to 1; a script whose words were not embedded yet counts as not known."""
+        scripts = scripts_of(text)
+        for script in scripts.keys() & PROBES.keys() - self._known.keys():
+            found = [self._vectors.vector_of(word) for word in PROBES[script]]
+            vectors = [vector for vector in found if vector is not None]
+            if len(vectors) == len(found):
+                self._known[script] = probe(vectors)
+        return trust_in(scripts, self._known)
+
+
+class EmbeddingRecall:
+    """The tree's port `Recall`: words and likeness as one ranking. The tree's lock guards all but `Prepare`.
+
+    Args:
+        embedder: The model.
+        path: The file of its vectors; None keeps them in memory.
+        words: Makes the ranking by words.
+    """
+
+    def __init__(
+        self, embedder: Embedder, path: Path | None = None, words: Callable[[], Recall] = _LexicalRecall
+    ) -> None:
+        self.vectors = Vectors(embedder, path)
+        self._words = words()
+        self._knowing = Knowing(self.vectors)
+        self._texts_of: dict[str, tuple[str, ...]] = {}
+        self._ids_of: dict[str, dict[str, None]] = {}
+
+    def Add(self, id: str, texts: Texts) -> None:  # noqa: N802  the port's names
+        """Take in a node that is not there."""
+        self._words.Add(id, texts)
+        said = self._texts_of[id] = tuple(dict.fromkeys(text[:TEXT_LIMIT] for text in (*texts[0], *texts[1])))
+        for text in said:
+            self._ids_of.setdefault(text, {})[id] = None
+            self.vectors.add(text)
+
+    def Remove(self, id: str, texts: Texts) -> None:  # noqa: N802
+        """Forget a node; `texts` are those that it came with."""
+        self._words.Remove(id, texts)
+        for text in self._texts_of.pop(id):
+            self.vectors.remove(text)
+            del self._ids_of[text][id]
+            if not self._ids_of[text]:
+                del self._ids_of[text]
+
+    def Prepare(self, query: str, description: str = "") -> None:  # noqa: N802
+        """Embed a query, and some of the texts that wait; to be called before `Rank`, and outside of every lock.
+
+        Cost: at most one call of the model.
+        """
+        text = _as_one(query, description)
+        self.vectors.catch_up([text, *self._knowing.questions(text)], _WITH_A_QUERY)
+
+    def Rank(self, query: str, description: str = "") -> Ranking:  # noqa: N802
+        """Compare a query, or a new keyword's name and description, with all nodes; by words alone if not prepared."""
+        ranking = self._words.Rank(query, description)
+        text = _as_one(query, description)
+        nearest = self.vectors.nearest(text, _NEAREST)
+        if not nearest:
+            return ranking
+        # A query of which no word has any weight is all likeness.
+        asked = sum(ranking.weights.values()) or 1.0
+        trust = self._knowing.trust(text)
+        most = WEIGHT * trust * asked
+        average = self.vectors.average(text)
+        spread = max(nearest[0][0] - average, 1e-4)
+
+        def likeness_gains(ids: Sequence[str]) -> dict[str, float]:
+            nearness = zip(ids, self.likenesses(text, ids), strict=True)
+            return {id: most * min(1.0, max(0.0, near - average) / spread) ** _POWER for id, near in nearness}
+
+        def gains(wanted: Collection[str], names_only: bool) -> dict[str, dict[str, float]]:
+            found = ranking.Gains(wanted, names_only)
+            for id, gain in likeness_gains(list(wanted)).items():
+                if gain:
+                    found.setdefault(id, {})[_LIKENESS] = gain
+            return found
+
+        scores = {id: score for score, id in ranking.best}
+        bearers = (nsmallest(_NEAREST, self._ids_of.get(said, ())) for _, said in nearest)
+        near = islice(dict.fromkeys(id for ids in bearers for id in ids), _NEAREST)
+        more = [id for id in near if id not in scores]
+        scores |= {id: sum(own.values()) for id, own in ranking.Gains(more, False).items()}
+        wanted = list(dict.fromkeys([*scores, *more]))
+        best = sorted((-gain - scores.get(id, 0.0), id) for id, gain in likeness_gains(wanted).items())
+        rarest = max(ranking.weights.values(), default=0.0)
+        weights = {**ranking.weights, _LIKENESS: 4 * trust * rarest * rarest / asked}
+        return Ranking([(-score, id) for score, id in best[:_NEAREST]], weights, gains)
+
+    def likenesses(self, text: str, ids: Sequence[str]) -> list[float]:
+        """Return how near the nearest text of each node is to one that was prepared, -1 where that is not known."""
+        said = [self._texts_of.get(id, ()) for id in ids]
+        found = iter(self.vectors.likenesses(text, [each for texts in said for each in texts]))
+        return [max((next(found) for _ in texts), default=-1.0) for texts in said]
+
+    def confidence(self, query: str, ids: Sequence[str]) -> list[float]:
+        """Return 0 to 1 for each node: how far it is from the average node to one that says the query itself."""
+        average, trust = self.vectors.average(query), self._knowing.trust(query)
+        share = (trust * (near - average) / max(1e-4, 1.0 - average) for near in self.likenesses(query, ids))
+        return [min(1.0, max(0.0, each)) for each in share]
+
+
+def _as_one(query: str, description: str) -> str:
+    """Return the text that is compared."""
+    return f"{query[: TEXT_LIMIT // 4]}: {description}"[:TEXT_LIMIT] if description else query[:TEXT_LIMIT]
+
+
+class EmbeddingTree(KeywordTree):
+    """A `KeywordTree` that ranks by words and by likeness.
+
+    Args:
+        data_dir: As in `KeywordTree`. The vectors are kept in its folder `indexes`, and may be deleted at any time.
+        embedder: Who turns texts into vectors.
+        options: As in `KeywordTree`, but for `recall`.
+    """
+
+    def __init__(self, data_dir: str | os.PathLike[str], embedder: Embedder, **options: Any) -> None:
+        folder = os.path.abspath(data_dir)
+
+        def make_recall() -> EmbeddingRecall:
+            return EmbeddingRecall(embedder, path_for(folder, "keywords", embedder.name))
+
+        super().__init__(folder, recall=make_recall, **options)
+
+    @property
+    def recall(self) -> EmbeddingRecall:
+        """The ranking; made from all keywords when it is first asked for."""
+        self._PrepareRecall()
+        with self._lock:
+            recall = self._EnsureRecall()
+        assert isinstance(recall, EmbeddingRecall)
+        return recall
+
+    def catch_up(self) -> int:
+        """Embed all that waits, and return how many texts still do: none, or the model fails.
+
+        Worth a call after an import; otherwise searches bring it along.
+
+        Cost: a call of the model for each 128 texts.
+        """
+        self.Refresh()
+        vectors = self.recall.vectors
+        vectors.catch_up()
+        return vectors.waiting
+
+    @override
+    def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
+        """Return the keywords that fit `query` best, best first, each with a confidence; see `KeywordTree`.
+
+        The confidence is the greater of what words and what likeness give.
+        """
+        self._prepare(query, "")
+        ranked = super().RankCandidates(query, limit)
+        recall = self.recall
+        with self._lock:
+            by_likeness = recall.confidence(query[:TEXT_LIMIT], [node.id for node, _ in ranked])
+        return [(node, max(words, near)) for (node, words), near in zip(ranked, by_likeness, strict=True)]
+
+    @override
+    def _AgentDescend(self, query: str, intent: str, *, among: list[str] | None = None, **about: str) -> dict[str, Any]:
+        if among is None and not self._AskWhetherSilent():
+            self._prepare(query, about.get("description") or about.get("content") or "")
+        return super()._AgentDescend(query, intent, among=among, **about)
+
+    def _prepare(self, query: str, description: str) -> None:
+        """Ask the model now: the tree's lock is taken for ranking, and nobody must wait for a network under it."""
+        self._CheckOpen()
+        if isinstance(query, str):  # else the library says what is wrong
+            self.recall.Prepare(query[:TEXT_LIMIT], description[:TEXT_LIMIT])
+
+    @override
+    def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:
+        """Begin the log anew with what there is; without history the vectors of what was deleted go, too."""
+        vectors = None if keep_history else self.recall.vectors
+        report = super().CompactStorage(keep_history)
+        if vectors is not None:
+            vectors.forget()
+        return report

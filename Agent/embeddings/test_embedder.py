@@ -1,0 +1,148 @@
+"""Tests of `embedder`: over a real wire, with the official package, and what each refuses."""
+
+import base64
+import json
+import struct
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from Agent.embeddings.embedder import HashingEmbedder, OpenAIEmbedder, SentenceTransformersEmbedder
+from Agent.embeddings.vectors import Vectors
+from Agent.keyword_tree import InvalidInputError
+
+
+class Service(ThreadingHTTPServer):
+    """Answers as a service of embeddings does, with the vectors of a `HashingEmbedder`, in the reverse order."""
+
+    daemon_threads = True
+    requests: list[dict[str, Any]]
+    status = 200
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Service
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append(request | {"path": self.path, "key": self.headers["Authorization"]})
+        data = []
+        for index, vector in enumerate(HashingEmbedder(dimension=8).embed(request["input"])):
+            is_packed = request.get("encoding_format") == "base64"
+            packed: Any = base64.b64encode(struct.pack("<8f", *vector)).decode() if is_packed else vector
+            data.append({"object": "embedding", "index": index, "embedding": packed})
+        usage = {"prompt_tokens": 1, "total_tokens": 1}
+        reply = {"object": "list", "data": data[::-1], "model": request["model"], "usage": usage}
+        body = json.dumps(reply if self.server.status == 200 else {"error": {"message": "busy"}}).encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Retry-After", "0")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    server = Service(("127.0.0.1", 0), Handler)
+    server.requests = []
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def address(service: Service) -> str:
+    return f"http://127.0.0.1:{service.server_address[1]}/v1"
+
+
+class TestOpenAIEmbedder:
+    @pytest.fixture(autouse=True)
+    def _no_key(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("openai", reason="the extra [openai] is not installed")
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+    def test_returns_the_services_vectors_in_the_order_of_the_texts(self, service: Service) -> None:
+        embedder = OpenAIEmbedder("model", "key", address(service), batch_size=2)
+        texts = ["tea", "coffee", "水"]
+        found = embedder.embed(texts)
+
+        for vector, expected in zip(found, HashingEmbedder(dimension=8).embed(texts), strict=True):
+            assert list(vector) == pytest.approx(expected, abs=1e-6)
+        assert [len(request["input"]) for request in service.requests] == [2, 1]
+        assert {(request["path"], request["key"]) for request in service.requests} == {("/v1/embeddings", "Bearer key")}
+        assert embedder.name == "model"
+
+    def test_asks_for_shorter_vectors_and_is_known_by_them(self, service: Service) -> None:
+        embedder = OpenAIEmbedder("model", base_url=address(service), dimensions=8)
+        embedder.embed(["tea"])
+
+        assert (service.requests[0]["dimensions"], embedder.name) == (8, "model 8")
+
+    def test_a_busy_service_is_asked_once_more_and_its_failure_told(self, service: Service) -> None:
+        service.status = 503
+        vectors = Vectors(OpenAIEmbedder("model", "a secret key", address(service)))
+        vectors.add("tea")
+        vectors.catch_up()
+
+        assert len(service.requests) == 2
+        assert vectors.failure.startswith("InternalServerError")
+        assert "secret" not in vectors.failure
+
+    def test_refuses_what_cannot_work(self) -> None:
+        with pytest.raises(InvalidInputError, match="model"):
+            OpenAIEmbedder("", "key")
+        with pytest.raises(InvalidInputError, match="OPENAI_API_KEY"):
+            OpenAIEmbedder("model")
+        with pytest.raises(InvalidInputError, match="0"):
+            OpenAIEmbedder("model", "key", batch_size=0)
+
+
+class Model:
+    """Has the method of a sentence-transformers model that is called."""
+
+    def encode(self, texts: Sequence[str], show_progress_bar: bool) -> list[list[float]]:
+        assert not show_progress_bar
+        return HashingEmbedder(dimension=4).embed(texts)
+
+
+class TestSentenceTransformersEmbedder:
+    def test_returns_the_models_vectors(self) -> None:
+        embedder = SentenceTransformersEmbedder(Model(), "small")
+
+        assert embedder.embed(["tea"]) == HashingEmbedder(dimension=4).embed(["tea"])
+        assert embedder.name == "small"
+
+    def test_a_loaded_model_needs_a_name(self) -> None:
+        with pytest.raises(InvalidInputError, match="name"):
+            SentenceTransformersEmbedder(Model())
+
+    def test_a_missing_package_is_told_with_the_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+
+        with pytest.raises(ImportError, match=r"pip install 'keyword-tree\[sentence-transformers\]'"):
+            SentenceTransformersEmbedder("all-MiniLM-L6-v2")
+
+
+class TestHashingEmbedder:
+    def test_puts_what_means_the_same_in_one_place(self) -> None:
+        car, automobile, cars, tea = HashingEmbedder([("car", "automobile")]).embed(["car", "Automobile", "cars", "茶"])
+
+        def likeness(one: list[float], other: list[float]) -> float:
+            return sum(a * b for a, b in zip(one, other, strict=True))
+
+        assert car == automobile
+        assert 1.0 > likeness(car, cars) > likeness(car, tea)
+
+    def test_another_table_is_another_model(self) -> None:
+        assert len({HashingEmbedder(pairs, size).name for pairs in ((), [("a", "b")]) for size in (8, 16)}) == 4

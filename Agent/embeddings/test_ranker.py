@@ -1,0 +1,81 @@
+"""Tests of `ranker`: memories by likeness, fused with the full text by the retriever."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from Agent.embeddings.embedder import HashingEmbedder
+from Agent.embeddings.ranker import EmbeddingRanker
+from Agent.embeddings.scripts import PROBES
+from Agent.keyword_tree import KeywordTree
+from Agent.memory.retriever import MemoryRetriever
+
+ENGLISH = list(zip(PROBES["LATIN"][::2], PROBES["LATIN"][1::2], strict=True))
+
+
+class Failing(HashingEmbedder):
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        raise TimeoutError("too slow")
+
+
+@pytest.fixture
+def embedder() -> HashingEmbedder:
+    return HashingEmbedder([("car", "automobile"), *ENGLISH])
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[KeywordTree]:
+    with KeywordTree(str(tmp_path)) as tree:
+        yield tree
+
+
+def contents(retriever: MemoryRetriever, question: str, limit: int = 5) -> list[str]:
+    return [found.info.content for found in retriever.retrieve(question, limit)]
+
+
+class TestRank:
+    def test_finds_what_shares_no_word(self, tree: KeywordTree, embedder: HashingEmbedder) -> None:
+        retriever = MemoryRetriever(tree, ranker=EmbeddingRanker(embedder))
+        tree.CreateInfo("a red car")
+        tree.CreateInfo("a green tree")
+
+        assert contents(retriever, "automobile", 1) == ["a red car"]
+
+    def test_follows_the_log(self, tree: KeywordTree, embedder: HashingEmbedder, tmp_path: Path) -> None:
+        ranker = EmbeddingRanker(embedder, tmp_path)
+        retriever = MemoryRetriever(tree, ranker=ranker)
+        info = tree.CreateInfo("car")
+        tree.CreateInfo("ship")
+        assert contents(retriever, "automobile", 1) == ["car"]
+
+        tree.DeleteInfo(info.id)
+        assert "car" not in contents(retriever, "automobile")
+        assert len(ranker.vectors) == 1
+        assert [path.name.partition("-")[0] for path in (tmp_path / "indexes").iterdir()] == ["infos"]
+
+    def test_each_passage_counts_for_the_memory(self, embedder: HashingEmbedder) -> None:
+        ranker = EmbeddingRanker(embedder)
+        ranker.Add("1", [("ship", 1.0), ("car", 1.0), ("car", 1.0)])
+        ranker.Add("2", [("ship", 1.0)])
+        assert [id for _, id in ranker.Rank("automobile")] == ["1", "2"]
+
+        ranker.Add("1", [("tree", 1.0)])
+        ranker.Remove("2")
+        ranker.Remove("unknown")
+        assert [id for _, id in ranker.Rank("automobile")] == ["1"]
+        assert len(ranker.vectors) == 1
+
+    def test_leaves_a_script_that_the_model_does_not_know_to_the_words(self, embedder: HashingEmbedder) -> None:
+        ranker = EmbeddingRanker(embedder)
+        ranker.Add("1", [("绿茶", 1.0)])
+
+        assert ranker.Rank("茶") == []
+        assert ranker.Rank("tea") != []
+
+    def test_words_answer_where_the_model_fails(self, tree: KeywordTree) -> None:
+        ranker = EmbeddingRanker(Failing(ENGLISH))
+        tree.CreateInfo("a red car")
+
+        assert contents(MemoryRetriever(tree, ranker=ranker), "car") == ["a red car"]
+        assert ranker.vectors.failure == "TimeoutError: too slow"

@@ -1,0 +1,335 @@
+"""Tests of `recall`: likeness finds what words cannot, spoils nothing, and nothing waits or fails for it."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from Agent.embeddings.embedder import HashingEmbedder
+from Agent.embeddings.recall import EmbeddingRecall, EmbeddingTree
+from Agent.embeddings.scripts import PROBES
+from Agent.keyword_tree import KeywordTree, LLMClient, SearchStatus, Texts, _LexicalRecall
+
+SYNONYMS = [("dog", "canine"), ("car", "automobile"), ("quick", "rapid"), ("tea", "绿茶")]
+ENGLISH, CHINESE = (list(zip(words[::2], words[1::2], strict=True)) for words in (PROBES["LATIN"], PROBES["CJK"]))
+
+
+class English(HashingEmbedder):
+    """Knows English, as far as it was told, and no other script; keeps what it was asked, and can be down."""
+
+    def __init__(self, pairs: Sequence[Sequence[str]] = ENGLISH) -> None:
+        super().__init__([*SYNONYMS, *pairs])
+        self.asked: list[str] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.asked += texts
+        self.meanwhile()
+        return super().embed(texts)
+
+
+class Chooses(LLMClient):
+    """Matches the candidate of this name where it is shown."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        candidates = json.loads(messages[-1]["content"])["candidates"]
+        shown = [candidate["idx"] for candidate in candidates if candidate["name"] == self.name]
+        return {"action": "match", "node_ids": shown} if shown else {"action": "missing"}
+
+
+def fail() -> None:
+    raise ConnectionError("no network")
+
+
+@pytest.fixture
+def embedder() -> English:
+    return English()
+
+
+@pytest.fixture
+def tree(embedder: English, tmp_path: Path) -> Iterator[EmbeddingTree]:
+    with EmbeddingTree(tmp_path, embedder) as tree:
+        yield tree
+
+
+def names(tree: KeywordTree, query: str, limit: int = 3) -> list[str]:
+    return [node.name for node, _ in tree.RankCandidates(query, limit)]
+
+
+class TestFinding:
+    def test_finds_what_shares_no_word(self, tree: EmbeddingTree) -> None:
+        for name in ("the dog", "the ship", "the train"):
+            tree.CreateKeyword(name)
+
+        assert names(tree, "my canine", 1) == ["the dog"]
+        ((_, confidence),) = tree.RankCandidates("canine", 1)
+        assert confidence > 0.3
+
+    def test_words_that_explain_the_query_decide(self, tree: EmbeddingTree) -> None:
+        tree.CreateKeyword("dog")
+        tree.CreateKeyword("canine teeth")
+
+        assert names(tree, "canine teeth") == ["canine teeth", "dog"]
+
+    def test_finds_by_description_alias_and_confirmed_query(self, tree: EmbeddingTree) -> None:
+        for number in range(30):
+            tree.CreateKeyword(f"thing {number}")
+        tree.CreateKeyword("Rex", "root", ["dog"])
+        tree.CreateKeyword("Herbie", "root", [], "car")
+        flash = tree.CreateKeyword("Flash")
+        tree.Confirm("quick", flash.id)
+
+        assert [names(tree, query, 1) for query in ("canine", "automobile", "rapid")] == [
+            ["Rex"],
+            ["Herbie"],
+            ["Flash"],
+        ]
+
+    def test_a_short_query_means_the_theme_and_not_what_lies_beneath(self, tree: EmbeddingTree) -> None:
+        dog = tree.CreateKeyword("dog")
+        for breed in ("poodle", "beagle", "husky"):
+            tree.CreateKeyword(breed, dog.id)
+
+        assert names(tree, "canine", 4)[0] == "dog"
+        assert set(names(tree, "canine", 4)) == {"dog", "poodle", "beagle", "husky"}
+
+    def test_a_new_keyword_is_compared_by_its_description_too(self, embedder: English, tmp_path: Path) -> None:
+        with EmbeddingTree(tmp_path, embedder, llm_client=Chooses("dog")) as tree:
+            dog = tree.CreateKeyword("dog", "root")
+            for number in range(80):
+                tree.CreateKeyword(f"theme {number}", "root")
+            made = tree.CreateKeyword("Rex", description="canine")
+
+        assert made.parent_id == dog.id
+        assert "Rex: canine" in embedder.asked
+
+    def test_a_model_is_shown_what_is_near(self, embedder: English, tmp_path: Path) -> None:
+        answers = []
+        for folder, down in (("up", lambda: None), ("down", fail)):
+            embedder.meanwhile = down
+            with EmbeddingTree(tmp_path / folder, embedder, llm_client=Chooses("dog")) as tree:
+                group = tree.CreateKeyword("group", "root")
+                tree.CreateKeyword("dog", group.id)
+                for number in range(80):
+                    tree.CreateKeyword(f"theme {number}", "root")
+                tree.catch_up()
+                answers.append(tree.Search("which canine").status)
+
+        assert answers == [SearchStatus.MATCHED, SearchStatus.NOT_FOUND]
+
+    def test_nothing_is_embedded_where_nobody_asks(self, tree: EmbeddingTree, embedder: English) -> None:
+        tree.CreateKeyword("dog", "root")
+        tree.CreateKeyword("left to a silent model")
+        assert tree.Search("canine").status is SearchStatus.NOT_FOUND
+        assert tree.Search("dog").node is not None
+
+        assert embedder.asked == []
+
+    def test_a_text_that_many_bear_is_found_at_all_of_them(self, tree: EmbeddingTree) -> None:
+        ids = {tree.CreateKeyword("dog", "root").id for _ in range(5)}
+
+        assert {node.id for node, _ in tree.RankCandidates("canine", 10)} == ids
+
+
+class TestTrust:
+    def test_a_script_that_the_model_does_not_know_is_left_to_the_words(self, tmp_path: Path) -> None:
+        confidences = []
+        for folder, pairs in (("knows", [*ENGLISH, *CHINESE]), ("does not", ENGLISH)):
+            with EmbeddingTree(tmp_path / folder, English(pairs)) as tree:
+                for name in ("tea", "ship", "car"):
+                    tree.CreateKeyword(name)
+                ranked = {node.name: confidence for node, confidence in tree.RankCandidates("绿茶")}
+                confidences.append(ranked["tea"])
+
+        assert confidences[0] > 0.9
+        assert confidences[1] < 0.1
+
+    def test_chinese_is_found_as_without_the_model(self, tree: EmbeddingTree, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "plain")) as plain:
+            for name in ("龙井茶", "普洱茶", "绿茶的泡法", "咖啡", "红茶", "茶具", "水温"):
+                tree.CreateKeyword(name)
+                plain.CreateKeyword(name)
+
+            for query in ("怎么泡绿茶", "龙井", "喝咖啡"):
+                assert names(tree, query, 1) == names(plain, query, 1)
+
+
+class TestKeepingUp:
+    def test_follows_every_change(self, tree: EmbeddingTree) -> None:
+        node = tree.CreateKeyword("car")
+        other = tree.CreateKeyword("ship")
+        assert names(tree, "canine", 1) != ["dog"]
+        node = tree.UpdateKeyword(node.id, {"name": "dog"}, node.version)
+        assert names(tree, "canine", 1) == ["dog"]
+        operation = next(iter(tree.History(node.id))).operation_id
+        tree.Undo(operation)
+        assert names(tree, "automobile", 1) == ["car"]
+        tree.DeleteKeyword(node.id)
+        assert names(tree, "automobile", 1) in ([], ["ship"])
+        tree.DeleteKeyword(other.id)
+        assert names(tree, "automobile", 1) == []
+
+    def test_a_changed_keyword_costs_one_text(self, tree: EmbeddingTree, embedder: English) -> None:
+        node = tree.CreateKeyword("car", "root", ["auto"], "drives")
+        tree.catch_up()
+        embedder.asked.clear()
+        tree.AddAlias(node.id, "coach")
+        tree.MoveKeyword(node.id, tree.CreateKeyword("vehicle").id)
+        tree.catch_up()
+
+        assert sorted(embedder.asked) == ["coach", "vehicle"]
+
+    def test_what_another_process_wrote_is_found(self, tree: EmbeddingTree, tmp_path: Path) -> None:
+        tree.CreateKeyword("ship")
+        names(tree, "canine")
+        with KeywordTree(str(tmp_path)) as other:
+            other.CreateKeyword("dog")
+        tree.catch_up()
+
+        assert names(tree, "canine", 1) == ["dog"]
+
+    def test_opening_again_embeds_nothing(self, embedder: English, tmp_path: Path) -> None:
+        with EmbeddingTree(tmp_path, embedder) as tree:
+            tree.CreateKeyword("dog")
+            assert tree.catch_up() == 0
+        again = English()
+        with EmbeddingTree(tmp_path, again) as tree:
+            assert tree.catch_up() == 0
+            assert again.asked == []
+            assert names(tree, "canine") == ["dog"]
+
+    def test_vectors_may_be_deleted_at_any_time(self, tree: EmbeddingTree, tmp_path: Path) -> None:
+        tree.CreateKeyword("dog")
+        tree.catch_up()
+        for path in (tmp_path / "indexes").iterdir():
+            path.unlink()
+
+        assert names(tree, "canine") == ["dog"]
+        assert tree.Verify() == []
+
+    def test_compacting_without_history_leaves_no_vector_of_what_is_gone(self, tree: EmbeddingTree) -> None:
+        gone = tree.CreateKeyword("a secret name")
+        tree.CreateKeyword("dog")
+        tree.catch_up()
+        (path,) = (Path(tree.data_dir) / "indexes").iterdir()
+        before = path.stat().st_size
+        tree.DeleteKeyword(gone.id)
+        tree.CompactStorage(keep_history=True)
+        assert path.stat().st_size == before
+
+        tree.CompactStorage(keep_history=False)
+        assert path.stat().st_size == before - (before - 512) // 2
+        assert names(tree, "canine") == ["dog"]
+
+
+class TestFailing:
+    def test_words_rank_alone_and_the_failure_is_told(self, tree: EmbeddingTree, embedder: English) -> None:
+        embedder.meanwhile = fail
+        tree.CreateKeyword("dog food")
+        tree.CreateKeyword("ship")
+
+        assert names(tree, "dog food") == ["dog food"]
+        assert tree.recall.vectors.failure == "ConnectionError: no network"
+        assert tree.catch_up() == 2
+
+    def test_a_keyword_is_made_where_the_model_fails(self, embedder: English, tmp_path: Path) -> None:
+        embedder.meanwhile = fail
+        with EmbeddingTree(tmp_path, embedder, llm_client=Chooses("dog")) as tree:
+            dog = tree.CreateKeyword("dog", "root")
+            assert tree.CreateKeyword("dog food").parent_id == dog.id
+
+    def test_others_read_and_write_while_the_model_thinks(self, tree: EmbeddingTree, embedder: English) -> None:
+        tree.CreateKeyword("dog")
+        done: list[str] = []
+
+        def write() -> None:
+            done.append(tree.CreateKeyword("written meanwhile").name)
+            done.append(str(tree.Search("dog").status.value))
+
+        def run_and_wait() -> None:
+            embedder.meanwhile = lambda: None
+            other = threading.Thread(target=write)
+            other.start()
+            other.join(30.0)
+
+        embedder.meanwhile = run_and_wait
+
+        assert names(tree, "canine", 1) == ["dog"]
+        assert done == ["written meanwhile", "matched"]
+
+    def test_a_query_that_was_not_prepared_is_ranked_by_words(self, embedder: English) -> None:
+        recall, words = EmbeddingRecall(embedder), _LexicalRecall()
+        for each in (recall, words):
+            each.Add("1", (["dog food"], []))
+
+        assert recall.Rank("dog")[:2] == words.Rank("dog")[:2]
+        assert embedder.asked == []
+
+    def test_a_wrong_argument_is_refused_as_ever(self, tree: EmbeddingTree) -> None:
+        with pytest.raises(ValueError, match="query"):
+            tree.RankCandidates(7)  # type: ignore[arg-type]  # what is tested
+        tree.Close()
+        with pytest.raises(Exception, match="closed"):
+            tree.RankCandidates("dog")
+
+    def test_many_threads_rank_and_write(self, tree: EmbeddingTree) -> None:
+        tree.CreateKeyword("dog", "root")
+        failures: list[BaseException] = []
+
+        def work(number: int) -> None:
+            try:
+                for turn in range(5):
+                    tree.CreateKeyword(f"thing {number} {turn}", "root")
+                    assert names(tree, "canine", 1) == ["dog"]
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert failures == []
+        assert len(tree.recall.vectors) + tree.recall.vectors.waiting == 21
+
+
+TEXTS = st.sampled_from(["dog", "canine", "a quick car", "绿茶", "ship", "rapid rivers"])
+STEPS = st.lists(st.tuples(st.sampled_from("12345"), st.none() | st.tuples(TEXTS, st.none() | TEXTS)), max_size=20)
+
+
+class TestAnyOrder:
+    @settings(max_examples=60, deadline=None)
+    @given(STEPS, TEXTS)
+    def test_ranks_exactly_as_one_made_afresh(
+        self, steps: list[tuple[str, tuple[str, str | None] | None]], query: str
+    ) -> None:
+        embedder = English()
+        recall, held = EmbeddingRecall(embedder), dict[str, Texts]()
+        for id, said in steps:
+            if id in held:
+                recall.Remove(id, held.pop(id))
+            if said is not None:
+                held[id] = [said[0]], [said[1]] if said[1] else []
+                recall.Add(id, held[id])
+            recall.Prepare(query)
+        fresh = EmbeddingRecall(embedder)
+        for id in sorted(held):
+            fresh.Add(id, held[id])
+        for each in (recall, fresh):
+            each.vectors.catch_up()
+            each.Prepare(query)
+        ours, theirs = recall.Rank(query), fresh.Rank(query)
+
+        assert ours.best == theirs.best
+        assert ours.weights == theirs.weights
+        assert ours.Gains(held, False) == theirs.Gains(held, False)
+        assert recall.vectors.waiting == 0

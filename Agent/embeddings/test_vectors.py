@@ -1,0 +1,352 @@
+"""Tests of `vectors`: the right vector for each text, on disk and in memory, whatever fails."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from Agent.embeddings import vectors as vectors_module
+from Agent.embeddings.embedder import HashingEmbedder
+from Agent.embeddings.vectors import RETRY_S, Vectors, path_for
+
+RECORD_SIZE = 16 + 2 * 256 + 4
+
+
+class Counting(HashingEmbedder):
+    """A `HashingEmbedder` that keeps what it was asked, and can be down."""
+
+    def __init__(self, name: str = "", dimension: int = 256) -> None:
+        super().__init__(dimension=dimension)
+        self.name = name or self.name
+        self.asked: list[str] = []
+        self.refused: Callable[[str], bool] = lambda text: False
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        if any(map(self.refused, texts)):
+            raise ConnectionError("the service is down")
+        self.asked += texts
+        return super().embed(texts)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def embedder() -> Counting:
+    return Counting()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return path_for(tmp_path, "keywords", "hashing")
+
+
+def filled(embedder: Counting, path: Path | None, *texts: str) -> Vectors:
+    vectors = Vectors(embedder, path)
+    for text in texts:
+        vectors.add(text)
+    return vectors
+
+
+def texts_near(vectors: Vectors, question: str, count: int) -> list[str]:
+    return [text for _, text in vectors.nearest(question, count)]
+
+
+class TestNearest:
+    def test_is_the_text_that_says_the_same(self, embedder: Counting) -> None:
+        vectors = filled(embedder, None, "green tea", "black coffee", "绿茶")
+        vectors.catch_up(["black coffee", "绿茶", "coffee black"])
+
+        assert texts_near(vectors, "coffee black", 2)[0] == "black coffee"
+        assert texts_near(vectors, "绿茶", 1) == ["绿茶"]
+
+    def test_knows_nothing_of_a_question_that_was_not_asked_for(self, embedder: Counting) -> None:
+        vectors = filled(embedder, None, "tea")
+        vectors.catch_up()
+
+        assert vectors.nearest("coffee", 5) == []
+        assert vectors.likenesses("coffee", ["tea"]) == [-1.0]
+        assert vectors.average("coffee") == 0.0
+
+    def test_leaves_out_what_nobody_holds(self, embedder: Counting) -> None:
+        vectors = filled(embedder, None, "tea", "tea", "coffee")
+        vectors.catch_up(["tea"])
+        vectors.remove("tea")
+        assert texts_near(vectors, "tea", 1) == ["tea"]
+
+        vectors.remove("tea")
+        assert texts_near(vectors, "tea", 5) == ["coffee"]
+        assert len(vectors) == 1
+
+    def test_tells_each_likeness_and_their_mean(self, embedder: Counting) -> None:
+        vectors = filled(embedder, None, "tea", "coffee", "water")
+        vectors.catch_up(["tea"])
+
+        near = vectors.likenesses("tea", ["tea", "coffee", "unknown", "water"])
+        assert near[0] == pytest.approx(1.0, abs=1e-3)
+        assert near[2] == -1.0
+        assert vectors.average("tea") == pytest.approx((near[0] + near[1] + near[3]) / 3, abs=2e-4)
+
+    def test_finds_as_much_by_looking_up(self, embedder: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("voyager", reason="the index library of the extra [embeddings] is not installed")
+        monkeypatch.setattr(vectors_module, "EXACT_LIMIT", 200)
+        texts = [f"{number} is a number {number * 7 % 100}" for number in range(300)]
+        vectors = filled(embedder, None, *texts)
+        vectors.catch_up(texts[:20], limit=len(texts))
+        exact = [vectors.nearest(text, 10) for text in texts[:20]]
+        vectors.catch_up()
+        assert vectors._graph is not None
+        found = [vectors.nearest(text, 10) for text in texts[:20]]
+        met = sum(len({*some} & {*others}) for some, others in zip(exact, found, strict=True))
+
+        assert met > 180
+        vectors.add("a late one")
+        vectors.remove(texts[0])
+        vectors.catch_up(["a late one"], limit=1)
+        assert texts_near(vectors, "a late one", 1) == ["a late one"]
+        assert texts[0] not in texts_near(vectors, texts[0], 10)
+
+
+class TestAsking:
+    def test_asks_for_each_text_once(self, embedder: Counting) -> None:
+        vectors = filled(embedder, None, "tea", "coffee", "tea")
+        vectors.catch_up(["tea"])
+        vectors.remove("coffee")
+        vectors.add("coffee")
+        vectors.catch_up(["coffee", "tea"])
+
+        assert sorted(embedder.asked) == ["coffee", "tea"]
+
+    def test_brings_some_of_what_waits_with_a_question(self, embedder: Counting) -> None:
+        vectors = filled(embedder, None, *map(str, range(10)))
+        vectors.catch_up(["question"], limit=4)
+        assert (len(embedder.asked), vectors.waiting) == (5, 6)
+
+        vectors.catch_up()
+        assert (len(embedder.asked), vectors.waiting) == (11, 0)
+
+    def test_ignores_texts_that_say_nothing(self, embedder: Counting) -> None:
+        vectors = filled(embedder, None, "", " \n")
+        vectors.catch_up([" "])
+
+        assert embedder.asked == []
+
+    def test_reads_only_the_beginning_of_a_long_text(self, embedder: Counting) -> None:
+        vectors = filled(embedder, None, "x" * 5_000)
+        vectors.catch_up(["x" * 9_000])
+
+        assert [len(text) for text in embedder.asked] == [2_000]
+        vectors.remove("x" * 5_000)
+        assert len(vectors) == 0
+
+    def test_a_failure_is_told_and_the_model_left_alone_for_a_while(self, caplog: pytest.LogCaptureFixture) -> None:
+        embedder, clock = Counting(), Clock()
+        vectors = Vectors(embedder, clock=clock)
+        vectors.add("tea")
+        embedder.refused = lambda text: True
+        vectors.catch_up(["tea"])
+        assert vectors.failure == "ConnectionError: the service is down"
+        assert [record.message for record in caplog.records] == ["embedding failed, words rank alone: ConnectionError"]
+
+        embedder.refused = lambda text: False
+        vectors.catch_up(["tea"])
+        assert embedder.asked == []
+        clock.now = RETRY_S
+        vectors.catch_up(["tea"])
+        assert (embedder.asked, vectors.failure) == (["tea"], "")
+
+    def test_one_text_that_is_refused_does_not_keep_the_others_back_for_ever(self) -> None:
+        embedder, clock = Counting(), Clock()
+        vectors = Vectors(embedder, clock=clock)
+        for number in range(40):
+            vectors.add(f"text {number}")
+        embedder.refused = lambda text: text == "text 3"
+        for _ in range(40):
+            vectors.catch_up()
+            clock.now += RETRY_S
+
+        assert vectors.waiting == 1
+        assert len(vectors) == 39
+
+    @pytest.mark.parametrize(
+        "answer", [[], [[1.0], [1.0]], [[]], [[float("nan")]], ["text"], [[1.0], 2.0], None, [[[1.0]]]]
+    )
+    def test_an_answer_that_makes_no_sense_is_a_failure(self, answer: object) -> None:
+        class Odd:
+            name = "odd"
+
+            def embed(self, texts: Sequence[str]) -> list[list[float]]:
+                return answer  # type: ignore[return-value]  # what a service may send
+
+        vectors = Vectors(Odd())
+        vectors.add("tea")
+        vectors.catch_up()
+
+        assert vectors.failure
+        assert vectors.waiting == 1
+
+    def test_another_dimension_under_the_same_name_begins_anew(self, path: Path) -> None:
+        filled(Counting("model", 64), path, "tea", "coffee").catch_up()
+        vectors = filled(Counting("model", 32), path, "tea", "coffee")
+        assert vectors.waiting == 0
+        vectors.catch_up(["question"])
+        vectors.catch_up()
+
+        assert vectors.nearest("question", 5)
+        assert len(vectors) == 2
+        assert filled(Counting("model", 32), path, "tea", "coffee").waiting == 0
+
+    def test_several_threads_get_what_one_would(self, embedder: Counting) -> None:
+        texts = [f"text {number}" for number in range(60)]
+        vectors = filled(embedder, None, *texts)
+        found: dict[str, list[str]] = {}
+
+        def ask(question: str) -> None:
+            vectors.catch_up([question], limit=8)
+            vectors.catch_up()
+            found[question] = texts_near(vectors, question, 1)
+
+        threads = [threading.Thread(target=ask, args=(text,)) for text in texts[:8]]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert found == {text: [text] for text in texts[:8]}
+        vectors.catch_up()
+        assert (vectors.waiting, len(vectors)) == (0, 60)
+
+
+class TestFile:
+    @pytest.fixture
+    def kept(self, embedder: Counting, path: Path) -> Path:
+        vectors = filled(embedder, path, "tea", "coffee", "水")
+        vectors.catch_up()
+        return path
+
+    def test_brings_the_vectors_back(self, kept: Path) -> None:
+        again = Counting()
+        vectors = filled(again, kept, "tea", "水", "coffee")
+
+        assert (vectors.waiting, len(vectors), again.asked) == (0, 3, [])
+        vectors.catch_up(["tea"])
+        assert texts_near(vectors, "tea", 1) == ["tea"]
+
+    def test_is_for_its_owner_alone(self, kept: Path) -> None:
+        assert kept.stat().st_mode & 0o777 == 0o600
+        assert kept.parent.stat().st_mode & 0o777 == 0o700
+
+    def test_may_be_deleted_at_any_time(self, embedder: Counting, kept: Path) -> None:
+        vectors = filled(embedder, kept, "tea")
+        kept.unlink()
+        vectors.add("new")
+        vectors.catch_up()
+
+        assert filled(Counting(), kept, "new").waiting == 0
+        assert filled(Counting(), kept, "tea").waiting == 1
+
+    def test_of_another_model_is_not_used(self, kept: Path) -> None:
+        assert filled(Counting("another model"), kept, "tea").waiting == 1
+        assert path_for(".", "keywords", "one") != path_for(".", "keywords", "another")
+
+    def test_a_flipped_bit_costs_one_vector(self, kept: Path) -> None:
+        content = bytearray(kept.read_bytes())
+        content[512 + RECORD_SIZE + 40] ^= 4
+        kept.write_bytes(content)
+
+        assert filled(Counting(), kept, "tea", "coffee", "水").waiting == 1
+
+    def test_a_torn_end_is_cut_before_more_is_written(self, embedder: Counting, kept: Path) -> None:
+        kept.write_bytes(kept.read_bytes()[:-100])
+        vectors = filled(embedder, kept, "tea", "coffee", "水", "new")
+        assert vectors.waiting == 2
+        vectors.catch_up()
+
+        assert filled(Counting(), kept, "tea", "coffee", "水", "new").waiting == 0
+        assert kept.stat().st_size == 512 + 4 * RECORD_SIZE
+
+    @pytest.mark.parametrize("content", [b"", b"{}", b"x" * 5_000, b'{"format": 2}'.ljust(600), b"[1]" + b" " * 600])
+    def test_what_is_no_such_file_is_replaced(self, path: Path, content: bytes) -> None:
+        path.parent.mkdir()
+        path.write_bytes(content)
+        filled(Counting(), path, "tea").catch_up()
+
+        assert filled(Counting(), path, "tea").waiting == 0
+
+    def test_two_may_write(self, embedder: Counting, kept: Path) -> None:
+        one, other = filled(embedder, kept, "one"), filled(embedder, kept, "other")
+        one.catch_up()
+        other.catch_up()
+
+        assert filled(Counting(), kept, "tea", "one", "other").waiting == 0
+
+    def test_a_disk_that_refuses_costs_only_time(self, embedder: Counting, tmp_path: Path) -> None:
+        (tmp_path / "indexes").write_text("no folder")
+        vectors = filled(embedder, path_for(tmp_path, "keywords", "x"), "tea")
+        vectors.catch_up(["tea"])
+
+        assert texts_near(vectors, "tea", 1) == ["tea"]
+
+    def test_forgetting_leaves_no_vector_of_what_is_gone(self, embedder: Counting, kept: Path) -> None:
+        stale = kept.with_name("keywords-000000000000.vectors")
+        stale.write_bytes(b"of another model")
+        vectors = filled(embedder, kept, "tea", "coffee")
+        vectors.remove("coffee")
+        vectors.forget()
+
+        assert kept.stat().st_size == 512 + RECORD_SIZE
+        assert not stale.exists()
+        assert filled(Counting(), kept, "tea", "coffee").waiting == 1
+
+    def test_is_written_anew_when_most_of_it_is_held_no_more(self, embedder: Counting, path: Path) -> None:
+        filled(embedder, path, *map(str, range(1_200))).catch_up()
+        vectors = filled(embedder, path, *map(str, range(100)))
+        vectors.catch_up()
+
+        assert path.stat().st_size == 512 + 100 * RECORD_SIZE
+
+
+class TestAnyOrder:
+    @settings(max_examples=60, deadline=None)
+    @given(st.lists(st.tuples(st.sampled_from(["add", "remove", "catch up"]), st.sampled_from("abcdef"))))
+    def test_ranks_as_if_made_afresh(self, steps: list[tuple[str, str]]) -> None:
+        embedder, held = Counting(), dict.fromkeys("abcdef", 0)
+        vectors = Vectors(embedder)
+        for what, text in steps:
+            if what == "add":
+                vectors.add(text)
+                held[text] += 1
+            elif what == "remove" and held[text]:
+                vectors.remove(text)
+                held[text] -= 1
+            elif what == "catch up":
+                vectors.catch_up()
+        fresh = filled(embedder, None, *(text for text, count in held.items() for _ in range(count)))
+        for each in (vectors, fresh):
+            each.catch_up(["a b"])
+
+        assert vectors.nearest("a b", 10) == fresh.nearest("a b", 10)
+        assert vectors.average("a b") == fresh.average("a b")
+        assert len(vectors) == len(fresh) == sum(map(bool, held.values()))
+
+    def test_drops_rows_that_nobody_holds_when_they_are_the_most(self, embedder: Counting) -> None:
+        texts = [str(number) for number in range(1_300)]
+        vectors = filled(embedder, None, *texts)
+        vectors.catch_up(["1299"])
+        for text in texts[:1_250]:
+            vectors.remove(text)
+
+        assert len(vectors._texts) < 700
+        assert texts_near(vectors, "1299", 1) == ["1299"]
+        assert np.allclose(
+            vectors._sum, sum(vectors._matrix[row] for row in vectors._row_of.values() if vectors._held[row])
+        )
