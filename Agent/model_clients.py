@@ -1,8 +1,9 @@
 r"""Let a language model answer a tree's questions: `OpenAIChatClient` and `AnthropicChatClient`.
 
 The first speaks to every service with OpenAI's interface (OpenAI, DeepSeek, Kimi, Qwen, vLLM, Ollama), the second to
-Anthropic. A call ends in time, with a reply or with a clear error; it is counted, and a budget can stop it; a key
-stands in no message, log or repr.
+Anthropic. A call ends in time, with a reply or with a clear error; it is counted, and a budget can stop it. A key
+stands in no error, reply or repr. A log has it only where a service repeats it in the head of an answer: HTTP libraries
+log heads as they come.
 
 >>> from Agent.keyword_tree import KeywordTree
 >>> client = OpenAIChatClient("qwen3:8b", base_url="http://localhost:11434/v1")  # doctest: +SKIP
@@ -22,19 +23,26 @@ Where no argument is given, the environment tells:
     OPENAI_API_KEY, OPENAI_BASE_URL         for `OpenAIChatClient`
     ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL   for `AnthropicChatClient`
 
+A key from there goes to whichever address is called, one that was given as `base_url` too: `api_key="none"` keeps it
+back. The official packages read further variables, and send what they hold: OPENAI_ORG_ID, OPENAI_CUSTOM_HEADERS,
+ANTHROPIC_CUSTOM_HEADERS.
+
 How a call goes. The official packages do the wire: connections, authentication, their services' forms of errors.
 Retrying is done here, since neither has a deadline for all of a call: with three attempts each may wait its whole time;
 a service that keeps the line warm (DeepSeek sends empty lines while it is busy) is never too late for a limit that is
 counted from byte to byte; and one of them would sleep for as long as a service says, up to seven weeks. Both read the
 page that comes with an error to its end, however long that takes, and follow a service to wherever it sends them; so
-what is not 200 is read here, within limits, and nobody is followed.
+what is not 200 is read here, within limits, and nobody is followed. Looking up a name, connecting and reading a head
+know no deadline at all; so each attempt has a thread of its own, which is left when the time is over.
 
 1. A reply that fits the schema is asked for; where the service answers 400 or 422, a JSON object; where it does not
-   know that either, nothing. What worked is remembered. The schema stands in the system text in any case.
+   know that either, nothing. What worked is remembered; a request that fails in every form is sent in every form each
+   time. The schema stands in the system text in any case.
 2. A busy or broken service (408, 409, 429, 5xx), a broken connection and a body that cannot be read are tried again,
    after what Retry-After says, at least after a time that doubles. What cannot be waited for in time is not waited for.
-3. The reply is looked for in a tool's arguments, then in the text: as JSON, as JSON between other words, and at last
-   as JSON that `json-repair` can mend.
+3. The reply is looked for in a tool's arguments, then in the text: as JSON, as JSON between other words but behind what
+   a model thinks aloud, and at last as JSON that `json-repair` can mend. A reply that was cut is not mended: of a list
+   of which half is missing nobody would know.
 """
 
 import contextlib
@@ -46,6 +54,7 @@ import itertools
 import json
 import math
 import os
+import queue
 import random
 import re
 import threading
@@ -85,8 +94,8 @@ KEY_LENGTH = 8
 wherever a model says it would spoil its replies. Real keys have 30 and more."""
 
 MEND_LIMIT = 4096
-"""Characters of a text in which a reply is looked for. Mending takes time that grows with the square of the length: up
-to a second for this many, over a minute for 64 Ki. A longer text must be JSON as it stands."""
+"""Characters that are mended at most. Mending takes time that grows with the square of the length: up to a second for
+this many, over a minute for 64 Ki. What is longer must be JSON as it stands."""
 
 ANSWER_TOKENS = 1024
 """What Anthropic's interface must be told: a reply has some 60 tokens, and a reason may be long."""
@@ -182,6 +191,10 @@ class Usage:
 # What both clients do
 
 
+_CUT = ("length", "max_tokens")
+"""How the services call it that a reply came to the limit of its length."""
+
+
 class _Said(NamedTuple):
     """What a model said, wherever it stood in the answer."""
 
@@ -228,6 +241,8 @@ class _ChatClient(LLMClient):
         if not self.model:
             raise InvalidInputError("no model is named: give `model`, or set KEYWORD_TREE_MODEL")
         address = base_url or os.environ.get(f"{variable}_BASE_URL") or self._ADDRESS
+        if "://" not in address and "@" not in address and "?" not in address:
+            raise InvalidInputError(f"base_url must begin with http:// or https://: {address[:80]!r}")
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or "?" in address:
             # What is secret in an address would stand in the log of every HTTP library.
@@ -238,24 +253,50 @@ class _ChatClient(LLMClient):
             raise InvalidInputError(f"no key for {self._host}: give `api_key`, or set {variable}_API_KEY")
         if not self._key.isascii() or not self._key.isprintable() or " " in self._key:
             raise InvalidInputError("api_key holds characters that no key has")  # and is not shown
-        if not 0 < timeout_s < math.inf or retries < 0 or backoff_s < 0:
-            raise InvalidInputError("timeout_s must be above 0 and finite, retries and backoff_s not below 0")
+        _check_number("timeout_s", timeout_s)
+        if not 0 < timeout_s <= threading.TIMEOUT_MAX:
+            raise InvalidInputError(f"timeout_s must be above 0 and at most {threading.TIMEOUT_MAX:g}: {timeout_s}")
+        _check_number("retries", retries, is_whole=True)
+        _check_number("backoff_s", backoff_s)
+        for name, budget in (("budget_calls", budget_calls), ("budget_tokens", budget_tokens)):
+            if budget is not None:
+                _check_number(name, budget, is_whole=True)
+        if prices is not None:
+            _check_prices(prices)
+        if options is not None and not isinstance(options, Mapping):  # whose values may be secret
+            raise InvalidInputError(f"options must be a mapping, and is of type {type(options).__name__}")
         self._timeout_s, self._retries, self._backoff_s = timeout_s, retries, backoff_s
         self._budget_calls, self._budget_tokens = budget_calls, budget_tokens
         self._prices = prices
         self._options = dict(options or {})
         self._mode = 0  # of _MODES; an int is set whole, so threads need no lock for it
-        self._lock = threading.Lock()  # guards the sum
         self._nothing = Usage(cost=None if prices is None else 0.0)
         self._usage = self._nothing
         self._latest = threading.local()
         self._package = _import(self._PACKAGE, self._PACKAGE)
         _import("json_repair", self._PACKAGE)  # now, and not when the first broken reply comes
-        # Servers of one's own ask for no key, but the packages insist on one.
+        self._address = address
+        self._begin()
+        _CLIENTS.add(self)
+
+    def _begin(self) -> None:
+        """Make what two processes cannot share: a lock and connections."""
+        self._lock = threading.Lock()  # guards the sum
         look = functools.partial(_look_at_head, self._latest)  # of which no part is this client: it can be collected
         wire = self._package.DefaultHttpxClient(event_hooks={"response": [look]})
-        self._service = self._connect(self._key or "none", address, wire)
+        # Servers of one's own ask for no key, but the packages insist on one.
+        self._service = self._connect(self._key or "none", self._address, wire)
         self._close = weakref.finalize(self, self._service.close)
+
+    def _begin_anew(self) -> None:
+        """Leave lock and connections to the parent, in the child of a fork.
+
+        A lock may be held by a thread that the child has not. Two that read from one connection get each other's
+        answers; closing it here could wait for a lock of the parent's, too.
+        """
+        _LEFT_TO_PARENT.append(self._service)
+        self._close.detach()
+        self._begin()
 
     def __repr__(self) -> str:
         usage = self.usage
@@ -279,7 +320,7 @@ class _ChatClient(LLMClient):
 
     @override
     def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-        """Ask the model.  May be called from any number of threads.
+        """Ask the model.  May be called from any number of threads, and in both processes after a fork.
 
         Args:
             messages: as `LLMClient.Chat` says.
@@ -291,12 +332,13 @@ class _ChatClient(LLMClient):
         Raises:
             TimeoutError: `timeout_s` has passed, over all attempts.
             ServiceError: the service cannot be reached, or refuses.
-            ReplyError: the model refused, or said what is no JSON object.
+            ReplyError: the model refused, or said what is no JSON object, or was cut before its end.
             BudgetError: the budget is used up, before the first request or before another attempt.
 
-        Cost: one request; up to `retries` more, and once in a client's life up to two to find out what the service can.
+        Cost: one request, and up to `retries` more. Where the service answers 400 or 422, as many again in each weaker
+        form, of which OpenAI's interface has two and Anthropic's one; once one has worked, the others are not tried.
         """
-        deadline = self._latest.deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + self._timeout_s
         self._latest.usage = self._nothing
         body = self._ask(messages, json_schema, deadline)
         if (error := _at(body, "error")) is not None:
@@ -306,7 +348,7 @@ class _ChatClient(LLMClient):
             raise ReplyError(self._clean(f"the model refused: {said.refusal}"))
         if not said.reply:
             raise ReplyError(self._clean(f"the reply is empty, it ended with {said.ended!r}"))
-        reply = read_reply(said.reply, json_schema)
+        reply = read_reply(said.reply, json_schema, is_cut=said.ended in _CUT)
         with contextlib.suppress(RecursionError):
             cleaned: dict[str, Any] = self._hide(reply)
             return cleaned
@@ -330,7 +372,7 @@ class _ChatClient(LLMClient):
     def _send(self, request: dict[str, Any], deadline: float, before: Exception | None) -> object:
         for attempt in itertools.count():
             self._count_call(before)
-            body, failure, is_transient = self._attempt(request, deadline)
+            body, failure, is_transient = self._attempt_in_time(request, deadline)
             if failure is None:
                 self._count_tokens(*self._find_tokens(body))
                 return body
@@ -343,6 +385,23 @@ class _ChatClient(LLMClient):
             time.sleep(wait_s)
         raise AssertionError("a count has no end")
 
+    def _attempt_in_time(self, request: dict[str, Any], deadline: float) -> tuple[object, Exception | None, bool]:
+        """Send once, as `_attempt` does, in a thread that is left at the deadline, however far it has come."""
+        outcomes: queue.SimpleQueue[tuple[object, Exception | None, bool]] = queue.SimpleQueue()
+
+        def attempt() -> None:
+            self._latest.deadline = deadline  # each thread has its own
+            outcomes.put(self._attempt(request, deadline))
+
+        thread = threading.Thread(target=attempt, name="model call", daemon=True)  # none that the program's end awaits
+        thread.start()
+        with contextlib.suppress(queue.Empty):
+            outcome = outcomes.get(timeout=max(0.0, deadline - time.monotonic()))
+            thread.join()  # it is at its end, and would keep this client from being collected
+            if outcome[1] is None or time.monotonic() < deadline:  # whatever failed later failed for want of time
+                return outcome
+        return None, TimeoutError(f"{self._host} gave no answer within {self._timeout_s:g} s"), False
+
     def _attempt(self, request: dict[str, Any], deadline: float) -> tuple[object, Exception | None, bool]:
         """Send once.  Returns the body, or what went wrong and whether another attempt may go better."""
         has_begun = False
@@ -351,8 +410,6 @@ class _ChatClient(LLMClient):
                 has_begun = True
                 return self._parse_body(self._read_body(response.iter_bytes(), deadline))
         except Exception as error:  # the packages and two generations of HTTP libraries have no common base
-            if time.monotonic() >= deadline:  # whatever failed by now failed for want of time
-                return None, TimeoutError(f"{self._host} gave no answer within {self._timeout_s:g} s"), False
             cause = error.__cause__ or error
             if isinstance(cause, _StatusError):
                 return None, self._explain(cause), _is_transient(cause.status, cause.headers)
@@ -385,6 +442,8 @@ class _ChatClient(LLMClient):
     def _explain(self, error: _StatusError) -> ServiceError:
         retry_after_s = _retry_after_s(error.headers, time.time())
         text = f"{self._host} answers {error.status}"
+        if error.status in (404, 405):  # before what the service says, which may be long
+            text += f" (is base_url right? It is {self._address})"
         if words := _words_of(_parse(error.page.decode("utf-8", "replace"))):
             text += f": {words}"
         elif address := error.headers.get("location"):
@@ -448,17 +507,32 @@ class _ChatClient(LLMClient):
         """Return tokens of input, of output, and of cached input."""
 
 
+_CLIENTS: weakref.WeakSet[_ChatClient] = weakref.WeakSet()
+_LEFT_TO_PARENT: list[object] = []
+"""What a child must neither use nor close; held, since being collected might close it."""
+
+
+def _begin_all_anew() -> None:
+    for client in list(_CLIENTS):
+        client._begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_all_anew)
+
+
 class OpenAIChatClient(_ChatClient):
     """A client for every service with OpenAI's chat interface, over the official `openai` package.
 
     Args:
         model: the model's name; "" takes it from KEYWORD_TREE_MODEL.
-        api_key: "" takes it from OPENAI_API_KEY; not needed with a server of one's own.
+        api_key: "" takes it from OPENAI_API_KEY, whatever `base_url` is; not needed with a server of one's own.
         base_url: "" takes it from OPENAI_BASE_URL, else it is OpenAI's. Others: `https://api.deepseek.com`,
             `https://api.moonshot.cn/v1`, `https://dashscope.aliyuncs.com/compatible-mode/v1`,
             `http://localhost:11434/v1` (Ollama), `http://localhost:8000/v1` (vLLM).
-        timeout_s: for a whole `Chat`, all attempts and waits together, in seconds. A service that sends nothing is
-            left at that moment; one that sends slowly, at its next byte, but not before its answer's head is whole.
+        timeout_s: for a whole `Chat`, all attempts and waits together, in seconds; `Chat` ends by then. What still
+            waits for a name, a connection or a head goes on in a thread of its own until it fails, and is not counted
+            but as a call.
         retries: how often a failed request is sent again.
         backoff_s: the least wait before the first retry, in seconds; it doubles each time, less up to a quarter at
             random, so that many clients do not come back at once.
@@ -570,23 +644,44 @@ class AnthropicChatClient(_ChatClient):
 
 
 def client_from_environment(**arguments: Any) -> OpenAIChatClient | AnthropicChatClient | None:
-    """Return the client that the environment names, or None if it names none.
+    """Return the client that arguments and environment name, or None if there is none to be made of the environment.
 
-    It needs KEYWORD_TREE_MODEL and a key or an address, see the top of this module. Where both services could be
-    meant, a model whose name begins with `claude` is Anthropic's.
+    A client needs a model, and a key or an address. Half of it in the environment names none: a key often stands there
+    for other programs. Where both services could be meant, a model whose name begins with `claude` is Anthropic's.
 
     Args:
-        arguments: as for `OpenAIChatClient`.
+        arguments: as for `OpenAIChatClient`; each goes before what the environment says.
+
+    Raises:
+        InvalidInputError: an argument cannot be used, or names one half, and the other is nowhere; it says which.
+        ImportError: the package is not installed.
     """
-    model = os.environ.get("KEYWORD_TREE_MODEL", "")
+    model = str(arguments.get("model") or os.environ.get("KEYWORD_TREE_MODEL", ""))
+    is_address_given = bool(arguments.get("api_key") or arguments.get("base_url"))
     openai, anthropic = (
         bool(os.environ.get(f"{name}_API_KEY") or os.environ.get(f"{name}_BASE_URL"))
         for name in ("OPENAI", "ANTHROPIC")
     )
-    if not model or not (openai or anthropic):
+    if not (arguments.get("model") or is_address_given) and not (model and (openai or anthropic)):
         return None
-    is_claude = anthropic and (not openai or model.startswith("claude"))
+    is_either = is_address_given or openai == anthropic
+    is_claude = model.startswith("claude") if is_either else anthropic
     return AnthropicChatClient(**arguments) if is_claude else OpenAIChatClient(**arguments)
+
+
+def _check_number(name: str, value: object, *, is_whole: bool = False) -> None:
+    kinds = int if is_whole else (int, float)
+    if not isinstance(value, kinds) or isinstance(value, bool) or not 0 <= value < math.inf:
+        number = "a whole number" if is_whole else "a finite number"
+        raise InvalidInputError(f"{name} must be {number}, not below 0: {repr(value)[:80]}")
+
+
+def _check_prices(prices: object) -> None:
+    if not isinstance(prices, Prices):
+        raise InvalidInputError(f"prices must be Prices(…): {repr(prices)[:80]}")
+    for name, price in prices._asdict().items():
+        if price is not None or name != "cached_per_million":
+            _check_number(f"prices.{name}", price)
 
 
 def _import(name: str, extra: str) -> Any:
@@ -679,18 +774,22 @@ def _retry_after_s(headers: Mapping[str, str], now: float) -> float:
 # Reading what a model says
 
 
-def read_reply(said: object, json_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def read_reply(said: object, json_schema: Mapping[str, Any] | None = None, *, is_cut: bool = False) -> dict[str, Any]:
     """Return the JSON object that a model said, whatever it put around it.
 
     Of several objects the last one that has a field of the schema is meant; one that is wrapped, as a tool's arguments
-    are, is unwrapped. A number at the very end of a text that was cut may be half of one, and is not taken.
+    are, is unwrapped. What stands before `</think>` was thought, not said. A number at the very end of a text that
+    breaks off may be half of one, and is not taken.
 
     Args:
         said: a text, or a tool's arguments.
         json_schema: what the reply should look like; only the names of its fields are used.
+        is_cut: whether the model was stopped before its end; what is not whole is then refused, and not mended.
 
     Raises:
         ReplyError: there is no JSON object, not even a broken one.
+
+    Cost: grows with the length of a text; what is mended has at most `MEND_LIMIT` characters.
 
     >>> read_reply("I would say: the second one.")
     Traceback (most recent call last):
@@ -700,16 +799,17 @@ def read_reply(said: object, json_schema: Mapping[str, Any] | None = None) -> di
     known = frozenset(properties if isinstance(properties, dict) else ())
     text = said if isinstance(said, str) else ""
     found = _choose([_parse(text) if text else said], known)
-    if found is None and len(text) <= MEND_LIMIT:
-        found = _choose(list(_objects_in(text)), known)
     if found is None:
-        _refuse(said)
+        # Only now: a whole reply may have the word in one of its texts.
+        found = _choose(list(_objects_in(text.rpartition("</think>")[2], mends=not is_cut)), known)
+    if found is None:
+        _refuse(said, "is cut" if is_cut else "is no JSON object")
     return found
 
 
-def _refuse(said: object) -> NoReturn:
+def _refuse(said: object, what: str) -> NoReturn:
     shown = said if isinstance(said, str) else repr(said)
-    raise ReplyError(f"the reply is no JSON object: {shown[:80]!r}{'…' if len(shown) > 80 else ''}")
+    raise ReplyError(f"the reply {what}: {shown[:80]!r}{'…' if len(shown) > 80 else ''}")
 
 
 def _choose(values: list[object], known: frozenset[str]) -> dict[str, Any] | None:
@@ -731,26 +831,26 @@ def _parse(text: str) -> object:
         return None
 
 
-def _objects_in(text: str) -> Iterator[object]:
+def _objects_in(text: str, *, mends: bool) -> Iterator[object]:
     """Yield the JSON objects that stand in a text, one after another; what follows a broken one is mended with it.
 
     Not skipped: what is whole inside of a broken object is a part of the reply, and must not be taken for all of it.
+    Nor is it tried whether each brace begins an object: to fail costs time that grows with the text before it.
     """
     decoder = json.JSONDecoder()
-    start = text.find("{")
-    while start >= 0:
-        end = start + 1
+    end = 0
+    while begin := _OBJECT_BEGINS.search(text, end):
+        start = begin.start()
         try:
             value, end = decoder.raw_decode(text, start)
-            yield value
         except (ValueError, RecursionError):
-            if _BEGINS_OBJECT(text, start):
+            if mends and len(text) - start <= MEND_LIMIT:
                 yield _mend(text[start:])
-                return
-        start = text.find("{", end)
+            return
+        yield value
 
 
-_BEGINS_OBJECT = re.compile(r"""\{\s*["']?\w+["']?\s*:""").match
+_OBJECT_BEGINS = re.compile(r"""\{\s*("[^"]*"|'[^']*'|\w+)\s*:""")
 _CUT_NUMBER = re.compile(r"[-+.\d]+([eE][-+]?\d*)?$")
 
 

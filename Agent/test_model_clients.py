@@ -9,11 +9,13 @@ import gc
 import json
 import logging
 import os
+import signal
 import socket
 import ssl
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 import traceback
@@ -295,6 +297,17 @@ def keep_warm(status: int) -> Answer:
     return answer
 
 
+def dribble(piece: bytes) -> Answer:
+    """Answer with a head that has no end; each piece of it comes in time."""
+
+    def answer(handler: Handler) -> None:
+        handler.close_connection = True
+        while not handler.server.released.wait(0.02):
+            handler.wfile.write(piece)
+
+    return answer
+
+
 def flood(status: int) -> Answer:
     """Answer without end."""
 
@@ -435,8 +448,14 @@ CASES = [
     Case("a comment", said('{"action": "match", // the tea\n"node_id": 0}'), MATCH),
     Case("a missing comma", said('{"action": "match" "node_id": 0}'), MATCH),
     Case("a fence around broken JSON", said('```json\n{"action": "match", "node_id": 0,}\n```\nDone.'), MATCH),
+    Case("broken off in a text", said('{"action": "match", "node_id": 0, "reason": "b'), {**MATCH, "reason": "b"}),
+    Case("whole, though cut behind", said(json.dumps(MATCH) + "\n\n{", "length"), MATCH),
+    Case("long thinking before", said("Let me {see}. " * 1000 + "</think>{'action': 'match', 'node_id': 0}"), MATCH),
+    Case("long thinking of JSON before", said('{"is": {' + " x" * MEND_LIMIT + "</think>" + json.dumps(MATCH)), MATCH),
     Case(
-        "cut in a text", said('{"action": "match", "node_id": 0, "reason": "bec', "length"), {**MATCH, "reason": "bec"}
+        "the end of thinking in a reason",
+        said(json.dumps({**MATCH, "reason": "after </think>"})),
+        {**MATCH, "reason": "after </think>"},
     ),
     Case("a list of one", said(json.dumps([MATCH])), MATCH),
     Case("a tool's call", lambda wire: [body(wire.tool(MATCH))], MATCH),
@@ -445,8 +464,8 @@ CASES = [
     Case("a megabyte that is JSON", said(json.dumps(LONG)), LONG),
     # Replies that can be read, and say nothing that can be done
     Case(
-        "cut in a number",
-        said('{"action": "match", "node_id": 1', "length"),
+        "broken off in a number",
+        said('{"action": "match", "node_id": 1'),
         {"action": "match", "node_id": None},
         reason="no_target",
     ),
@@ -470,6 +489,9 @@ CASES = [
     Case("null", said("null"), ReplyError, "no JSON object"),
     Case("deep brackets", said('{"a":' * 2000), ReplyError, "no JSON object"),
     Case("a megabyte of prose", said("{word " * 170_000), ReplyError, "no JSON object: '{word .*…$"),
+    Case("nothing but thinking", said(f"{json.dumps(MATCH)}</think>Well"), ReplyError, "no JSON object"),
+    Case("cut in a text", said('{"action": "match", "node_id": 0, "reason": "b', "length"), ReplyError, "reply is cut"),
+    Case("cut in a list", said('{"action": "match", "node_ids": [0, 1', "length"), ReplyError, "is cut: '{\"action"),
     Case("empty", said(""), ReplyError, "the reply is empty, it ended with '(stop|end_turn)'"),
     Case("no content", said(None, "length"), ReplyError, "the reply is empty, it ended with '(length|max_tokens)'"),
     Case("a refusal", lambda wire: [body(wire.refusal())], ReplyError, "the model refused: I cannot help with that"),
@@ -504,7 +526,15 @@ CASES = [
         ServiceError,
         r"answers 401: no \[31m key$",
     ),
-    Case("404", refused(404), ServiceError, "answers 404: not now$"),
+    *(
+        Case(
+            str(status),
+            refused(status),
+            ServiceError,
+            rf"answers {status} \(is base_url right\? It is http://127\.0\.0\.1:\d+(/v1)?\): not now$",
+        )
+        for status in (404, 405)
+    ),
     Case("an error that says 200", refused(200), ServiceError, "127.0.0.1 answers with an error: not now"),
     Case("HTML for ever", always(page()), ServiceError, "no JSON, is base_url right. It begins with '<html>", 3),
     Case(
@@ -517,6 +547,14 @@ CASES = [
 LATE = [
     Case("hanging", always(hang), TimeoutError, "127.0.0.1 gave no answer within 0.2 s", reason="agent_timeout"),
     Case("hanging in the body", always(hang_in_body), TimeoutError, "no answer within 0.2 s", reason="agent_timeout"),
+    Case("a head without end", always(dribble(b"H")), TimeoutError, "no answer within 0.2 s", reason="agent_timeout"),
+    Case(
+        "early hints for ever",
+        always(dribble(b"HTTP/1.1 103 Early Hints\r\n\r\n")),
+        TimeoutError,
+        "no answer within 0.2 s",
+        reason="agent_timeout",
+    ),
     Case(
         "empty lines for ever", always(keep_warm(200)), TimeoutError, "no answer within 0.2 s", reason="agent_timeout"
     ),
@@ -591,7 +629,65 @@ class TestOutcomes:
         begun = time.monotonic()
         ends_as_told(case, wire, server, connect(timeout_s=0.2), tea_tree)
 
-        assert 2 * 0.2 <= time.monotonic() - begun < 6
+        assert 2 * 0.2 <= time.monotonic() - begun < 2
+
+    def test_of_a_name_that_is_looked_up_for_too_long(
+        self, wire: Wire, server: Server, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: server.released.wait(10))
+        client = connect(base_url="http://models.example/v1", timeout_s=0.2)
+        begun = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"models\.example gave no answer within 0\.2 s") as caught:
+            client.Chat(MESSAGES, SCHEMA)
+
+        assert 0.2 <= time.monotonic() - begun < 2
+        assert caught.value.__cause__ is caught.value.__context__ is None
+        assert client.usage == client.last_usage == Usage(calls=1)
+
+    def test_an_interrupt_ends_a_call_at_once(self, server: Server, connect: Connect) -> None:
+        def interrupt(_: Handler) -> None:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            server.released.wait(10)
+
+        server.script = [interrupt]
+        client = connect()
+        begun = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            client.Chat(MESSAGES, SCHEMA)
+
+        assert time.monotonic() - begun < 5
+        assert client.usage == client.last_usage == Usage(calls=1)
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+    def test_of_parent_and_child_after_a_fork(self, wire: Wire, server: Server) -> None:
+        ports: list[int] = []
+
+        def answer(handler: Handler) -> None:
+            ports.append(handler.client_address[1])
+            body(wire.text(json.dumps(MATCH)))(handler)
+
+        server.script = [answer]
+        address = server.address + wire.address
+        code = f"""
+            import os, signal
+            from Agent.model_clients import {wire.client_class.__name__}
+            client = {wire.client_class.__name__}("test-model", {KEY!r}, {address!r}, timeout_s=10)
+            client.Chat({MESSAGES!r}, {{}})
+            client._lock.acquire()  # as another thread may have it at this moment
+            child = os.fork()
+            if not child:
+                signal.alarm(10)
+                client.Chat({MESSAGES!r}, {{}})
+                assert client.usage.calls == 2
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            client._lock.release()
+            client.Chat({MESSAGES!r}, {{}})
+        """
+        subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, check=True, timeout=60)
+
+        parents, childs, parents_again = ports
+        assert parents_again == parents != childs
 
     @pytest.mark.parametrize("status", [200, 500])
     def test_an_endless_answer_is_left_early(self, status: int, server: Server, connect: Connect) -> None:
@@ -1155,6 +1251,41 @@ class TestConstructor:
         with pytest.raises(InvalidInputError):
             wire.client_class("test-model", KEY, **arguments)
 
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ({"timeout_s": "60"}, "timeout_s must be a finite number, not below 0: '60'"),
+            ({"timeout_s": 1e300}, r"timeout_s must be above 0 and at most .*: 1e\+300"),
+            ({"retries": 1.5}, "retries must be a whole number, not below 0: 1.5"),
+            ({"backoff_s": float("nan")}, "backoff_s must be a finite number, not below 0: nan"),
+            ({"budget_calls": "5"}, "budget_calls must be a whole number, not below 0: '5'"),
+            ({"budget_calls": True}, "budget_calls must be a whole number, not below 0: True"),
+            ({"budget_tokens": -1}, "budget_tokens must be a whole number, not below 0: -1"),
+            ({"prices": (1, 2)}, r"prices must be Prices\(…\): \(1, 2\)"),
+            ({"prices": Prices(1.0, "2")}, "prices.output_per_million must be a finite number, not below 0: '2'"),  # type: ignore[arg-type]
+            ({"prices": Prices(1.0, 2.0, -3.0)}, "prices.cached_per_million must be .*: -3.0"),
+            ({"options": "x"}, "options must be a mapping, and is of type str"),
+            ({"base_url": "localhost:11434/v1"}, "base_url must begin with http:// or https://: 'localhost:11434/v1'"),
+        ],
+    )
+    def test_names_the_value_that_cannot_be_used(self, arguments: dict[str, Any], words: str, wire: Wire) -> None:
+        with pytest.raises(InvalidInputError, match=f"{words}$"):
+            wire.client_class("test-model", KEY, **arguments)
+
+    def test_sends_the_key_of_the_environment_to_an_address_that_is_given(
+        self, wire: Wire, server: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server.script = said(json.dumps(MATCH))(wire)
+        monkeypatch.setenv(f"{wire.name.upper()}_API_KEY", KEY)
+        for key in ("", "none"):
+            client = wire.client_class("test-model", key, server.address + wire.address)
+            client.Chat(MESSAGES, SCHEMA)
+            client.close()
+
+        from_environment, given = (" ".join(request.headers.values()) for request in server.requests)
+        assert KEY in from_environment
+        assert KEY not in given
+
     def test_connections_are_closed_when_nobody_has_the_client_any_more(self, wire: Wire, server: Server) -> None:
         server.script = said(json.dumps(MATCH))(wire)
         client = wire.client_class("test-model", KEY, server.address + wire.address)
@@ -1209,6 +1340,49 @@ class TestClientFromEnvironment:
 
         assert type(client) is expected
 
+    @pytest.mark.parametrize(
+        ("names", "arguments", "expected"),
+        [
+            ({}, {"model": "m", "base_url": "http://localhost:11434/v1"}, OpenAIChatClient),
+            ({}, {"model": "claude-x", "api_key": KEY}, AnthropicChatClient),
+            ({"ANTHROPIC_API_KEY": KEY}, {"model": "m"}, AnthropicChatClient),
+            ({"ANTHROPIC_API_KEY": KEY}, {"model": "m", "base_url": "http://localhost:11434/v1"}, OpenAIChatClient),
+            ({"KEYWORD_TREE_MODEL": "m"}, {"api_key": KEY}, OpenAIChatClient),
+            (
+                {"KEYWORD_TREE_MODEL": "m", "OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY},
+                {"model": "claude-x"},
+                AnthropicChatClient,
+            ),
+        ],
+    )
+    def test_looks_at_its_arguments_first(
+        self, names: dict[str, str], arguments: dict[str, str], expected: type, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        need("openai")
+        need("anthropic")
+        need("json_repair")
+        for name, value in names.items():
+            monkeypatch.setenv(name, value)
+        client = client_from_environment(**arguments)
+        assert client is not None
+        client.close()
+
+        assert type(client) is expected
+        assert client.model == arguments.get("model", "m")
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ({"model": "m"}, "no key for api.openai.com: give `api_key`, or set OPENAI_API_KEY"),
+            ({"model": "claude-x"}, "no key for api.anthropic.com: give `api_key`, or set ANTHROPIC_API_KEY"),
+            ({"api_key": KEY}, "no model is named: give `model`, or set KEYWORD_TREE_MODEL"),
+            ({"base_url": "http://localhost:11434/v1"}, "no model is named: give `model`, or set KEYWORD_TREE_MODEL"),
+        ],
+    )
+    def test_says_which_half_is_missing_where_the_other_is_given(self, arguments: dict[str, str], words: str) -> None:
+        with pytest.raises(InvalidInputError, match=words):
+            client_from_environment(**arguments)
+
 
 class TestReadReply:
     def test_needs_no_other_package_for_what_is_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1257,6 +1431,19 @@ class TestReadReply:
             read_reply(text, SCHEMA)
 
         assert time.process_time() - begun < 10  # a second for the worst of them; without a limit, minutes
+
+    def test_finds_what_is_whole_in_a_long_text(self) -> None:
+        text = "Let me {see}. " * 1000 + json.dumps(MATCH) + " That is it." * 1000
+
+        assert read_reply(text, SCHEMA) == MATCH
+
+    def test_mends_nothing_where_it_was_cut(self) -> None:
+        text = '{"action": "match", "node_ids": [34, 567'
+        with pytest.raises(ReplyError, match="the reply is cut: "):
+            read_reply(text, SCHEMA, is_cut=True)
+
+        need("json_repair")
+        assert read_reply(f"{text}, 8", SCHEMA)["node_ids"][:2] == [34, 567]
 
     def test_leaves_long_texts_that_are_no_json(self) -> None:
         with pytest.raises(ReplyError, match=r"no JSON object: \"\{'a': 1\}"):
@@ -1384,12 +1571,31 @@ class TestExample:
         for name in ("KEYWORD_TREE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY"):
             assert name in done.stdout
 
+    @pytest.mark.parametrize(
+        ("names", "missing"),
+        [
+            ({"KEYWORD_TREE_MODEL": "m"}, "A model is named, but no service"),
+            ({"OPENAI_API_KEY": KEY}, "A service is named, but no model"),
+        ],
+    )
+    def test_says_which_half_is_missing(self, names: dict[str, str], missing: str) -> None:
+        assert missing in self.run(**names).stdout
+
+    def test_does_not_take_a_failure_for_a_placement(self, server: Server) -> None:
+        need("openai")
+        need("json_repair")
+        server.script = refused(401)(WIRES[0])
+        done = self.run(KEYWORD_TREE_MODEL="m", OPENAI_API_KEY=KEY, OPENAI_BASE_URL=server.address)
+
+        assert "苏州园林 stands at 苏州园林 (agent_failure)" in done.stdout
+        assert "hangs on [] (agent_failure)" in done.stdout
+
     def test_runs_with_a_model(self, wire: Wire, server: Server) -> None:
         server.script = [think(wire, [])]
         address = {f"{wire.name.upper()}_BASE_URL": server.address + wire.address}
         done = self.run(KEYWORD_TREE_MODEL="test-model", **{f"{wire.name.upper()}_API_KEY": KEY}, **address)
 
-        assert "苏州园林 stands at 旅行 / 苏州园林" in done.stdout
+        assert "苏州园林 stands at 旅行 / 苏州园林 (agent_match)" in done.stdout
         assert "'用户喜欢喝什么茶': 饮食 / 茶" in done.stdout
         assert f"{len(server.requests)} calls" in done.stdout
         assert KEY not in done.stdout + done.stderr

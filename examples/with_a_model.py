@@ -1,14 +1,16 @@
 """Let a language model think for a tree: any service with OpenAI's interface, or Anthropic's, by environment variables.
 
-Run it: `KEYWORD_TREE_MODEL=… OPENAI_API_KEY=… python examples/with_a_model.py`; without them it says what to set.
+Install it: `python -m venv .venv` and `.venv/bin/python -m pip install '.[openai]'`, or `'.[anthropic]'`. Run it:
+`KEYWORD_TREE_MODEL=… OPENAI_API_KEY=… .venv/bin/python examples/with_a_model.py`; without them it says what to set.
 """
 
+import os
 import tempfile
 
 from Agent.keyword_tree import KeywordTree
 from Agent.model_clients import client_from_environment
 
-HELP = """No model is set, so there is nobody to ask. Set the model's name and one of the services:
+HELP = """{}, so there is nobody to ask. Set the model's name and one of the services:
 
     export KEYWORD_TREE_MODEL=…      as the service calls it
 
@@ -20,14 +22,29 @@ HELP = """No model is set, so there is nobody to ask. Set the model's name and o
 
     export ANTHROPIC_API_KEY=…       Anthropic
 
-and install what speaks to it: pip install 'keyword-tree[openai]', or 'keyword-tree[anthropic]'."""
+and install what speaks to it: pip install '.[openai]', or '.[anthropic]', in this project's folder."""
+
+
+def say_what_is_missing() -> str:
+    """Return what to set; half of it may be there."""
+    if os.environ.get("KEYWORD_TREE_MODEL"):
+        return HELP.format("A model is named, but no service")
+    services = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+    is_half = any(os.environ.get(name) for name in services)
+    return HELP.format("A service is named, but no model" if is_half else "No model is set")
+
+
+def reason_of_latest(tree: KeywordTree) -> str:
+    """Return how asking the model ended: a keyword that it could not place hangs on the root all the same."""
+    agent_io = tree.History(limit=1)[0].agent_io
+    return str(agent_io["reason"]) if agent_io else "nobody was asked"
 
 
 def main() -> None:
     """Let the model choose a place, link a sentence, and find it again."""
     client = client_from_environment(budget_calls=30)  # so that nothing can get dear
     if client is None:
-        print(HELP)
+        print(say_what_is_missing())
         return
     with tempfile.TemporaryDirectory() as folder, KeywordTree(folder, client) as tree:
         tree.BatchCreateKeywords(
@@ -40,10 +57,12 @@ def main() -> None:
             ]
         )
         gardens = tree.CreateKeyword("苏州园林", description="旅行的地方，用户想去")
-        print("苏州园林 stands at", " / ".join(node.name for node in tree.GetPath(gardens.id)[1:]))
+        place = " / ".join(node.name for node in tree.GetPath(gardens.id)[1:])
+        print(f"苏州园林 stands at {place} ({reason_of_latest(tree)})")
 
         liking = tree.CreateInfo("喜欢喝龙井茶，不加糖。", auto_link=True)
-        print(repr(liking.content), "hangs on", [node.name for node, _ in tree.GetKeywordsOfInfo(liking.id)])
+        names = [node.name for node, _ in tree.GetKeywordsOfInfo(liking.id)]
+        print(f"{liking.content!r} hangs on {names} ({reason_of_latest(tree)})")
 
         for query in ("用户喜欢喝什么茶", "which language do I write programs in?", "weather on Mars"):
             found = tree.Search(query)
