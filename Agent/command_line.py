@@ -15,6 +15,8 @@ Every command takes `--data FOLDER` (or KEYWORD_TREE_DATA), `--json` and `--mode
 1 for not found, 2 for bad use, 3 for a store problem. It needs the extra `[cli]`.
 """
 
+import os
+import sys
 from collections.abc import Sequence
 
 __all__ = ["main"]
@@ -32,13 +34,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         ImportError: the extra `[cli]` is missing.
     """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by who started us: what is said must still go somewhere
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  it is open to the end
     try:
-        from Agent.cli import care, commands  # noqa: F401  importing them gives the program its commands
         from Agent.cli.program import program
     except ModuleNotFoundError as error:
-        if error.name not in ("click", "rich"):
+        if str(error.name).partition(".")[0] not in ("click", "rich"):
             raise
         raise ImportError("the console command needs click and rich: pip install 'keyword-tree[cli]'") from None
+    except KeyboardInterrupt:
+        return 130
     try:
         program.main(None if arguments is None else list(arguments), "keyword-tree")
     except SystemExit as end:

@@ -1,9 +1,18 @@
-"""Tests of `keyword-tree`: each command runs as the installed program, in a process of its own, on a real store."""
+"""Tests of `keyword-tree`, on real stores.
 
+Each command runs as the installed program, in a process of its own, and so does whatever is about processes: signals,
+terminals, pipes, encodings. What else the commands answer is asked of `main` in this process, which costs a tenth.
+"""
+
+import contextlib
 import csv
+import ctypes
+import doctest
+import io
 import json
 import os
 import pty
+import re
 import shlex
 import shutil
 import signal
@@ -13,6 +22,7 @@ import textwrap
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -23,18 +33,24 @@ from Agent.keyword_tree import _OUTCOMES, KeywordNode, KeywordTree
 pytest.importorskip("click", reason="the extra [cli] is not installed")
 pytest.importorskip("rich", reason="the extra [cli] is not installed")
 
-import Agent.cli.care  # noqa: F401  importing it gives the program its commands
-from Agent.cli.commands import REASONS
-from Agent.cli.program import SECTIONS
+import click
+
+from Agent.cli.commands import LEXICAL_REASONS, REASONS
+from Agent.cli.completing import quote
+from Agent.cli.program import MODULES, SECTIONS
 from Agent.cli.program import program as group
 from Agent.cli.screen import Screen, table
 
 ROOT = Path(__file__).resolve().parent.parent
+READMES = ("README.md", "README.zh-CN.md")
 SCRIPT = Path(sys.executable).with_name("keyword-tree")
 PROGRAM = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "Agent.command_line"]
 """Where the project is not installed, the module that the program is made of."""
 
-NAMED = ("KEYWORD_TREE_DATA", "KEYWORD_TREE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "COLUMNS")
+NAMED = (
+    *("KEYWORD_TREE_DATA", "KEYWORD_TREE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY"),
+    *("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"),
+)
 PLAIN = {key: value for key, value in os.environ.items() if key not in NAMED}
 ENVIRONMENT = {**PLAIN, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "TZ": "UTC"}
 
@@ -47,28 +63,45 @@ class Program:
     def __init__(self, data: Path) -> None:
         self.data = data
 
-    def run(self, *arguments: str, code: int = 0, said: str | None = None, **environment: str) -> str:
-        """Run a command, look at its exit code, and return what it wrote: output, or errors where it failed."""
+    def run(self, *arguments: str, code: int | None = 0, said: str = "", **environment: str) -> str:
+        """Run a command, look at its exit code (None allows any), and return what it wrote, errors where it failed."""
+        out, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True) for _ in range(2))
+        named = {**ENVIRONMENT, "KEYWORD_TREE_DATA": str(self.data), **environment}
+        with (
+            mock.patch.dict(os.environ, named, clear=True),
+            mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(said.encode()), "utf-8")),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(errors),
+            contextlib.chdir(self.data.parent),
+        ):
+            ended = command_line.main(list(arguments))
+        wrote, complained = (stream.buffer.getvalue().decode() for stream in (out, errors))
+        assert ended == code or code is None, wrote + complained
+        return str(wrote if code == 0 else wrote + complained)
+
+    def start(self, *arguments: str, code: int = 0, said: bytes = b"", **environment: str) -> str:
+        """Do the same with the installed program."""
         done = subprocess.run(
             [*PROGRAM, *arguments],
             env={**ENVIRONMENT, "KEYWORD_TREE_DATA": str(self.data), **environment},
             input=said,
             capture_output=True,
-            encoding="utf-8",
             cwd=self.data.parent,
             timeout=60,
         )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout if code == 0 else done.stdout + done.stderr
+        wrote, complained = done.stdout.decode(), done.stderr.decode()
+        assert done.returncode == code, wrote + complained
+        assert "Traceback" not in complained
+        return wrote if code == 0 else wrote + complained
 
     def ask(self, *arguments: str, code: int = 0) -> Any:
         """Run a command with --json, and return what it answered."""
         return json.loads(self.run(*arguments, "--json", code=code))
 
-    def look(self, *arguments: str, columns: int = 80, lines: int = 30) -> str:
+    def look(self, *arguments: str, columns: int = 80, lines: int = 30, **more: str) -> str:
         """Run a command in a terminal, and return what it sent there."""
         ours, theirs = pty.openpty()
-        environment = {**ENVIRONMENT, "KEYWORD_TREE_DATA": str(self.data), "TERM": "xterm"}
+        environment = {**ENVIRONMENT, "KEYWORD_TREE_DATA": str(self.data), "TERM": "xterm", **more}
         environment |= {"COLUMNS": str(columns), "LINES": str(lines)}
         with subprocess.Popen([*PROGRAM, *arguments], env=environment, stdout=theirs, stderr=theirs):
             os.close(theirs)
@@ -120,26 +153,164 @@ def program(built: Path, tmp_path: Path) -> Program:
     return Program(tmp_path / "memory")
 
 
+def every_command() -> dict[str, click.Command]:
+    context = click.Context(group)
+    names = [name for section in SECTIONS.values() for name in section]
+    return {name: command for name in names if (command := group.get_command(context, name)) is not None}
+
+
+IN_TURN = [
+    ("add", ["Rust", "--parent", "编程"], "added 编程 / Rust  (undo "),
+    ("info", ["No garbage collector.", "--to", "Rust"], "stored "),
+    ("link", ["tea", "Rust", "--relation", "example"], "linked to 编程 / Rust  (undo "),
+    ("import", ["table.csv"], "new: 2 keywords, 1 info, 1 link  "),
+    ("search", ["programming/rust"], "编程 / Rust  (it reads as a path)"),
+    ("show", ["编程", "--infos"], "No garbage collector."),
+    ("metrics", [], "keywords"),
+    ("export", ["-", "--format", "markdown"], "# 编程"),
+    ("rename", ["Rust", "Rust 2024"], "renamed Rust to Rust 2024"),
+    ("alias", ["Rust 2024", "Rust"], "has the aliases Rust"),
+    ("confirm", ["the one with the crab", "Rust"], "the one with the crab means 编程 / Rust 2024"),
+    ("move", ["Rust", "kitchen"], "moved Rust 2024 to kitchen"),
+    ("merge", ["Rust", "C#"], "merged kitchen / Rust 2024 into 编程 / C#"),
+    ("delete", ["茶", "--cascade"], "deleted 茶, with what was beneath  (undo "),
+    ("reorganize", [], ""),
+    ("history", ["--limit", "1"], "delete_keyword"),
+    ("undo", [], "undone: "),
+    ("snapshot", [], "kept as 20"),
+    ("restore", ["THE SNAPSHOT"], "restored 20"),
+    ("verify", [], "all is well: 8 keywords"),
+    ("compact", [], " bytes became "),
+    ("repair", ["repaired"], "8 keywords"),
+    ("demo", ["json"], "Find by name"),
+    ("completion", ["zsh"], "#compdef keyword-tree"),
+]
+
+
+class TestEveryCommand:
+    def test_runs_as_the_installed_program_and_says_what_it_did(self, program: Program) -> None:
+        (program.data.parent / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
+        for name, arguments, said in IN_TURN:
+            if name == "restore":
+                arguments = [path.name for path in (program.data / "snapshots").iterdir()]
+            seen = program.start(name, *arguments)
+
+            assert said in seen, name
+        assert sorted(name for name, *_ in IN_TURN) == sorted(every_command())
+
+    def test_answers_programs_in_json(self, program: Program) -> None:
+        (program.data.parent / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
+        for name, arguments, _ in IN_TURN:
+            if name == "restore":
+                arguments = [path.name for path in (program.data / "snapshots").iterdir()]
+            if name == "export":
+                arguments = ["memory.html"]
+
+            assert isinstance(program.ask(name, *arguments), dict | list), name
+
+    @pytest.mark.parametrize(
+        ("code", "line"),
+        [
+            *((2, line) for line in ("", "bogus", "--bogus", "add", "add x --bogus", "show --depth -1", "link tea")),
+            *(
+                (2, line)
+                for line in ("move 编程 Python", "merge C# C#", "delete /", "rename C#", "alias C# nope --remove")
+            ),
+            *((2, line) for line in ("confirm ' ' C#", "search x --in-texts --explain", "search x --model some-model")),
+            *((2, line) for line in ("import nope.csv", "import bad.json", "import a.csv --encoding klingon")),
+            *(
+                (2, line)
+                for line in ("import a.csv --format html", "export -", "export - --format csv", "export a.xyz")
+            ),
+            *(
+                (2, line)
+                for line in ("export no/such/folder.json", "export memory/change_log.jsonl", "completion tcsh")
+            ),
+            *((2, line) for line in ("undo 1", "compact --forget-history", "reorganize --plan a.csv", "demo nothing")),
+            *((2, line) for line in ("repair memory", "info", "info --change tea", "info x --change tea --to C#")),
+            *(
+                (1, line)
+                for line in ("add x --parent nope", "info x --to nope", "info x --change nope", "link nope C#")
+            ),
+            *((1, line) for line in ("link tea nope", "show nope", "rename nope x", "alias nope x", "confirm q nope")),
+            *(
+                (1, line)
+                for line in ("move nope /", "merge nope C#", "delete nope", "history nope", "undo 999", "undo x")
+            ),
+            *((1, line) for line in ("restore nope", "import a.csv --parent nope", "export a.json --from nope")),
+        ],
+    )
+    def test_says_what_is_wrong_in_json_with_its_code_and_changes_nothing(
+        self, program: Program, code: int, line: str
+    ) -> None:
+        (program.data.parent / "a.csv").write_text("path\na\n", encoding="utf-8")
+        (program.data.parent / "bad.json").write_text("{", encoding="utf-8")
+        before = program.infos("kitchen"), program.run("show", "--depth", "0", "--infos", "--ids")
+        answer = json.loads(program.run(*shlex.split(line), "--json", code=code))
+
+        assert answer["exit_code"] == code
+        assert answer["message"]
+        assert (program.infos("kitchen"), program.run("show", "--depth", "0", "--infos", "--ids")) == before
+
+    def test_finds_no_store_in_an_empty_folder_and_makes_none(self, tmp_path: Path) -> None:
+        nothing = Program(tmp_path / "none")
+        lines = (
+            "show|search x|info x --change y|link a b|metrics|export x.json|rename a b|alias a b|confirm a b|move a b"
+        )
+        lines += (
+            "|merge a b|delete a|history|undo|snapshot|snapshot --list|restore a|verify|compact|repair new|reorganize"
+        )
+        for line in lines.split("|"):
+            assert nothing.ask(*shlex.split(line), code=3)["error"] == "NoStoreError"
+        assert list(tmp_path.iterdir()) == []
+
+
 class TestProgram:
     def test_is_declared_as_a_console_command(self) -> None:
         assert 'keyword-tree = "Agent.command_line:main"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
     def test_says_what_its_documentation_shows(self, tmp_path: Path) -> None:
-        session = textwrap.dedent((command_line.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0])
-        fresh = Program(tmp_path / "fresh")
+        texts = [command_line.__doc__ or "", *((ROOT / name).read_text(encoding="utf-8") for name in READMES)]
+        # A session is indented in a docstring, and fenced in a README; where it has "...", anything may be.
+        sessions = {
+            textwrap.dedent(block)
+            for text in texts
+            for block in re.findall(
+                r"(?:^```console\n|\n\n)([ ]*\$ keyword-tree .*?)(?:^```|\n\n)", text, re.DOTALL | re.M
+            )
+        }
 
-        commands = session.split("$ keyword-tree ")[1:]
-        assert len(commands) == 4
-        for one in commands:
-            words, _, said = one.partition("\n")
-            assert fresh.run(*shlex.split(words)).strip() == said.strip()
+        assert sessions
+        for number, session in enumerate(sorted(sessions)):
+            (tmp_path / str(number)).mkdir()
+            fresh = Program(tmp_path / str(number) / "fresh")
+            for one in session.split("$ keyword-tree ")[1:]:
+                words, _, said = one.partition("\n")
+                seen = fresh.start(*shlex.split(words))
+                assert doctest.OutputChecker().check_output(
+                    f"{said.strip()}\n", f"{seen.strip()}\n", doctest.ELLIPSIS
+                ), one
 
     def test_help_names_every_command_in_its_section(self, program: Program) -> None:
-        said = program.run("--help")
+        said = program.start("--help")
 
-        names = [name for section in SECTIONS.values() for name in section]
-        assert sorted(names) == sorted(group.commands)
-        assert all(f"\n  {name} " in said for name in names)
+        assert (
+            sorted(every_command()) == sorted(group.commands) == sorted(name for of in MODULES.values() for name in of)
+        )
+        assert all(f"\n  {name} " in said for name in every_command())
+        assert "..." not in said.partition("Write:")[2]  # no sentence is cut
+
+    def test_every_command_shows_its_examples_as_they_are_typed(self) -> None:
+        examples = 0
+        for name, one in every_command().items():
+            said = one.get_help(click.Context(one, info_name=name, terminal_width=100))
+            shown = (one.help or "").count(" keyword-tree ")
+            examples += shown
+
+            assert "\b" not in said
+            assert r"\b" not in said
+            assert said.count("\n  keyword-tree ") == shown, name
+        assert examples >= 8
 
     def test_bad_use_ends_with_2_and_writes_nothing(self, program: Program) -> None:
         before = (program.data / "change_log.jsonl").read_bytes()
@@ -147,10 +318,6 @@ class TestProgram:
         assert "No such option" in program.run("move", "Python", "kitchen", "--nowhere", code=2)
         assert program.ask("delete", "/", code=2)["exit_code"] == 2
         assert (program.data / "change_log.jsonl").read_bytes() == before
-
-    def test_a_folder_without_a_memory_is_a_store_problem_and_stays_as_it_is(self, tmp_path: Path) -> None:
-        assert "there is no memory in" in Program(tmp_path / "none").run("show", code=3)
-        assert not (tmp_path / "none").exists()
 
     def test_the_folder_is_an_option_before_and_behind_the_command(self, program: Program, tmp_path: Path) -> None:
         elsewhere = str(tmp_path / "elsewhere")
@@ -171,15 +338,58 @@ class TestProgram:
             assert process.stderr.read() == b""
         assert process.returncode == 141
 
-    def test_without_its_extra_it_says_what_to_install(self, tmp_path: Path) -> None:
-        code = "import sys; sys.modules['click'] = None; from Agent.command_line import main; main(['show'])"
+    @pytest.mark.parametrize("line", ["--help", "show --help", "completion bash", "export - --format csv"])
+    def test_nor_who_stops_reading_help_or_files(self, program: Program, line: str) -> None:
+        with subprocess.Popen(
+            ["/bin/bash", "-c", f"{shlex.join(PROGRAM)} {line} | true; exit ${{PIPESTATUS[0]}}"],
+            env={**ENVIRONMENT, "KEYWORD_TREE_DATA": str(program.data)},
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        assert process.returncode in (0, 141)  # it may have been quicker than its reader's end
+
+    def test_needs_no_stream_but_those_it_uses(self, program: Program) -> None:
+        for closed in ("<&-", ">&-", "2>&-"):
+            line = f"{shlex.join(PROGRAM)} info - --no-auto {closed}"
+            done = subprocess.run(
+                ["/bin/bash", "-c", line],
+                env={**ENVIRONMENT, "KEYWORD_TREE_DATA": str(program.data)},
+                input=b"said",
+                capture_output=True,
+            )
+
+            assert (done.returncode, done.stderr) == (0, b"")
+
+    @pytest.mark.parametrize(
+        ("package", "extra", "arguments"),
+        [("click", "cli", ["show"]), ("rich", "cli", ["show"]), ("markdown_it", "formats", ["import", "a.md"])],
+    )
+    def test_without_its_extra_it_says_what_to_install(
+        self, tmp_path: Path, package: str, extra: str, arguments: list[str]
+    ) -> None:
+        (tmp_path / "a.md").write_text("# A\n", encoding="utf-8")
+        code = f"import sys; sys.modules['{package}'] = None; import Agent.command_line as program; "
+        code += f"sys.exit(program.main({arguments}))"
         done = subprocess.run(
             [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, cwd=tmp_path
         )
 
-        assert done.returncode == 1
-        assert done.stderr.splitlines()[-1].startswith("ImportError:")
-        assert done.stderr.endswith("pip install 'keyword-tree[cli]'\n")
+        assert done.returncode == (1 if extra == "cli" else 2)
+        assert done.stderr.splitlines()[-1].startswith("ImportError:" if extra == "cli" else "Error: ")
+        assert done.stderr.endswith(f"pip install 'keyword-tree[{extra}]'\n")
+
+    def test_imports_a_model_only_where_one_is_asked(self, program: Program) -> None:
+        code = "import sys, Agent.command_line as program; program.main(['show']); "
+        code += "print('Agent.model_clients' in sys.modules)"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**ENVIRONMENT, "KEYWORD_TREE_DATA": str(program.data)},
+            capture_output=True,
+            text=True,
+        )
+
+        assert done.stdout.splitlines()[-1] == "False"
 
     def test_a_named_model_needs_a_service(self, program: Program) -> None:
         assert "OPENAI_API_KEY" in program.run("search", "what?", "--model", "some-model", code=2)
@@ -214,10 +424,13 @@ class TestAdd:
 
 class TestInfo:
     def test_stores_standard_input_on_keywords(self, program: Program) -> None:
-        said = program.run("info", "-", "--to", "C#", "--to", "Python", "--source", "me", said="one\ntwo\n")
+        said = program.start("info", "-", "--to", "C#", "--to", "Python", "--source", "me", said="一\r\ntwo\n".encode())
 
-        assert program.infos("C#") == ["one\ntwo\n"]
+        assert program.infos("C#") == ["一\r\ntwo\n"]
         assert "编程 / C#, 编程 / Python" in said
+
+    def test_refuses_standard_input_in_another_encoding(self, program: Program) -> None:
+        assert "is not UTF-8" in program.start("info", "-", "--no-auto", said="食物".encode("gb18030"), code=2)
 
     def test_lets_the_client_choose_keywords(self, program: Program) -> None:
         answer = program.ask("info", "A kitchen needs a window.")
@@ -259,7 +472,7 @@ class TestSearch:
         assert said.startswith("Round 1  beneath the top, 6 names shown\n")
         assert any(line.split()[:1] == ["→"] and line.endswith("  编程 / Python") for line in said.splitlines())
         assert "   match: " in said
-        assert "(the model chose it)" in said
+        assert "(the words fit it best)" in said
         assert (answer["reason"], answer["path"]) == ("agent_match", ["编程", "Python"])
         [seen] = [entry for entry in answer["views"][0]["candidates"] if entry["name"] == "Python"]
         assert seen["path"] == "编程 / Python"
@@ -279,6 +492,18 @@ class TestSearch:
         codes = {reason for _, reason in _OUTCOMES.values() if reason}
         own = {"exact", "path", "normalized", "confirmed", "empty_query", "exact_miss_llm_disabled"}
         assert set(REASONS) == codes | own
+        assert LEXICAL_REASONS.keys() <= codes
+
+    def test_finds_words_in_the_texts_of_infos(self, program: Program) -> None:
+        program.run("info", "a\n" + "Milk comes from cows, and is white. " * 3, "--no-auto")
+        said = program.run("search", "--in-texts", "ＭＩＬＫ second")
+        answer = program.ask("search", "--in-texts", "milk", "--limit", "1")
+
+        assert said == "1 info holds these words\ntea  kitchen  Tea first, milk second.\n"
+        assert (answer["info_count"], len(answer["infos"])) == (2, 1)
+        assert "no keyword  Milk comes from cows, and is white." in program.run("search", "--in-texts", "cows")
+        assert program.ask("search", "--in-texts", "coffee", code=1)["info_count"] == 0
+        assert "search --in-texts" in program.run("search", "coffee", "--names-only", code=1)
 
 
 class TestShow:
@@ -318,8 +543,35 @@ class TestShow:
             "  on 编程 / Python  primary",
         ]
 
+    def test_lists_infos_on_no_keyword(self, program: Program) -> None:
+        assert program.run("show", "--unlinked") == "every info hangs on a keyword\n"
+        for text in ("one", "other"):
+            program.run("info", text, "--no-auto")
+        said = program.run("show", "--unlinked", "--limit", "1").splitlines()
+
+        assert len(said) == 2
+        assert said[1] == "… 1 more"
+        assert {info["content"] for info in program.ask("show", "--unlinked")["infos"]} == {"one", "other"}
+
 
 class TestNaming:
+    def test_a_path_may_be_longer_than_any_id(self, program: Program) -> None:
+        program.run("add", "长" * 512, "--parent", "kitchen")
+        path = f"kitchen/{'长' * 512}"
+
+        assert program.run("show", path) == f"kitchen / {'长' * 512}\n"
+        assert program.run("history", path).count("create_keyword") == 1
+        assert "…'" in program.run("show", path + "x", code=1)
+
+    def test_what_names_an_info_and_a_keyword_is_not_deleted(self, program: Program) -> None:
+        program.run("add", "gil", "--parent", "/")
+        answer = program.ask("delete", "gil", code=2)
+        program.run("delete", answer["candidates"][0]["id"])
+
+        assert answer["message"].startswith("1 keyword and an info are called 'gil'")
+        assert program.ask("show", "gil")["content"] == "PEP 703 makes the GIL optional."
+        assert program.keyword("gil") is None
+
     def test_an_id_counts_and_a_name_of_several_is_refused_with_them(self, program: Program) -> None:
         answer = program.ask("move", "open", "/", code=2)
         [one] = [place for place in answer["candidates"] if place["path"] == "kitchen / open"]
@@ -356,14 +608,18 @@ class TestCorrecting:
     def test_says_where_nothing_had_to_change(self, program: Program) -> None:
         assert "nothing had to change" in program.run("move", "C#", "编程")
 
+    def test_a_confirmed_question_is_answered_at_once(self, program: Program) -> None:
+        program.run("confirm", "who drinks what?", "kitchen")
+
+        assert program.run("search", "Who drinks what").startswith("kitchen  (the same query was confirmed to mean it)")
+
     def test_refuses_a_circle(self, program: Program) -> None:
         program.run("move", "编程", "Python", code=2)
 
 
 class TestDelete:
     def test_lets_children_and_infos_move_up(self, program: Program) -> None:
-        program.run("delete", "Python")
-
+        assert "deleted 编程 / Python; 1 beneath it moved up  (undo " in program.run("delete", "Python")
         assert program.keyword("编程/open") is not None
         assert program.infos("编程") == ["PEP 703 makes the GIL optional."]
 
@@ -421,8 +677,10 @@ class TestSnapshots:
         program.run("delete", "编程", "--cascade")
 
         assert program.run("snapshot", "--list") == f"{name}\n"
-        program.run("restore", name)
+        number = program.ask("restore", name)["seq"]
         assert program.keyword("编程/Python") is not None
+        program.run("undo", str(number))
+        assert program.keyword("编程/Python") is None
 
     def test_an_unknown_one_is_not_found(self, program: Program) -> None:
         program.run("snapshot", "--copy")
@@ -486,6 +744,7 @@ class TestCarrying:
 
         assert (first["keywords"], first["infos"], first["links"]) == (6, 2, 2)
         assert (second["keywords"], second["infos"], second["skipped"]) == (0, 0, 8)
+        assert (len(first["seqs"]), second["seqs"]) == (1, [])
         assert copy.run("show", "--depth", "0", "--infos") == program.run("show", "--depth", "0", "--infos")
 
     def test_a_part_goes_to_standard_output_and_beneath_a_keyword(self, program: Program, tmp_path: Path) -> None:
@@ -505,6 +764,32 @@ class TestCarrying:
         assert "bad.json" in program.run("import", str(tmp_path / "bad.json"), code=2)
         assert "does not exist" in program.run("import", str(tmp_path / "none.csv"), code=2)
 
+    def test_an_import_says_how_to_take_it_back(self, program: Program, tmp_path: Path) -> None:
+        (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(1500)), encoding="utf-8")
+        said = program.run("import", str(tmp_path / "many.csv"))
+        [last, first] = re.findall(r"\(undo (\d+) down to (\d+): 2 operations\)", said)[0]
+        for number in (last, first):
+            program.run("undo", number)
+
+        assert program.ask("metrics")["keywords"] == 6
+
+    def test_an_export_tells_what_it_leaves_out(self, program: Program) -> None:
+        program.run("info", "on nothing", "--no-auto")
+        said = {name: program.ask("export", f"all.{name}") for name in ("json", "html", "csv")}
+
+        assert {name: answer["infos_left_out"] for name, answer in said.items()} == {"json": 0, "html": 0, "csv": 1}
+        assert program.run("export", "notes") == (
+            "6 keywords written to notes as notes\ninfos on no keyword are not in it: 1; json has them\n"
+        )
+
+    def test_a_page_can_be_written_without_its_history(self, program: Program) -> None:
+        program.run("rename", "kitchen", "厨房")
+        for options in ([], ["--no-history"]):
+            program.run("export", "page.html", *options)
+            text = (program.data.parent / "page.html").read_text(encoding="utf-8")
+
+            assert ('"kitchen"' in text) == (not options)
+
     def test_shows_progress_on_a_terminal(self, program: Program, tmp_path: Path) -> None:
         (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(1500)), encoding="utf-8")
         seen = program.look("import", str(tmp_path / "many.csv"), columns=100)
@@ -512,7 +797,7 @@ class TestCarrying:
         assert " records, " in seen
         assert "/s" in seen
         assert "left:" in seen
-        assert "1,500 keywords" in seen
+        assert "new: 1,500 keywords" in seen
 
 
 class TestInterrupt:
@@ -538,6 +823,85 @@ class TestInterrupt:
         assert count % 1000 == 0
         assert program.ask(*arguments)["keywords"] == 10_000 - count
 
+    @pytest.mark.parametrize("arguments", [["compact"], ["compact", "--forget-history", "--yes"]])
+    def test_a_compaction_that_is_stopped_leaves_a_whole_store(self, tmp_path: Path, arguments: list[str]) -> None:
+        program = Program(tmp_path / "memory")
+        with KeywordTree(str(program.data)) as tree:
+            tree.BatchCreateKeywords([{"name": f"n{i}", "parent_id": "root"} for i in range(4000)])
+        draft = program.data / "change_log.jsonl.new"
+        with subprocess.Popen(
+            [*PROGRAM, *arguments, "--data", str(program.data)], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+        ) as process:
+            until = time.monotonic() + 30
+            while not draft.exists() and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.0005)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+
+        assert process.returncode in (130, 0)  # 0 where it was done before the signal came
+        with KeywordTree(str(program.data)) as tree:
+            assert tree.Verify() == []
+            assert tree.recovery == ()
+            assert tree.TreeMetrics()["keywords"] == 4000
+
+
+def obey_modes() -> None:
+    """Take from root the power to ignore what a file's mode says."""
+    libc = ctypes.CDLL(None)
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux can take this power from root")
+class TestFolder:
+    def run(self, program: Program, line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*PROGRAM, *shlex.split(line), "--data", str(program.data)],
+            env=ENVIRONMENT,
+            cwd=program.data.parent,
+            capture_output=True,
+            text=True,
+            preexec_fn=obey_modes,
+        )
+
+    def test_one_that_can_only_be_read_is_shown_and_not_changed(self, program: Program) -> None:
+        for path in (*program.data.iterdir(), program.data):
+            path.chmod(0o500 if path.is_dir() else 0o400)
+        try:
+            shown, added = self.run(program, "show"), self.run(program, "add x --parent /")
+        finally:
+            program.data.chmod(0o700)
+
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert "编程" in shown.stdout
+        assert added.returncode == 3
+        assert added.stderr.startswith("Error: ")
+        assert "can only be read" in added.stderr
+
+    def test_one_that_cannot_be_read_is_a_store_problem(self, program: Program) -> None:
+        program.data.chmod(0o000)
+        try:
+            done = self.run(program, "show")
+        finally:
+            program.data.chmod(0o700)
+
+        assert done.returncode == 3
+        assert "Permission denied" in done.stderr
+
+
+class TestEncodings:
+    def test_names_in_any_script_work_in_the_plainest_locale(self, program: Program) -> None:
+        program.start("add", "食物", "--parent", "编程", LC_ALL="C", LANG="C", PYTHONUTF8="")
+
+        assert "└── 食物" in program.start("show", LC_ALL="C", LANG="C", PYTHONUTF8="")
+
+    def test_a_screen_that_cannot_show_them_is_told_what_it_can_show(self, program: Program) -> None:
+        said = program.start("show", "--depth", "1", PYTHONIOENCODING="latin-1")
+        answer = json.loads(program.start("show", "--depth", "1", "--json", PYTHONIOENCODING="latin-1"))
+
+        assert "?? " in said
+        assert answer[1]["name"] == "编程"
+
 
 class TestScreen:
     @pytest.fixture
@@ -550,9 +914,7 @@ class TestScreen:
     def test_names_from_strangers_cannot_disturb_it(self, hostile: Program) -> None:
         for arguments in (
             ("show", "--infos", "--ids"),
-            ("show", "bad"),
             ("search", HOSTILE),
-            ("search", HOSTILE, "--json"),
             ("history", "--limit", "3"),
             ("move", HOSTILE + "3", "/"),
         ):
@@ -561,8 +923,50 @@ class TestScreen:
             assert "\x1b[2J" not in seen
             assert "\u202e" not in seen
             assert "\x9b" not in seen
-            assert "esc�[2Jape�txt" in seen or "esc\\u001b[2Jape\\u202etxt" in seen
+            assert "esc�[2Jape�txt" in seen
             assert len(seen.splitlines()) == seen.count("\n")  # no other character ends a line
+
+    @pytest.mark.parametrize(
+        "name", [HOSTILE, "👨‍👩‍👧 e\u0301 ＡＢ\u3000表", "字" * 512, "--x", "*", "%s {}", "\x85\u2028 x\ufeff"]
+    )
+    def test_no_command_sends_what_a_terminal_would_obey(self, program: Program, name: str) -> None:
+        with KeywordTree(str(program.data)) as tree:
+            node = tree.CreateKeyword(name, "root", [f"{name[:500]} too"], name)
+            tree.BatchCreateInfos([{"id": "bad", "content": name, "source": name, "keyword_ids": [node.id]}])
+        rows = [{"action": "merge", "src_id": node.id, "dst_id": name, "why": name}]
+        (program.data.parent / "plan.json").write_text(json.dumps({"steps": rows}), encoding="utf-8")
+        with (program.data.parent / "a.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([["path"], [f"imported {name[:500]}".replace("/", "")]])
+        lines: list[tuple[str, ...]] = [
+            ("show", "--infos", "--ids"),
+            ("show", "bad"),
+            ("search", "--", name),
+            ("search", "--explain", "--", f"what is {name}?"),
+            ("search", "--in-texts", "--", name),
+            ("history", "--", name),
+            ("metrics",),
+            ("reorganize", "--plan", "plan.json"),
+            ("reorganize",),
+            ("rename", "--description", "d", "--", name),
+            ("confirm", "--", name, name),
+            ("alias", "--", name, name[:500] + " 2"),
+            ("link", "--", "bad", "kitchen"),
+            ("info", "--to", name, "--", name),
+            ("export", "--from", name, "part.csv"),
+            ("import", "a.csv", "--parent", name),
+            ("merge", "--", name, "C#"),
+            ("undo",),
+            ("move", "--", name, "kitchen"),
+            ("delete", "--", name),
+        ]
+        lines += [("show", f"{name} nobody"), ("move", "--", name, name), ("restore", "--", name), ("undo", "--", name)]
+        for line in lines:
+            for options in ((), ("--json",)):
+                seen = program.run(line[0], *options, *line[1:], code=None)
+
+                assert seen
+                assert all(char.isprintable() or char in "\n\u200c\u200d" for char in seen), (line, seen)
+        assert program.keyword(name) is None  # the last but four have deleted it
 
     def test_names_in_other_scripts_align(self, capsys: pytest.CaptureFixture[str]) -> None:
         names = ["关键词", "한국어", "ไทย", "😀 smile", "e\u0301tude", "ＡＢＣ", "plain"]
@@ -582,28 +986,112 @@ class TestScreen:
         assert any("…" in row for row in rows)
         assert max(display_width(row) for row in rows if "\0" not in row) <= 60
 
+    def test_in_one_of_forty_columns_nothing_is_left_out(self, program: Program) -> None:
+        program.run("info", "Guido began it at Christmas.", "--to", "Python", "--source", "a book")
+        history = program.look("history", "--limit", "1", columns=40, NO_COLOR="1")
+        found = program.look("search", "Python", columns=40, NO_COLOR="1")
+        plain = [re.sub(r"\x1b\[[0-9;]*m", "", row) for row in (history + found).replace("\r", "").splitlines()]
+
+        assert plain.count("    Guido began it at Christmas.") == 2
+        assert "    a book" in plain
+        assert max(map(display_width, plain)) <= 40
+
+    def test_no_color_means_no_color(self, program: Program) -> None:
+        coloured, plain = program.look("search", "Python"), program.look("search", "Python", NO_COLOR="1")
+
+        assert "\x1b[36m" in coloured
+        assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
+
 
 class TestBeginning:
     def test_the_demo_builds_a_memory_that_can_be_kept(self, tmp_path: Path) -> None:
         library = Program(tmp_path / "library")
 
-        counts = library.ask("demo", "--data", str(library.data))
+        counts = library.ask("demo", "json", "shutil", "--data", str(library.data))
         said = library.run("search", "shutil/copytree")
 
-        assert counts["keywords"] > 1000
+        assert counts["keywords"] > 20
         assert said.startswith("shutil / copytree")
 
     def test_a_shell_learns_to_complete(self, program: Program) -> None:
-        assert "_keyword_tree_completion" in program.run("completion", "bash")
-        assert program.ask("completion", "fish")["source"].startswith("function _keyword_tree_completion")
+        written = {shell: program.run("completion", shell) for shell in ("bash", "zsh", "fish")}
+
+        assert "complete -o nosort -F _keyword_tree_completion keyword-tree\n" in written["bash"]
+        assert "_KEYWORD_TREE_COMPLETE=zsh_complete keyword-tree" in written["zsh"]
+        assert "compdef _keyword_tree_completion keyword-tree" in written["zsh"]
+        assert "_KEYWORD_TREE_COMPLETE=fish_complete" in written["fish"]
+        assert 'string split --max 1 "," $completion' in written["fish"]  # a name may hold commas
+        assert program.ask("completion", "fish")["source"] == written["fish"]
 
     def test_completes_keywords_level_by_level(self, program: Program) -> None:
-        def complete(words: str) -> list[str]:
-            count = str(len(words.split()) - 1)
-            said = program.run(_KEYWORD_TREE_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=count)
-            return [line.partition(",")[2] for line in said.split()]
+        def complete(*words: str, shell: str = "zsh") -> list[str]:
+            said = program.run(
+                _KEYWORD_TREE_COMPLETE=f"{shell}_complete", COMP_WORDS="\n".join(words), COMP_CWORD=str(len(words) - 1)
+            )
+            return said.splitlines()[1::3] if shell == "zsh" else said.splitlines()
 
-        assert complete("keyword-tree reo") == ["reorganize"]
-        assert complete("keyword-tree show 编") == ["编程"]
-        assert complete("keyword-tree move 编程/py") == ["编程/Python"]
-        assert complete("keyword-tree show nothing/") == []
+        assert complete("keyword-tree", "reo") == ["reorganize"]
+        assert complete("keyword-tree", "show", "编") == ["编程"]
+        assert complete("keyword-tree", "move", "编程/py") == ["编程/Python"]
+        assert complete("keyword-tree", "show", "nothing/") == []
+        assert complete("keyword-tree", "--data", "/nowhere", "show", "") == []
+
+    def test_bash_completes_names_from_strangers_as_one_word_that_is_no_command(self, tmp_path: Path) -> None:
+        bash = shutil.which("bash")
+        if bash is None:
+            pytest.skip("bash is not installed")
+        program = Program(tmp_path / "memory")
+        names = [
+            "green tea",
+            "grey, earl",
+            "$(touch pwned)",
+            "`touch pwned`",
+            "a;touch pwned",
+            "*",
+            'it\'s "x" \\ y',
+            "编程",
+        ]
+        with KeywordTree(str(program.data)) as tree:
+            tree.BatchCreateKeywords([{"name": name, "parent_id": "root"} for name in (*names, "-x", "a/b", "a\nb")])
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin/keyword-tree").write_text(f'#!/bin/sh\nexec {shlex.join(PROGRAM)} "$@"\n', encoding="utf-8")
+        (tmp_path / "bin/keyword-tree").chmod(0o700)
+        script = """
+            eval "$(keyword-tree completion bash)"
+            offer() {
+                COMP_WORDS=(keyword-tree show "$1"); COMP_CWORD=2; COMPREPLY=()
+                _keyword_tree_completion keyword-tree
+                for word in "${COMPREPLY[@]}"; do (eval "set -- $2$word$2"; printf '%s\\0' "$#" "$1"); done
+                printf '\\n'
+            }
+            offer ""; offer gr; offer "'g" "'"; offer '"$' '"'
+        """
+        done = subprocess.run(
+            [bash, "--norc", "-c", textwrap.dedent(script)],
+            env={
+                **ENVIRONMENT,
+                "KEYWORD_TREE_DATA": str(program.data),
+                "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+            },
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=60,
+        )
+        offered = [line.split("\0")[:-1] for line in done.stdout.decode().split("\n")[:-1]]
+
+        assert done.stderr == b""
+        assert offered[0] == [part for name in names for part in ("1", name)]
+        assert offered[1:] == [["1", "green tea", "1", "grey, earl"], ["1", "green tea", "1", "grey, earl"], []]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "memory"]
+
+    @pytest.mark.parametrize("opened", ["", "'", '"'])
+    @pytest.mark.parametrize(
+        "word", ["plain", "a b", "$(x)", "`x`", "a!b", "it's", 'say "x"', "back\\slash", "~", "#", "{a,b}"]
+    )
+    def test_a_word_is_quoted_or_not_offered(self, word: str, opened: str) -> None:
+        quoted = quote(word, opened)
+
+        if quoted:
+            assert shlex.split(f"x {opened}{quoted}{opened}") == ["x", word]
+        else:
+            assert opened in word or "!" in word or opened == '"'

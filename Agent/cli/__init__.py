@@ -1,5 +1,8 @@
 # ruff: noqa: N999  the package is named as the folder beside WeaveAgent.py is
-"""The parts of `Agent.command_line`: `screen` draws, `session` opens and names, `commands` are what people type.
+"""The parts of `Agent.command_line`: `screen` draws, `session` opens and names, `program` finds a command and ends it.
+
+What people type stands in `commands` (writing, finding, correcting), `care` (history, order, the store) and `carry`
+(import, export, beginning); `completing` is for shells.
 
 They need the extra `[cli]`; who imports `Agent.command_line` learns of it there.
 """

@@ -11,19 +11,23 @@ added 茶  (undo 2)
 0
 >>> main(["search", "coffee", "--names-only"])
 nothing found  (no name reads so, and no model was to be asked)
+  search --in-texts looks through the infos
 1
 """
 
+import itertools
 import sys
+import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
 import click
+from rich.console import RenderableType
 from rich.text import Text
 
 from Agent.cli.program import command
 from Agent.cli.screen import clean, draw_tree, line, shorten, spell_row, table
-from Agent.cli.session import FOUND, NOT_FOUND, ROOT_ID, KeywordName, Session, Watcher, path_of, spell_places
+from Agent.cli.session import FOUND, KEYWORD, NOT_FOUND, ROOT_ID, Session, Watcher, path_of, spell_keyword, spell_places
 from Agent.keyword_tree import (
     Info,
     InvalidInputError,
@@ -56,37 +60,34 @@ REASONS = {
 }
 """What the codes in `SearchResult.reason` say."""
 
-KEYWORD = KeywordName()
+LEXICAL_REASONS = {
+    "agent_match": "the words fit it best",
+    "agent_ambiguous": "the words fit several",
+    "agent_missing": "no keyword's words fit",
+}
+"""What some of the codes say where words alone decide."""
 
-
-def spell_keyword(tree: KeywordTree, node: KeywordNode) -> dict[str, Any]:
-    """Return a keyword as JSON has it, with the names above it."""
-    return {**spell_row(node), "path": [step.name for step in tree.GetPath(node.id)[1:]]}
-
-
-def tell(session: Session, tree: KeywordTree, operation_id: str, value: dict[str, Any], *said: str) -> None:
-    """Answer with what a change did, and how to take it back."""
-    written = next((change for change in tree.History(limit=20) if change.operation_id == operation_id), None)
-    number = written.seq if written else None
-    end = f"(undo {number})" if number else "(nothing had to change)"
-    # What is said alternates: ours, theirs, ours, …
-    parts = [(part, "bold") if index % 2 else part for index, part in enumerate(said)]
-    session.answer(
-        {"operation_id": operation_id if written else None, "seq": number, **value}, line(*parts, ("  " + end, "dim"))
-    )
+PAGE = 500
 
 
 def read_content(content: str) -> str:
-    """Return a content, from standard input where it is `-`."""
-    return sys.stdin.read() if content == "-" else content
+    """Return a content, from standard input where it is `-`: as it stands there, line ends and all."""
+    if content != "-":
+        return content
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"standard input is not UTF-8: {error}") from error
 
 
 # Writing
 
 
-@command("add")
+@command("add", asks=True)
 @click.argument("name")
-@click.option("--parent", type=KEYWORD, help="Where it hangs; without it the model chooses.")
+@click.option(
+    "--parent", type=KEYWORD, help="Where it hangs; without it the model, or where none is set up words alone, choose."
+)
 @click.option("--alias", "aliases", multiple=True, help="Another name; may be given several times.")
 @click.option("--description", default="", help="What it means.")
 def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...], description: str) -> None:
@@ -102,16 +103,18 @@ def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...
         with tree.Operation("create_keyword") as operation:
             node = tree.CreateKeyword(name, parent_id, list(aliases), description)
         value = {"keyword": spell_keyword(tree, node)}
-        tell(session, tree, operation.id, value, "added ", path_of(tree, node.id))
+        session.tell(tree, operation.id, value, "added ", path_of(tree, node.id))
 
 
-@command("info")
+@command("info", asks=True)
 @click.argument("content", required=False)
 @click.option(
     "--to", "names", type=KEYWORD, multiple=True, help="The keyword it belongs to; may be given several times."
 )
 @click.option("--source", help="Where it is from.")
-@click.option("--auto/--no-auto", default=None, help="Let the model choose keywords (the default without --to).")
+@click.option(
+    "--auto/--no-auto", default=None, help="Let the model, or words alone, choose keywords (the default without --to)."
+)
 @click.option("--change", metavar="ID", help="Change this info instead; its keywords stay.")
 def info(
     session: Session,
@@ -121,10 +124,11 @@ def info(
     auto: bool | None,
     change: str | None,
 ) -> None:
-    r"""Store an info, and hang it on keywords.  A CONTENT of - is read from standard input.
+    r"""Store an info, and hang it on keywords.
 
     \b
     keyword-tree info "PEP 703 makes the GIL optional." --to Python --source peps.python.org
+    keyword-tree info - --to Python < notes.txt
     """
     if change is not None:
         if names or auto:
@@ -136,7 +140,7 @@ def info(
         with session.open() as tree:
             with tree.Operation("update_info") as operation:
                 stored = tree.UpdateInfo(change, patch)
-            tell(session, tree, operation.id, {"info": spell_row(stored)}, "changed ", shorten(stored.content, 60))
+            session.tell(tree, operation.id, {"info": spell_row(stored)}, "changed ", shorten(stored.content, 60))
         return
     if content is None:
         raise click.UsageError("Missing argument 'CONTENT'.")
@@ -148,7 +152,7 @@ def info(
         links = [node for node, _ in tree.GetKeywordsOfInfo(stored.id)]
         on = ", ".join(path_of(tree, node.id) for node in links) or "no keyword: use link"
         value = {"info": spell_row(stored), "keywords": spell_places(tree, links)}
-        tell(session, tree, operation.id, value, "stored ", stored.id, " on ", on)
+        session.tell(tree, operation.id, value, "stored ", stored.id, " on ", on)
 
 
 @command("link")
@@ -163,7 +167,7 @@ def info(
 )
 @click.option("--remove", is_flag=True, help="Take the info off the keyword instead.")
 def link(session: Session, info_id: str, keyword: str, relation: str, remove: bool) -> None:
-    """Hang an info, named by its id, on one more keyword."""
+    """Hang an info on one more keyword."""
     with session.open() as tree:
         node = session.find(tree, keyword)
         if tree.GetInfo(info_id) is None:
@@ -179,22 +183,33 @@ def link(session: Session, info_id: str, keyword: str, relation: str, remove: bo
             for place in spell_places(tree, [of])
         ]
         said = ("unlinked from " if remove else "linked to ", path_of(tree, node.id))
-        tell(session, tree, operation.id, {"info_id": info_id, "keywords": links}, *said)
+        session.tell(tree, operation.id, {"info_id": info_id, "keywords": links}, *said)
 
 
 # Looking
 
 
-@command("search")
+@command("search", asks=True)
 @click.argument("query", nargs=-1, required=True)
 @click.option("--context", default="", help="What it is about: chooses among keywords of the same name.")
 @click.option("--names-only", is_flag=True, help="Ask no model: names, aliases and paths alone.")
 @click.option("--explain", is_flag=True, help="Show each round with the model: what it saw, chose and said.")
+@click.option("--in-texts", is_flag=True, help="Look for these words in the texts of infos instead.")
 @click.option(
     "--limit", type=click.IntRange(0), default=12, show_default=True, help="Infos and names shown; 0 for all."
 )
-def search(session: Session, query: tuple[str, ...], context: str, names_only: bool, explain: bool, limit: int) -> int:
-    """Find what a name, a path or a question means.  Exit code 1 where nothing is found."""
+def search(
+    session: Session, query: tuple[str, ...], context: str, names_only: bool, explain: bool, in_texts: bool, limit: int
+) -> int:
+    """Find the keyword that a name, a path or a question means.
+
+    Exit code 1 where nothing is found.
+    """
+    if in_texts:
+        if names_only or explain or context:
+            raise click.UsageError("--in-texts asks nobody: it goes with --limit alone")
+        with session.open() as tree:
+            return search_texts(session, tree, " ".join(query), limit)
     watcher = Watcher(session.client())
     with session.open(client=watcher) as tree:
         result = tree.Search(" ".join(query), not names_only, context)
@@ -205,6 +220,70 @@ def search(session: Session, query: tuple[str, ...], context: str, names_only: b
                 show_rounds(session, result, watcher, limit)
             show_result(session, tree, result, limit)
     return NOT_FOUND if result.status is SearchStatus.NOT_FOUND else FOUND
+
+
+def search_texts(session: Session, tree: KeywordTree, query: str, limit: int) -> int:
+    """Answer with the infos that hold every word, and where they hang."""
+    words = fold(query).split()
+    found: list[Info] = []
+    count = 0
+    for info in all_infos(tree):
+        text = fold(f"{info.content}\n{info.source}")
+        if all(word in text for word in words):
+            count += 1
+            if not limit or len(found) < limit:
+                found.append(info)
+    rows = [{**spell_row(info), "keywords": spell_places(tree, keywords_of(tree, info))} for info in found]
+    drawn: list[RenderableType] = (
+        [line(f"{count:,} info{'s hold' if count > 1 else ' holds'} these words")] if found else [line("nothing found")]
+    )
+    if found:
+        drawn.append(
+            table(
+                [
+                    (
+                        Text(clean(info.id), "dim"),
+                        Text(
+                            clean(
+                                ", ".join(path_of(tree, node.id) for node in keywords_of(tree, info)) or "no keyword"
+                            ),
+                            "cyan",
+                        ),
+                        excerpt(info.content, words),
+                    )
+                    for info in found
+                ]
+            )
+        )
+    session.answer({"info_count": count, "infos": rows}, *drawn)
+    return FOUND if found else NOT_FOUND
+
+
+def all_infos(tree: KeywordTree, *, unlinked: bool = False) -> Iterator[Info]:
+    """Yield all infos, or those that hang on no keyword."""
+    page = 0
+    while infos := tree.ListInfos(page, PAGE, unlinked):
+        yield from infos
+        page += 1
+
+
+def keywords_of(tree: KeywordTree, info: Info) -> list[KeywordNode]:
+    """Return the keywords that an info hangs on."""
+    return [node for node, _ in tree.GetKeywordsOfInfo(info.id)]
+
+
+def fold(text: str) -> str:
+    """Return a text without the differences of case and width."""
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def excerpt(text: str, words: list[str]) -> str:
+    """Return the line of a text that holds the first of some words, from shortly before it on."""
+    for one in text.splitlines():
+        if (place := fold(one).find(words[0])) >= 0:
+            start = place - 30 if place > 60 else 0
+            return ("… " if start else "") + shorten(one[start:])
+    return shorten(text)
 
 
 def spell_result(tree: KeywordTree, result: SearchResult, watcher: Watcher | None) -> dict[str, Any]:
@@ -226,14 +305,16 @@ def spell_result(tree: KeywordTree, result: SearchResult, watcher: Watcher | Non
 def show_result(session: Session, tree: KeywordTree, result: SearchResult, limit: int) -> None:
     """Draw what was found."""
     print_line = session.screen.print
-    why = REASONS.get(result.reason, result.reason)
+    own = LEXICAL_REASONS if session.is_lexical else {}
+    why = own.get(result.reason) or REASONS.get(result.reason, result.reason)
     if result.node is not None:
         aliases = f"  = {', '.join(result.node.aliases)}" if result.node.aliases else ""
         print_line(line((path_of(tree, result.node.id), "bold"), aliases, (f"  ({why})", "dim")))
         if result.node.description:
             print_line(line(("  " + shorten(result.node.description), "dim")))
         infos = result.infos[: limit or None]
-        print_line(table([(line(("  " + info.id, "dim")), shorten(info.content), said_by(info)) for info in infos]))
+        if infos:
+            print_line(table([(line(("  " + info.id, "dim")), shorten(info.content), said_by(info)) for info in infos]))
         if result.info_count > min(len(result.infos), limit or result.info_count):
             print_line(line((f"  {result.info_count:,} infos in all: show --infos {result.node.id}", "dim")))
     elif result.candidates:
@@ -242,7 +323,8 @@ def show_result(session: Session, tree: KeywordTree, result: SearchResult, limit
         print_line(table([(Text(clean(place["id"]), "dim"), place["path"]) for place in places]))
     else:
         print_line(line("nothing found", (f"  ({why})", "dim")))
-        if result.suggested_name:
+        print_line(line(("  search --in-texts looks through the infos", "dim")))
+        if result.suggested_name and not session.is_lexical:
             parent = path_of(tree, result.suggested_parent_id or ROOT_ID)
             print_line(line(("  it could be called ", "dim"), result.suggested_name, (" and hang on ", "dim"), parent))
 
@@ -292,10 +374,14 @@ def show_rounds(session: Session, result: SearchResult, watcher: Watcher, limit:
 )
 @click.option("--infos", is_flag=True, help="Show what hangs on the keywords, too.")
 @click.option("--ids", is_flag=True, help="Show ids.")
-def show(session: Session, keyword: str, depth: int, limit: int, infos: bool, ids: bool) -> None:
-    """Draw the tree beneath a keyword, or show an info, named by its id, in full."""
+@click.option("--unlinked", is_flag=True, help="List the infos that hang on no keyword instead.")
+def show(session: Session, keyword: str, depth: int, limit: int, infos: bool, ids: bool, unlinked: bool) -> None:
+    """Draw the tree, or show one info in full."""
     with session.open() as tree:
-        info = tree.GetInfo(keyword) if tree.GetKeyword(keyword) is None else None
+        if unlinked:
+            show_unlinked(session, tree, limit)
+            return
+        info = session.find_info(tree, keyword)
         if info is not None:
             show_info(session, tree, info)
             return
@@ -306,6 +392,16 @@ def show(session: Session, keyword: str, depth: int, limit: int, infos: bool, id
         session.screen.print(
             draw_tree(label_tree(tree, start, depth, limit, infos, ids)), no_wrap=True, overflow="ellipsis"
         )
+
+
+def show_unlinked(session: Session, tree: KeywordTree, limit: int) -> None:
+    """Draw the infos that hang on no keyword."""
+    count = tree.TreeMetrics()["unlinked_infos"]
+    infos = list(itertools.islice(all_infos(tree, unlinked=True), limit or None))
+    rows = [(Text(clean(info.id), "dim"), shorten(info.content), said_by(info)) for info in infos]
+    rest = [line((f"… {count - len(infos):,} more", "dim"))] if count > len(infos) else []
+    drawn = [table(rows), *rest] if rows else [line("every info hangs on a keyword")]
+    session.answer({"info_count": count, "infos": [spell_row(info) for info in infos]}, *drawn)
 
 
 def show_info(session: Session, tree: KeywordTree, info: Info) -> None:
@@ -390,7 +486,7 @@ def label_rest(level: int, count: int) -> tuple[int, Text]:
 @click.argument("name", required=False)
 @click.option("--description", help="What it means; empty to say nothing.")
 def rename(session: Session, keyword: str, name: str | None, description: str | None) -> None:
-    """Give a keyword another name, or say what it means."""
+    """Change a keyword's name or description."""
     patch = {key: value for key, value in (("name", name), ("description", description)) if value is not None}
     if not patch:
         raise click.UsageError("say what to change: a NAME or --description")
@@ -399,7 +495,7 @@ def rename(session: Session, keyword: str, name: str | None, description: str | 
         with tree.Operation("update_keyword") as operation:
             renamed = tree.UpdateKeyword(node.id, patch, node.version)
         said = ("renamed ", node.name, " to ", renamed.name) if name is not None else ("described ", node.name)
-        tell(session, tree, operation.id, {"keyword": spell_keyword(tree, renamed)}, *said)
+        session.tell(tree, operation.id, {"keyword": spell_keyword(tree, renamed)}, *said)
 
 
 @command("alias")
@@ -416,33 +512,56 @@ def alias(session: Session, keyword: str, aliases: tuple[str, ...], remove: bool
         said = (
             (node.name, " has the aliases ", ", ".join(node.aliases)) if node.aliases else (node.name, " has no alias")
         )
-        tell(session, tree, operation.id, {"keyword": spell_keyword(tree, node)}, "", *said)
+        session.tell(tree, operation.id, {"keyword": spell_keyword(tree, node)}, "", *said)
+
+
+@command("confirm")
+@click.argument("query")
+@click.argument("keyword", type=KEYWORD)
+def confirm(session: Session, query: str, keyword: str) -> None:
+    r"""Keep that a question means a keyword.
+
+    The same QUERY is answered at once from then on, and similar ones rank better.
+
+    \b
+    keyword-tree confirm "the green stuff from Hangzhou" 饮食/龙井茶
+    """
+    with session.open() as tree:
+        node = session.find(tree, keyword)
+        with tree.Operation("confirm") as operation:
+            node = tree.Confirm(query, node.id)
+        session.tell(
+            tree, operation.id, {"keyword": spell_keyword(tree, node)}, "", query, " means ", path_of(tree, node.id)
+        )
 
 
 @command("move")
 @click.argument("keyword", type=KEYWORD)
 @click.argument("parent", type=KEYWORD)
 def move(session: Session, keyword: str, parent: str) -> None:
-    """Hang a keyword, with all beneath it, under another PARENT."""
+    """Hang a keyword, and all beneath it, elsewhere."""
     with session.open() as tree:
         node, above = session.find(tree, keyword), session.find(tree, parent)
         with tree.Operation("move_keyword") as operation:
             moved = tree.MoveKeyword(node.id, above.id)
         value = {"keyword": spell_keyword(tree, moved)}
-        tell(session, tree, operation.id, value, "moved ", node.name, " to ", path_of(tree, above.id))
+        session.tell(tree, operation.id, value, "moved ", node.name, " to ", path_of(tree, above.id))
 
 
 @command("merge")
 @click.argument("source", type=KEYWORD)
 @click.argument("target", type=KEYWORD)
 def merge(session: Session, source: str, target: str) -> None:
-    """Make one keyword of two: all that SOURCE has goes to TARGET."""
+    """Make one keyword of two.
+
+    All that SOURCE has goes to TARGET; what led to SOURCE leads to it.
+    """
     with session.open() as tree:
         one, other = session.find(tree, source), session.find(tree, target)
         said = ("merged ", path_of(tree, one.id), " into ", path_of(tree, other.id))
         with tree.Operation("merge_keywords") as operation:
             merged = tree.MergeKeywords(one.id, other.id)
-        tell(session, tree, operation.id, {"keyword": spell_keyword(tree, merged)}, *said)
+        session.tell(tree, operation.id, {"keyword": spell_keyword(tree, merged)}, *said)
 
 
 @command("delete")
@@ -456,18 +575,20 @@ def merge(session: Session, source: str, target: str) -> None:
     help="Its infos: hang them on the parent, leave them without it, or delete those that no other keyword holds.",
 )
 def delete(session: Session, keyword: str, cascade: bool, infos: str) -> None:
-    """Delete a keyword, or an info that is named by its id."""
+    """Delete a keyword or an info."""
     with session.open() as tree:
-        info = tree.GetInfo(keyword) if tree.GetKeyword(keyword) is None else None
+        info = session.find_info(tree, keyword, is_changed=True)
         if info is not None:
             with tree.Operation("delete_info") as operation:
                 tree.DeleteInfo(info.id)
-            value, said = {"info": spell_row(info)}, shorten(info.content, 60)
+            value, said, count, more = {"info": spell_row(info)}, shorten(info.content, 60), 0, ""
         else:
             node = session.find(tree, keyword)
             if node.id == ROOT_ID:
                 raise InvalidInputError("the root stays: delete what is beneath it")
             value, said = {"keyword": spell_keyword(tree, node)}, path_of(tree, node.id)
+            count = len(node.children)
             with tree.Operation("delete_keyword") as operation:
                 tree.DeleteKeyword(node.id, cascade, infos)
-        tell(session, tree, operation.id, {"deleted": value}, "deleted ", said)
+            more = ", with what was beneath" if cascade else f"; {count:,} beneath it moved up"
+        session.tell(tree, operation.id, {"deleted": value}, "deleted ", said, more if count else "")

@@ -1,5 +1,6 @@
 """The program itself: its sections, the options that every command takes, and what happens to errors."""
 
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -8,20 +9,50 @@ from typing import Any, TypeVar
 import click
 from typing_extensions import override
 
+import Agent.cli.completing  # noqa: F401  importing it teaches click our way of completing
 from Agent.cli.session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREAD, Session
-from Agent.keyword_tree import KeywordTreeError
+from Agent.keyword_tree import InvalidInputError, KeywordTreeError
 
-__all__ = ["SECTIONS", "command", "pass_session", "program"]
+__all__ = ["MODULES", "SECTIONS", "command", "pass_session", "program"]
 
 SECTIONS = {
     "Write": ("add", "info", "link", "import"),
     "Look": ("search", "show", "metrics", "export"),
-    "Correct": ("rename", "alias", "move", "merge", "delete", "reorganize"),
+    "Correct": ("rename", "alias", "confirm", "move", "merge", "delete", "reorganize"),
     "Take back": ("history", "undo", "snapshot", "restore"),
     "Care for the store": ("verify", "compact", "repair"),
     "Begin": ("demo", "completion"),
 }
 """What people want to do, and the commands for it."""
+
+MODULES = {
+    "Agent.cli.commands": (
+        "add",
+        "info",
+        "link",
+        "search",
+        "show",
+        "rename",
+        "alias",
+        "confirm",
+        "move",
+        "merge",
+        "delete",
+    ),
+    "Agent.cli.care": (
+        "metrics",
+        "reorganize",
+        "history",
+        "undo",
+        "snapshot",
+        "restore",
+        "verify",
+        "compact",
+        "repair",
+    ),
+    "Agent.cli.carry": ("import", "export", "demo", "completion"),
+}
+"""Where each command is; a module is imported when one of its commands is wanted, since a prompt waits for it."""
 
 _Command = TypeVar("_Command", bound=click.Command)
 
@@ -51,71 +82,136 @@ _SHARED: Sequence[Callable[[_Command], _Command]] = (
         metavar="FOLDER",
         expose_value=False,
         callback=_set_data,
-        type=click.Path(file_okay=False),
+        type=click.Path(file_okay=False, readable=False),
         help=f"The folder of the memory.  [env: {DATA_VARIABLE}; default: {DEFAULT_DATA}]",
     ),
     click.option("--json", is_flag=True, expose_value=False, callback=_set_json, help="Answer in JSON, for programs."),
-    click.option(
+)
+
+
+def _share(command: _Command, asks: bool = True) -> _Command:
+    """Give a command the options of all; `--model` it shows only where it asks one."""
+    model = click.option(
         "--model",
         metavar="NAME",
         expose_value=False,
         callback=_set_model,
+        hidden=not asks,
         help="The language model to ask; `lexical` goes by words alone.  "
         f"[env: {MODEL_VARIABLE} with OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY; default: lexical]",
-    ),
-)
+    )
+    for option in (*_SHARED, model):
+        command = option(command)
+    return command
 
 
 class _Program(click.Group):
     """Lists its commands by what they are for, and turns every error into a sentence and an exit code."""
 
     @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return [name for names in SECTIONS.values() for name in names]
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, from its module."""
+        for module, names in MODULES.items():
+            if cmd_name in names:
+                importlib.import_module(module)
+        return super().get_command(ctx, cmd_name)
+
+    @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections."""
         for section, names in SECTIONS.items():
+            commands = [command for name in names if (command := self.get_command(ctx, name)) is not None]
             with formatter.section(section):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(80)) for name in names])
+                formatter.write_dl([(str(command.name), command.get_short_help_str(80)) for command in commands])
+
+    @override
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the options before the command."""
+        wants_json = "--json" in args
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            if not wants_json:
+                raise
+            raise click.exceptions.Exit(_explain_use(Session(), error)) from error
+        except BrokenPipeError as error:  # of --help
+            raise click.exceptions.Exit(_end_unread()) from error
 
     @override
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command, and end with its exit code."""
         session = ctx.ensure_object(Session)
+        wants_json = session.as_json or "--json" in ctx.args
         try:
             value = super().invoke(ctx)
             sys.stdout.flush()  # now, while a reader who went away can still be told from an error
         except click.Abort:
             ctx.exit(BAD_USE)  # somebody was asked, and said no
+        except click.UsageError as error:
+            if not wants_json:
+                raise
+            ctx.exit(_explain_use(session, error))
         except (click.ClickException, click.exceptions.Exit):
             raise
         except (KeywordTreeError, OSError, ImportError, KeyboardInterrupt) as error:
             code = session.explain(error)
-            if code == UNREAD:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must find a place
-            ctx.exit(code)
+            ctx.exit(_end_unread() if code == UNREAD else code)
         ctx.exit(value if isinstance(value, int) else 0)
 
 
-def _share(command: _Command) -> _Command:
-    for option in _SHARED:
-        command = option(command)
-    return command
+def _end_unread() -> int:
+    """Give what is still to be written a place, and return the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must find one
+    return UNREAD
+
+
+def _explain_use(session: Session, error: click.UsageError) -> int:
+    """Say in JSON what is wrong with the words of a command."""
+    session.as_json = True
+    return session.explain(InvalidInputError(error.format_message()))
 
 
 @_share
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="keyword-tree")
 def program() -> None:
-    """Keep knowledge on a tree of keywords, look at it, correct it, carry it away.
+    """Keep knowledge on a tree of keywords, look at it, correct it, carry it away."""
 
-    A KEYWORD is named by its id, its exact name, or a path such as 编程/Python; / is the root.
-    Whatever a command changes, `undo` takes back.
+
+program.epilog = """\b
+A KEYWORD is named by its id, its exact name, or a path such as 编程/Python; / is the root.
+An INFO is a text on keywords; it is named by its id, which `search` and `show --infos --ids` tell.
+Whatever a command changes, `undo` takes back.
+
+\b
+  keyword-tree add tea --parent /
+  keyword-tree info "No sugar, and not too hot." --to tea
+  keyword-tree search tea
+  keyword-tree show --infos
+
+\b
+Exit codes: 0 done, 1 not found, 2 bad use, 3 a store problem.
+"""
+
+
+def command(name: str, *, asks: bool = False) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a command of a function, with the options that every command has.
+
+    Args:
+        name: what people type.
+        asks: whether it may ask a model.
     """
 
-
-def command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a command of a function, with the options that every command has."""
-
     def make(function: Callable[..., Any]) -> click.Command:
-        return _share(program.command(name)(pass_session(function)))
+        # In a raw docstring click's mark, before a paragraph that stays as it is, is two characters.
+        function.__doc__ = (function.__doc__ or "").replace(r"\b", "\b")
+        return _share(program.command(name)(pass_session(function)), asks)
 
     return make

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 from typing_extensions import override
 
-__all__ = ["Progress", "Screen", "clean", "draw_tree", "line", "show_progress", "table", "to_json"]
+__all__ = ["Progress", "Screen", "clean", "count_of", "draw_tree", "line", "show_progress", "table", "to_json"]
 
 Progress: TypeAlias = Callable[[int, float | None], None]
 """Called with the records done so far, and the share of all: 0 to 1, None where nobody knows."""
@@ -34,6 +34,9 @@ PIPED_WIDTH = 10_000
 
 FIXED_WIDTH = 40
 """Columns of a table up to this width are never cut: an id has 36 characters."""
+
+GAP = 2
+"""Columns between those of a table."""
 
 JOINERS = "\u200c\u200d"
 """Invisible, and yet a part of what is written in Persian, in Indian scripts and in emoji."""
@@ -58,9 +61,9 @@ def clean(text: str, keep_lines: bool = False) -> str:
     return text.translate({ord(char): " " if char.isspace() else "\ufffd" for char in odd})
 
 
-def to_json(value: object) -> str:
+def to_json(value: object, *, ascii_only: bool = False) -> str:
     """Return JSON for programs that a person may look at: Chinese stays, what a terminal would obey is escaped."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=2)
     odd = (char for char in set(text) if not char.isprintable() and char != "\n")
     return text.translate({ord(char): json.dumps(char)[1:-1] for char in odd})
 
@@ -78,31 +81,61 @@ def line(*parts: str | tuple[str, str], keep_lines: bool = False) -> Text:
     return text
 
 
-def table(rows: Iterable[Sequence[Text | str]], headers: Sequence[str] = (), numbers: Sequence[int] = ()) -> Table:
-    """Return rows whose columns align whatever the script; the last column gives way where a screen is narrow.
+class table:  # noqa: N801  it is called as the functions are that draw the rest
+    """Rows whose columns align whatever the script; where a screen is narrow, long columns give way.
 
-    Args:
-        rows: each with a text for each column.
-        headers: what stands above the columns; empty for none.
-        numbers: the columns, from 0, that are aligned at their right end.
+    Where it is so narrow that nothing would be left of them, they stand beneath their row.
     """
-    lines = [[cell if isinstance(cell, Text) else line(cell) for cell in row] for row in rows]
-    count = len(lines[0]) if lines else len(headers)
-    drawn = Table(box=None, show_header=bool(headers), header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in range(count):
-        width = max((row[column].cell_len for row in lines), default=0)
-        gives_way = column == count - 1 or width > FIXED_WIDTH
-        drawn.add_column(
-            headers[column] if headers else "",
-            justify="right" if column in numbers else "left",
-            # To rich, only a column that may wrap may shrink; the cells themselves do not wrap, see `line`.
-            no_wrap=not gives_way,
-            overflow="ellipsis",
-            min_width=min(width, FIXED_WIDTH // 4) if gives_way else width,
+
+    def __init__(
+        self, rows: Sequence[Sequence[Text | str]], headers: Sequence[str] = (), numbers: Sequence[int] = ()
+    ) -> None:
+        """Take the rows.
+
+        Args:
+            rows: each with a text for each column; the last column always gives way.
+            headers: what stands above the columns; empty for none.
+            numbers: the columns, from 0, that are aligned at their right end.
+        """
+        self._rows = [[cell if isinstance(cell, Text) else line(cell) for cell in row] for row in rows]
+        self._headers = headers
+        self._numbers = numbers
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw them in what room there is."""
+        count = len(self._rows[0]) if self._rows else len(self._headers)
+        cells = [[line(header) for header in self._headers], *self._rows] if self._headers else self._rows
+        widths = [max((row[column].cell_len for row in cells), default=0) for column in range(count)]
+        gives_way = [column == count - 1 or width > FIXED_WIDTH for column, width in enumerate(widths)]
+        least = [min(width, FIXED_WIDTH // 4) if may else width for width, may in zip(widths, gives_way, strict=True)]
+        if sum(least) + GAP * (count - 1) > options.max_width:
+            yield from self._stack(gives_way, options.max_width)
+            return
+        drawn = Table(
+            box=None, show_header=bool(self._headers), header_style="dim", pad_edge=False, padding=(0, GAP, 0, 0)
         )
-    for row in lines:
-        drawn.add_row(*row)
-    return drawn
+        for column in range(count):
+            drawn.add_column(
+                self._headers[column] if self._headers else "",
+                justify="right" if column in self._numbers else "left",
+                # To rich, only a column that may wrap may shrink; the cells themselves do not wrap, see `line`.
+                no_wrap=not gives_way[column],
+                overflow="ellipsis",
+                min_width=least[column],
+            )
+        for row in self._rows:
+            drawn.add_row(*row)
+        yield drawn
+
+    def _stack(self, gives_way: list[bool], width: int) -> Iterator[Text]:
+        for row in self._rows:
+            first, rest = line(), []
+            for cell, may in zip(row, gives_way, strict=True):
+                if first.plain and (may or first.cell_len + GAP + cell.cell_len > width):
+                    rest.append(line("    ").append_text(cell))
+                else:
+                    first = first.append(" " * GAP).append_text(cell) if first.plain else cell
+            yield from (one for one in (first, *rest) if one.plain.strip())
 
 
 def draw_tree(rows: Iterable[tuple[int, Text]]) -> Tree:
@@ -127,6 +160,11 @@ class Screen(Console):
         super().__init__(
             stderr=stderr, markup=False, highlight=False, emoji=False, width=None if stream.isatty() else PIPED_WIDTH
         )
+
+    def write_json(self, value: object) -> None:
+        """Write JSON, whatever encoding the stream has."""
+        is_unicode = (getattr(self.file, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")
+        self.file.write(to_json(value, ascii_only=not is_unicode) + "\n")
 
     @override
     def print(self, *objects: Any, **options: Any) -> None:
@@ -184,6 +222,15 @@ def shorten(text: str, limit: int = 120) -> str:
     first, _, rest = text[: 10 * limit].strip().partition("\n")
     first = first.rstrip()
     return first if len(first) <= limit and not rest.strip() else f"{first[: limit - 1].rstrip()} …"
+
+
+def count_of(count: int, noun: str) -> str:
+    """Return a number and what is counted.
+
+    >>> count_of(1, "info"), count_of(43_118, "keyword")
+    ('1 info', '43,118 keywords')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def spell_row(record: Any) -> dict[str, Any]:

@@ -4,7 +4,8 @@ exit code   meaning
 0           done
 1           not found
 2           bad use: an option, a name that several keywords bear, a change that cannot be made
-3           a store problem: it cannot be read or written, or `verify` or `repair` found damage
+3           a store problem: it cannot be read or written, or `verify` or `repair` found damage; or where the output
+            goes nothing can be written
 130         stopped by Ctrl-C; the store is whole
 141         whoever read the output went away
 """
@@ -22,8 +23,9 @@ from click.shell_completion import CompletionItem
 from rich.console import RenderableType
 from typing_extensions import override
 
-from Agent.cli.screen import Screen, clean, line, table, to_json
+from Agent.cli.screen import Screen, clean, line, shorten, spell_row, table
 from Agent.keyword_tree import (
+    Info,
     InvalidInputError,
     KeywordNode,
     KeywordTree,
@@ -32,12 +34,21 @@ from Agent.keyword_tree import (
     NotFoundError,
     StoreError,
 )
-from Agent.lexical_client import LexicalLLMClient
-from Agent.model_clients import client_from_environment
 
-__all__ = ["KeywordName", "Session", "Watcher", "path_of"]
+__all__ = [
+    "KEYWORD",
+    "KeywordName",
+    "Session",
+    "Watcher",
+    "may_be_id",
+    "path_of",
+    "spell_keyword",
+    "spell_places",
+    "user_files",
+]
 
 ROOT_ID = "root"
+ID_LIMIT = 512  # characters
 DATA_VARIABLE = "KEYWORD_TREE_DATA"
 MODEL_VARIABLE = "KEYWORD_TREE_MODEL"
 DEFAULT_DATA: str = inspect.signature(KeywordTree).parameters["data_dir"].default
@@ -54,8 +65,9 @@ FOUND, NOT_FOUND, BAD_USE, STORE_PROBLEM, STOPPED, UNREAD = 0, 1, 2, 3, 130, 141
 class UnclearNameError(InvalidInputError):
     """Several keywords bear the name, and one is meant."""
 
-    def __init__(self, name: str, rows: list[dict[str, Any]], count: int) -> None:
-        super().__init__(f"{count:,} keywords are called {clean(name)!r}; say which, by id or path")
+    def __init__(self, name: str, rows: list[dict[str, Any]], count: int, besides: str = "") -> None:
+        keywords = f"{count:,} keyword{'s' * (count > 1)} {besides}".rstrip()
+        super().__init__(f"{keywords} are called {shorten(clean(name), 60)!r}; say which, by id or path")
         self.rows = rows
 
 
@@ -64,7 +76,9 @@ class UnknownNameError(NotFoundError):
 
     def __init__(self, name: str, rows: list[dict[str, Any]]) -> None:
         super().__init__("keyword", name)
-        self.args = (f"no keyword has the name, path or id {clean(name)!r}" + ("; perhaps:" if rows else ""),)
+        self.args = (
+            f"no keyword has the name, path or id {shorten(clean(name), 60)!r}" + ("; perhaps:" if rows else ""),
+        )
         self.rows = rows
 
 
@@ -108,6 +122,8 @@ class Session:
         self.as_json = False
         self.model = ""
         """As named on the command line."""
+        self.is_lexical = False
+        """Whether words alone decide, and no model."""
         self.screen = Screen()
         self.messages = Screen(stderr=True)
 
@@ -121,24 +137,32 @@ class Session:
             makes: whether to make a store where there is none; reading a folder that was mistyped must not.
             client: who decides where words do not; None for commands that ask nobody.
         """
-        if not makes and not any(Path(self.data, name).exists() for name in FILES):
-            raise NoStoreError(f"there is no memory in {self.data}: name its folder with --data, or begin one with add")
+        if not makes:
+            self.refuse_nothing()
         with KeywordTree(self.data, client) as tree:
             for sentence in tree.recovery:
                 self.messages.print(line(("recovered: ", "yellow"), sentence))
             yield tree
 
+    def refuse_nothing(self) -> None:
+        """Raise NoStoreError where the folder holds no memory."""
+        if not any(Path(self.data, name).exists() for name in FILES):
+            raise NoStoreError(f"there is no memory in {self.data}: name its folder with --data, or begin one with add")
+
     def client(self) -> LLMClient:
         """Return the model that options or environment name, and the lexical client where they name none."""
-        if self.model == "lexical":
-            return LexicalLLMClient()
-        if self.model:
+        # Imported here: few commands ask anybody, and a prompt waits for what is imported.
+        from Agent.lexical_client import LexicalLLMClient
+        from Agent.model_clients import client_from_environment
+
+        if self.model and self.model != "lexical":
             os.environ[MODEL_VARIABLE] = self.model
-        client = client_from_environment()
-        if client is None and self.model:
+        client = None if self.model == "lexical" else client_from_environment()
+        if client is None and self.model not in ("", "lexical"):
             raise InvalidInputError(
                 f"--model {clean(self.model)} needs a service: set OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY"
             )
+        self.is_lexical = client is None
         return client or LexicalLLMClient()
 
     # -- naming ---------------------------------------------------------------
@@ -152,7 +176,7 @@ class Session:
             UnclearNameError: several have it.
             UnknownNameError: none has.
         """
-        node = tree.GetKeyword(ROOT_ID if name == "/" else name)
+        node = tree.GetKeyword(ROOT_ID if name == "/" else name) if may_be_id(name) else None
         if node is not None:
             return node
         found = tree.Search(name, llm_expand_query=False)
@@ -164,15 +188,58 @@ class Session:
         near = [node for node, confidence in tree.RankCandidates(name, 5) if confidence >= NEAR]
         raise UnknownNameError(name, spell_places(tree, near))
 
+    def find_info(self, tree: KeywordTree, id: str, *, is_changed: bool = False) -> Info | None:
+        """Return the info with this id, unless it is a keyword's.
+
+        Args:
+            tree: to look in.
+            id: of an info, or what a keyword is called.
+            is_changed: whether it is to be changed: then a keyword of this name must not be meant.
+
+        Raises:
+            UnclearNameError: a keyword bears the name, too.
+        """
+        info = tree.GetInfo(id) if may_be_id(id) and tree.GetKeyword(id) is None else None
+        if info is not None and is_changed and (named := tree.FindByName(id)):
+            raise UnclearNameError(id, spell_places(tree, named), len(named), "and an info")
+        return info
+
     # -- answering ------------------------------------------------------------
 
     def answer(self, value: object, *drawn: RenderableType) -> None:
         """Write the JSON value, or draw, whichever is wanted."""
         if self.as_json:
-            self.screen.file.write(to_json(value) + "\n")
+            self.screen.write_json(value)
         else:
             for renderable in drawn:
                 self.screen.print(renderable)
+
+    def tell(self, tree: KeywordTree, operation_id: str, value: dict[str, Any], *said: str) -> None:
+        """Answer with what a change did, and how to take it back.
+
+        Args:
+            tree: that was changed.
+            operation_id: of the change; where nothing had to change, of none.
+            value: for programs.
+            said: for people: ours, theirs, ours, …
+        """
+        written = next((change for change in tree.History(limit=20) if change.operation_id == operation_id), None)
+        number = written.seq if written else None
+        end = f"(undo {number})" if number else "(nothing had to change)"
+        parts = [(part, "bold") if index % 2 else part for index, part in enumerate(said)]
+        self.answer(
+            {"operation_id": operation_id if written else None, "seq": number, **value},
+            line(*parts, ("  " + end, "dim")),
+        )
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Show on a terminal that something is under way whose length nobody knows."""
+        if self.messages.is_terminal:
+            with self.messages.status(what):
+                yield
+        else:
+            yield
 
     def explain(self, error: BaseException) -> int:
         """Say on the error stream what went wrong, and return the exit code."""
@@ -185,7 +252,7 @@ class Session:
             said = "stopped; what was written before is whole"
         if self.as_json:
             said_json = {"error": type(error).__name__, "message": said, "exit_code": code}
-            self.messages.file.write(to_json({**said_json, **({"candidates": list(rows)} if rows else {})}) + "\n")
+            self.messages.write_json({**said_json, **({"candidates": list(rows)} if rows else {})})
             return code
         self.messages.print(line(("Error: ", "red"), said, keep_lines=True), soft_wrap=True)
         if rows:
@@ -206,14 +273,35 @@ def code_of(error: BaseException) -> int:
     return BAD_USE
 
 
+def may_be_id(name: str) -> bool:
+    """Tell whether a tree would take this for an id; a path may be longer."""
+    return 0 < len(name) <= ID_LIMIT
+
+
 def path_of(tree: KeywordTree, id: str) -> str:
     """Return where a keyword stands, from below the root: `编程 / Python`."""
     return " / ".join(node.name for node in tree.GetPath(id)[1:]) or "/"
 
 
+def spell_keyword(tree: KeywordTree, node: KeywordNode) -> dict[str, Any]:
+    """Return a keyword as JSON has it, with the names above it."""
+    return {**spell_row(node), "path": [step.name for step in tree.GetPath(node.id)[1:]]}
+
+
 def spell_places(tree: KeywordTree, nodes: Sequence[KeywordNode]) -> list[dict[str, Any]]:
     """Return ids and paths, for messages that offer a choice."""
     return [{"id": node.id, "name": node.name, "path": path_of(tree, node.id)} for node in nodes]
+
+
+@contextmanager
+def user_files() -> Iterator[None]:
+    """Turn what a system says of a file that the user named into bad use; only a store's errors are a store problem."""
+    try:
+        yield
+    except (StoreError, BrokenPipeError):
+        raise
+    except OSError as error:
+        raise InvalidInputError(str(error)) from error
 
 
 class KeywordName(click.types.StringParamType):
@@ -229,6 +317,7 @@ class KeywordName(click.types.StringParamType):
         """Offer the children of the path that is there so far."""
         above, slash, begun = incomplete.rpartition("/")
         session = ctx.ensure_object(Session)
+        session.data = os.path.expanduser(session.data)  # a shell has not done it yet
         offered: list[CompletionItem] = []
         try:
             with session.open() as tree:
@@ -236,12 +325,18 @@ class KeywordName(click.types.StringParamType):
                 parent = session.find(tree, above or "/")
                 while len(offered) < self.LIMIT and (nodes := tree.GetChildren(parent.id, page, 1000)):
                     page += 1
-                    # What cannot be typed is not offered.
+                    # What cannot be typed, or would be read as an option or as a path, is not offered.
                     offered += [
                         CompletionItem(f"{above}{slash}{node.name}")
                         for node in nodes
-                        if node.name.casefold().startswith(begun.casefold()) and node.name.isprintable()
+                        if node.name.casefold().startswith(begun.casefold())
+                        and node.name.isprintable()
+                        and "/" not in node.name
+                        and not node.name.startswith("-")
                     ]
         except (KeywordTreeError, OSError):
             return []  # a shell asks while somebody types: silence is the answer
         return offered[: self.LIMIT]
+
+
+KEYWORD = KeywordName()

@@ -19,8 +19,8 @@ ImportReport(keywords=0, infos=0, links=0, skipped=2)
 
 | format   | known by        | read | what comes back of an export                                        |
 |----------|-----------------|------|---------------------------------------------------------------------|
-| json     | .json           | yes  | everything; versions and times as metadata                          |
-| csv, tsv | .csv, .tsv      | yes  | all but metadata, creators, versions and times                      |
+| json     | .json           | yes  | everything but the log; versions and times as metadata              |
+| csv, tsv | .csv, .tsv      | yes  | all but metadata, creators, versions, times and confirmed questions |
 | opml     | .opml           | yes  | as csv, without relations                                           |
 | notes    | a folder        | yes  | as csv, in the order of the files                                   |
 | markdown | .md, .markdown  | yes  | as opml, with new ids, and an info once for each of its keywords     |
@@ -29,9 +29,11 @@ ImportReport(keywords=0, infos=0, links=0, skipped=2)
 | dot      | .dot, .gv       | no   |                                                                     |
 | html     | .html, .htm     | no   |                                                                     |
 
-Each module says exactly what it keeps. `markdown` and `notes` need the extra `[formats]`, the others nothing.
+Infos without a keyword are in json and html alone. Each module says exactly what it keeps. `markdown` and `notes` need
+the extra `[formats]`, the others nothing.
 """
 
+import codecs
 import os
 import shutil
 import tempfile
@@ -43,7 +45,7 @@ from typing import NamedTuple
 from Agent.formats.records import BATCH, ROOT_ID, ImportReport, Outline, Progress, Source, View, load, refuse
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
 
-__all__ = ["FORMATS", "ImportReport", "Progress", "export_file", "import_file"]
+__all__ = ["FORMATS", "READ_FORMATS", "ImportReport", "Progress", "export_file", "format_of", "import_file"]
 
 
 class _Format(NamedTuple):
@@ -71,6 +73,9 @@ _FORMATS = {
 
 FORMATS = tuple(_FORMATS)
 """The names of all formats."""
+
+READ_FORMATS = tuple(name for name, known in _FORMATS.items() if known.is_read)
+"""The names of those that `import_file` reads."""
 
 
 def import_file(
@@ -113,6 +118,10 @@ def import_file(
     path = Path(path)
     if batch_size < 1:
         raise InvalidInputError(f"batch_size must be at least 1: {batch_size!r}")
+    try:
+        codecs.lookup(encoding)
+    except LookupError as error:
+        raise InvalidInputError(f"nobody knows the encoding {encoding!r}") from error
     chosen = _choose(path, format_name)
     if not chosen.is_read:
         raise InvalidInputError(f"{format_name or path.suffix!r} can be written, not read")
@@ -127,6 +136,10 @@ def import_file(
         )
     except UnicodeDecodeError as error:
         raise refuse(source, f"it is not {encoding}: {error}") from error
+    except InvalidInputError as error:
+        if str(error).startswith(source.path.name):
+            raise
+        raise refuse(source, str(error)) from error  # what the tree refused
 
 
 def export_file(
@@ -135,6 +148,7 @@ def export_file(
     format_name: str | None = None,
     *,
     root_id: str = ROOT_ID,
+    with_history: bool = True,
     progress: Progress | None = None,
 ) -> int:
     """Write a tree, or the part of it beneath one keyword, to a file, or to a folder of notes.
@@ -147,20 +161,23 @@ def export_file(
         path: of the file or folder.
         format_name: one of `FORMATS`; None goes by the path's suffix, and is "notes" where it has none.
         root_id: the keyword with which to begin.
+        with_history: whether a page (html) tells what was changed and replaced; no other format has a place for it.
         progress: called now and then with the keywords done, and their share of the tree (None for a part of one).
 
     Returns:
         The number of keywords written, without the root.
 
     Raises:
-        InvalidInputError: nobody knows the format.
+        InvalidInputError: nobody knows the format, or the path lies in the tree's own folder.
         NotFoundError: there is no keyword `root_id`.
         OSError: the file cannot be written, or the folder is not empty.
         ImportError: the format needs the extra `[formats]`.
     """
     path = Path(path)
+    if Path(tree.data_dir).resolve() in (place := path.resolve(), *place.parents):
+        raise InvalidInputError(f"an export must not stand in the memory's own folder: {str(path)!r}")
     chosen = _choose(path, format_name)
-    view = View(tree, root_id, progress)
+    view = View(tree, root_id, progress, with_history=with_history)
     write: Callable[..., None] = getattr(import_module(f"{__name__}.{chosen.module}"), chosen.write)
     beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
     try:
@@ -178,12 +195,28 @@ def export_file(
     return view.keyword_count - (root_id == ROOT_ID)
 
 
+def format_of(path: str | Path) -> str:
+    """Return the format that a path's suffix tells: "notes" for a folder, and where there is no suffix.
+
+    >>> format_of("memory.MD"), format_of("vault")
+    ('markdown', 'notes')
+
+    Raises:
+        InvalidInputError: no format has this suffix.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    name = next((name for name, known in _FORMATS.items() if suffix in known.suffixes), None)
+    if name is None and (path.is_dir() or not suffix):
+        return "notes"
+    if name is None:
+        known = ", ".join(suffix for known in _FORMATS.values() for suffix in known.suffixes)
+        raise InvalidInputError(f"no format is known by the suffix of {path.name!r}; known: {known}")
+    return name
+
+
 def _choose(path: Path, format_name: str | None) -> _Format:
-    if format_name is None:
-        suffix = path.suffix.lower()
-        format_name = next((name for name, known in _FORMATS.items() if suffix in known.suffixes), None)
-        if format_name is None and (path.is_dir() or not suffix):
-            format_name = "notes"
-    if format_name not in _FORMATS:
-        raise InvalidInputError(f"no format is known by {format_name or path.name!r}; known: {', '.join(FORMATS)}")
-    return _FORMATS[format_name]
+    name = format_of(path) if format_name is None else format_name
+    if name not in _FORMATS:
+        raise InvalidInputError(f"no format is called {name!r}; known: {', '.join(FORMATS)}")
+    return _FORMATS[name]

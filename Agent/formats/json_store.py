@@ -1,19 +1,29 @@
 """The whole store as one JSON document that comes back as it was.
 
-    {"format": "keyword-tree", "version": 1,
-     "keywords": [{"id", "parent_id", "name", "aliases", "description", "metadata", "created_by", …}, …],
-     "infos": [{"id", "content", "source", "metadata", "created_by", …, "links": [[keyword id, relation], …]}, …],
-     "links": [[info id, keyword id, relation], …]}
+    {"format": "keyword-tree", "version": 2,
+     "keywords": [{"id", "parent_id", "name", "aliases", "description", "confirmed", "created_by", "metadata",
+                   "version", "created_at", "updated_at"}, …],
+     "infos": [{"id", "content", "source", "created_by", "metadata", "version", "created_at", "updated_at",
+                "links": [[keyword id, relation, created_by, created_at], …], "at_once"}, …],
+     "links": [[info id, keyword id], …]}
 
-One record a line; a reader needs no line ends, and holds one record at a time. `links` at the end are those that
-cannot be told with their info, because infos and keywords stand in a certain order on both sides.
+One record a line; a reader needs no line ends, and holds one record at a time. A parent stands before its children,
+infos stand in the order of their first links, those without a keyword last. A link is made together with its info,
+unless `at_once` says that only so many are: the others follow when all infos are there, in the order of `links`.
 
-What comes back: ids, names, aliases, descriptions, metadata and creators of keywords; ids, contents, sources, metadata
-and creators of infos; links with their relation; the order of children, of a keyword's infos and of an info's keywords.
-`version`, `created_at` and `updated_at` are what the tree itself gives a record, so they come back in its metadata, as
-`"imported": {"version": …, "created_at": …, "updated_at": …}`; the next export puts them in their place again, so that
-a document stays the same however often it is imported and exported. The root's description and metadata come back
-where nothing is said of it yet. What does not: who made a link and when, the log's history, infos without a keyword.
+What comes back: of keywords ids, places, names, aliases, descriptions, metadata, creators and confirmed questions; of
+infos, those without a keyword too, ids, contents, sources, metadata and creators; links with relation and creator; the
+order of children, of a keyword's infos and of an info's keywords. So do versions and times: the tree gives a record its
+own, therefore what the document says is kept in the record's metadata, under `"imported"`, and the next export puts it
+back in its place, with the changes made since on top. What stood under that name already is kept inside it. So a
+document stays the same however often it is imported and exported.
+
+What does not come back, because a tree can be told none of it: the log (`History`, `Undo`, what models were asked: for
+these copy the folder, as `Snapshot(copy=True)` does), the old ids of merged keywords, which lead on, and version and
+times of the root. Its description and metadata come back where nothing is said of it yet. Of an exported part, links
+to keywords outside of it are left out.
+
+Version 1, which knew no creators of links and no confirmed questions, is read as well.
 
 >>> import io, tempfile
 >>> from Agent.keyword_tree import KeywordTree
@@ -28,19 +38,26 @@ where nothing is said of it yet. What does not: who made a link and when, the lo
 """
 
 import json
+import sys
 from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
 from typing import Any, TextIO, TypeAlias, TypeGuard
 
 from Agent.formats.records import ROOT_ID, Fact, Keyword, Link, Outline, Record, Source, View, refuse
-from Agent.keyword_tree import Info, KeywordNode, RelationType
+from Agent.keyword_tree import Info, InfoKeywordLink, KeywordNode, RelationType
 
+_VERSION = 2
 _TIMES = ("version", "created_at", "updated_at")
 _IMPORTED = "imported"
 _CHUNK = 1 << 16  # characters
 
 _Row: TypeAlias = dict[str, Any]
+
+# What an import leaves in a record's metadata, under `_IMPORTED`:
+#
+#   version, created_at, updated_at  what the document says
+#   own_version                      the record's own when the import was done with it; left out where it is 1
+#   links                            {keyword id: [relation, created_by, created_at]}, of links not as old as their info
+#   replaced                         what stood under this name in the metadata
 
 
 # -- writing ------------------------------------------------------------------
@@ -49,92 +66,116 @@ _Row: TypeAlias = dict[str, Any]
 def write(view: View, out: TextIO) -> None:
     """Write everything from the view's keyword down.
 
-    Cost: holds the ids of all infos, and one record.
+    Cost: holds the ids of all infos and links, and one record.
     """
-    out.write('{"format": "keyword-tree", "version": 1,\n"keywords": [')
-    infos_of: dict[str, list[str]] = {}
+    out.write(f'{{"format": "keyword-tree", "version": {_VERSION},\n"keywords": [')
+    ids: dict[str, str] = {}
+    info_ids: dict[str, None] = {}
     separator = "\n"
     for node in view.by_creation():
-        infos_of[node.id] = [info.id for info in view.infos(node.id)]
+        ids[node.id] = node.id
+        info_ids.update((info.id, None) for info in view.infos(node.id))
         out.write(separator + _line(_keyword_row(node)))
         separator = ",\n"
-    keywords_of = {
-        id: [link for link in view.keywords_of(id) if link[0] in infos_of]
-        for id in dict.fromkeys(id for ids in infos_of.values() for id in ids)
-    }
-    info_ids, links = _in_order(infos_of, keywords_of)
+    order = [(link.ordinal, id, ids.get(link.keyword_id)) for id in info_ids for link in view.links(id)]
+    order = sorted(row for row in order if row[2] is not None)
+    late = order[_count_made_at_once([info_id for _, info_id, _ in order]) :]
+    first_late = late[0][0] if late else sys.maxsize
+    unlinked = sorted(info.id for info in view.unlinked() if info.id not in info_ids)
     out.write('\n],\n"infos": [')
     separator = "\n"
-    for id in info_ids:
+    for id in [*dict.fromkeys(id for _, id, _ in order), *unlinked]:
         if (info := view.info(id)) is not None:
-            out.write(separator + _line(_info_row(info) | {"links": [] if links else keywords_of[id]}))
+            links = [link for link in view.links(id) if link.keyword_id in ids]
+            out.write(separator + _line(_info_row(info, links, first_late)))
             separator = ",\n"
     out.write('\n],\n"links": [')
-    out.write(",".join(f"\n{_line([info_id, *link])}" for info_id, link in links))
+    out.write(",".join(f"\n{_line(row[1:])}" for row in late))
     out.write("\n]}\n")
 
 
-def _in_order(
-    infos_of: dict[str, list[str]], keywords_of: dict[str, list[tuple[str, RelationType]]]
-) -> tuple[list[str], list[tuple[str, tuple[str, RelationType]]]]:
-    """Return the infos in an order that, each linked when it is made, gives every keyword its order of infos.
+def _count_made_at_once(info_ids: list[str]) -> int:
+    """Return for how many links, in the order of their making, no info comes back after another one.
 
-    There is none where two keywords disagree (an info was linked again later). Then all links follow the infos, one by
-    one: in which order they were made, the two sides tell together.
+    So many can be made together with their infos, and keywords and infos have them in the same order as here.
     """
-    order: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(keywords_of, ()))
-    for ids in infos_of.values():
-        for before, after in pairwise(ids):
-            order.add(after, before)
-    try:
-        return list(order.static_order()), []
-    except CycleError:
-        pass
-    relations = {(id, link[0]): link for id, links in keywords_of.items() for link in links}
-    by_link: TopologicalSorter[tuple[str, str]] = TopologicalSorter(dict.fromkeys(relations, ()))
-    by_keyword = [[(id, keyword_id) for id in ids] for keyword_id, ids in infos_of.items()]
-    by_info = [[(id, keyword_id) for keyword_id, _ in links] for id, links in keywords_of.items()]
-    for pairs in by_keyword + by_info:
-        for pair, next_pair in pairwise(pairs):
-            by_link.add(next_pair, pair)
-    return list(keywords_of), [(pair[0], relations[pair]) for pair in by_link.static_order() if pair in relations]
+    seen: set[str] = set()
+    for count, (id, previous) in enumerate(zip(info_ids, ["", *info_ids], strict=False)):
+        if id != previous and id in seen:
+            return count
+        seen.add(id)
+    return len(info_ids)
 
 
 def _keyword_row(node: KeywordNode) -> _Row:
-    return _times(node) | {
+    return _stamps(node) | {
         "id": node.id,
         "parent_id": node.parent_id,
         "name": node.name,
         "aliases": node.aliases,
         "description": node.description,
+        "confirmed": node.confirmed,
         "created_by": node.created_by,
     }
 
 
-def _info_row(info: Info) -> _Row:
-    return _times(info) | {"id": info.id, "content": info.content, "source": info.source, "created_by": info.created_by}
+def _info_row(info: Info, links: list[InfoKeywordLink], first_late: int) -> _Row:
+    row = _stamps(info) | {
+        "id": info.id,
+        "content": info.content,
+        "source": info.source,
+        "created_by": info.created_by,
+        "links": [_link_row(link, info) for link in links],
+    }
+    at_once = sum(link.ordinal < first_late for link in links)
+    return row if at_once == len(links) else row | {"at_once": at_once}
 
 
-def _times(record: KeywordNode | Info) -> _Row:
+def _link_row(link: InfoKeywordLink, info: Info) -> list[Any]:
+    row = [link.keyword_id, link.relation.value, link.created_by, link.created_at]
+    said = info.metadata.get(_IMPORTED)
+    if not _is_imported(said):
+        return row
+    told = said.get("links", {}).get(link.keyword_id, [])
+    if told[:2] == row[1:3]:
+        row[3] = told[2]  # nobody has changed the link since
+    elif link.created_at == info.created_at:
+        row[3] = said["created_at"]
+    return row
+
+
+def _stamps(record: KeywordNode | Info) -> _Row:
     """Return metadata, version and times; what an import left in the metadata goes on from there."""
     metadata = dict(record.metadata)
     own = {name: getattr(record, name) for name in _TIMES}
-    before = metadata.get(_IMPORTED)
-    if not _is_times(before):
+    said = metadata.get(_IMPORTED)
+    if not _is_imported(said):
         return {"metadata": metadata, **own}
     del metadata[_IMPORTED]
-    if own["version"] == 1:
+    if "replaced" in said:
+        metadata[_IMPORTED] = said["replaced"]
+    before = {name: said[name] for name in _TIMES}
+    changes = own["version"] - said.get("own_version", 1)
+    if changes <= 0:
         return {"metadata": metadata, **before}
-    later = {"version": before["version"] + own["version"] - 1, "updated_at": own["updated_at"]}
-    return {"metadata": metadata, **before, **later}
+    return {"metadata": metadata, **before, "version": before["version"] + changes, "updated_at": own["updated_at"]}
 
 
-def _is_times(value: object) -> TypeGuard[_Row]:
+def _is_imported(value: object) -> TypeGuard[_Row]:
+    """Tell whether this is what an import leaves in a record's metadata."""
+    if not isinstance(value, dict) or not value.keys() <= {*_TIMES, "own_version", "links", "replaced"}:
+        return False
+    links = value.get("links", {})
     return (
-        isinstance(value, dict)
-        and tuple(value) == _TIMES
-        and all(isinstance(number, (int, float)) and not isinstance(number, bool) for number in value.values())
+        all(_is_number(value.get(name)) for name in _TIMES)
+        and _is_number(value.get("own_version", 1))
+        and isinstance(links, dict)
+        and all(isinstance(link, list) and len(link) == 3 and _is_number(link[2]) for link in links.values())
     )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _line(value: object) -> str:
@@ -148,61 +189,109 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
     """Yield the records of such a document; what hung on its root hangs on the outline's parent.
 
     Raises:
-        InvalidInputError: the file holds something else.
+        InvalidInputError: the file holds something else, or is of a later version.
+
+    Cost: holds a record, the ids of keywords, and the links that are made after all infos.
     """
-
-    def place(id: str) -> str:
-        return outline.parent_id if id == ROOT_ID else id
-
     known: set[str] | None = None
-    for key, row in _members(source):
+    late: dict[tuple[str, str], Link] = {}
+    for key, row, is_listed in _members(source):
         try:
-            if key == "keywords":
+            if not is_listed:
+                if key == "version" and row not in (1, _VERSION):
+                    raise ValueError(f"{row!r} is not known here, only up to {_VERSION}")
+            elif key == "keywords":
                 known = set() if known is None else known
-                if row["id"] != ROOT_ID:
-                    # The top of an exported part names a parent that is not in the document.
-                    parent_id = row.get("parent_id")
-                    yield _keyword(row, parent_id if parent_id in known else outline.parent_id)
-                    known.add(row["id"])
-                elif outline.parent_id == ROOT_ID:
-                    yield Keyword(ROOT_ID, "", row["name"], [], row.get("description", ""), row.get("metadata", {}))
+                yield from _keywords(row, known, outline)
             elif key == "infos":
-                yield _fact(row, [(place(id), RelationType(relation)) for id, relation in row.get("links", [])])
+                fact, later = _fact(row, outline)
+                yield fact
+                late.update(((link.info_id, link.keyword_id), link) for link in later)
             elif key == "links":
-                info_id, keyword_id, relation = row
-                yield Link(info_id, place(keyword_id), RelationType(relation))
+                info_id, keyword_id, *relation = row
+                pair = (_id(info_id), _place(keyword_id, outline))
+                yield Link(*pair, RelationType(*relation)) if relation else late.pop(pair)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise refuse(source, f"a record of {key!r} is not as it should be: {error!r}") from error
+            raise refuse(source, f"{key!r} is not as it should be: {error!r}") from error
     if known is None:
         raise refuse(source, 'it is no KeywordTree document: it has no "keywords"')
+    yield from late.values()  # of a document that does not tell their order
 
 
-def _keyword(row: _Row, parent_id: str) -> Keyword:
-    return Keyword(
-        row["id"],
-        parent_id,
+def _keywords(row: _Row, known: set[str], outline: Outline) -> Iterator[Keyword]:
+    """Yield a row's keyword; of the root only where it meets a root."""
+    if row["id"] == ROOT_ID:
+        if outline.parent_id == ROOT_ID:
+            yield Keyword(ROOT_ID, "", row["name"], [], row.get("description", ""), row.get("metadata", {}))
+        return
+    # The top of an exported part names a parent that is not in the document.
+    parent_id = row.get("parent_id")
+    confirmed = list(dict.fromkeys(_texts(row.get("confirmed", []))))
+    yield Keyword(
+        _id(row["id"]),
+        parent_id if parent_id in known else outline.parent_id,
         row["name"],
         row.get("aliases", []),
         row.get("description", ""),
-        _metadata(row),
+        _metadata(row, {"own_version": 1 + len(confirmed)} if confirmed else {}),
         row.get("created_by", "user"),
+        confirmed,
     )
+    known.add(row["id"])
 
 
-def _fact(row: _Row, links: list[tuple[str, RelationType]]) -> Fact:
-    return Fact(row["id"], row["content"], row.get("source", ""), links, _metadata(row), row.get("created_by", "user"))
+def _fact(row: _Row, outline: Outline) -> tuple[Fact, list[Link]]:
+    """Return a row's info, and those of its links that are made later."""
+    id, created_by = _id(row["id"]), row.get("created_by", "user")
+    links: list[Link] = []
+    odd: _Row = {}
+    at_once = row.get("at_once", len(row.get("links", [])))
+    for place, (keyword_id, relation, *said) in enumerate(row.get("links", [])):
+        link = Link(id, _place(keyword_id, outline), RelationType(relation), *(said[:1] or [created_by]))
+        links.append(link)
+        if said and (place >= at_once or said[1] != row["created_at"]):
+            odd[link.keyword_id] = [link.relation.value, *said]
+    fact = Fact(
+        id,
+        row["content"],
+        row.get("source", ""),
+        [(link.keyword_id, link.relation, link.created_by) for link in links[:at_once]],
+        _metadata(row, {"links": odd} if odd else {}),
+        created_by,
+    )
+    return fact, links[at_once:]
 
 
-def _metadata(row: _Row) -> _Row:
-    times = {name: row[name] for name in _TIMES if name in row}
+def _metadata(row: _Row, more: _Row) -> _Row:
+    """Return a row's metadata, with what it says that the tree cannot be told."""
     metadata: _Row = row.get("metadata", {})
-    return metadata | {_IMPORTED: times} if _is_times(times) else metadata
+    said: _Row = {name: row[name] for name in _TIMES if name in row} | more
+    if _IMPORTED in metadata:
+        said["replaced"] = metadata[_IMPORTED]
+    return metadata | {_IMPORTED: said} if _is_imported(said) else metadata
 
 
-def _members(source: Source) -> Iterator[tuple[str, Any]]:
-    """Yield (key, element) for each element of each list in the object that the file holds, one at a time.
+def _place(id: object, outline: Outline) -> str:
+    return outline.parent_id if id == ROOT_ID else _id(id)
 
-    `json` reads whole documents, so this reads the object and its lists itself, and leaves their elements to `json`.
+
+def _id(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"no id: {value!r}")
+    return value
+
+
+def _texts(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise TypeError(f"no list of texts: {value!r}")
+    return value
+
+
+def _members(source: Source) -> Iterator[tuple[str, Any, bool]]:
+    """Yield (key, value, whether it is an element of a list) for what the object in the file holds.
+
+    Of a list each element comes by itself. `json` reads whole documents, so this reads the object and its lists
+    itself, and leaves their elements to `json`.
     """
     with source.open_text() as file:
         text = _Text(file, source)
@@ -217,13 +306,15 @@ def _members(source: Source) -> Iterator[tuple[str, Any]]:
                 if text.peek() == "]":
                     text.expect("]")
                 else:
-                    yield key, text.value()
+                    yield key, text.value(), True
                     while text.expect(",]") == ",":
-                        yield key, text.value()
+                        yield key, text.value(), True
             else:
-                text.value()
+                yield key, text.value(), False
             if text.expect(",}") == "}":
-                return
+                break
+        if text.peek():
+            raise refuse(source, "something stands behind the document's end")
 
 
 class _Text:

@@ -109,7 +109,7 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
     """Yield the records of an outline.
 
     Raises:
-        InvalidInputError: lists are nested deeper than the parser goes (some hundred levels).
+        InvalidInputError: lists, quotations or emphases are nested deeper than the parser goes (some hundred levels).
 
     Cost: the parser reads a document as a whole.
     """
@@ -123,7 +123,7 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
         lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         yield from _Reader(outline, lines, is_ours).blocks(document.children, outline.parent_id)
     except RecursionError as error:
-        raise refuse(source, "lists are nested too deeply") from error
+        raise refuse(source, "lists, quotations or emphases are nested too deeply") from error
 
 
 class _Parser(MarkdownIt):

@@ -189,8 +189,10 @@ def _rows(source: Source) -> Iterator[dict[str, Any]]:
             try:
                 row = json.loads(line)
                 fields = ("name", "entityType") if row["type"] == "entity" else ("from", "to", "relationType")
-                texts = [row[name] for name in fields] + list(row.get("observations", []))
-                if row["type"] not in ("entity", "relation") or not all(isinstance(text, str) for text in texts):
+                told = row.get("observations", [])
+                texts = [row[name] for name in fields] + list(told)
+                is_known = row["type"] in ("entity", "relation") and isinstance(told, list)
+                if not is_known or not all(isinstance(text, str) for text in texts):
                     raise ValueError("neither an entity nor a relation, or a field is no text")
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise refuse(source, f"this is no line of the MCP memory server: {error!r}", number) from error

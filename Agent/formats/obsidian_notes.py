@@ -146,13 +146,17 @@ def _block(info: Info, links: list[tuple[str, RelationType]]) -> str:
 # -- reading ------------------------------------------------------------------
 
 _BLOCK = re.compile(r"^<!-- info (.*) -->\n", re.MULTILINE)
-_WIKILINK = re.compile(r"\[\[([^\[\]|#^]+)[^\[\]]*\]\]")
+# Each character fits one part alone: a note of one endless line must not be read again from each of its characters.
+_WIKILINK = re.compile(r"\[\[([^\[\]|#^\n]+)(?:[|#^][^\[\]\n]*)?\]\]")
+_FRONT_LIMIT = 65_536  # characters; the parser of YAML takes seconds for each further megabyte
+_TAG_LIMIT = 512  # characters
 
 
 def read(source: Source, outline: Outline) -> Iterator[Record]:
     """Yield the records of a folder of notes.
 
-    Frontmatter that is no YAML stays in the text; a wikilink that names no note does, too.
+    Frontmatter that is no YAML, or longer than 65,536 characters, stays in the text; a wikilink that names no note
+    does, too. A tag of more than 512 characters is passed over.
 
     Raises:
         InvalidInputError: a note is not UTF-8, or a comment about an info is not as exports write it.
@@ -256,6 +260,8 @@ class _Vault:
         except UnicodeDecodeError as error:
             raise refuse(self._source, f"{path}.md is not {self._source.encoding}: {error}") from error
         head, rest = split_front_matter(text)
+        if len(head) > _FRONT_LIMIT:
+            return {}, text
         try:
             # Texts stay as they are written: to YAML 1.1, `no` and `2024-01-01` would be something else.
             front = yaml.load(head, yaml.BaseLoader)
@@ -281,4 +287,4 @@ def _texts(value: object, separators: str) -> list[str]:
 
 def _tags_of(front: _Front) -> list[str]:
     tags = [str(PurePosixPath(tag.strip().lstrip("#").strip("/"))) for tag in _texts(front.get("tags"), r",\s")]
-    return [tag for tag in dict.fromkeys(tags) if not is_blank(tag) and tag != "."]
+    return [tag for tag in dict.fromkeys(tags) if not is_blank(tag) and tag != "." and len(tag) <= _TAG_LIMIT]

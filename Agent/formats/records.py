@@ -18,13 +18,22 @@ import re
 import unicodedata
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from Agent.keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError, RelationType
+from Agent.keyword_tree import (
+    Change,
+    Info,
+    InfoKeywordLink,
+    InvalidInputError,
+    KeywordNode,
+    KeywordTree,
+    NotFoundError,
+    RelationType,
+)
 
 ROOT_ID = "root"
 BATCH = 1000
@@ -32,6 +41,7 @@ BATCH = 1000
 
 _NAME_LIMIT = 512  # characters, the tree's own limit
 _PAGE = 500  # records asked of the tree at once
+_HISTORY_RECORDS = 50_000  # beyond these the oldest changes are not told
 _NAMESPACE = uuid.UUID("5a4f9a52-7d0e-5a3b-9f0e-6b6579776f72")  # ours alone; another value would double every import
 
 Progress: TypeAlias = Callable[[int, float | None], None]
@@ -49,6 +59,8 @@ class Keyword:
     description: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
     created_by: str = "user"
+    confirmed: list[str] = field(default_factory=list)
+    """Queries that were confirmed to mean it, oldest first."""
 
 
 @dataclass
@@ -58,8 +70,8 @@ class Fact:
     id: str
     content: str
     source: str = ""
-    links: list[tuple[str, RelationType]] = field(default_factory=list)
-    """Keyword ids, and how the info belongs to them."""
+    links: Sequence[tuple[str, RelationType] | tuple[str, RelationType, str]] = ()
+    """Keyword ids, how the info belongs to them, and who says so: by default who made the info."""
     metadata: dict[str, Any] = field(default_factory=dict)
     created_by: str = "user"
 
@@ -71,6 +83,7 @@ class Link:
     info_id: str
     keyword_id: str
     relation: RelationType
+    created_by: str = "user"
 
 
 Record: TypeAlias = Keyword | Fact | Link
@@ -297,6 +310,7 @@ def _load_batch(tree: KeywordTree, batch: list[Record], report: ImportReport) ->
     """Write a batch, add to the report, and return how many writes it took."""
     keywords: dict[str, dict[str, Any]] = {}
     infos: dict[str, dict[str, Any]] = {}
+    confirmed: list[tuple[str, str]] = []
     late: list[Link] = []
     written = 0
     for record in batch:
@@ -306,34 +320,43 @@ def _load_batch(tree: KeywordTree, batch: list[Record], report: ImportReport) ->
             elif record.id in keywords or tree.GetKeyword(record.id) is not None:
                 report.skipped += 1
             else:
-                keywords[record.id] = dict(vars(record))
+                keywords[record.id] = spec = dict(vars(record))
+                confirmed += [(query, record.id) for query in spec.pop("confirmed")]
         elif isinstance(record, Link):
             late.append(record)
         elif record.id in infos or tree.GetInfo(record.id) is not None:
             report.skipped += 1
-            late += [Link(record.id, *link) for link in record.links]
+            late += _links_of(record)
         else:
             infos[record.id] = spec = {name: value for name, value in vars(record).items() if name != "links"}
-            # The tree links a new info as PRIMARY. From the first link on that is none, all are made one by one: infos
-            # of a keyword stand in the order of their links.
-            if late or any(relation is not RelationType.PRIMARY for _, relation in record.links):
-                late += [Link(record.id, *link) for link in record.links]
+            # The tree links a new info as PRIMARY, by who made it. From the first link on that is another one, all are
+            # made one by one: infos of a keyword stand in the order of their links.
+            own = (RelationType.PRIMARY, record.created_by)
+            if late or any((link.relation, link.created_by) != own for link in _links_of(record)):
+                late += _links_of(record)
             else:
-                spec["keyword_ids"] = [keyword_id for keyword_id, _ in record.links]
+                spec["keyword_ids"] = list(dict.fromkeys(link[0] for link in record.links))
                 report.links += len(spec["keyword_ids"])
     if keywords:
         tree.BatchCreateKeywords(list(keywords.values()))
+    for query, id in confirmed:
+        tree.Confirm(query, id)
     if infos:
         tree.BatchCreateInfos(list(infos.values()))
     for link in late:
+        keyword = tree.GetKeyword(link.keyword_id)  # one that was merged leads to another id
         # What links an info already stays as the owner has it.
-        if all(node.id != link.keyword_id for node, _ in tree.GetKeywordsOfInfo(link.info_id)):
-            tree.LinkInfo(link.info_id, link.keyword_id, link.relation)
+        if keyword is None or all(known.keyword_id != keyword.id for known in tree.GetLinks(link.info_id)):
+            tree.LinkInfo(link.info_id, link.keyword_id, link.relation, link.created_by)
             report.links += 1
             written += 1
     report.keywords += len(keywords)
     report.infos += len(infos)
     return written + len(keywords) + len(infos)
+
+
+def _links_of(fact: Fact) -> list[Link]:
+    return [Link(fact.id, id, relation, *(by or (fact.created_by,))) for id, relation, *by in fact.links]
 
 
 def _load_root(tree: KeywordTree, said: Keyword) -> bool:
@@ -355,7 +378,9 @@ class View:
     Others may write meanwhile: what they do may be in the export or not, record by record.
     """
 
-    def __init__(self, tree: KeywordTree, root_id: str = ROOT_ID, progress: Progress | None = None) -> None:
+    def __init__(
+        self, tree: KeywordTree, root_id: str = ROOT_ID, progress: Progress | None = None, *, with_history: bool = True
+    ) -> None:
         root = tree.GetKeyword(root_id)
         if root is None:
             raise NotFoundError("keyword", root_id)
@@ -363,6 +388,7 @@ class View:
         self.keyword_count = 0
         self._tree = tree
         self._progress = progress
+        self._with_history = with_history
         knows_total = progress is not None and root_id == ROOT_ID
         self._total = tree.TreeMetrics()["keywords"] if knows_total else 0
 
@@ -415,6 +441,37 @@ class View:
     def info(self, id: str) -> Info | None:
         """Return an info."""
         return self._tree.GetInfo(id)
+
+    def unlinked(self) -> Iterator[Info]:
+        """Yield the infos that hang on no keyword; none where the view begins beneath the root.
+
+        Cost: a step for each of them, and for each page of 500 one for each before it.
+        """
+        page = 0
+        while self.root.id == ROOT_ID and (infos := self._tree.ListInfos(page, _PAGE, unlinked=True)):
+            yield from infos
+            page += 1
+
+    def links(self, info_id: str) -> list[InfoKeywordLink]:
+        """Return an info's links, to keywords outside of this view too."""
+        return self._tree.GetLinks(info_id)
+
+    def name_of(self, id: str | None) -> str | None:
+        """Return the name of a keyword of this view; None for any other one."""
+        path = self._tree.GetPath(id) if id else []
+        return path[-1].name if any(node.id == self.root.id for node in path) else None
+
+    def history(self) -> list[Change]:
+        """Return the newest operations, newest first: up to some 50,000 records; none where no history is wanted."""
+        limit = 10
+        while True:
+            if not self._with_history:
+                return []
+            changes = self._tree.History(limit=limit)
+            # Nobody knows how much an operation holds before it is read; so the log is read again, four times as far.
+            if len(changes) < limit or 4 * sum(len(change.after) for change in changes) > _HISTORY_RECORDS:
+                return changes
+            limit *= 4
 
     def keywords_of(self, info_id: str) -> list[tuple[str, RelationType]]:
         """Return the ids of an info's keywords, outside of this view too, and how it belongs to them."""

@@ -37,6 +37,7 @@ class Page:
         # The browser speaks on descriptors 3 and 4, which a shell puts in place.
         command = f'exec "$0" "$@" 3</dev/fd/{to_read} 4>/dev/fd/{to_answer}'
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+        options += ["--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
         options += ["--lang=en-US", f"--user-data-dir={home}", "--remote-debugging-pipe", "about:blank"]
         self._process = subprocess.Popen(
             ["/bin/sh", "-c", command, str(BROWSER), *options],
@@ -124,13 +125,13 @@ class Page:
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
 
-    def click(self, name: str, within: str = "#tree") -> None:
-        """Click where the middle of the first button of this name is on the screen."""
+    def click(self, name: str, within: str = "#tree", button: str = ".name") -> None:
+        """Click where the first button of this name is on the screen."""
         place = self.run(
-            f"(() => {{ const name = [...document.querySelectorAll('{within} .name')].find((name) => "
+            f"(() => {{ const name = [...document.querySelectorAll('{within} {button}')].find((name) => "
             f"name.querySelector('bdi').textContent === {json.dumps(name)}); name.scrollIntoView({{block: 'center'}}); "
             "const box = name.querySelector('bdi').getBoundingClientRect(); "
-            "return [box.x + Math.min(box.width, 20) / 2, box.y + box.height / 2]; })()"
+            "return [box.x + Math.min(box.width, 20) / 2, box.y + Math.min(box.height, 20) / 2]; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
@@ -181,6 +182,17 @@ def export(folder: Path, records: list[Record], root_id: str = "root") -> Path:
         load(tree, records)
         export_file(tree, folder / "page.html", root_id=root_id)
     return folder / "page.html"
+
+
+def data_of(path: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(Reader(path.read_text(encoding="utf-8")).data)
+    return data
+
+
+def changes_of(path: Path, name: str) -> list[list[Any]]:
+    """Return what the page tells of a keyword's changes, each without its time and operation."""
+    [row] = [row for row in data_of(path)["nodes"] if row[1] == name]
+    return [entry[1:] for entry in (row[6] if len(row) > 6 else []) if isinstance(entry, list)]
 
 
 def fact(id: str, content: str, source: str, keyword_id: str) -> Fact:
@@ -245,6 +257,136 @@ class TestFile:
         assert export(tmp_path, [*SMALL[:4], both]).read_text().count("said once") == 1
 
 
+class TestHistory:
+    def test_tells_what_was_changed_newest_first(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            load(tree, SMALL)
+            tree.UpdateKeyword("py", {"name": "Python 3", "aliases": ["蟒蛇", "py"], "metadata": {"a": 1}}, 1)
+            tree.MoveKeyword("py", "f")
+            with tree.Operation("he asked"):
+                tree.Confirm("which snake?", "py")
+                tree.LinkInfo("2", "py", RelationType.EXAMPLE, "Ada")
+            tree.MergeKeywords("r", "py")
+            tree.DeleteInfo("2")
+            tree.UnlinkInfo("1", "py")
+            export_file(tree, tmp_path / "page.html")
+        data = data_of(tmp_path / "page.html")
+        [row] = [row for row in data["nodes"] if row[1] == "Python 3"]
+
+        assert changes_of(tmp_path / "page.html", "Python 3") == [
+            [["info-", "PEP 703 makes the GIL optional.\nSince 3.13."]],
+            [["info×", "全局解释器锁可以关闭。"]],
+            [["alias+", "Rust"], ["merged", "Rust"]],
+            [["confirmed+", "which snake?"], ["relation", "全局解释器锁可以关闭。", "Ada", "EXAMPLE"]],
+            [["parent", "编程", "食物"]],
+            [["name", "Python", "Python 3"], ["alias-", "CPython"], ["alias+", "py"], ["metadata"]],
+        ]
+        assert [data["operations"][entry[0]][1:] for entry in row[6]] == [
+            ["unlink_info", False],
+            ["delete_info", False],
+            ["merge_keywords", False],
+            ["he asked", False],
+            ["move_keyword", False],
+            ["update_keyword", False],
+        ]
+
+    def test_tells_what_became_of_an_info_and_who_linked_it(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            load(tree, SMALL)
+            tree.UpdateInfo("1", {"content": "x" * 1000 + "new" + "y" * 1000})
+            tree.UpdateInfo("1", {"content": "x" * 1000 + "old" + "y" * 1000, "source": "a book"})
+            tree.LinkInfo("1", "f", created_by="Ada")
+            tree.UnlinkInfo("1", "py")
+            export_file(tree, tmp_path / "page.html")
+        [row] = [row for row in data_of(tmp_path / "page.html")["infos"] if row[1] == "a book"]
+        [[content, source]] = [entry[1:] for entry in row[3] if entry[1][0] == "content" and len(entry) == 3]
+
+        assert [entry[1:] for entry in row[3][:2]] == [[["keyword-", "Python"]], [["keyword+", "食物", "Ada"]]]
+        assert content[0] == "content"
+        assert all(text.startswith("…xx") and text.endswith("yy…") and len(text) <= 122 for text in content[1:])
+        assert ["new" in content[1], "old" in content[2]] == [True, True]
+        assert source == ["source", "https://peps.python.org/pep-0703/", "a book"]
+
+    def test_tells_the_newest_few_and_how_many_more_there_were(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            node = tree.CreateKeyword("0", "root")
+            for number in range(1, 13):
+                node = tree.UpdateKeyword(node.id, {"name": str(number)}, node.version)
+            tree.UpdateKeyword(node.id, {"aliases": [f"a{number}" for number in range(9)]}, node.version)
+            export_file(tree, tmp_path / "page.html")
+        [row] = [row for row in data_of(tmp_path / "page.html")["nodes"] if row[1] == "12"]
+        newest, second, *_, rest = row[6]
+
+        assert newest[1:] == [*(["alias+", f"a{number}"] for number in range(5)), 4]
+        assert second[1:] == [["name", "11", "12"]]
+        assert (len(row[6]), rest) == (8 + 1, 13 - 8)
+
+    def test_reads_no_more_of_the_log_than_can_be_held(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("Agent.formats.records._HISTORY_RECORDS", 100)
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            node = tree.CreateKeyword("0", "root")
+            for number in range(1, 100):
+                node = tree.UpdateKeyword(node.id, {"name": str(number)}, node.version)
+            export_file(tree, tmp_path / "page.html")
+        [row] = [row for row in data_of(tmp_path / "page.html")["nodes"] if row[1] == "99"]
+
+        assert row[6][-1] == 40 - 8
+
+    def test_who_made_it_and_when_stands_once_for_a_batch(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "store"), clock=lambda: 1_700_000_000) as tree:
+            load(tree, [*SMALL, Keyword("a", "root", "A", created_by="agent")])
+            export_file(tree, tmp_path / "page.html")
+        data = data_of(tmp_path / "page.html")
+
+        assert data["made"] == [[1_700_000_000, "agent"], [1_700_000_000, "user"]]
+        assert data["operations"] == []
+        assert [row[2] for row in data["nodes"]] == [0, 1, 1, 1, 1, 0]
+
+    def test_can_be_left_out(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            load(tree, SMALL)
+            tree.UpdateInfo("1", {"content": "what is known now"})
+            tree.UpdateKeyword("py", {"name": "Python 3"}, 1)
+            export_file(tree, tmp_path / "page.html", with_history=False)
+
+        assert "PEP 703" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+        assert changes_of(tmp_path / "page.html", "Python 3") == []
+
+    def test_of_a_part_names_nothing_outside_of_it(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            load(tree, [*SMALL, Keyword("s", "root", "secret")])
+            tree.MoveKeyword("py", "s")
+            tree.LinkInfo("1", "s")
+            tree.MoveKeyword("py", "p")
+            tree.UpdateKeyword("s", {"name": "a secret"}, 1)
+            export_file(tree, tmp_path / "page.html", root_id="p")
+
+        assert "secret" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+        assert changes_of(tmp_path / "page.html", "Python") == [[["parent", None, "编程"]], [["parent", "编程", None]]]
+
+    def test_hostile_texts_in_it_end_neither_the_data_nor_the_script(self, tmp_path: Path) -> None:
+        names = [name for name in HOSTILE if len(name) < 120]
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            plain = export(tmp_path / "plain", []).read_text(encoding="utf-8")
+            for name in names:
+                node = tree.CreateKeyword("k", "root")
+                with tree.Operation(name):
+                    tree.UpdateKeyword(node.id, {"name": name, "description": name, "aliases": [name]}, 1)
+            export_file(tree, tmp_path / "page.html")
+        text = (tmp_path / "page.html").read_text(encoding="utf-8")
+        data = data_of(tmp_path / "page.html")
+
+        assert Reader(text).seen == Reader(plain).seen
+        assert [operation[1] for operation in reversed(data["operations"])] == names
+        assert [row[6][0][1][2] for row in data["nodes"][1:]] == names
+
+    def test_infos_without_a_keyword_are_on_the_page_of_everything(self, tmp_path: Path) -> None:
+        load_both: list[Record] = [*SMALL, Fact("3", "nowhere")]
+
+        assert data_of(export(tmp_path, load_both))["loose"] == [2]
+        assert data_of(export(tmp_path / "part", load_both, "p"))["loose"] == []
+
+
 class TestInABrowser:
     def test_opens_branches_and_shows_what_is_known(self, page: Page, tmp_path: Path) -> None:
         page.open(export(tmp_path, SMALL))
@@ -259,7 +401,7 @@ class TestInABrowser:
         page.click("Python")
 
         assert page.text("h2") == "Python"
-        assert page.text("main .path") == "编程"
+        assert page.text("main .path") == "编程 /"
         assert [page.text(f"article:nth-of-type({number}) p") for number in (1, 2)] == [
             "PEP 703 makes the GIL optional.\nSince 3.13.",
             "全局解释器锁可以关闭。",
@@ -272,6 +414,110 @@ class TestInABrowser:
         page.keep_screen("small-dark")
         page.look("light", width=400, height=700)
         page.keep_screen("small-narrow")
+
+    def test_a_click_chooses_and_opens_and_another_one_closes(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        seen = []
+        for _ in range(3):
+            page.click("编程")
+            seen.append(len(page.names()))
+
+        assert seen == [5, 3, 5]
+
+    def test_leads_to_what_is_beneath_above_and_beside(self, page: Page, tmp_path: Path) -> None:
+        both = Fact("3", "shared", "", [("r", RelationType.SOURCE), ("f", RelationType.PRIMARY)])
+        page.open(export(tmp_path, [*SMALL, both]))
+        seen = []
+        for place, name in ((".beneath", "编程"), (".beneath", "Rust"), ("article", "食物")):
+            page.click(name, f"main {place}", ".step")
+            seen.append((page.text("h2"), page.text("#tree .name[aria-current=true] bdi")))
+        badges = page.run("document.querySelectorAll('.badge').length")
+        page.click("Rust", "main article", ".step")
+
+        assert seen == [("编程", "编程"), ("Rust", "Rust"), ("食物", "食物")]
+        assert badges == 0
+        assert page.text(".badge") == "source"
+
+        page.click("编程", "main .path", ".step")
+
+        assert page.text("h2") == "编程"
+
+    def test_tells_who_made_and_changed_it_when_that_is_opened(self, page: Page, tmp_path: Path) -> None:
+        hostile = "<img src=x onerror=alert(1)>"
+        with KeywordTree(str(tmp_path / "store"), clock=lambda: 1_700_000_000) as tree:
+            load(tree, [*SMALL, Keyword("h", "p", hostile, created_by=hostile)])
+            tree.UpdateKeyword("h", {"description": hostile, "aliases": [hostile]}, 1)
+            with tree.Operation(hostile):
+                tree.MoveKeyword("py", "h")
+                tree.UpdateInfo("1", {"content": "It is optional."})
+            export_file(tree, tmp_path / "page.html")
+        page.open(tmp_path / "page.html")
+        page.type("optional")
+        page.click("Python", "#found")
+        first, second = ("main article details", "main > details")
+        closed = page.run("[...document.querySelectorAll('main details')].map((one) => one.open)")
+        for place in (first, second):
+            page.run(f"document.querySelector('{place} summary').click()")
+
+        assert closed == [False, False]
+        assert page.text(f"{second} summary") == "History (1)"
+        assert page.text(f"{second} li > div + div") == f"moved: 编程 → {hostile}"
+        assert page.text(f"{first} li > div + div").endswith("Since 3.13. → It is optional.")
+        assert hostile in page.text(f"{first} li > div")
+        assert page.text(f"{second} li:last-child").endswith("by user")
+
+        page.keep_screen("history")
+        page.click(hostile)
+        page.run("document.querySelector('main > details summary').click()")
+
+        assert page.text("main > details li:last-child").endswith(f"by {hostile}")
+        assert page.run("document.querySelectorAll('img').length") == 0
+
+    def test_shows_where_the_words_stand_if_not_in_the_name(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        page.type("optional")
+
+        assert page.text("#found .excerpt").startswith("PEP 703 makes the GIL optional.")
+        assert page.text("#found .excerpt mark") == "optional"
+
+        page.type("no such thing")
+
+        assert page.text("#found") == "Nothing found."
+
+    def test_shows_infos_that_hang_nowhere(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, [*SMALL, Fact("3", "on nothing")]))
+
+        assert page.names() == ["KeywordTree", "编程", "食物", "infos without a keyword"]
+        assert page.text("#count") == "4 keywords"
+
+        page.type("on nothing")
+        page.click("infos without a keyword", "#found")
+
+        assert page.text("article p") == "on nothing"
+
+    def test_fits_a_phone(self, page: Page, tmp_path: Path) -> None:
+        long = "x" * 512
+        page.look("dark", width=360, height=640)
+        page.call("Emulation.setTouchEmulationEnabled", enabled=True)
+        try:
+            made: list[Record] = [
+                *SMALL,
+                Keyword("l", "py", long, [long], long),
+                fact("3", long, f"https://{long}", "l"),
+            ]
+            page.open(export(tmp_path, made))
+            page.type("xxx")
+            page.click(long, "#found")
+            widths = page.run(
+                "[...document.querySelectorAll('body, header, nav, main')].map((e) => [e.scrollWidth, e.clientWidth])"
+            )
+            height = page.run("document.querySelector('#tree .name').getBoundingClientRect().height")
+            page.keep_screen("phone")
+        finally:
+            page.call("Emulation.setTouchEmulationEnabled", enabled=False)
+
+        assert all(needed <= there for needed, there in widths)
+        assert height >= 36  # enough for a thumb
 
     def test_follows_light_and_dark(self, page: Page, tmp_path: Path) -> None:
         page.open(export(tmp_path, SMALL))
@@ -336,6 +582,21 @@ class TestInABrowser:
 
         assert focused == ["编程", "编程", "Python", "编程", "编程", "食物"]
 
+    def test_keys_lead_to_the_search_and_through_what_it_found(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        page.press("/")
+        page.type("p")
+        focused = []
+        for key in ("ArrowDown", "End", "Home", "ArrowUp"):
+            page.press(key)
+            focused.append(
+                page.run("document.activeElement.querySelector('bdi')?.textContent ?? document.activeElement.id")
+            )
+        page.press("Escape")
+
+        assert focused == ["Python", "编程", "Python", "query"]
+        assert page.names() == ["KeywordTree", "编程", "食物"]
+
     def test_hostile_names_are_text(self, page: Page, tmp_path: Path) -> None:
         names = [name for name in HOSTILE if name.isprintable()]
         made: list[Record] = [Keyword(f"k{number}", "root", name, [name], name) for number, name in enumerate(names)]
@@ -380,10 +641,14 @@ class TestInABrowser:
         if not ADMIN.exists():
             pytest.skip("the data of admin_cn4 is not beside this repository")
         rows = map(json.loads, ADMIN.read_text(encoding="utf-8").splitlines())
-        path = export(tmp_path, [Keyword(row["id"], row["parent_id"] or "root", row["name"]) for row in rows])
+        with KeywordTree(str(tmp_path / "store")) as tree:
+            load(tree, [Keyword(row["id"], row["parent_id"] or "root", row["name"]) for row in rows])
+            tree.UpdateKeyword("110101", {"description": "天安门以东。", "aliases": ["Dongcheng"]}, 1)
+            export_file(tree, path := tmp_path / "page.html")
         start = time.perf_counter()
         page.open(path)
         opened = time.perf_counter() - start
+        page.keep_screen("admin-start")
         page.type("東城")  # another script's form: nothing is found, but all is folded and searched
         start = time.perf_counter()
         page.type("东城区")
@@ -398,9 +663,9 @@ class TestInABrowser:
         page.keep_screen("admin-dark")
 
         assert page.text("h2") == "东城区"
+        assert page.text("main details summary") == "History (1)"
         assert "东华门街道" not in page.names()
+        assert path.stat().st_size < 1_500_000
         assert page.run("document.querySelectorAll('#tree li').length") < 1000
         if os.environ.get("KEYWORD_TREE_SCREENS"):
             print(f"{path.stat().st_size:,} bytes, opened in {opened:.2f} s, searched in {searched:.2f} s")
-        assert opened < 10
-        assert searched < 5

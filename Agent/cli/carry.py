@@ -1,0 +1,150 @@
+"""The commands that carry a memory in and out, and those to begin with."""
+
+import io
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+from click.shell_completion import get_completion_class
+
+from Agent.cli.program import command, program
+from Agent.cli.screen import count_of, line, shorten, show_progress, spell_row
+from Agent.cli.session import BAD_USE, FOUND, KEYWORD, ROOT_ID, Session, user_files
+from Agent.formats import FORMATS, READ_FORMATS, export_file, format_of, import_file
+from Agent.keyword_tree import InvalidInputError, KeywordTree
+
+__all__: list[str] = []
+
+KEEP_LOOSE = ("json", "html")
+"""Formats that hold infos without a keyword, too."""
+
+
+@command("import")
+@click.argument("path", type=click.Path(exists=True))
+@click.option("--format", "format_name", type=click.Choice(READ_FORMATS), help="Without it, the file's suffix tells.")
+@click.option("--parent", type=KEYWORD, default="/", help="Where everything is hung.  [default: the root]")
+@click.option("--key", help="Names the source, so that it is known again where its file has moved.")
+@click.option("--encoding", default="utf-8-sig", show_default=True, help="Of the file.")
+def import_(session: Session, path: str, format_name: str | None, parent: str, key: str | None, encoding: str) -> None:
+    """Take in a file or a folder of notes.
+
+    What is there already is skipped: run it again at will.  It is written a thousand records at a time, each thousand
+    as one operation: an import that is stopped keeps the whole ones, and the same command goes on from there.
+    """
+    with session.open(makes=True) as tree:
+        parent_id = session.find(tree, parent).id
+        started = time.monotonic()
+        with show_progress(f"importing {Path(path).name}", session.messages) as progress, user_files():
+            report = import_file(
+                tree, path, format_name, parent_id=parent_id, key=key, encoding=encoding, progress=progress
+            )
+        keywords, infos, links = (count_of(getattr(report, f"{noun}s"), noun) for noun in ("keyword", "info", "link"))
+        skipped = f"; {count_of(report.skipped, 'record')} already there" if report.skipped else ""
+        took = f"  {time.monotonic() - started:.1f} s"
+        numbers = sorted(
+            change.seq
+            for change in tree.History(limit=2 * len(report.operation_ids) + 20)
+            if change.operation_id in report.operation_ids
+        )
+        if len(numbers) > 1:
+            back = f"  (undo {numbers[-1]} down to {numbers[0]}: {len(numbers):,} operations)"
+        else:
+            back = "".join(f"  (undo {number})" for number in numbers)
+        session.answer(
+            {**spell_row(report), "seqs": numbers},
+            line(f"new: {keywords}, {infos}, {links}{skipped}", (took + back, "dim")),
+        )
+
+
+@command("export")
+@click.argument("path", type=click.Path(allow_dash=True))
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Without it, the file's suffix tells.")
+@click.option("--from", "start", type=KEYWORD, default="/", help="Where to begin.  [default: the root]")
+@click.option("--no-history", is_flag=True, help="Leave out of a page (html) what was changed and replaced.")
+def export(session: Session, path: str, format_name: str | None, start: str, no_history: bool) -> None:
+    r"""Write all, or what is beneath a keyword, to a file.
+
+    The suffix of PATH tells the format; a PATH without one becomes a folder of notes, - is standard output.  A file
+    that is there is replaced.
+
+    \b
+    keyword-tree export memory.json        # everything, to be imported again
+    keyword-tree export memory.html        # a page to look at, with a search box
+    keyword-tree export - --format csv --from tea
+    """
+    if path == "-" and (format_name is None or format_name == "notes" or session.as_json):
+        raise click.UsageError(
+            "standard output needs --format, cannot be a folder of notes, and has no room for --json"
+        )
+    with session.open() as tree, tempfile.TemporaryDirectory() as aside:
+        root_id = session.find(tree, start).id
+        target = Path(aside, "export") if path == "-" else Path(path)
+        with show_progress(f"exporting to {path}", session.messages, unit="keywords") as progress, user_files():
+            count = export_file(
+                tree, target, format_name, root_id=root_id, with_history=not no_history, progress=progress
+            )
+        if path == "-":
+            with target.open("rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer)
+            return
+        format_name = format_name or format_of(target)
+        loose = tree.TreeMetrics()["unlinked_infos"] if root_id == ROOT_ID and format_name not in KEEP_LOOSE else 0
+        note = [line((f"infos on no keyword are not in it: {loose:,}; json has them", "yellow"))] if loose else []
+        value = {"path": path, "format": format_name, "keywords": count, "infos_left_out": loose}
+        session.answer(
+            value, line(f"{count_of(count, 'keyword')} written to ", (path, "bold"), f" as {format_name}"), *note
+        )
+
+
+@command("demo")
+@click.argument("modules", metavar="[MODULE]...", nargs=-1)
+def demo(session: Session, modules: tuple[str, ...]) -> int:
+    """Show a memory of Python's own library at work.
+
+    It is built, searched, asked, closed and opened again: in a temporary folder, unless --data names one.  A MODULE or
+    several take in only these.
+    """
+    from Agent import demo as library_demo  # what few commands need is imported there: a prompt waits for all of it
+    from Agent.demo_screen import Screen as DemoScreen
+
+    unknown = [module for module in modules if module not in sys.stdlib_module_names]
+    if unknown:
+        raise InvalidInputError(f"the library has no module called {shorten(', '.join(unknown), 60)}")
+    screen = DemoScreen(io.StringIO() if session.as_json else sys.stdout)
+    with tempfile.TemporaryDirectory(prefix="keyword-tree-demo-") as temporary:
+        folder = Path(session.data if session.is_data_named else temporary)
+        try:
+            library_demo.run_demo(folder, screen, modules or None)
+        except library_demo.DemoError as error:
+            raise InvalidInputError(f"the demo stopped: {error}") from error
+        if session.as_json:
+            with KeywordTree(str(folder)) as tree:
+                session.answer(tree.TreeMetrics())
+        elif not session.is_data_named:
+            screen.line("  (a temporary folder, gone now; to keep it: keyword-tree demo --data library-memory)", "dim")
+    return FOUND
+
+
+@command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(session: Session, shell: str) -> int:
+    r"""Teach a SHELL to complete commands and keywords.
+
+    Prints a script:
+
+    \b
+    eval "$(keyword-tree completion bash)"          # in ~/.bashrc, or zsh in ~/.zshrc
+    keyword-tree completion fish > ~/.config/fish/completions/keyword-tree.fish
+    """
+    known = get_completion_class(shell)
+    if known is None:
+        return BAD_USE
+    source = known(program, {}, "keyword-tree", "_KEYWORD_TREE_COMPLETE").source()
+    if session.as_json:
+        session.answer({"shell": shell, "source": source})
+    else:
+        sys.stdout.write(source)  # as it is: on a terminal, too, nothing may be cut or wrapped
+    return FOUND
