@@ -48,14 +48,11 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
     """
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--quick", action="store_true", help="small sizes and few rounds: a minute, not ten")
-    made.add_argument(
-        "--rounds", type=int, default=0, help="rounds of every measurement (default: what fits each)"
-    )
-    made.add_argument(
-        "--dir", type=Path, default=None, help="write in this folder (default: the temporary one)"
-    )
+    made.add_argument("--rounds", type=int, default=0, help="rounds of every measurement (default: what fits each)")
+    made.add_argument("--dir", type=Path, default=None, help="write in this folder (default: the temporary one)")
     made.add_argument("--stores", type=Path, default=None, help="keep made stores here and use them again")
     made.add_argument("--out", type=Path, default=None, help="also append the report to this file")
+    made.add_argument("--json", type=Path, default=None, help="also append every table to this file, a JSON line each")
     made.add_argument("--only", default="", help="comma-separated names of the parts to run")
     return made
 
@@ -179,9 +176,7 @@ class Worker:
     def __init__(self, module: str, role: str, **arguments: object) -> None:
         """Start ``python -m module --worker role`` with `arguments` (which JSON must carry)."""
         command = [sys.executable, "-m", module, "--worker", role, json.dumps(arguments)]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def send(self, **message: object) -> None:
         """Ask without waiting; `receive` brings the answer."""
@@ -250,13 +245,15 @@ class Report:
     def __init__(self, title: str, options: argparse.Namespace, folder: Path) -> None:
         """Begin with the machine's facts; `folder` is where the data lies."""
         self._out: Path | None = options.out
+        self._json: Path | None = options.json
         kind = file_system(folder)
         self.line(f"\n## {title}\n")
-        self.line(
+        self._facts = (
             f"{time.strftime('%Y-%m-%d', time.gmtime())}, Python {platform.python_version()}, "
             f"sqlite {sqlite3.sqlite_version}, {platform.system()} {platform.release()}, "
             f"{os.cpu_count()} cores, data on {kind}; `{_command()}`"
         )
+        self.line(self._facts)
         if kind == "tmpfs":
             self.line("\n**The data lies in memory (tmpfs): nothing here says what a durable write costs.**")
 
@@ -274,6 +271,10 @@ class Report:
         self.line("|" + "|".join(["---"] + ["---:"] * (len(columns) - 1)) + "|")
         for row in rows:
             self.line("| " + " | ".join(str(cell) for cell in row) + " |")
+        if self._json:
+            table = {"facts": self._facts, "caption": caption, "columns": columns, "rows": rows}
+            with self._json.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(table, ensure_ascii=False, default=str) + "\n")
 
     def target(self, text: str, value: float, limit: float, *, at_most: bool = False) -> None:
         """Print whether `value` keeps to its `limit`."""
@@ -286,13 +287,16 @@ class Report:
         self.line(f"\n{part}: skipped, {reason}")
 
 
+_PLACES = ("--dir", "--stores", "--out", "--json")
+
+
 def _command() -> str:
     """Return how this run was started, without the folders that differ from machine to machine."""
     words, skip = [], False
     for word in sys.argv[1:]:
-        if not skip and not word.startswith(("--dir", "--stores", "--out")):
+        if not skip and not word.startswith(_PLACES):
             words.append(word)
-        skip = word in ("--dir", "--stores", "--out")
+        skip = word in _PLACES
     module = Path(sys.argv[0])
     name = "benchmarks" if module.stem == "__main__" else f"benchmarks.{module.stem}"
     return " ".join(["python", "-m", name, *words])

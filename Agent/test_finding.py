@@ -1,0 +1,353 @@
+"""What holds of ranking and views on any tree: a function of what is there, and every node in reach.
+
+Needs Hypothesis, and is skipped without it. No sync is waited for here: nothing that is checked hangs on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("hypothesis", reason="pip install 'keyword-tree[test]' brings Hypothesis")
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from Agent import keyword_tree as kt
+from Agent.keyword_tree import KeywordTree, KeywordTreeError, LLMClient
+
+thorough = settings(
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _fd: None)
+    monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
+
+
+def scores(tree: KeywordTree, name: str, description: str = "") -> list[list[tuple[float, str]]]:
+    """Rank for a search, for a search with a context, and for a place; scores to the last bit."""
+    short, long = {"query": name}, {"query": name, "description": description}
+    return [
+        tree._RankNodes(short, "search"),
+        tree._RankNodes(long, "search"),
+        tree._RankNodes(short, "suggest_parent"),
+        tree._RankNodes(long, "suggest_parent"),
+    ]
+
+
+# == As one built afresh ==================================================================================
+
+WORDS = ["oat", "milk", "the", "of", "tea", "teas", "Tea", "GreenTea", "http2", "C++", "naïve", "绿茶", "茶", "豆浆机"]
+WORDS += ["ชาเย็น", "お茶", "🍵"]
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
+NUMBERS = st.integers(0, 60)
+WRITES = st.one_of(
+    st.tuples(st.just("create"), NUMBERS, TEXTS, st.lists(TEXTS, max_size=2), st.one_of(st.just(""), TEXTS)),
+    st.tuples(st.just("rename"), NUMBERS, TEXTS),
+    st.tuples(st.just("describe"), NUMBERS, st.one_of(st.just(""), TEXTS)),
+    st.tuples(st.just("alias"), NUMBERS, TEXTS),
+    st.tuples(st.just("drop_aliases"), NUMBERS),
+    st.tuples(st.just("confirm"), NUMBERS, TEXTS),
+    st.tuples(st.just("move"), NUMBERS, NUMBERS),
+    st.tuples(st.just("merge"), NUMBERS, NUMBERS),
+    st.tuples(st.just("delete"), NUMBERS, st.booleans()),
+    st.tuples(st.just("undo"), NUMBERS),
+    st.tuples(st.just("snapshot")),
+    st.tuples(st.just("restore"), NUMBERS),
+    st.tuples(st.just("compact")),
+    st.tuples(st.just("take_back"), NUMBERS, TEXTS),
+    st.tuples(st.just("elsewhere"), NUMBERS, TEXTS),
+)
+
+
+class Writer:
+    """Does to a tree what a list of writes says; what the tree refuses is left out."""
+
+    def __init__(self, tree: KeywordTree) -> None:
+        self.tree = tree
+        self.snapshots: list[str] = []
+
+    def pick(self, number: int) -> str:
+        ids = list(self.tree._committed.nodes)
+        return ids[number % len(ids)]
+
+    def create(self, parent: int, name: str, aliases: list[str], description: str) -> None:
+        self.tree.CreateKeyword(name, self.pick(parent), aliases, description)
+
+    def change(self, number: int, **patch: Any) -> None:
+        node = self.tree.GetKeyword(self.pick(number))
+        assert node is not None
+        self.tree.UpdateKeyword(node.id, patch, node.version)
+
+    def rename(self, number: int, name: str) -> None:
+        self.change(number, name=name)
+
+    def describe(self, number: int, description: str) -> None:
+        self.change(number, description=description)
+
+    def alias(self, number: int, alias: str) -> None:
+        self.tree.AddAlias(self.pick(number), alias)
+
+    def drop_aliases(self, number: int) -> None:
+        self.change(number, aliases=[])
+
+    def confirm(self, number: int, query: str) -> None:
+        self.tree.Confirm(query, self.pick(number))
+
+    def move(self, number: int, to: int) -> None:
+        self.tree.MoveKeyword(self.pick(number), self.pick(to))
+
+    def merge(self, number: int, to: int) -> None:
+        self.tree.MergeKeywords(self.pick(number), self.pick(to))
+
+    def delete(self, number: int, cascade: bool) -> None:
+        self.tree.DeleteKeyword(self.pick(number), cascade)
+
+    def undo(self, number: int) -> None:
+        changes = self.tree.History()
+        if changes:
+            self.tree.Undo(changes[number % len(changes)].operation_id)
+
+    def snapshot(self) -> None:
+        self.snapshots.append(self.tree.Snapshot())
+
+    def restore(self, number: int) -> None:
+        if self.snapshots:
+            self.tree.Restore(self.snapshots[number % len(self.snapshots)])
+
+    def compact(self) -> None:
+        self.tree.CompactStorage()
+
+    def take_back(self, number: int, name: str) -> None:
+        with contextlib.suppress(ZeroDivisionError), self.tree.Operation():
+            self.rename(number, name)
+            self.create(number, name, [name], name)
+            raise ZeroDivisionError
+
+    def elsewhere(self, number: int, name: str) -> None:
+        with KeywordTree(self.tree.data_dir) as other:
+            Writer(other).rename(number, name)
+        self.tree.Refresh()
+
+
+def built_anew(folder: Path, tree: KeywordTree) -> KeywordTree:
+    """Build in an empty folder what a tree holds, parents first, each keyword by its own texts."""
+    anew = KeywordTree(str(folder))
+    level = ["root"]
+    while level:
+        children = [node for id in level for node in tree.GetChildren(id)]
+        fields = ("id", "name", "parent_id", "aliases", "description")
+        anew.BatchCreateKeywords([{field: getattr(node, field) for field in fields} for node in children])
+        for node in children:
+            for query in node.confirmed:
+                anew.Confirm(query, node.id)
+        level = [node.id for node in children]
+    return anew
+
+
+MILK_MOVES: list[Any] = [
+    ("create", 0, "oat", [], ""),
+    ("create", 0, "milk", ["茶"], "tea"),
+    ("move", 1, 2),
+    ("undo", 0),
+]
+QUEUE_FULL: list[Any] = [
+    ("create", 0, "tea", [], ""),
+    *(("confirm", 1, f"{word} 茶") for word in "abcdefghijklmnopqrstuvwxyz"),
+]
+RESTORED: list[Any] = [
+    *MILK_MOVES,
+    ("snapshot",),
+    ("merge", 1, 2),
+    ("confirm", 1, "豆浆机"),
+    ("compact",),
+    ("restore", 0),
+]
+
+
+@given(st.lists(WRITES, max_size=25), TEXTS, TEXTS, st.randoms(use_true_random=False))
+@example(MILK_MOVES, "oat milk", "绿茶", random.Random(1))
+@example(QUEUE_FULL, "a 茶", "z", random.Random(2))
+@example(RESTORED, "豆浆机 tea", "milk", random.Random(3))
+@settings(thorough, max_examples=120)
+def test_after_any_writes_the_index_ranks_as_one_built_afresh(
+    writes: list[Any], name: str, description: str, draw: random.Random
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        with KeywordTree(folder + "/store") as tree:
+            assert scores(tree, name) == [[]] * 4
+            writer = Writer(tree)
+            for write, *arguments in writes:
+                with contextlib.suppress(KeywordTreeError):
+                    getattr(writer, write)(*arguments)
+                tree.RankCandidates(name)  # the index is there, and has to follow the next write
+            ranked = scores(tree, name, description)
+            rows = list(tree._committed.nodes)
+            draw.shuffle(rows)
+            with built_anew(Path(folder, "anew"), tree) as anew:
+                assert scores(anew, name, description) == ranked
+        with KeywordTree(folder + "/store") as again:
+            assert scores(again, name, description) == ranked
+            again._recall = kt._LexicalRecall()
+            for id in rows:
+                again._UpdateRecall(again._recall, id, None)
+            assert scores(again, name, description) == ranked
+
+
+@pytest.mark.parametrize(("read", "ranked"), [(15_000, 200), (60, 12)])
+def test_after_a_hundred_random_rounds_of_writes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: int, ranked: int
+) -> None:
+    for limit, value in (("_READ", read), ("_READ_SHARE", 0), ("_RANKED", ranked)):  # what a large tree runs into
+        monkeypatch.setattr(kt, limit, value)
+    draw = random.Random(5)
+    with KeywordTree(str(tmp_path / "store")) as tree:
+        writer = Writer(tree)
+        tree.RankCandidates("tea")
+        for _ in range(100):
+            name, description = " ".join(draw.choices(WORDS, k=3)), " ".join(draw.choices(WORDS, k=8))
+            writer.create(draw.randrange(60), name, [name[::-1]], description)
+            with contextlib.suppress(KeywordTreeError):
+                change = writer.merge if draw.random() < 0.2 else writer.move
+                change(draw.randrange(60), draw.randrange(60))
+                writer.undo(draw.randrange(8))
+        kept = tree._recall
+        with built_anew(tmp_path / "anew", tree) as anew:
+            assert len(tree._committed.nodes) > 40
+            assert kept is tree._recall
+            for query in (*WORDS, " ".join(WORDS), "oat tea", "绿茶豆浆"):
+                assert scores(tree, query, "milk of 茶") == scores(anew, query, "milk of 茶")
+
+
+# == Determinism ==========================================================================================
+
+RANK_TWICE = """
+import sys
+from Agent.keyword_tree import KeywordTree
+from Agent.test_finding import WORDS, scores
+with KeywordTree(sys.argv[1]) as tree:
+    for query in WORDS:
+        first = scores(tree, query, "oat milk 绿茶")
+        assert scores(tree, query, "oat milk 绿茶") == first
+        print(query, first)
+"""
+
+
+def test_ranking_does_not_hang_on_the_seed_of_hashes(tmp_path: Path) -> None:
+    draw = random.Random(3)
+    with KeywordTree(str(tmp_path)) as tree:
+        writer = Writer(tree)
+        for number in range(120):  # many alike: only the last tie-break tells them apart
+            writer.create(draw.randrange(40), draw.choice(WORDS), [], WORDS[number % 3])
+    told = set()
+    for seed in ("0", "1"):
+        command = [sys.executable, "-c", RANK_TWICE, str(tmp_path)]
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"}
+        root = Path(__file__).resolve().parents[1]
+        told.add(subprocess.run(command, cwd=root, env=environment, capture_output=True, check=True).stdout)
+
+    assert len(told) == 1
+    assert len(told.pop().splitlines()) == len(WORDS)
+
+
+# == A crowded level ======================================================================================
+
+
+class Explorer(LLMClient):
+    """Jumps along a list of positions, keeps what it is shown, and ends there."""
+
+    def __init__(self) -> None:
+        self.path: list[int] = []
+        self.shown: list[dict[str, Any]] = []
+
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        view = json.loads(messages[-1]["content"])
+        self.shown = view["candidates"]
+        if not self.path:
+            return {"action": "missing"}
+        return {"action": "jump", "node_id": self.path.pop(0)}
+
+    def see(self, tree: KeywordTree, query: str, path: list[int]) -> list[dict[str, Any]]:
+        self.path = list(path)
+        tree.Search(query)
+        assert self.path == [], f"the rounds do not reach {path}"
+        return self.shown
+
+
+def explore(client: Explorer, tree: KeywordTree, query: str, path: list[int]) -> Iterator[tuple[str, int]]:
+    """Open every group from here on; yield the names shown, each with the number of the round that shows it."""
+    for entry in client.see(tree, query, path):
+        if entry["name"].startswith("… "):
+            yield from explore(client, tree, query, [*path, entry["idx"]])
+        else:
+            yield entry["name"], len(path) + 1
+
+
+@pytest.mark.parametrize(
+    ("most", "count", "query", "rounds"),
+    [(50, 2500, "ψφχ", 4), (50, 700, "the child 00333", 3), (10, 150, "children", 4)],
+)
+def test_groups_lead_to_every_one_of_many_children(
+    tmp_path: Path, most: int, count: int, query: str, rounds: int
+) -> None:
+    client = Explorer()
+    with KeywordTree(str(tmp_path), client, max_candidates=most) as tree:
+        crowd = tree.CreateKeyword("crowd", "root").id
+        names = {f"child {number:05}" for number in range(count)}
+        tree.BatchCreateKeywords([{"name": name, "parent_id": crowd} for name in sorted(names, reverse=True)])
+        first = client.see(tree, query, [])
+        where = next(entry["idx"] for entry in first if entry["name"] == "crowd")
+        reached: dict[str, int] = {}
+        for name, number in explore(client, tree, query, [where]):
+            reached[name] = min(reached.get(name, number), number)
+
+    assert reached.keys() - {"crowd"} == names
+    assert max(reached.values()) <= rounds
+
+
+# == Short queries ========================================================================================
+
+SYLLABLES = ["bau", "dek", "fil", "gom", "hup", "jav", "kes", "lor"]
+OTHERS = ["nim", "pon", "qua", "rus", "tyx", "vew", "zol"]
+
+
+@given(
+    st.lists(st.sampled_from(SYLLABLES), min_size=1, max_size=3, unique=True),
+    st.lists(st.lists(st.sampled_from(OTHERS), min_size=1, max_size=3), min_size=1, max_size=60),
+    st.lists(st.sampled_from([*SYLLABLES, *OTHERS]), max_size=12),
+    st.lists(st.lists(st.sampled_from([*SYLLABLES, *OTHERS]), min_size=1, max_size=3), max_size=20),
+    st.data(),
+)
+@settings(thorough, max_examples=60)
+def test_children_without_a_word_of_the_query_stand_behind_the_keyword_that_it_names(
+    name: list[str], children: list[list[str]], description: list[str], elsewhere: list[list[str]], data: st.DataObject
+) -> None:
+    asked = data.draw(st.lists(st.sampled_from(name), min_size=1, unique=True))
+    specs: list[dict[str, Any]] = [{"id": "named", "name": " ".join(name), "description": " ".join(description)}]
+    parents = ["named"]
+    for number, words in enumerate(children):
+        parent = data.draw(st.sampled_from(parents))
+        specs.append({"id": f"child {number}", "name": " ".join(words), "parent_id": parent})
+        parents.append(f"child {number}")
+    specs += [{"id": f"other {number}", "name": " ".join(words)} for number, words in enumerate(elsewhere)]
+    with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+        tree.BatchCreateKeywords(specs)
+        ranked = {id: score for score, id in tree._RankNodes({"query": " ".join(asked)}, "search")}
+
+    assert all(score < ranked["named"] for id, score in ranked.items() if id.startswith("child"))

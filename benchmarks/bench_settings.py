@@ -1,0 +1,251 @@
+"""Do the ranking's numbers carry over to trees that they were not chosen on?
+
+What: every number in the room "Recall" is varied alone on all sets, and held against doing without it. Then all of
+them are chosen together on all sets but one, and the figure is that of the set left out: the honest one, since nothing
+was chosen on it. Beside it the module as it stands, whose numbers were chosen with all these sets in view.
+
+Why: a number that helps on one tree alone was fitted to it, and is dead weight everywhere else.
+
+How: a number is changed in the source of that room, which is then executed beside the module; what does not stand there
+exactly once stops the program, so that it cannot measure what is no longer true. What is chosen by is the mean
+reciprocal rank of the right answer (of the first 200), less coarse than whether it comes first. The search goes from
+number to number, twice, each time to the best of its values, and begins without any of them.
+
+Repeat: ``python -m benchmarks.bench_settings`` (``--quick``: 60 cases of a set; ``--limit``; ``--only alone,chosen``).
+"""
+
+from __future__ import annotations
+import __future__
+
+import inspect
+import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from Agent import keyword_tree
+from benchmarks import common
+from benchmarks.finding_sets import Finder, Task, add_more, interval_of, share, tasks
+
+
+class Number(NamedTuple):
+    """A number of the ranking."""
+
+    what: str
+    now: float
+    without: float
+    """The value with which it is as if it were not there, or the plainest there is."""
+    values: tuple[float, ...]
+    old: str
+    """What it stands in, in the source of the room; or the name that it has there."""
+    new: str = ""
+    """The same with `{0}` in its place."""
+    intent: str = ""
+    """The only intent that it concerns; empty: both."""
+
+
+SEARCH, PLACE = "search", "suggest_parent"
+NUMBERS = (
+    Number("weight of a stop word", 0.2, 1, (0, 0.1, 0.2, 0.4, 1), "_STOP_WEIGHT"),
+    Number("weight of a character", 0.15, 0, (0, 0.15, 0.3, 0.6), "_CHARACTER_WEIGHT"),
+    Number("weight of a word's trigrams", 1.2, 0, (0, 0.6, 1.2, 2.4), "_TRIGRAMS_WEIGHT"),
+    Number(
+        "words until one counts half", 20, 1e9, (5, 10, 20, 40, 1e9), "weight * 20 / (20 +", "weight * {0} / ({0} +"
+    ),
+    Number("k₁: how slowly tf fills", 1.2, 0, (0, 0.6, 1.2, 2.5), "/ (tf + 1.2) for tf", "/ (tf + {0} + 1e-9) for tf"),
+    Number("b: what the length counts", 0.75, 0, (0, 0.25, 0.5, 0.75, 1), "0.25 + 0.75 * 2", "1 - {0} + {0} * 2"),
+    Number("weight of a name", 2, 1, (1, 2, 4), "2.0 * name", "{0} * name"),
+    Number("share heard from above", 0.8, 0, (0, 0.5, 0.65, 0.8, 0.9), "0.8 * gain", "{0} * gain"),
+    Number("discount of a theme", 0.36, 0, (0, 0.2, 0.36, 0.5, 0.7), "1 - 0.36 *", "1 - {0} *", SEARCH),
+    Number("its power", 2, 1, (1, 2, 4), "/ asked) ** 2", "/ asked) ** {0}", SEARCH),
+    Number("themes opened", 8, 0, (0, 4, 8, 16), "_EXPANDED", "", SEARCH),
+    Number("nodes scored in full", 200, 50, (50, 100, 200, 400), "_RANKED"),
+    Number("a parent's own names", 1.5, 0, (0, 0.75, 1.5, 3), "1.5 * heard", "{0} * heard", PLACE),
+    Number("votes: one after another", 2, 1, (1, 1.5, 2, 4), "votes[parent_id] /= 2", "votes[parent_id] /= {0}", PLACE),
+    Number("names that it ends in", 0.5, 0, (0, 0.25, 0.5, 1), "0.5 * max(", "{0} * max(", PLACE),
+)
+
+Setting = tuple[float, ...]
+"""A value for each of `NUMBERS`."""
+
+NOW: Setting = tuple(number.now for number in NUMBERS)
+PLAIN: Setting = tuple(number.without for number in NUMBERS)
+
+
+def room_with(setting: Setting) -> dict[str, Any]:
+    """Return the names of the room "Recall" as they are with other numbers.
+
+    Raises:
+        LookupError: a number does not stand where it stood.
+    """
+    source = inspect.getsource(keyword_tree)
+    source = source[source.index("\n# == Recall =") : source.index("\n# == Descent =")]
+    names, attributes = dict(vars(keyword_tree)), {}
+    for number, value in zip(NUMBERS, setting, strict=True):
+        if number.new and source.count(number.old) == 1:
+            source = source.replace(number.old, number.new.format(value))
+        elif not number.new and number.old in names:
+            attributes[number.old] = type(names[number.old])(value)
+        else:
+            raise LookupError(f"{number.old!r} no longer stands once in the room")
+    exec(compile(source, "Recall", "exec", flags=__future__.annotations.compiler_flag), names)
+    names.update(attributes)
+    return names
+
+
+class Sets:
+    """All sets, each ranked at most once with a setting."""
+
+    def __init__(self, limit: int, more: Sequence[str]) -> None:
+        """Read what is there, at most `limit` cases of each; paths, which any ranking finds, are left out."""
+        self.tasks: list[Task] = []
+        self._finders: list[Finder] = []
+        self._known: dict[tuple[int, Setting], list[float]] = {}
+        for read in tasks(limit, more):
+            task = read()
+            if not task.name.endswith("full_path"):
+                self.tasks.append(task)
+                self._finders.append(Finder(task.specs))
+
+    def close(self) -> None:
+        """Remove the trees."""
+        for finder in self._finders:
+            finder.close()
+
+    def ranks(self, which: int, setting: Setting) -> list[float]:
+        """Return of each case one through the place of its right answer, 0 where it is not among 200."""
+        intent = self.tasks[which].intent
+        concerned = [not number.intent or number.intent == intent for number in NUMBERS]
+        setting = tuple(value if is_it else now for value, now, is_it in zip(setting, NOW, concerned, strict=True))
+        if (which, setting) not in self._known:
+            self._known[which, setting] = self._rank(which, room_with(setting))
+        return self._known[which, setting]
+
+    def _rank(self, which: int, room: Mapping[str, Any]) -> list[float]:
+        task, indexes = self.tasks[which], self._finders[which].tree._committed
+        recall = room["_LexicalRecall"]()
+        for id, row in indexes.nodes.items():
+            if id != "root":
+                recall.Add(id, keyword_tree._TextsOf(row))
+        found = []
+        for case in task.cases:
+            ranking = recall.Rank(case.query, case.description)
+            if task.intent == SEARCH:
+                fits = room["_FitQuery"](ranking, indexes)
+            else:
+                fits = room["_FitParents"](ranking, indexes, case.query)
+            best = sorted((-score, id) for id, score in fits.items() if id != "root")[:200]
+            found.append(next((1 / place for place, (_, id) in enumerate(best, 1) if id in case.gold), 0.0))
+        return found
+
+    def mean(self, setting: Setting, but: int = -1) -> float:
+        """Return the mean over all sets, or all but one, of the mean reciprocal rank."""
+        return fmean(fmean(self.ranks(which, setting)) for which in range(len(self.tasks)) if which != but)
+
+
+def _replaced(setting: Setting, index: int, value: float) -> Setting:
+    return (*setting[:index], value, *setting[index + 1 :])
+
+
+def _alone(report: common.Report, sets: Sets) -> None:
+    """Print what each number brings on each set, and which value the other sets would have chosen."""
+    rows, chosen_rows = [], []
+    for index, number in enumerate(NUMBERS):
+        cells, helps, hurts = [], 0, 0
+        for which, task in enumerate(sets.tasks):
+            if number.intent and number.intent != task.intent:
+                cells.append("–")
+                continue
+            without = sets.ranks(which, _replaced(NOW, index, number.without))
+            gains = [100 * (now - then) for now, then in zip(sets.ranks(which, NOW), without, strict=True)]
+            middle, low, high = interval_of([gains])
+            helps, hurts = helps + (low >= 0.05), hurts + (high <= -0.05)  # as far as a tenth shows
+            cells.append(f"{middle:+.1f}{'*' if low >= 0.05 or high <= -0.05 else ''}")
+        rows.append([f"{number.what}: {number.now:g}, not {number.without:g}", *cells, helps, hurts])
+        chosen_rows.append([number.what, f"{number.now:g}", *_chosen_alone(sets, index)])
+        print(rows[-1], chosen_rows[-1], file=sys.stderr, flush=True)
+    names = [task.name for task in sets.tasks]
+    report.table(
+        "What each number brings, the others as they are: mean reciprocal rank in hundredths; * beyond chance (95 %)",
+        ["number, and what it is held against", *names, "helps", "hurts"],
+        rows,
+    )
+    report.table(
+        "Each number alone, chosen on all sets but one: its value, and the change on the one left out (hundredths)",
+        ["number", "now", *names, "mean"],
+        chosen_rows,
+    )
+
+
+def _chosen_alone(sets: Sets, index: int) -> list[str]:
+    number, cells, changes = NUMBERS[index], [], []
+    for which, task in enumerate(sets.tasks):
+        if number.intent and number.intent != task.intent:
+            cells.append("–")
+            continue
+        value = max(number.values, key=lambda value: sets.mean(_replaced(NOW, index, value), but=which))
+        changed, now = sets.ranks(which, _replaced(NOW, index, value)), sets.ranks(which, NOW)
+        changes.append(100 * (fmean(changed) - fmean(now)))
+        cells.append(f"{value:g}: {changes[-1]:+.1f}")
+    return [*cells, f"{fmean(changes):+.2f}"]
+
+
+def choose(sets: Sets, but: int) -> Setting:
+    """Return the setting that is best on all sets but one, as far as a walk from number to number finds it."""
+    setting = PLAIN
+    for _ in range(2):
+        for index, number in enumerate(NUMBERS):
+            tried = [_replaced(setting, index, value) for value in (setting[index], *number.values)]
+            setting = max(tried, key=lambda each: sets.mean(each, but))
+    return setting
+
+
+def _chosen(report: common.Report, sets: Sets) -> None:
+    rows, values = [], []
+    for which, task in enumerate(sets.tasks):
+        setting = choose(sets, which)
+        cells = []
+        for each in (PLAIN, setting, NOW):
+            ranks = sets.ranks(which, each)
+            cells.append(share(sum(rank == 1 for rank in ranks), len(ranks)))
+        rows.append([f"{task.name}: {len(task.cases)} cases", *cells])
+        values.append([f"without {task.name}", *(f"{value:g}" for value in setting)])
+        print(rows[-1], values[-1], file=sys.stderr, flush=True)
+    report.table(
+        "Right first, percent; all numbers chosen together on the other sets",
+        ["the set left out", "plain", "chosen on the others", "the module as it stands"],
+        rows,
+    )
+    values.append(["the module as it stands", *(f"{value:g}" for value in NOW)])
+    report.table("What was chosen", ["", *(number.what for number in NUMBERS)], values)
+
+
+def run(options: Namespace) -> None:
+    """Measure and report."""
+    report = common.Report("Settings of the ranking", options, Path(tempfile.gettempdir()))
+    try:
+        sets = Sets(options.limit or (60 if options.quick else 300), list(filter(None, options.more.split(","))))
+    except common.Skip as reason:
+        report.skipped("settings", reason)
+        return
+    for name, part in {"alone": _alone, "chosen": _chosen}.items():
+        if common.wanted(options, name):
+            part(report, sets)
+    sets.close()
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = common.parser(__doc__)
+    parser.add_argument("--limit", type=int, default=0, help="cases of a set at most (default: 300)")
+    add_more(parser)
+    run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()
