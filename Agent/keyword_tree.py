@@ -3269,7 +3269,8 @@ def _PlanMerge(tx: _Transaction, src_id: str, dst_id: str) -> KeywordNode:
     more = {_Fold(name): name for name in (src.name, *src.aliases)}
     patch: _Row = {"aliases": [*dst.aliases, *(name for fold, name in more.items() if fold not in known)]}
     patch |= {"description": dst.description or src.description, "metadata": {**src.metadata, **dst.metadata}}
-    patch["confirmed"] = list(dict.fromkeys([*src.confirmed, *dst.confirmed]))[-_CONFIRMED_LIMIT:]
+    confirmed = {_QueryKey(query): query for query in (*src.confirmed, *dst.confirmed)}
+    patch["confirmed"] = list(confirmed.values())[-_CONFIRMED_LIMIT:]
     if is_beneath:
         patch["parent_id"] = src.parent_id
     tx.Change(dst, **patch, **_Renormalize(tx, dst, patch))

@@ -469,6 +469,15 @@ class TestMergeKeywords:
             tree.MergeKeywords(src, dst)
 
 
+class TestMergedQueries:
+    def test_that_differ_in_case_and_mark_alone_are_one(self, tree: KeywordTree) -> None:
+        one, other = add(tree, "one"), add(tree, "other")
+        tree.Confirm("Green stuff", one)
+        tree.Confirm("green stuff?", other)
+
+        assert tree.MergeKeywords(one, other).confirmed == ["green stuff?"]
+
+
 class TestDeleteKeyword:
     def test_without_cascade_the_children_move_up_and_the_infos_to_the_parent(self, tree: KeywordTree) -> None:
         tree.DeleteKeyword("py")
