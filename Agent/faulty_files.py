@@ -389,6 +389,7 @@ class FaultyDisk:
         self._last_changed = _ROOM_NUMBER
         self._descriptors: dict[int, _Descriptor] = {}
         self._dead: set[str] = set()
+        self._asked_for: OSError | None = None  # the error that the fault raised last
         self._death: tuple[str, int, int] | None = None  # owner, call, bytes of a write that get through
         self._is_quiet = False
         self._mutex = threading.RLock()
@@ -479,6 +480,11 @@ class FaultyDisk:
         """Return how many descriptors a process has open; None counts those of all."""
         return sum(owner in (None, descriptor.owner) for descriptor in self._descriptors.values())
 
+    def nameless_count(self) -> int:
+        """Return how many descriptors lead to a file that has no name any more, whose space is therefore not free."""
+        named = _reachable(self.inodes)
+        return sum(descriptor.number not in named for descriptor in self._descriptors.values())
+
     def name_of(self, where: str | int) -> str:
         """Return the last part of a path, or of the path that a descriptor was opened by."""
         if isinstance(where, str):
@@ -509,7 +515,8 @@ class FaultyDisk:
         self.failed_calls.append(self.calls[-1])
         if name == "pwrite" and fault.short is not None and len(self.failed_calls) == 1 and fault.short < len(data):
             return fault.short
-        raise _FaultError(fault.error, os.strerror(fault.error))
+        self._asked_for = OSError(fault.error, os.strerror(fault.error))  # Python makes it the class of its number
+        raise self._asked_for
 
     def _enter_changing(self, name: str, where: str) -> None:
         self._enter(name, where)
@@ -714,9 +721,10 @@ class FaultyDisk:
         with self._mutex:
             try:
                 number, inode, _ = self._enter_on(name, fd)
-            except _FaultError:
-                assert self.fault is not None
-                self._drop(self._descriptor(fd).number, self.fault.sync)
+            except OSError as error:
+                if error is self._asked_for:
+                    assert self.fault is not None
+                    self._drop(self._descriptor(fd).number, self.fault.sync)
                 raise
             if inode.pending:
                 self._set(number, inode.synced())
@@ -782,10 +790,6 @@ class FaultyDisk:
             for other in self._descriptors.values()
             if other is not descriptor
         )
-
-
-class _FaultError(OSError):
-    """An error that was asked for."""
 
 
 _LOCK_SH, _LOCK_EX, _LOCK_NB, _LOCK_UN = 1, 2, 4, 8

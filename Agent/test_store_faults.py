@@ -29,6 +29,8 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -478,6 +480,8 @@ class Judge:
         assert matching, f"the tree holds a state that never was: {difference(found, self.world.states[most])}"
         after = disk.read_all()
         self._check_files(after)
+        is_ahead = any("which the log does not have" in sentence for sentence in tree.recovery)
+        assert self.may_mend or not is_ahead, "a projection was ahead of the log"
         if tail:
             assert tail in [content for name, content in after.items() if "cut_tail" in name], "a tail was not kept"
             assert tree.recovery, "a tail was cut in silence"
@@ -841,6 +845,40 @@ class TestTraps:
         assert traps.names_after(Mode("none")) >= {"first", "g0"}
         assert traps.names_after(Mode("killed")) <= {"first", "g0", "g1"}
 
+    def test_a_group_whose_sync_fails_has_an_unknown_outcome_for_each_of_its_writers(self, traps: Traps) -> None:
+        specs = tuple({"id": f"g{number}", "name": "g", "parent_id": "root"} for number in range(4))
+        with traps.at(SYNC, 2, lambda: traps.fault(errno.EIO, 1, "fdatasync")):
+            raised = traps.world.write_together(Step("a", "group", specs))
+
+        assert [getattr(raised.get(index), "outcome_unknown", None) for index in range(4)] == [None, True, True, True]
+        assert traps.names_after(Mode("killed")) == {"first", "g0", "g1", "g2", "g3"}
+
+    def test_a_sync_that_failed_is_known_though_the_disk_refused_the_mark(self, traps: Traps) -> None:
+        with traps.at(SYNC, 1, lambda: traps.fault(errno.EIO, math.inf, "fdatasync", "ftruncate")):
+            assert traps.fails(step("a", "doubtful")).outcome_unknown
+        assert traps.disk.failed_calls == [SYNC, "ftruncate lock"]
+
+        assert not traps.fails(step("a", "too early")).outcome_unknown
+
+    def test_a_disk_that_takes_no_more_bytes_and_tells_no_error_fails_the_operation_alone(
+        self, traps: Traps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tries = 0
+
+        def refuse(fd: int, data: object, offset: int) -> int:
+            nonlocal tries
+            tries += 1
+            assert tries < 10, "it is tried for ever"
+            return 0
+
+        with monkeypatch.context() as patch:
+            patch.setattr(traps.disk, "pwrite", refuse)
+            error = traps.fails(step("a", "refused"))
+        traps.world.do(step("a", "next"))
+
+        assert not error.outcome_unknown
+        assert traps.names_after(Mode("none")) == {"first", "next"}
+
     def test_a_group_that_the_disk_has_no_room_for_is_written_one_by_one(self, traps: Traps) -> None:
         specs = tuple({"id": f"g{number}", "name": "g", "parent_id": "root"} for number in range(4))
         with (
@@ -861,6 +899,17 @@ class TestTraps:
             world.run([Step("a", "open"), step("a", "acknowledged")])
             left = world.disk.now().cut_power(Mode("none"))
             assert b"acknowledged" in left.read_all().get(LOG, b""), f"all is lost after a death at call {call}"
+
+    def test_a_store_that_a_dead_process_began_is_durable_though_no_projection_can_be_made(self, door: Door) -> None:
+        for call in range(40):
+            traps = Traps(door)
+            traps.disk.kill_at("dead", call)
+            with contextlib.suppress(Killed):
+                traps.world.do(Step("dead", "open"))
+            with traps.at("open nodes.jsonl", 1, lambda traps=traps: traps.fault(errno.EMFILE, math.inf, "open")):  # type: ignore[misc]
+                traps.world.do(Step("a", "open"))
+            traps.world.do(step("a", "acknowledged"))
+            assert traps.names_after(Mode("none")) == {"acknowledged"}, f"all is lost after a death at call {call}"
 
     @pytest.mark.parametrize("short", [1, 100, 2500])
     def test_a_write_that_failed_is_not_there_after_a_power_cut(self, traps: Traps, short: int) -> None:
@@ -952,6 +1001,63 @@ class TestTraps:
             assert traps.world.trees["b"].recovery == ()
             assert len(whole_lines(held[LOG])) == 3
 
+    @pytest.mark.parametrize("now", [Decimal("1700000000.5"), Fraction(1, 3), True, "12.5", 7])
+    def test_a_clock_need_not_tell_floats(self, door: Door, now: Any) -> None:
+        tree = KeywordTree(FOLDER, clock=lambda: now)
+        tree.CreateKeyword("acknowledged", "root")
+        tree.Snapshot()
+        tree.CompactStorage()
+        tree.Close()
+        again = KeywordTree(FOLDER)
+
+        assert [node.name for node in again.GetChildren("root")] == ["acknowledged"]
+        assert again.Verify() == []
+
+    def test_a_ranking_that_fails_does_not_make_a_write_fail_that_is_done(self, door: Door) -> None:
+        class Failing(kt._LexicalRecall):
+            def Add(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
+                if "unknown to it" in texts[0]:
+                    raise ConnectionError("the service behind it is down")
+                super().Add(id, texts)
+
+        tree = KeywordTree(FOLDER, recall=Failing)
+        tree.CreateKeyword("known", "root")
+        assert tree.RankCandidates("known")
+        made = tree.CreateKeyword("unknown to it", "root")
+
+        assert [node.id for node in tree.FindByName("unknown to it")] == [made.id]
+
+    def test_a_torn_tail_that_finds_no_room_aside_is_left_where_it_is(self, traps: Traps) -> None:
+        traps.dies(step("a", "torn", description="x" * 900), SYNC)
+        log = traps.disk.read_all()[LOG]
+        torn = log.rstrip(b" \n")[:-100]
+        traps.disk.spoil(LOG, torn)
+        traps.fault(errno.ENOSPC, math.inf, "pwrite")
+        traps.world.do(Step("b", "open"))
+        refused = traps.fails(step("b", "refused"))
+
+        assert not refused.outcome_unknown
+        assert [node.id for node in traps.world.trees["b"].GetChildren("root")] == ["first"]
+        assert traps.disk.read_all()[LOG] == torn
+        traps.world.run([Step("c", "open"), step("c", "next")])
+        assert torn_tail({LOG: torn}) in traps.disk.read_all().values()
+        assert traps.names_after(Mode("none")) == {"first", "next"}
+
+    def test_a_torn_tail_that_finds_no_room_aside_is_kept_though_a_sync_had_failed(self, traps: Traps) -> None:
+        log = traps.disk.read_all()[LOG].rstrip(b" \n")
+        torn = b'{"crc": "0a1b2c3d", "seq": 3, "prev"'
+        traps.disk.kill("a")
+        traps.disk.put({LOG: log + b"\n" + torn, "memory/tree/lock": b"\0"})
+        traps.fault(errno.EIO, 1, "pwrite")
+        traps.world.do(Step("b", "open"))
+        traps.disk.heal()
+        traps.fails(step("b", "refused"))
+
+        assert torn in traps.disk.read_all()[LOG]
+        traps.world.run([Step("c", "open"), step("c", "next")])
+        assert torn in traps.disk.read_all().values()
+        assert traps.names_after(Mode("none")) == {"first", "next"}
+
     def test_a_mark_of_a_failed_sync_needs_no_space(self, traps: Traps) -> None:
         traps.world.do(Step("b", "open"))
         with traps.at(SYNC, 1, lambda: traps.fault(errno.ENOSPC, math.inf, "fdatasync", "pwrite")):
@@ -1037,6 +1143,189 @@ class TestTraps:
         door.disk.fault = Fault(0, lasts=math.inf)
         with pytest.raises(StoreError):
             KeywordTree(FOLDER)
+
+
+class TestFolders:
+    """What a folder of the system, a mount or another process may do while the store is at work."""
+
+    def test_a_mount_that_syncs_no_folders_is_borne(self, traps: Traps) -> None:
+        traps.fault(errno.EINVAL, math.inf, "fsync")
+        traps.world.run([Step("b", "open"), step("b", "second")])
+        traps.world.trees["b"].CompactStorage()
+        traps.world.do(step("b", "third"))
+
+        assert traps.names_after(Mode("killed")) == {"first", "second", "third"}
+
+    def test_a_folder_whose_sync_fails_is_not_served(self, traps: Traps) -> None:
+        traps.fault(errno.EIO, 1, "fsync")
+        traps.fails(Step("b", "open"))
+
+        assert traps.disk.failed_calls == ["fsync memory"]
+
+    def test_a_folder_above_that_may_not_be_read_is_borne(self, traps: Traps) -> None:
+        with traps.at("open memory", 1, lambda: traps.fault(errno.EACCES, 1, "open")):
+            traps.world.do(Step("b", "open"))
+
+        assert traps.disk.failed_calls == ["open memory"]
+
+    @pytest.mark.parametrize("name", ["memory", "tree"])
+    def test_a_folder_that_another_process_has_just_made_is_borne(self, door: Door, name: str) -> None:
+        traps = Traps(door)
+        path = {"memory": "/disk/memory", "tree": FOLDER}[name]
+        with traps.at(f"mkdir {name}", 1, lambda: traps.disk.mkdir(path)):
+            traps.world.run([Step("a", "open"), step("a", "first")])
+
+        assert traps.names_after(Mode("none")) == {"first"}
+
+    def test_a_second_tail_does_not_replace_the_first(self, traps: Traps) -> None:
+        tails = [b'{"crc": "00000000", "one', b'{"crc": "00000000", "two']
+        traps.disk.kill("a")
+        for number, tail in enumerate(tails):
+            traps.disk.spoil(LOG, traps.disk.read_all()[LOG].rstrip(b" \n") + b"\n" + tail)
+            traps.world.do(Step(f"b{number}", "open"))
+            traps.disk.kill(f"b{number}")
+
+        assert [tail for tail in tails if tail not in traps.disk.read_all().values()] == []
+
+    def test_a_log_that_was_cut_while_it_was_open_is_refused(self, traps: Traps) -> None:
+        traps.world.do(step("a", "second"))
+        log = traps.disk.read_all()[LOG]
+        traps.disk.spoil(LOG, log[: log.index(b'"second"')])
+        with pytest.raises(StoreCorruptError):
+            traps.world.trees["a"].Refresh()
+
+
+class TestWithin:
+    """A signal handler, a clock, a normalizer or a ranking may call the tree whose commit it stands in."""
+
+    def in_a_commit(self, traps: Traps, call: str, act: Callable[[KeywordTree], None]) -> None:
+        """Let the tree be called in the middle of a commit, before a call to the disk."""
+        with traps.at(call, 1, lambda: act(traps.world.trees["a"])):
+            traps.world.do(step("a", "second"))
+        assert traps.names_after(Mode("none")) == {"first", "second"}
+
+    @pytest.mark.parametrize("call", [WRITE, SYNC, "pwrite nodes.jsonl"])
+    @pytest.mark.parametrize("method", ["Refresh", "Verify", "Snapshot", "CompactStorage"])
+    def test_what_needs_the_lock_is_refused_and_the_lock_stays(self, traps: Traps, method: str, call: str) -> None:
+        def act(tree: KeywordTree) -> None:
+            with pytest.raises(StoreError, match="while its own thread commits"):
+                getattr(tree, method)()
+            lock = traps.disk.open(f"{FOLDER}/lock", os.O_RDWR)
+            with pytest.raises(BlockingIOError):
+                traps.disk.flock(lock, 2 | 4)
+            traps.disk.close(lock)
+
+        self.in_a_commit(traps, call, act)
+
+    @pytest.mark.parametrize("call", [WRITE, SYNC, "pwrite nodes.jsonl"])
+    def test_another_write_is_refused_instead_of_waiting_for_ever(self, traps: Traps, call: str) -> None:
+        def act(tree: KeywordTree) -> None:
+            with pytest.raises(StoreError, match="while its own thread commits"):
+                tree.CreateKeyword("within", "root")
+
+        self.in_a_commit(traps, call, act)
+
+    @pytest.mark.parametrize("call", [WRITE, SYNC, "pwrite nodes.jsonl"])
+    def test_an_operation_of_many_is_refused_instead_of_waiting_for_ever(self, traps: Traps, call: str) -> None:
+        def act(tree: KeywordTree) -> None:
+            with pytest.raises(StoreError, match="while its own thread commits"), tree.Operation("within"):
+                tree.CreateKeyword("within", "root")
+
+        self.in_a_commit(traps, call, act)
+
+    @pytest.mark.parametrize(
+        ("call", "count"),
+        [("open lock", 1), ("flock lock", 2), ("flock lock", 3), ("flock lock", 4), ("pread change_log.jsonl", 2)],
+    )
+    def test_what_comes_while_the_log_is_opened_anew_is_refused(self, traps: Traps, call: str, count: int) -> None:
+        traps.world.do(Step("b", "open"))
+        traps.world.trees["b"].CompactStorage()
+        tree = traps.world.trees["a"]
+        refused: list[StoreError] = []
+
+        def act() -> None:
+            try:
+                tree.Refresh()
+            except StoreError as error:
+                refused.append(error)
+
+        with traps.at(call, count, act):
+            traps.world.do(step("a", "second"))
+
+        assert len(refused) == 1
+        assert traps.names_after(Mode("none")) == {"first", "second"}
+
+    def test_what_is_known_can_be_read(self, traps: Traps) -> None:
+        told: list[str] = []
+
+        def act(tree: KeywordTree) -> None:
+            told.extend(node.id for node in tree.GetChildren("root"))
+            told.extend(change.op for change in tree.History())
+
+        self.in_a_commit(traps, SYNC, act)
+        assert told == ["first", "create_keyword", "create_store"]
+
+    @pytest.mark.parametrize("call", [WRITE, SYNC, "pwrite nodes.jsonl"])
+    def test_closing_loses_nothing_that_is_acknowledged(self, traps: Traps, call: str) -> None:
+        with traps.at(call, 1, traps.world.trees["a"].Close):
+            try:
+                traps.world.do(step("a", "second"))
+            except StoreError as error:
+                assert error.outcome_unknown
+
+        for mode in (Mode("none"), Mode("all"), Mode("killed")):
+            found = traps.names_after(mode)
+            assert found >= set(traps.world.oracle.nodes) - {"root"}
+            assert found <= {"first", "second"}
+        traps.world.run([Step("b", "open"), step("b", "third")])
+        assert "third" in traps.names_after(Mode("none"))
+
+
+class TestFalseAlarms:
+    """No fact hangs on these; but nobody is to be told of damage, or of a failure, where there is none."""
+
+    def recovery_after(self, traps: Traps, mode: Mode) -> tuple[str, ...]:
+        traps.world.door.disk = traps.disk.now().cut_power(mode)
+        return KeywordTree(FOLDER).recovery
+
+    @pytest.mark.parametrize("mode", [Mode("none"), *(Mode("without", index) for index in range(4))])
+    def test_a_store_that_was_opened_once_and_closed_is_whole_after_a_power_cut(self, door: Door, mode: Mode) -> None:
+        traps = Traps(door)
+        info = Step("a", "info", ({"id": "i", "content": LONG, "keyword_ids": ["first"]},))
+        traps.world.run([Step("a", "open"), step("a", "first"), info, Step("a", "close")])
+
+        assert self.recovery_after(traps, mode) == ()
+
+    def test_a_projection_that_had_no_room_is_made_good_by_the_next_checkpoint(self, traps: Traps) -> None:
+        with traps.at("pwrite nodes.jsonl", 1, lambda: traps.fault(errno.ENOSPC, 1, "pwrite")):
+            traps.world.do(step("a", "second"))
+        assert traps.disk.failed_calls == ["pwrite nodes.jsonl"]
+        traps.world.run([step("a", "third"), Step("a", "close")])
+
+        assert self.recovery_after(traps, Mode("none")) == ()
+
+    def test_a_failed_sync_is_told_once(self, traps: Traps) -> None:
+        traps.fault(errno.EIO, 1, "fdatasync")
+        traps.fails(step("a", "doubtful"))
+        traps.world.do(Step("b", "open"))
+
+        assert "a sync had failed" in traps.world.trees["b"].recovery[0]
+        assert self.recovery_after(traps, Mode("none")) == ()
+
+    def test_a_log_that_was_copied_after_a_failed_sync_is_not_read_again(self, traps: Traps) -> None:
+        traps.fault(errno.EIO, 1, "fdatasync")
+        traps.fails(step("a", "doubtful"))
+        traps.world.do(Step("b", "open"))
+        before = len(traps.disk.calls)
+        traps.world.do(step("b", "next"))
+
+        assert "open change_log.jsonl" not in traps.disk.calls[before:]
+
+    @pytest.mark.parametrize("keep_history", [True, False])
+    def test_a_compaction_keeps_no_file_open_that_has_no_name(self, traps: Traps, keep_history: bool) -> None:
+        traps.world.trees["a"].CompactStorage(keep_history)
+
+        assert traps.disk.nameless_count() == 0
 
 
 # == Taking turns =========================================================================================
@@ -2459,6 +2748,137 @@ class TestSharedFiles:
         world.trees["a"].Restore(name)
 
         assert state_of(world.trees["a"], world.info_ids()) == world.states[-1]
+
+    def test_a_projection_is_not_cut_for_a_log_that_has_changed_under_the_store(self, traps: Traps) -> None:
+        traps.world.run([step("a", "second"), step("a", "third")])
+        with traps.at("pwrite nodes.jsonl", 1, lambda: traps.fault(errno.ENOSPC, 1, "pwrite")):
+            traps.world.do(step("a", "fourth"))
+        traps.disk.spoil(LOG, traps.disk.read_all()[LOG].replace(b"of second", b"Of second"))
+        before = traps.disk.read_all()
+        traps.world.do(Step("a", "close"))
+        behind = traps.disk.read_all()
+
+        assert behind.keys() == before.keys()
+        assert behind[PROJECTIONS["nodes"]] == before[PROJECTIONS["nodes"]]
+        assert b'"op": "checkpoint"' not in behind[LOG]
+
+    def test_a_history_that_is_read_while_a_commit_counts_its_line_is_sound(
+        self, traps: Traps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told: list[bool] = []
+
+        def locate(store: Any, records: Any, line: bytes) -> Any:
+            found = real(store, records, line)
+            told.extend(line is not None for line, _ in store.ReadBack(True))  # as another thread may, without waiting
+            return found
+
+        real = kt._JsonlStore._Locate
+        monkeypatch.setattr(kt._JsonlStore, "_Locate", locate)
+        traps.world.do(step("a", "second"))
+
+        assert told == [True, True, True]
+
+    @pytest.mark.parametrize("damage", ["a byte", "its end"])
+    def test_a_log_that_has_changed_under_the_store_is_not_copied(self, traps: Traps, damage: str) -> None:
+        log = traps.disk.read_all()[LOG]
+        cut = log[: log.index(b'"first"')]
+        traps.disk.spoil(LOG, log.replace(b"first", b"First") if damage == "a byte" else cut)
+        with pytest.raises(StoreCorruptError):
+            traps.world.trees["a"].Snapshot(copy=True)
+
+        assert not [name for name in traps.disk.read_all() if "snapshot" in name]
+
+    @pytest.mark.parametrize(
+        "spoil",
+        [
+            lambda lines: [*lines[:-1], lines[-1].replace(b"crc", b"Crc")],
+            lambda lines: [*lines[:-1], lines[-1][:-9]],
+            lambda lines: lines[:-1],
+            lambda lines: lines[:-2],
+            lambda lines: [*lines[:1], *lines[2:]],
+            lambda lines: [],
+        ],
+        ids=["newest changed", "newest cut", "newest gone", "two gone", "one within gone", "all gone"],
+    )
+    def test_a_history_that_has_lost_an_operation_is_not_told(
+        self, traps: Traps, spoil: Callable[[list[bytes]], list[bytes]]
+    ) -> None:
+        tree = traps.world.trees["a"]
+        traps.world.run([step("a", "second"), step("a", "third")])
+        tree.CompactStorage()
+        assert tree.Verify() == []
+        (path,) = (name for name in traps.disk.read_all() if "history/" in name)
+        lines = traps.disk.read_all()[path].rstrip(b" \n").split(b"\n")
+        traps.disk.spoil(path, b"\n".join([*spoil(lines), b""]))
+
+        with pytest.raises(StoreCorruptError):
+            tree.History()
+        assert [problem for problem in tree.Verify() if problem.startswith("history")] != []
+
+    def test_a_history_of_another_log_is_not_taken_for_its_own(self, traps: Traps) -> None:
+        backup = traps.disk.read_all()
+        traps.world.run([step("a", "elsewhere")])
+        traps.world.trees["a"].CompactStorage()
+        traps.disk.kill("a")
+        traps.disk.put(backup)
+        traps.world.run([Step("b", "open"), step("b", "here")])
+        tree = traps.world.trees["b"]
+        with pytest.raises(StoreError, match="another log"):
+            tree.CompactStorage()
+        (other,) = (name for name in traps.disk.read_all() if "history/" in name)
+        traps.disk.remove(f"/disk/{other}")
+        tree.CompactStorage()
+
+        assert [change.Ids() for change in tree.History()] == [{"here"}, {"first"}, {"root"}]
+
+    def test_what_fails_for_want_of_room_keeps_none(self, traps: Traps) -> None:
+        tree = traps.world.trees["a"]
+        for work in (tree.CompactStorage, lambda: tree.Snapshot(copy=True)):
+            for skipped in range(2):
+                TestTraps().fail_the_next(traps.disk, "pwrite", skipped)
+                with contextlib.suppress(StoreError):
+                    work()
+                traps.disk.listeners.clear()
+                traps.disk.heal()
+                traps.disk.failed_calls.clear()
+                assert not [name for name in traps.disk.read_all() if name.endswith(".new")]
+
+    def test_a_copy_outlives_damage_to_the_log(self, traps: Traps) -> None:
+        tree = traps.world.trees["a"]
+        name = tree.Snapshot(copy=True)
+        traps.disk.spoil(LOG, traps.disk.read_all()[LOG].replace(b"first", b"FIRST"))
+        tree.CreateKeyword("more", "root")
+        tree.Restore(name)
+
+        assert [node.id for node in tree.GetChildren("root")] == ["first"]
+
+    def test_a_history_is_not_forgotten_by_a_compaction_that_fails(self, traps: Traps) -> None:
+        tree = traps.world.trees["a"]
+        tree.CompactStorage()
+        told = [change.seq for change in tree.History()]
+        assert len(told) == 2
+        # Three projections, two of them empty, then the log.
+        for call, count in [("pwrite", 2), ("fdatasync", 4), ("replace", 4)]:
+            for skipped in range(count):
+                TestTraps().fail_the_next(traps.disk, call, skipped)
+                with pytest.raises(StoreError):
+                    tree.CompactStorage(keep_history=False)
+                traps.disk.listeners.clear()
+                traps.disk.heal()
+                traps.disk.failed_calls.clear()
+                assert [change.seq for change in tree.History()] == told, f"{skipped}. {call}"
+
+    def test_a_cut_tail_and_an_unfinished_file_are_forgotten(self, traps: Traps) -> None:
+        traps.disk.kill("a")
+        log = traps.disk.read_all()[LOG].rstrip(b" \n")
+        traps.disk.spoil(LOG, b'%b\n{"crc": "00000000", "%b"' % (log, SECRET.encode()))
+        traps.disk.put({"memory/tree/nodes.jsonl.new": SECRET.encode()})
+        traps.world.do(Step("b", "open"))
+        assert sum(SECRET.encode() in held for held in traps.disk.read_all().values()) == 2
+        traps.world.trees["b"].CompactStorage(keep_history=False)
+
+        for disk in (traps.disk, traps.disk.now().cut_power(Mode("none"))):
+            assert not [name for name, held in disk.read_all().items() if SECRET.encode() in held]
 
     def test_a_snapshot_outlives_a_failed_write_a_torn_tail_and_a_failed_sync(self, door: Door) -> None:
         traps = Traps(door)

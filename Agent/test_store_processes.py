@@ -10,6 +10,7 @@ thousand kills, and prints how many there were and what was lost; `KEYWORD_TREE_
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import faulthandler
 import fcntl
@@ -1294,7 +1295,7 @@ class TestNeighbours:
         def work(tell: Tell) -> None:
             with KeywordTree(str(folder)) as tree:
                 done = 0
-                for turn in range(times(60, 400)):
+                for turn in range(times(60, 150)):  # each looks at all there is, which grows meanwhile
                     tree.Refresh()
                     tell(f"refreshed {turn}")
                     state = state_of(tree)
@@ -1306,6 +1307,38 @@ class TestNeighbours:
                     done = progress.acknowledged["a"]
 
         self.check(folder, *self.write_beside(folder, start, work))
+
+    def test_whose_signal_handler_looks_at_the_tree_lose_nothing(self, folder: Path, start: Start) -> None:
+        def work(tell: Tell) -> None:
+            looks, refused = 0, 0
+            with KeywordTree(str(folder)) as tree:
+
+                def look(*_: object) -> None:
+                    nonlocal looks, refused
+                    looks += 1
+                    try:
+                        tree.Refresh()
+                    except StoreError:
+                        refused += 1
+
+                signal.signal(signal.SIGALRM, look)
+                signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+                for n in range(times(150, 3000)):
+                    operate(tree, "b", n)
+                    tell(f"{n}")
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            assert refused > 0, f"of {looks} looks none came within a commit"
+
+        self.check(folder, *self.write_beside(folder, start, work))
+
+    def test_that_have_no_standard_output_print_nothing_into_the_log(self, folder: Path) -> None:
+        closing = 'exec "$@" <&- >&-'
+        done = subprocess.run(["sh", "-c", closing, "sh", *script("silent", folder)], capture_output=True, text=True)
+
+        assert done.returncode == 0, done.stderr
+        with KeywordTree(str(folder)) as tree:
+            assert len(tree.GetChildren("root")) == 200
+            assert tree.recovery == ()
 
     def test_that_may_write_no_larger_file_fail_alone(self, folder: Path, start: Start) -> None:
         """A limit on the size of files is a disk that is full for one process only."""
@@ -1394,6 +1427,17 @@ def run_writer(folder: str, who: str, count: str) -> None:
         sys.stdin.readline()
         for n in range(int(count)):
             print(tree.CreateKeyword(f"{who} {n}", "root").id, flush=True)
+
+
+def run_silent(folder: str) -> None:
+    """Write where there is no standard output, and let a library in C print to it."""
+    libc = ctypes.CDLL(None)
+    with KeywordTree(folder) as tree:
+        for n in range(200):
+            tree.CreateKeyword(f"k{n}", "root")
+            if n % 50 == 0:
+                libc.puts(b"a warning of some library")
+                libc.fflush(None)
 
 
 class TestCounts:
@@ -1864,6 +1908,7 @@ ROLES: dict[str, Callable[..., None]] = {
     "full-disk": run_full_disk,
     "multiprocessing": run_multiprocessing,
     "no-inodes": run_no_inodes,
+    "silent": run_silent,
     "traced": run_traced,
     "writer": run_writer,
 }

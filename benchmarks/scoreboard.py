@@ -205,9 +205,7 @@ STORES = {
 # the path behind each descriptor (-y), and the result.  A call that another
 # thread interrupts stands on two lines, "<unfinished ...>" and "resumed".
 
-_CHANGING = (
-    "write,pwrite64,ftruncate,truncate,rename,renameat,renameat2,unlink,unlinkat,rmdir,fsync,fdatasync"
-)
+_CHANGING = "write,pwrite64,ftruncate,truncate,rename,renameat,renameat2,unlink,unlinkat,rmdir,fsync,fdatasync"
 _FOLLOWED = "open,openat,creat,mkdir,mkdirat,read,lseek,close"
 _REFUSED = "writev,pwritev,pwritev2,fallocate,copy_file_range,sendfile,link,linkat,symlink,msync,sync_file_range"
 _Call = re.compile(r"^(\d+) +(\w+)\((.*)\) += (-?\d+|\?)", re.DOTALL)
@@ -594,15 +592,11 @@ def run(options: Namespace) -> None:
                 continue
             if store.name == "KeywordTree":
                 losses = sum(score.bad.values())
-            cells = [
-                f"{score.bad[variant]} / {score.states[variant]}" for variant in ("kill", "drop", "tear")
-            ]
+            cells = [f"{score.bad[variant]} / {score.states[variant]}" for variant in ("kill", "drop", "tear")]
             reasons = "; ".join(f"{reason} {times}" for reason, times in score.reasons.most_common()) or "–"
             rows.append([store.name, version, *cells, f"{score.syncs / count:.2f}", reasons])
         caption = f"{count} acknowledged records each, seed {options.seed}: bad states / states"
-        report.table(
-            caption, ["store", "version", "kill", "drop", "tear", "syncs per record", "what is wrong"], rows
-        )
+        report.table(caption, ["store", "version", "kill", "drop", "tear", "syncs per record", "what is wrong"], rows)
         if losses:
             raise SystemExit(f"KeywordTree has {losses} bad states")
 
