@@ -834,6 +834,9 @@ class _Paths:
     def isfile(self, path: str) -> bool:
         return stat.S_ISREG(self._mode(path))
 
+    def islink(self, path: str) -> bool:
+        return stat.S_ISLNK(self._mode(path))  # never: this disk has none
+
 
 class Door:
     """Stands where a module's `os`, `fcntl` and `_Files` stood, and leads to `disk`, which a test may change.

@@ -1075,7 +1075,9 @@ class _Files:
     Replace = staticmethod(os.replace)
     Remove = staticmethod(os.remove)
     List = staticmethod(os.listdir)
-    IsFolder = staticmethod(os.path.isdir)
+
+    def IsFolder(self, path: str) -> bool:
+        return os.path.isdir(path) and not os.path.islink(path)
 
     def Link(self, path: str, new_path: str) -> None:
         """Give a file a second name."""
@@ -2232,12 +2234,22 @@ class _JsonlStore:
         """Remove whatever else may hold what was deleted: cut tails, unfinished copies, logs set aside, indexes."""
         history, indexes, snapshots = (os.path.join(self.data_dir, name) for name in (_HISTORY, _INDEXES, _SNAPSHOTS))
         unfinished = [os.path.join(snapshots, name) for name in set(self._List(snapshots)) - set(self.SnapshotNames())]
-        for folder in (self.data_dir, history, indexes, *unfinished):
-            for name in self._List(folder):
-                if folder != self.data_dir or name.startswith("cut_tail-") or name.endswith(".new"):
-                    self.files.Remove(os.path.join(folder, name))
-            if self.files.Exists(folder):
-                self.files.SyncFolder(folder)
+        for name in self._List(self.data_dir):
+            if name.startswith("cut_tail-") or name.endswith(".new"):
+                self.files.Remove(os.path.join(self.data_dir, name))
+        self.files.SyncFolder(self.data_dir)
+        for folder in (history, indexes, *unfinished):
+            self._Empty(folder)
+
+    def _Empty(self, folder: str) -> None:
+        """Remove all files in a folder and in those within it; where a link leads stays as it is."""
+        for path in (os.path.join(folder, name) for name in self._List(folder)):
+            if self.files.IsFolder(path):
+                self._Empty(path)
+            else:
+                self.files.Remove(path)
+        if self.files.Exists(folder):
+            self.files.SyncFolder(folder)
 
     # -- closing --------------------------------------------------------------
 

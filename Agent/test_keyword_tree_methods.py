@@ -1622,8 +1622,9 @@ class TestFullDisk:
 
 class TestIndexes:
     def test_derived_from_what_is_forgotten_are_forgotten(self, tree: KeywordTree, folder: Path) -> None:
-        (folder / "indexes").mkdir()
+        (folder / "indexes" / "segments").mkdir(parents=True)
         (folder / "indexes" / "words.index").write_bytes(b"secret")
+        (folder / "indexes" / "segments" / "1").write_bytes(b"secret")
         tree.CompactStorage()
         assert holding(folder, "secret")
         tree.CompactStorage(keep_history=False)

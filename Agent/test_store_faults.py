@@ -1634,6 +1634,7 @@ class TestCorruption:
         [
             (rb'"nodes": ?{"length": ?\d', b'"nodes":{"length":7'),
             (rb'("links": ?{"length": ?\d+, ?"rows": ?)\d', rb"\g<1>7"),
+            (rb'("infos": ?{"length": ?\d+, ?"rows": ?\d+, ?"crc": ?")[0-9a-f]{8}', rb"\g<1>01234567"),
             (rb'"seq": 8', b'"seq": 9'),
             (rb'"seq": 8', b'"seq": 7'),
             (rb'"after": {"id"', b'"after": {"Id"'),
