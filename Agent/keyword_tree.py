@@ -439,6 +439,13 @@ def _Shorten(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
+def _ReadClock(clock: Callable[[], float]) -> float:
+    now = float(clock())
+    if not math.isfinite(now):
+        raise InvalidInputError(f"the clock must return seconds since the epoch: {now}")
+    return now
+
+
 def _NewId() -> str:
     """Return a new UUID4; a third of the time that the `uuid` module takes for its objects."""
     digits = os.urandom(16).hex()
@@ -2030,23 +2037,23 @@ class _JsonlStore:
         # acknowledged: a gap, or a line that is not whole, is damage.
         last, is_begun = 1 << 62, True  # the log has no torn tail before its end
         while True:
-            expected, is_first = 0 if is_begun else top, False  # 0: a commit may be about to count its line
+            number, crc = 0 if is_begun else top, b""  # 0: a commit may be about to count its line
             try:
                 for raw in self._ReadFileBack(fd, end):
                     line = _ReadLine(raw)
                     is_begun |= line is not None and line.seq <= top
                     if not is_begun:
                         continue
-                    if line is None or expected not in (0, line.seq):
+                    if line is None or number not in (0, line.seq) or crc not in (b"", line.crc):
                         yield None, raw
                         return
-                    expected, is_first = line.seq - 1, line.format is not None
+                    number, crc = 0, line.prev
                     if line.seq < last:
                         last = line.seq
                         yield line, raw
             finally:
                 self.files.Close(fd)
-            if not is_first:
+            if crc != _FIRST_CRC:
                 yield None, b"a log without its first line"
                 return
             if not paths:
@@ -3852,7 +3859,10 @@ class KeywordTree:
 
     def _OpenStore(self) -> None:
         """Read all from the folder; again after a fork, and when another process replaced the log."""
-        store, indexes = _JsonlStore(self.data_dir, _Files(), self._Now), _Indexes(self._normalizer)
+        store, indexes = (
+            _JsonlStore(self.data_dir, _Files(), partial(_ReadClock, self._clock)),
+            _Indexes(self._normalizer),
+        )
         try:
             with _CollectorOff():
                 store.Open(self._MakeFirstEntry, indexes.Apply, indexes.Check)
@@ -3896,10 +3906,7 @@ class KeywordTree:
         self._store.Release()  # an inherited descriptor would keep the lock of a parent that is killed
 
     def _Now(self) -> float:
-        now = float(self._clock())
-        if not math.isfinite(now):
-            raise InvalidInputError(f"the clock must return seconds since the epoch: {now}")
-        return now
+        return _ReadClock(self._clock)
 
     def _MakeFirstEntry(self) -> _Entry:
         now = self._Now()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import itertools
 import json
 import os
@@ -1643,6 +1644,19 @@ class TestSurroundings:
             add(tree, "another")
         with opened(folder) as tree:
             assert names_under(tree, "root") == ["acknowledged", "another"]
+
+    @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors cannot be listed here")
+    def test_a_tree_that_nobody_holds_lets_go_of_its_files(self, folder: Path) -> None:
+        gc.collect()
+        before = len(os.listdir("/proc/self/fd"))
+        trees = [opened(folder) for _ in range(3)]
+        add(trees[0], "kept")
+        held = len(os.listdir("/proc/self/fd"))
+        trees.clear()
+        gc.collect()
+
+        assert held > before
+        assert len(os.listdir("/proc/self/fd")) <= before
 
     def test_a_clock_that_fails_at_a_checkpoint_fails_nothing_that_is_durable(self, folder: Path) -> None:
         now = [1.5]

@@ -213,7 +213,7 @@ def draw_walks(tables: dict[str, Table]) -> Figure:
     _beneath(right, [""] * len(places))
     right.set_xlim(0, None)
     right.set_xlabel("characters of names and paths shown")
-    right.legend(loc="lower right")
+    right.legend(loc="center right")
     return figure
 
 
