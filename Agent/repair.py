@@ -956,10 +956,11 @@ class _Repair:
                 lines = [line for _, line in run]
                 last = lines[-1].seq
                 target.mkdir(mode=0o700, exist_ok=True)
-                with open(path, "rb") as old, _synced(target / f"{last:018d}.jsonl") as new:
+                with open(path, "rb") as old, _Writer(target / f"{last:018d}.jsonl") as new:
+                    new.begin(lines[0].seq)  # chained anew: what was left out must not look like damage
                     for line in lines:
                         old.seek(line.offset)
-                        new.write(old.read(line.length) + b"\n")
+                        new.copy(old.read(line.length))
 
     def copy_snapshots(self, target: Path) -> None:
         """Copy the snapshots that are as they were made."""
