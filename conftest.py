@@ -1,8 +1,14 @@
-"""What every test of this project shares: sessions in documents run in an empty folder of their own."""
+"""What all tests share: Ctrl-C works, and sessions in documents run in an empty folder of their own."""
 
+import signal
 from pathlib import Path
 
 import pytest
+
+# A shell that starts a run in the background lets it ignore Ctrl-C, and so would each process that a test starts and
+# interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,8 @@
 """Do the ranking's numbers carry over to trees that they were not chosen on?
 
 What: every number in the room "Recall" is varied alone on all sets, and held against doing without it. Then all of
-them are chosen together on all sets but one, and the figure is that of the set left out: the honest one, since nothing
-was chosen on it. Beside it the module as it stands, whose numbers were chosen with all these sets in view.
+them are chosen together on all trees but one, and the figures are those of the tree left out: the honest ones, since
+nothing was chosen on it. Beside it the module as it stands, whose numbers were chosen with all these trees in view.
 
 Why: a number that helps on one tree alone was fitted to it, and is dead weight everywhere else.
 
@@ -143,9 +143,14 @@ class Sets:
             found.append(next((1 / place for place, (_, id) in enumerate(best, 1) if id in case.gold), 0.0))
         return found
 
-    def mean(self, setting: Setting, but: int = -1) -> float:
-        """Return the mean over all sets, or all but one, of the mean reciprocal rank."""
-        return fmean(fmean(self.ranks(which, setting)) for which in range(len(self.tasks)) if which != but)
+    def tree_of(self, which: int) -> str:
+        """Return the name of a task's tree: what is searched in it and placed in it is left out together."""
+        return self.tasks[which].name.partition(" ")[2].partition(",")[0]
+
+    def mean(self, setting: Setting, but: str) -> float:
+        """Return the mean of the mean reciprocal ranks over all sets that are not of one tree."""
+        others = [which for which in range(len(self.tasks)) if self.tree_of(which) != but]
+        return fmean(fmean(self.ranks(which, setting)) for which in others)
 
 
 def _replaced(setting: Setting, index: int, value: float) -> Setting:
@@ -168,7 +173,6 @@ def _alone(report: common.Report, sets: Sets) -> None:
             cells.append(f"{middle:+.1f}{'*' if low >= 0.05 or high <= -0.05 else ''}")
         rows.append([f"{number.what}: {number.now:g}, not {number.without:g}", *cells, helps, hurts])
         chosen_rows.append([number.what, f"{number.now:g}", *_chosen_alone(sets, index)])
-        print(rows[-1], chosen_rows[-1], file=sys.stderr, flush=True)
     names = [task.name for task in sets.tasks]
     report.table(
         "What each number brings, the others as they are: mean reciprocal rank in hundredths; * beyond chance (95 %)",
@@ -176,7 +180,7 @@ def _alone(report: common.Report, sets: Sets) -> None:
         rows,
     )
     report.table(
-        "Each number alone, chosen on all sets but one: its value, and the change on the one left out (hundredths)",
+        "Each number alone, chosen on all trees but one: its value, and the change on the one left out (hundredths)",
         ["number", "now", *names, "mean"],
         chosen_rows,
     )
@@ -188,37 +192,39 @@ def _chosen_alone(sets: Sets, index: int) -> list[str]:
         if number.intent and number.intent != task.intent:
             cells.append("–")
             continue
-        value = max(number.values, key=lambda value: sets.mean(_replaced(NOW, index, value), but=which))
+        but = sets.tree_of(which)
+        value = max(number.values, key=lambda value: sets.mean(_replaced(NOW, index, value), but))
         changed, now = sets.ranks(which, _replaced(NOW, index, value)), sets.ranks(which, NOW)
         changes.append(100 * (fmean(changed) - fmean(now)))
         cells.append(f"{value:g}: {changes[-1]:+.1f}")
     return [*cells, f"{fmean(changes):+.2f}"]
 
 
-def choose(sets: Sets, but: int) -> Setting:
-    """Return the setting that is best on all sets but one, as far as a walk from number to number finds it."""
+def choose(sets: Sets, but: str) -> Setting:
+    """Return the setting that is best on all trees but one, as far as a walk from number to number finds it."""
     setting = PLAIN
     for _ in range(2):
         for index, number in enumerate(NUMBERS):
+            print(f"without {but}: {number.what}", file=sys.stderr, flush=True)  # a sign of life: this takes long
             tried = [_replaced(setting, index, value) for value in (setting[index], *number.values)]
             setting = max(tried, key=lambda each: sets.mean(each, but))
     return setting
 
 
 def _chosen(report: common.Report, sets: Sets) -> None:
-    rows, values = [], []
+    rows = []
+    chosen = {but: choose(sets, but) for but in dict.fromkeys(map(sets.tree_of, range(len(sets.tasks))))}
     for which, task in enumerate(sets.tasks):
-        setting = choose(sets, which)
+        setting = chosen[sets.tree_of(which)]
         cells = []
         for each in (PLAIN, setting, NOW):
             ranks = sets.ranks(which, each)
             cells.append(share(sum(rank == 1 for rank in ranks), len(ranks)))
         rows.append([f"{task.name}: {len(task.cases)} cases", *cells])
-        values.append([f"without {task.name}", *(f"{value:g}" for value in setting)])
-        print(rows[-1], values[-1], file=sys.stderr, flush=True)
+    values = [[f"without {but}", *(f"{value:g}" for value in setting)] for but, setting in chosen.items()]
     report.table(
-        "Right first, percent; all numbers chosen together on the other sets",
-        ["the set left out", "plain", "chosen on the others", "the module as it stands"],
+        "All numbers chosen together on the other trees: right first, percent",
+        ["on the tree left out", "plain", "chosen on the others", "the module as it stands"],
         rows,
     )
     values.append(["the module as it stands", *(f"{value:g}" for value in NOW)])

@@ -507,7 +507,9 @@ WRITING = [
         "            if self._is_open:\n                raise\n            self.is_readonly = True",
         "            if True:\n                raise\n            self.is_readonly = True",
     ),
-    Mutation("a clock's numbers are made floats", "_Files(), self._Now), _Indexes", "_Files(), self._clock), _Indexes"),
+    Mutation(
+        "a clock's numbers are made floats", "_Files(), partial(_ReadClock, self._clock)),", "_Files(), self._clock),"
+    ),
 ]
 
 # == Failed syncs =============================================================
@@ -889,24 +891,39 @@ SET_ASIDE = [
         "            for kind in (1, 0, 2):  # infos first",
     ),
     Mutation(
-        "compaction: cut tails and unfinished files are forgotten",
-        'if folder != self.data_dir or name.startswith("cut_tail-") or name.endswith(".new"):',
-        "if folder != self.data_dir:",
+        "compaction: cut tails are forgotten",
+        'if name.startswith("cut_tail-") or name.endswith(".new"):',
+        'if name.endswith(".new"):',
+    ),
+    Mutation(
+        "compaction: unfinished files are forgotten",
+        'if name.startswith("cut_tail-") or name.endswith(".new"):',
+        'if name.startswith("cut_tail-"):',
     ),
     Mutation(
         "compaction: unfinished snapshots are forgotten",
-        "for folder in (self.data_dir, history, indexes, *unfinished):",
-        "for folder in (self.data_dir, history, indexes):",
+        "for folder in (history, indexes, *unfinished):",
+        "for folder in (history, indexes):",
     ),
     Mutation(
         "compaction: indexes are forgotten",
-        "for folder in (self.data_dir, history, indexes, *unfinished):",
-        "for folder in (self.data_dir, history, *unfinished):",
+        "for folder in (history, indexes, *unfinished):",
+        "for folder in (history, *unfinished):",
+    ),
+    Mutation(
+        "compaction: an older history is forgotten",
+        "for folder in (history, indexes, *unfinished):",
+        "for folder in (indexes, *unfinished):",
     ),
     Mutation(
         "compaction: sync of what was forgotten",
-        "            if self.files.Exists(folder):\n                self.files.SyncFolder(folder)\n",
-        "            pass\n",
+        "        if self.files.Exists(folder):\n            self.files.SyncFolder(folder)\n",
+        "",
+    ),
+    Mutation(
+        "compaction: sync of the cut tails that were forgotten",
+        "        self.files.SyncFolder(self.data_dir)\n        for folder in (history",
+        "        for folder in (history",
     ),
     Mutation(
         "compaction: the tree opens what it made",
@@ -956,23 +973,24 @@ SET_ASIDE = [
         "            except ZeroDivisionError:\n",
     ),
     Mutation(
-        "history: an operation that is missing is damage",
-        "if line is None or expected not in (0, line.seq):",
-        "if line is None:",
+        "history: a newest operation that is missing is damage",
+        "if line is None or number not in (0, line.seq) or crc",
+        "if line is None or crc",
     ),
+    Mutation("history: any other operation that is missing is damage", ' or crc not in (b"", line.crc):', ":"),
     Mutation(
         "history: a line that is not whole is damage",
-        "if line is None or expected not in (0, line.seq):",
-        "if line is None:\n                        continue\n                    if expected not in (0, line.seq):",
+        "if line is None or number not in (0, line.seq) or crc",
+        "if line is None:\n                        continue\n                    if number not in (0, line.seq) or crc",
     ),
     Mutation(
         "history: what is read while a commit counts its line is no damage",
-        "expected, is_first = 0 if is_begun else top, False",
-        "expected, is_first = top, False",
+        'number, crc = 0 if is_begun else top, b""',
+        'number, crc = top, b""',
     ),
     Mutation(
         "history: a file without its first line is damage",
-        "            if not is_first:\n                yield None",
+        "            if crc != _FIRST_CRC:\n                yield None",
         "            if False:\n                yield None",
     ),
     Mutation(
