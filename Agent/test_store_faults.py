@@ -760,10 +760,10 @@ class Traps:
             self.disk.listeners.remove(listen)
             self.disk.heal()
 
-    def fault(self, error: int, lasts: float, *calls: str, short: int | None = None) -> None:
+    def fault(self, error: int, lasts: float, *calls: str, short: int | None = None, sync: str = "forgets") -> None:
         """Let calls fail from now on."""
         self.disk.failed_calls.clear()
-        self.disk.fault = Fault(self.disk.call_count, error, lasts, frozenset(calls), short, "forgets")
+        self.disk.fault = Fault(self.disk.call_count, error, lasts, frozenset(calls), short, sync)
 
     def dies(self, what: Step, call: str) -> None:
         """Let the actor die in a step, instead of making a call."""
@@ -889,6 +889,19 @@ class TestTraps:
 
         assert list(raised) == [2]
         assert traps.names_after(Mode("none")) == {"first", "g0", "g1", "g3"}
+
+    def test_what_was_refused_for_one_of_its_group_that_then_failed_is_tried_again(self, traps: Traps) -> None:
+        specs = tuple(
+            {"id": id, "name": name, "parent_id": "root"} for id, name in [("g", "1"), ("h", "2"), ("h", "3")]
+        )
+        with (
+            traps.at(WRITE, 2, lambda: traps.fault(errno.ENOSPC, 1, "pwrite")),
+            traps.at(WRITE, 3, lambda: traps.fault(errno.ENOSPC, 1, "pwrite")),
+        ):
+            raised = traps.world.write_together(Step("a", "group", specs))
+
+        assert list(raised) == [1]
+        assert [node.name for node in traps.world.trees["a"].FindByName("3")] == ["3"]
 
     def test_a_store_that_a_dead_process_began_is_durable_once_something_is_in_it(self, door: Door) -> None:
         for call in range(40):
@@ -1301,6 +1314,17 @@ class TestFalseAlarms:
             traps.world.do(step("a", "second"))
         assert traps.disk.failed_calls == ["pwrite nodes.jsonl"]
         traps.world.run([step("a", "third"), Step("a", "close")])
+
+        assert self.recovery_after(traps, Mode("none")) == ()
+
+    @pytest.mark.parametrize("sync", ["forgets", "reverts", "tears"])
+    def test_a_projection_whose_sync_failed_is_made_good_by_the_next_checkpoint(self, traps: Traps, sync: str) -> None:
+        tree = traps.world.trees["a"]
+        with traps.at("fdatasync nodes.jsonl", 1, lambda: traps.fault(errno.EIO, 1, "fdatasync", sync=sync)):
+            for number in range(6):
+                traps.world.do(step("a", f"k{number}"))
+        assert traps.disk.failed_calls == ["fdatasync nodes.jsonl"]
+        tree.Close()
 
         assert self.recovery_after(traps, Mode("none")) == ()
 

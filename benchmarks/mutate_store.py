@@ -9,9 +9,9 @@ Wanted: every one is noticed, but those that say why they cannot be; and every o
 text is not there, or there twice, is said to be gone: the module was changed, and the entry has to follow it.
 
 How: everything happens in a copy in the temporary folder. First the test that noticed last time, as the table in
-`README.md` tells; then the fault tests, the store's part of the contract's tests, and those with real processes. What
-takes several times as long as without the mutation hangs, which counts as noticed. The exit code tells whether
-anything was not noticed, or was not found.
+`docs/mutations.md` tells; then the fault tests, the store's part of the contract's tests, and those with real
+processes. What takes several times as long as without the mutation hangs, which counts as noticed. The exit code tells
+whether anything was not noticed, or was not found.
 
 Repeat: ``python -m benchmarks.mutate_store`` (``--only sync`` for those whose name holds a word, ``--jobs 4``).
 """
@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HOME = Path(__file__).resolve().parents[1]
-LAST_TABLE = HOME / "benchmarks" / "README.md"
+LAST_TABLE = HOME / "docs" / "mutations.md"
 STORE_TESTS = "Torn or Damage or Projections or Log or Sync or Files or FailedWrite or FailedSync or Kill or Threads"
 METHOD_TESTS = "History or Changes or Undo or Snapshot or Compact or FullDisk or Surroundings or Verify or ReadOnly"
 STAGES = (
@@ -419,7 +419,6 @@ WRITING = [
         "a checkpoint of another is a mark, too",
         "        if self._is_open:  # another process has made it\n            self._SetMark()\n",
         "",
-        "the mark that is older serves as well; more of the log is read where a projection is behind",
     ),
     Mutation(
         "a checkpoint mends the projections first",
