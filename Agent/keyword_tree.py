@@ -78,7 +78,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
 
 from typing_extensions import override
@@ -2639,6 +2639,11 @@ class _Indexes:
             level = self._levels[id] = len(self.PathOf(id)) - 1
         return level
 
+    def ParentOf(self, id: str) -> str:
+        """Return the id above, "" above the root."""
+        raw_parent = cast("re.Match[bytes]", _MatchParent(self.nodes[id]))[2]
+        return "" if raw_parent is None else _Unescape(raw_parent)
+
     def PathOf(self, id: str) -> list[str]:
         """Return the ids from the root to `id`; StoreCorruptError where the parents do not lead there."""
         path: list[str] = []
@@ -2746,11 +2751,11 @@ class _MRUCache:
 # words, characters and pairs of them.  Only a node's own texts are indexed; what is above it counts when a query comes.
 #   gain(t, node)  = weight of t · 20 / (20 + words before it) · idf · tf / (tf + 1.2)
 #   idf            = ln(1 + (N − df + ½) / (df + ½))          BM25F: Robertson & Zaragoza 2009
-#   tf             = 2 · norm(shortest name with t) + norm(shortest other text with t)
-#   norm(text)     = 1 / (¼ + ¾ · length / geometric mean of such texts' lengths here)
+#   tf             = a · norm(shortest name with t) + b · norm(shortest other text with t)
+#   norm(text)     = geometric mean of such texts' lengths here / length
 #   heard(t, node) = max(gain(t, node), 0.8 · heard(t, parent))
-#   search   Σ heard(t); of nodes with children · (1 − 0.36 · (share of the query not in their own texts)²)
-#   placing  1.5 · Σ heard(t) by names alone + Σ ½ᵏ · score of the k-th best child
+#   search   Σ heard(t), a = 1, b = ½; of nodes with children · (1 − 0.36 · (share of the query not in their texts)²)
+#   placing  1.5 · Σ heard(t), a = 2, b = 0, + Σ ½ᵏ · score of the k-th best child, a = 2, b = 1
 #            + ½ · the best score, where the new name ends in the node's: oat milk is a milk
 
 Texts: TypeAlias = tuple[Sequence[str], Sequence[str]]  # name and aliases; description, and what else it is found by
@@ -2800,15 +2805,18 @@ def _TermsOf(text: str) -> dict[str, float]:
             terms |= {f"={first}{second}": 1.0 for first, second in itertools.pairwise(unspaced)}
             continue
         for word in map(str.casefold, dict.fromkeys([spaced, *_FindCamel(spaced)])):
-            if word in _STOP_WORDS:
-                terms[f"={word}"] = _STOP_WEIGHT
-                continue
-            stem = word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word
-            terms[f"={stem}"] = 1.0
-            framed = f"^{stem}$"
-            for start in range(len(stem) if len(stem) > 2 else 0):
-                terms.setdefault(framed[start : start + 3], _TRIGRAMS_WEIGHT / len(stem))
+            terms |= _TermsOfWord(word)
     return terms
+
+
+@lru_cache(4096)
+def _TermsOfWord(word: str) -> dict[str, float]:
+    """Return the terms of a word, which nobody is to change."""
+    if word in _STOP_WORDS:
+        return {f"={word}": _STOP_WEIGHT}
+    stem = word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word
+    framed, weight = f"^{stem}$", _TRIGRAMS_WEIGHT / len(stem)
+    return {f"={stem}": 1.0} | {framed[i : i + 3]: weight for i in range(len(stem) if len(stem) > 2 else 0)}
 
 
 class _LexicalRecall:
@@ -2827,8 +2835,13 @@ class _LexicalRecall:
     def Add(self, id: str, texts: Texts) -> None:
         slot = self._slot_of[id] = self._free.pop() if self._free else len(self._ids)
         self._ids[slot : slot + 1] = [id]
+        postings, place = self._postings, slot << 8
         for term, code in self._CountTexts(texts, 1).items():
-            bisect.insort(self._postings[term], slot << 8 | code)
+            held = postings[term]
+            if held and held[-1] > place:
+                bisect.insort(held, place | code)
+            else:
+                held.append(place | code)
 
     def Remove(self, id: str, texts: Texts) -> None:
         slot = self._slot_of.pop(id)
@@ -2846,16 +2859,19 @@ class _LexicalRecall:
             terms = _TermsOf(text)
             length = min(15, 1 + int(2 * math.log2(max(1.0, sum(terms.values())))))
             counts[length] += change
+            if not codes:
+                codes = dict.fromkeys(terms, length << shift)
+                continue
             for term in terms:
                 held = (code := codes.get(term, 0)) >> shift & 15
                 codes[term] = code ^ (held ^ min(held or 15, length)) << shift
         return codes
 
-    def _MakeTable(self, names_only: bool) -> list[float]:
+    def _MakeTable(self, a: float, b: float) -> list[float]:
         """Return tf / (tf + 1.2) of every code, for texts as long as this tree's are."""
         means = [sum(length * count for length, count in enumerate(held)) / (sum(held) or 1) for held in self._lengths]
-        norms = [[0.0, *(1 / (0.25 + 0.75 * 2 ** ((length - mean) / 2)) for length in range(1, 16))] for mean in means]
-        tfs = [2.0 * name + (0.0 if names_only else other) for name in norms[0] for other in norms[1]]
+        norms = [[0.0, *(2.0 ** ((mean - length) / 2) for length in range(1, 16))] for mean in means]
+        tfs = [a * name + b * other for name in norms[0] for other in norms[1]]
         return [tf / (tf + 1.2) for tf in tfs]
 
     def Rank(self, query: str, description: str = "") -> Ranking:
@@ -2868,40 +2884,49 @@ class _LexicalRecall:
         for term in weights:
             df = len(postings.get(term, ()))
             weights[term] *= math.log(1.0 + (count - df + 0.5) / (df + 0.5))
-        read, scores, table = list[str](), dict[int, float](), self._MakeTable(False)
-        left = max(_READ, _READ_SHARE * count)
+        read, scores, table = list[str](), dict[int, float](), self._MakeTable(2, 1)
+        left, get = max(_READ, _READ_SHARE * count), scores.get
         for df, term in sorted((len(postings[term]), term) for term in weights if term in postings):
             left -= df
             if left < 0 and read:
                 break  # a term is read wholly or not at all: the order of the slots must not matter
             read.append(term)
-            weight = weights[term]
+            gains = [weights[term] * tf for tf in table]
             for posting in postings[term]:
-                scores[posting >> 8] = scores.get(posting >> 8, 0.0) + weight * table[posting & 255]
+                slot = posting >> 8
+                scores[slot] = get(slot, 0.0) + gains[posting & 255]
 
         def Gains(wanted: Collection[str], names_only: bool) -> dict[str, dict[str, float]]:
             slots = {self._slot_of[id] for id in wanted if id in self._slot_of}
-            table, gains = self._MakeTable(names_only), dict[str, dict[str, float]]()
+            table, gains = self._MakeTable(*(2, 0) if names_only else (1, 0.5)), dict[str, dict[str, float]]()
             for term in read:
-                for posting in postings[term]:
-                    if posting >> 8 in slots and (gain := weights[term] * table[posting & 255]):
+                for posting in [posting for posting in postings[term] if posting >> 8 in slots]:
+                    if gain := weights[term] * table[posting & 255]:
                         gains.setdefault(ids[posting >> 8], {})[term] = gain
             return gains
 
-        best = heapq.nsmallest(_RANKED, ((-score, ids[slot]) for slot, score in scores.items()))
+        least = sorted(scores.values())[-_RANKED:][:1]  # quicker than to compare pairs with ids
+        best = sorted((-score, ids[slot]) for slot, score in scores.items() if score >= least[0])[:_RANKED]
         return Ranking([(-score, id) for score, id in best], weights, Gains)
 
 
 def _Hear(ids: Iterable[str], ranking: Ranking, indexes: _Indexes, names_only: bool) -> tuple[_Gains, dict[str, float]]:
     """Return what `ids` and all above them gain by themselves, and Σ heard(t) of each."""
-    parents: dict[str, str] = {}  # upper ones first
-    for path in (indexes.PathOf(id) for id in ids if id not in parents):
-        parents.update(zip(path, ["", *path], strict=False))
+    parents: dict[str, str] = {"": ""}  # upper ones first
+    for id in ids:
+        way = []
+        while id not in parents:
+            way.append((id, parent_id := indexes.ParentOf(id)))
+            id = parent_id
+        parents.update(reversed(way))
+    del parents[""]
     gains = ranking.Gains(parents, names_only)
     heard: _Gains = {"": {}}
     for id, parent_id in parents.items():
         terms = heard[id] = {term: 0.8 * gain for term, gain in heard[parent_id].items()}
-        terms.update({term: gain for term, gain in gains.get(id, {}).items() if gain > terms.get(term, 0.0)})
+        for term, gain in gains.get(id, {}).items():
+            if gain > terms.get(term, 0.0):
+                terms[term] = gain
     return gains, {id: sum(terms.values()) for id, terms in heard.items()}
 
 
@@ -2911,9 +2936,12 @@ def _FitQuery(ranking: Ranking, indexes: _Indexes) -> dict[str, float]:
     for id in [id for id in wanted if indexes.children.Get(id)][:_EXPANDED]:
         wanted.update(dict.fromkeys(indexes.children.Get(id)[:_PAGE]))
     gains, scores = _Hear(wanted, ranking, indexes, names_only=False)
-    asked = sum(ranking.weights.values())
+    asked, words = sum(ranking.weights.values()), sum(term[0] == "=" for term in ranking.weights)
     for id in filter(indexes.children.Get, wanted):  # asked at length, a theme stands for what lies beneath it
-        scores[id] *= 1 - 0.36 * (1 - sum(ranking.weights[term] for term in gains.get(id, ())) / asked) ** 2
+        held = gains.get(id, ())
+        share = sum(ranking.weights[term] for term in held) / asked
+        share = max(share, sum(term[0] == "=" for term in held) / max(1, words))  # a rare word is not a long query
+        scores[id] *= 1 - 0.36 * (1 - share) ** 2
     return {id: scores[id] for id in wanted}
 
 
@@ -2922,7 +2950,7 @@ def _FitParents(ranking: Ranking, indexes: _Indexes, name: str) -> dict[str, flo
     scores = {id: 0.0 for _, id in ranking.best}
     votes: dict[str, float] = {}
     for score, id in ranking.best:
-        parent_id = indexes.Head(id).parent_id or _ROOT_ID
+        parent_id = indexes.ParentOf(id) or _ROOT_ID
         scores[parent_id] = scores.get(parent_id, 0.0) + score * votes.setdefault(parent_id, 1.0)
         votes[parent_id] /= 2
     heard = _Hear(scores, ranking, indexes, names_only=True)[1]
@@ -2942,7 +2970,8 @@ def _ConfidenceOf(score: float, names: Iterable[str], ranking: Ranking) -> float
     """Return √(share of what the query could score · share of the best name that stands in the query): 0 … 1."""
     named = filter(None, map(_TermsOf, names))
     shares = [sum(terms[term] for term in terms if term in ranking.weights) / sum(terms.values()) for terms in named]
-    return math.sqrt(max(shares, default=0.0) * min(1.0, score / sum(ranking.weights.values())))
+    could_score = sum(ranking.weights.values()) / 1.4  # so that below 0.3 nothing fits
+    return math.sqrt(max(shares, default=0.0) * min(1.0, score / could_score))
 
 
 # == Descent ==================================================================
@@ -3848,6 +3877,7 @@ class KeywordTree:
         self._is_closed = False
         self._must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
         self._recall: Recall | None = None  # made when it is first asked
+        self._unranked: dict[str, bytes | None] | None = None  # what changed since it was asked: id -> the row it knows
         self._sorted_children: dict[str, list[str]] = {}  # of large levels, by name
         self._change_count = 0  # how often the committed indexes have changed
         self._running = threading.local()  # `transaction`, while this thread runs a plan
@@ -3876,7 +3906,7 @@ class KeywordTree:
                 raise StoreError(f"cannot open {_Shorten(self.data_dir)}: {error}") from error
             raise
         with self._lock:
-            self._store, self._committed, self._recall = store, indexes, None
+            self._store, self._committed, self._recall, self._unranked = store, indexes, None, None
             self._sorted_children.clear()
             self._must_reopen = False
         self._finalizer.detach()
@@ -4914,21 +4944,16 @@ class KeywordTree:
 
     def _TakeIn(self, records: _Records) -> None:
         """Make durable rows visible to readers, all at once."""
-        indexes = self._committed
+        indexes, old_rows = self._committed, dict[str, bytes | None]()
         with self._lock:
             self._change_count += 1
-            if self._recall is None and not self._sorted_children:
-                indexes.Apply(records)
-                return
-            old_rows = {id: indexes.nodes.get(id) for id in map(_IdOf, records.nodes)}
+            if self._unranked is not None or self._sorted_children:
+                old_rows = {id: indexes.nodes.get(id) for id in map(_IdOf, records.nodes)}
             indexes.Apply(records)
             self._KeepSorted(old_rows)
-            try:
+            if self._unranked is not None:  # whoever asks for a ranking pays for it, not whoever writes
                 for id, old in old_rows.items():
-                    if self._recall is not None:
-                        self._UpdateRecall(self._recall, id, old)
-            except Exception:  # the ranking's port: what is durable must not look as if it had failed
-                self._recall = None  # made again when it is next asked
+                    self._unranked.setdefault(id, old)
 
     def _AppendNodeVersion(self, node: KeywordNode) -> None:
         self._running.transaction.Stage(node)  # called by plans alone
@@ -5088,7 +5113,7 @@ class KeywordTree:
         recent = [id for id in self._mru.Snapshot() if id in indexes.nodes and id != _ROOT_ID] if is_first else []
         ranked = self._RankNodes(ask, intent)
         best = [id for _, id in ranked if is_first or not within.isdisjoint(indexes.PathOf(id))]
-        parents = [cast("str", indexes.Head(id).parent_id) for id in best[:limit] if id not in within]
+        parents = [indexes.ParentOf(id) for id in best[:limit] if id not in within]
         for ids, share in (recent, limit // 10), (best, 2 * limit // 5), (parents, limit // 10):
             room = max(0, min(share, limit - 2 - len(shown)))  # groups need two places
             shown.update(dict.fromkeys([id for id in dict.fromkeys(ids) if id not in shown][:room]))
@@ -5160,34 +5185,51 @@ class KeywordTree:
         return sorted(((fits[id], id) for id in fits if id != _ROOT_ID), key=lambda fit: (-fit[0], fit[1]))
 
     def _EnsureRecall(self) -> Recall:
-        """Return the recall; make it if a reopening dropped what was prepared.  The lock is held."""
-        if self._recall is None:
+        """Return the recall, which knows all that was written.  The lock is held."""
+        if self._recall is not None:
+            self._FollowRows(len(self._unranked or ()))
+        if self._recall is None:  # also where a reopening dropped what was prepared
             self._FillRecall()
         return cast("Recall", self._recall)
 
     def _PrepareRecall(self) -> None:
-        """Make the recall when it is first needed; the lock is not held, so others go on reading and writing."""
+        """Make the recall, or let it follow; the lock is not held for long, so others go on reading and writing."""
         with self._recall_lock:
             if self._recall is None:
                 self._FillRecall()
+        for _ in range(len(self._unranked or ()) // 500):
+            with self._lock:
+                self._FollowRows(500)
 
     def _FillRecall(self) -> None:
-        recall = self._make_recall()
         with self._lock:
-            then = dict(self._committed.nodes)
-        with _CollectorOff():
-            for id, row in then.items():
-                if id != _ROOT_ID:
-                    recall.Add(id, _TextsOf(row))
-        with self._lock:
-            now = self._committed.nodes
-            gone = [id for id in then if id not in now]
-            for id in gone + [id for id, row in now.items() if then.get(id) is not row]:
-                self._UpdateRecall(recall, id, then.get(id))
-            self._recall = recall  # only now that it is whole: Ctrl-C may come
+            rows, unranked = dict(self._committed.nodes), dict[str, bytes | None]()
+            self._unranked = unranked
+        try:
+            recall = self._make_recall()
+            with _CollectorOff():
+                for id, row in rows.items():
+                    self._UpdateRecall(recall, id, None, row)
+            with self._lock:
+                if self._unranked is unranked:  # the tree was not reopened meanwhile
+                    self._recall = recall
+        finally:
+            if self._recall is None:
+                self._unranked = None
 
-    def _UpdateRecall(self, recall: Recall, id: str, old_row: bytes | None) -> None:
-        old, new = (row and _TextsOf(row) for row in (old_row, self._committed.nodes.get(id)))
+    def _FollowRows(self, count: int) -> None:
+        """Tell the recall of so many of the changes that it does not know.  The lock is held."""
+        recall, unranked = self._recall, self._unranked
+        if recall is None or unranked is None:
+            return
+        self._recall = None  # until it is whole again: Ctrl-C may come, or the port fail; then it is made anew
+        with contextlib.suppress(Exception):
+            for id in list(itertools.islice(unranked, count)):
+                self._UpdateRecall(recall, id, unranked.pop(id), self._committed.nodes.get(id))
+            self._recall = recall
+
+    def _UpdateRecall(self, recall: Recall, id: str, old_row: bytes | None, new_row: bytes | None) -> None:
+        old, new = (row and _TextsOf(row) for row in (old_row, new_row))
         if old and old != new and id != _ROOT_ID:  # what was moved says what it said
             recall.Remove(id, old)
         if new and old != new and id != _ROOT_ID:

@@ -206,7 +206,7 @@ def test_after_any_writes_the_index_ranks_as_one_built_afresh(
             assert scores(again, name, description) == ranked
             again._recall = kt._LexicalRecall()
             for id in rows:
-                again._UpdateRecall(again._recall, id, None)
+                again._UpdateRecall(again._recall, id, None, again._committed.nodes[id])
             assert scores(again, name, description) == ranked
 
 
@@ -323,22 +323,34 @@ def test_groups_lead_to_every_one_of_many_children(
 
 # == Short queries ========================================================================================
 
+
+def test_a_word_that_nothing_has_makes_no_query_long(tmp_path: Path) -> None:
+    with KeywordTree(str(tmp_path)) as tree:
+        specs: list[dict[str, Any]] = [{"id": "theme", "name": "Python"}]
+        specs += [{"name": name, "parent_id": "theme"} for name in ("Django", "Flask", "numpy")]
+        tree.BatchCreateKeywords([*specs, *({"name": f"Python tool {number}"} for number in range(30))])
+
+        assert tree.RankCandidates("python zebra")[0][0].id == "theme"
+
+
 SYLLABLES = ["bau", "dek", "fil", "gom", "hup", "jav", "kes", "lor"]
 OTHERS = ["nim", "pon", "qua", "rus", "tyx", "vew", "zol"]
+STRANGE = ["ibex", "ecko"]
 
 
 @given(
     st.lists(st.sampled_from(SYLLABLES), min_size=1, max_size=3, unique=True),
     st.lists(st.lists(st.sampled_from(OTHERS), min_size=1, max_size=3), min_size=1, max_size=60),
     st.lists(st.sampled_from([*SYLLABLES, *OTHERS]), max_size=12),
-    st.lists(st.lists(st.sampled_from([*SYLLABLES, *OTHERS]), min_size=1, max_size=3), max_size=20),
+    st.lists(st.lists(st.sampled_from([*SYLLABLES, *OTHERS, STRANGE[0]]), min_size=1, max_size=3), max_size=40),
     st.data(),
 )
 @settings(thorough, max_examples=60)
-def test_children_without_a_word_of_the_query_stand_behind_the_keyword_that_it_names(
+def test_children_without_a_word_of_a_short_query_stand_behind_the_keyword_that_it_names(
     name: list[str], children: list[list[str]], description: list[str], elsewhere: list[list[str]], data: st.DataObject
 ) -> None:
-    asked = data.draw(st.lists(st.sampled_from(name), min_size=1, unique=True))
+    more = data.draw(st.lists(st.sampled_from(STRANGE), max_size=2, unique=True))
+    asked = data.draw(st.lists(st.sampled_from(name), min_size=1, max_size=3 - len(more), unique=True)) + more
     specs: list[dict[str, Any]] = [{"id": "named", "name": " ".join(name), "description": " ".join(description)}]
     parents = ["named"]
     for number, words in enumerate(children):

@@ -72,20 +72,28 @@ class Finder:
         tables = sum(map(sys.getsizeof, (recall._postings, recall._ids, recall._slot_of, recall._free)))
         return (held + tables) / 2**20
 
-    def index_time(self, write: Callable[[], object]) -> float:
-        """Return the seconds that the index takes to follow a write, of all that the write takes."""
-        spent = []
+    def index_time(self, *writes: Callable[[], object]) -> float:
+        """Return the seconds that the index takes to follow writes, when it is next asked."""
+        for write in writes:
+            write()
+        began = time.process_time()
+        self.tree._EnsureRecall()
+        return time.process_time() - began
 
-        def follow(*change: Any) -> None:
+    def taking_in_time(self, write: Callable[[], object], has_index: int) -> float:
+        """Return the seconds in which a write's rows become visible, where an index has to be told, or none."""
+        self.tree._unranked, spent = {} if has_index else None, list[float]()
+
+        def take_in(records: Any) -> None:
             began = time.process_time()
-            KeywordTree._UpdateRecall(self.tree, *change)
+            KeywordTree._TakeIn(self.tree, records)
             spent.append(time.process_time() - began)
 
-        self.tree._UpdateRecall = follow  # type: ignore[method-assign,assignment]
+        self.tree._TakeIn = take_in  # type: ignore[method-assign]
         try:
             write()
         finally:
-            del self.tree._UpdateRecall
+            del self.tree._TakeIn
         return sum(spent)
 
     def rank(self, case: Case, intent: str) -> list[tuple[float, str]]:
