@@ -12,8 +12,10 @@ import fcntl
 import json
 import os
 import pickle
+import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -169,6 +171,45 @@ class TestGroups:
         assert tree.GetLinks(info.id) == []
         assert tree.LinkInfo(info.id, keyword.id) in tree.GetLinks(info.id)
 
+    def test_do_not_commit_what_was_interrupted_while_it_waited(self) -> None:
+        committed: list[list[str]] = []
+        begun, may_go_on = threading.Event(), threading.Event()
+
+        def commit(jobs: list[kt._Job[Any]]) -> None:
+            committed.append([job.op for job in jobs])
+            begun.set()
+            assert may_go_on.wait(30)
+            for job in jobs:
+                job.is_done = True
+
+        groups = kt._GroupCommit(commit, lambda: None)
+
+        def start(name: str) -> threading.Thread:
+            thread = threading.Thread(target=groups.Run, args=(kt._Job(name, name, [], ()),))
+            thread.start()
+            return thread
+
+        def interrupt() -> None:
+            while len(groups._forming.jobs) < 2:
+                time.sleep(0.001)
+            time.sleep(0.1)  # it waits for its group's leader by now
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        threads = [start("first")]
+        assert begun.wait(30)
+        threads.append(start("second"))  # the leader of the next group, until the first one is committed
+        while not groups._forming.lock.locked():
+            time.sleep(0.001)
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            groups.Run(kt._Job("interrupted", "interrupted", [], ()))
+        may_go_on.set()
+        for thread in (*threads, interrupter):
+            thread.join()
+
+        assert committed == [["first"], ["second"]]
+
 
 PRIMARY = kt.RelationType.PRIMARY
 
@@ -190,6 +231,26 @@ class TestReaders:
 
         assert answered == [made]
 
+    def test_see_an_operation_wholly_or_not_at_all(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
+        parent = tree.CreateKeyword("parent", "root")
+        seen: list[list[str]] = []
+        reader = threading.Thread(target=lambda: seen.append(names(tree, parent.id)))
+        apply = kt._Indexes.Apply
+
+        def apply_half_and_look(indexes: Any, records: Any) -> None:
+            if len(records.nodes) > 1:
+                apply(indexes, records._replace(nodes=records.nodes[:1], infos=[], links=[]))
+                reader.start()
+                reader.join(0.3)
+                records = records._replace(nodes=records.nodes[1:])
+            apply(indexes, records)
+
+        monkeypatch.setattr(kt._Indexes, "Apply", apply_half_and_look)
+        tree.BatchCreateKeywords([{"name": name, "parent_id": parent.id} for name in "abc"])
+        reader.join()
+
+        assert seen == [["a", "b", "c"]]
+
     def test_a_search_and_a_compaction_do_not_wait_for_one_another(self, tmp_path: Path) -> None:
         class Client(LLMClient):
             def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
@@ -203,7 +264,6 @@ class TestReaders:
             own.BatchCreateKeywords([{"name": f"k{number}", "parent_id": "root"} for number in range(200)])
 
             assert own.Search("what").rounds == 3
-
 
     def test_go_on_while_the_ranking_is_made_and_find_what_they_wrote_meanwhile(self, tmp_path: Path) -> None:
         begun, may_go_on = threading.Event(), threading.Event()
@@ -233,7 +293,6 @@ class TestReaders:
             assert found == [["green apple"]]
             assert first("banana") == ["new banana"]
             assert first("cherry") == []
-
 
     def test_of_a_long_content_are_told_that_the_tree_was_closed_and_get_no_other_file(
         self, tree: KeywordTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1673,6 +1673,24 @@ class TestCorruption:
 
         assert Examiner(door, closed).outcome({LOG: reframed(changed)}) == "found"
 
+    def test_of_an_earlier_checkpoint_is_found(self, tmp_path: Path) -> None:
+        store = tmp_path / "store"
+        for name in ("before", "behind"):
+            with KeywordTree(str(store)) as tree:
+                tree.CreateKeyword(name, "root")
+        log = store / Path(LOG).name
+        lines = log.read_bytes().split(b"\n")[:-1]
+        checkpoints = [index for index, line in enumerate(lines) if b'"op": "checkpoint"' in line]
+        lines[checkpoints[0]] = re.sub(
+            rb'("nodes": ?{[^}]*"crc": ?")[0-9a-f]{8}', rb"\g<1>01234567", lines[checkpoints[0]]
+        )
+        assert len(checkpoints) == 2
+        assert b"01234567" in lines[checkpoints[0]]
+        log.write_bytes(reframed(lines))
+
+        with pytest.raises(StoreCorruptError, match="checkpoint does not fit the operations before it"):
+            KeywordTree(str(store))
+
     def test_of_the_chain_alone_is_found(self, door: Door, closed: Store) -> None:
         lines = closed.files[LOG].split(b"\n")[:-1]
         other = reframed([line.replace(b"Python", b"python") for line in lines]).split(b"\n")[:-1]
