@@ -61,6 +61,7 @@ import heapq
 import html
 import itertools
 import json
+import logging
 import math
 import operator
 import os
@@ -98,6 +99,7 @@ _Row: TypeAlias = dict[str, Any]
 
 _Value = TypeVar("_Value")
 
+_LOGGER = logging.getLogger(__name__)
 _ROOT_ID = "root"
 _NAME_LIMIT = 512  # characters
 _DESCRIPTION_LIMIT = 65_536  # characters
@@ -185,10 +187,13 @@ class StoreError(KeywordTreeError, OSError):
 
 
 class StoreCorruptError(StoreError):
-    """The files hold damage that no crash explains; nothing was changed."""
+    """The files hold damage that no crash explains; nothing was changed.  `Agent/repair.py` saves what can be saved.
+
+    `line` counts from 1; it is 0 where no line is meant.
+    """
 
     def __init__(self, file: str, line: int, detail: str) -> None:
-        super().__init__(f"{file}, line {line}: {detail}")
+        super().__init__(f"{file}, line {line}: {detail}" if line else f"{file}: {detail}")
         self.file = file
         self.line = line
         self.detail = detail
@@ -618,8 +623,12 @@ def _NormalizeText(text: str) -> list[str]:
 
 
 def _TokenOf(folded: str) -> str:
+    if folded.isalnum():
+        return folded
+    if folded.isascii():
+        return folded.encode().translate(None, _DROPPED_ASCII).decode() or folded
     # Normalised again: what a dropped joiner held apart can compose now, and a token is to be its own token.
-    return folded if folded.isalnum() else unicodedata.normalize("NFKC", folded.translate(_DROPPED)) or folded
+    return unicodedata.normalize("NFKC", folded.translate(_DROPPED)) or folded
 
 
 class _DroppedCharacters(dict[int, int | None]):
@@ -634,11 +643,13 @@ class _DroppedCharacters(dict[int, int | None]):
 
 
 _DROPPED = _DroppedCharacters()
+_DROPPED_ASCII = bytes(code for code in range(128) if _DROPPED[code] is None)
 
 
 _Encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _EncodeText: Callable[[object], str] = _Encoder.encode
 _EncodeString: Callable[[str], str] = json.encoder.encode_basestring  # what `encode` calls for a string
+_EncodeTime: Callable[[float], str] = lru_cache(64, typed=True)(repr)  # an operation has one time, in all its rows
 
 
 def _Invalid(said: str, value: object) -> InvalidInputError:
@@ -674,7 +685,7 @@ def _CheckContent(what: str, value: object) -> str:
 
 def _CheckName(what: str, value: object) -> str:
     name = _CheckText(what, value, _NAME_LIMIT)
-    if all(unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc", "Cf") for char in name):
+    if not name[:1].isalnum() and all(unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc", "Cf") for char in name):
         raise _Invalid(f"{what} must not be empty or blank", name)
     return name
 
@@ -685,8 +696,9 @@ def _CheckId(what: str, value: object) -> str:
 
 def _CheckList(what: str, value: object, check: Callable[[str, object], str]) -> list[str]:
     """Return the checked items of a list or tuple, each once; None is an empty list."""
-    items = () if value is None else _CheckType(what, value, (list, tuple), "a list of strings")
-    return list(dict.fromkeys([check(f"each of {what}", item) for item in items]))
+    items: Sequence[object] = () if value is None else _CheckType(what, value, (list, tuple), "a list of strings")
+    what = f"each of {what}"
+    return list(dict.fromkeys([check(what, item) for item in items]))
 
 
 def _CheckMetadata(what: str, value: object) -> _Row:
@@ -890,9 +902,9 @@ def _EncodeRow(row: _Row) -> bytes:
 
 
 def _QueryKey(query: str) -> str:
-    """Return what two queries have in common that count as the same: all but case, width, blanks and the end's mark."""
-    folded = "".join(_Fold(query).split())
-    return folded.rstrip("?!.,;:。，、…") or folded
+    """Return what two queries share that count as the same: all but case, width, the end's mark and idle blanks."""
+    folded = _DropIdleBlanks(" ".join(_Fold(query).split()))
+    return folded.rstrip(" ?!.,;:。，、…") or folded
 
 
 def _ReadConfirmed(row: bytes) -> list[str]:
@@ -996,16 +1008,14 @@ def _EncodeLink(link: InfoKeywordLink) -> str:
     return (
         f'{{"info_id":{_EncodeString(link.info_id)},"keyword_id":{_EncodeString(link.keyword_id)},'
         f'"ordinal":{link.ordinal},"deleted":{_EncodeBool(link.deleted)},"relation":"{link.relation.value}",'
-        f'"created_by":{_EncodeString(link.created_by)},"created_at":{link.created_at!r}}}'
+        f'"created_by":{_EncodeString(link.created_by)},"created_at":{_EncodeTime(link.created_at)}}}'
     )
 
 
 def _EncodeStamps(record: KeywordNode | Info) -> str:
-    created_at = repr(record.created_at)
-    updated_at = created_at if record.updated_at == record.created_at else repr(record.updated_at)
     return (
         f'"metadata":{_EncodeText(record.metadata) if record.metadata else "{}"},"version":{record.version},'
-        f'"created_at":{created_at},"updated_at":{updated_at},'
+        f'"created_at":{_EncodeTime(record.created_at)},"updated_at":{_EncodeTime(record.updated_at)},'
         f'"created_by":{_EncodeString(record.created_by)}'
     )
 
@@ -1305,7 +1315,7 @@ def _EncodeLine(seq: int, prev: bytes, durable: int, entry: _Entry, extra: str =
     agent_io = _EncodeText(entry.agent_io) if entry.agent_io else "null"
     envelope = (
         f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": {_EncodeString(entry.op)}, {extra}'
-        f'"operation_id": {_EncodeString(entry.operation_id)}, "timestamp": {entry.timestamp!r}, '
+        f'"operation_id": {_EncodeString(entry.operation_id)}, "timestamp": {_EncodeTime(entry.timestamp)}, '
         f'"agent_io": {agent_io}, "before": '
     )
     parts = [envelope.encode(), _EncodeRecords(entry.before), _AFTER, _EncodeRecords(entry.after), b"}"]
@@ -1367,15 +1377,19 @@ _IsHistoryName = re.compile(r"\d{18}\.jsonl").fullmatch
 _IsSnapshotName = re.compile(r"\d{8}T\d{6}\.\d{6}Z(-\d+)?").fullmatch
 
 
-@contextlib.contextmanager
-def _DiskErrors(what: str) -> Iterator[None]:
-    """Turn what the operating system raises into a StoreError that says what could not be done."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, KeywordTreeError):
-            raise
-        raise StoreError(f"{what}: {error}") from error
+class _DiskErrors:
+    """Turns what the operating system raises into a StoreError that says what could not be done."""
+
+    def __init__(self, *what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, KeywordTreeError):
+            what, *which = self._what
+            raise StoreError(f"{what}{''.join(map(_Shorten, which))}: {error}") from error
 
 
 class _ReplacedError(StoreError):
@@ -1572,8 +1586,8 @@ class _JsonlStore:
         # crash leaves them without it: somebody took the log away.
         for projection in self._projections:
             if self.files.Exists(projection.path):
-                detail = f"the log is missing or empty, but {projection.kind}.jsonl is there: put the log back"
-                raise StoreCorruptError(_LOG_NAME, 1, detail)
+                found = "first line is damaged" if self._log_fd >= 0 and self._size else "log is missing or empty"
+                raise StoreCorruptError(_LOG_NAME, 1, f"the {found}, but {projection.kind}.jsonl is there")
 
     def _SyncLog(self) -> None:
         try:
@@ -1755,7 +1769,7 @@ class _JsonlStore:
             return
         try:
             if beginning:  # zeros alone are a file that grew without its bytes
-                self._KeepAside(_LOG_NAME, rest, f"behind operation {self.seq}, which were never acknowledged")
+                self._KeepAside(_LOG_NAME, rest, f"behind operation {self.seq}, for which no later line vouches")
         except OSError as error:
             if self._is_open:
                 raise
@@ -2110,7 +2124,7 @@ class _JsonlStore:
 
     def Sizes(self) -> dict[str, int]:
         """Return the bytes of each file in the folder."""
-        with _DiskErrors(f"cannot look into {_Shorten(self.data_dir)}"):
+        with _DiskErrors("cannot look into ", self.data_dir):
             return dict(self._ListSizes())
 
     def _ListSizes(self) -> Iterator[tuple[str, int]]:
@@ -2786,26 +2800,38 @@ class Recall(Protocol):
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff"
 _FindRuns = re.compile(rf"([{_UNSPACED}]+)|((?:(?![{_UNSPACED}])[^\W_]|[{_MARKS}])+)").findall
+_IsUnspaced = re.compile(f"[{_UNSPACED}]").match
+_DropIdleBlanks = partial(re.compile(f"(?<=[{_UNSPACED}]) | (?=[{_UNSPACED}])").sub, "")
 _FindCamel = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall
 _STOP_WORDS = frozenset(
     "a an and are as at be by can do does for from has have how i in into is it its me my of on or s so that "  # noqa: SIM905  read as a sentence
-    "the their them there these this to was what when where which who why will with you your".split()
+    "the their them there these this to was what when where which who why will with you your "
+    "什么 是什 么是 怎么 怎样 为什 如何 为何 哪里 哪些 哪个 多少 是否 可以 一个 这个 那个 这些 那些 我们".split()
 )
-_STOP_WEIGHT, _CHARACTER_WEIGHT, _TRIGRAMS_WEIGHT = 0.2, 0.15, 1.2  # beside 1 of a word; its trigrams share theirs
+_STOP_WEIGHT, _CHARACTER_WEIGHT, _TRIGRAMS_WEIGHT = 0.1, 0.15, 1.2  # beside 1 of a word; its trigrams share theirs
+_FOLLOWED = 100  # changes that the index takes in before it lets others have the lock: some milliseconds
 _READ, _READ_SHARE = 15_000, 0.1  # postings read for a query, rarest terms first: so many, or of so many nodes
 _RANKED, _EXPANDED = 200, 8  # nodes that are scored in full; inner ones among them whose children are, too
+
+
+def _Compose(text: str) -> str:
+    """Return `text` in NFKC; in parts, since the time that takes grows with the square of a run of marks."""
+    if text.isascii():
+        return text
+    return "".join(unicodedata.normalize("NFKC", text[start : start + 1024]) for start in range(0, len(text), 1024))
 
 
 def _TermsOf(text: str) -> dict[str, float]:
     """Return the terms of `text` with their weights; words, characters and pairs begin with `=`."""
     terms: dict[str, float] = {}
-    for unspaced, spaced in _FindRuns(unicodedata.normalize("NFKC", text)):
+    for unspaced, spaced in _FindRuns(_Compose(text)):
         if unspaced:
             terms |= {f"={char}": _CHARACTER_WEIGHT for char in unspaced}
-            terms |= {f"={first}{second}": 1.0 for first, second in itertools.pairwise(unspaced)}
+            pairs = map("".join, itertools.pairwise(unspaced))
+            terms |= {f"={pair}": _STOP_WEIGHT if pair in _STOP_WORDS else 1.0 for pair in pairs}
             continue
         for word in map(str.casefold, dict.fromkeys([spaced, *_FindCamel(spaced)])):
-            terms |= _TermsOfWord(word)
+            terms |= (_TermsOfWord if len(word) < 64 else _TermsOfWord.__wrapped__)(word)
     return terms
 
 
@@ -2878,7 +2904,7 @@ class _LexicalRecall:
         count, postings, ids = len(self._slot_of), self._postings, self._ids
         weights: dict[str, float] = {}
         for text in (query, description):
-            for place, runs in enumerate(_FindRuns(unicodedata.normalize("NFKC", text))):
+            for place, runs in enumerate(_FindRuns(_Compose(text))):
                 for term, weight in _TermsOf("".join(runs)).items():  # a definition names the kind first
                     weights[term] = max(weights.get(term, 0.0), weight * 20 / (20 + place))
         for term in weights:
@@ -2936,13 +2962,20 @@ def _FitQuery(ranking: Ranking, indexes: _Indexes) -> dict[str, float]:
     for id in [id for id in wanted if indexes.children.Get(id)][:_EXPANDED]:
         wanted.update(dict.fromkeys(indexes.children.Get(id)[:_PAGE]))
     gains, scores = _Hear(wanted, ranking, indexes, names_only=False)
-    asked, words = sum(ranking.weights.values()), sum(term[0] == "=" for term in ranking.weights)
+    asked, words = sum(ranking.weights.values()) or 1.0, max(1.0, _CountWords(ranking.weights))
     for id in filter(indexes.children.Get, wanted):  # asked at length, a theme stands for what lies beneath it
-        held = gains.get(id, ())
+        held = gains.get(id, {})
         share = sum(ranking.weights[term] for term in held) / asked
-        share = max(share, sum(term[0] == "=" for term in held) / max(1, words))  # a rare word is not a long query
-        scores[id] *= 1 - 0.36 * (1 - share) ** 2
+        share = max(share, _CountWords(held) / words)  # a rare word, or one that nothing has, makes no query long
+        scores[id] *= 1 - 0.36 * (1 - min(1.0, share)) ** 2
     return {id: scores[id] for id in wanted}
+
+
+def _CountWords(terms: Iterable[str]) -> float:
+    """Return how many words there are but for stop words; two characters are one, and n make n − 1 pairs."""
+    words = [term[1:] for term in terms if term[0] == "=" and term[1:] not in _STOP_WORDS]
+    pairs = sum(len(word) == 2 for word in filter(_IsUnspaced, words))
+    return sum(_IsUnspaced(word) is None for word in words) + (pairs + 1) / 2 * (pairs > 0)
 
 
 def _FitParents(ranking: Ranking, indexes: _Indexes, name: str) -> dict[str, float]:
@@ -2966,11 +2999,11 @@ def _TextsOf(row: bytes) -> Texts:
     return [fields["name"], *fields["aliases"]], [*filter(None, [fields["description"]]), *fields.get("confirmed", [])]
 
 
-def _ConfidenceOf(score: float, names: Iterable[str], ranking: Ranking) -> float:
-    """Return √(share of what the query could score · share of the best name that stands in the query): 0 … 1."""
-    named = filter(None, map(_TermsOf, names))
+def _ConfidenceOf(score: float, texts: Iterable[str], ranking: Ranking) -> float:
+    """Return √(share of what the query could score · share of the best text that stands in the query): 0 … 1."""
+    named = filter(None, map(_TermsOf, texts))
     shares = [sum(terms[term] for term in terms if term in ranking.weights) / sum(terms.values()) for terms in named]
-    could_score = sum(ranking.weights.values()) / 1.4  # so that below 0.3 nothing fits
+    could_score = (sum(ranking.weights.values()) or 1.0) / 1.4  # so that below 0.3 nothing fits
     return math.sqrt(max(shares, default=0.0) * min(1.0, score / could_score))
 
 
@@ -3187,10 +3220,10 @@ class _Transaction:
 
     def RowNow(self, record: _Record) -> bytes | None:
         """Return the present row of a record, also where it is deleted; a deleted link has none."""
-        if isinstance(record, InfoKeywordLink):
-            return self.indexes.FindLink(record.info_id, record.keyword_id)
         if isinstance(record, KeywordNode):
             return self.indexes.nodes.get(record.id) or self.indexes.gone_nodes.get(record.id)
+        if isinstance(record, InfoKeywordLink):
+            return self.indexes.FindLink(record.info_id, record.keyword_id)
         row = self.indexes.infos.get(record.id) or self.indexes.gone_infos.get(record.id)
         return None if row is None else self._tree._store.ReadRow(row)
 
@@ -3202,19 +3235,19 @@ class _Transaction:
 
     def Stage(self, record: _Record) -> None:
         row = _RowOf(record)
-        if isinstance(record, InfoKeywordLink):
+        if isinstance(record, KeywordNode):
+            self._Stage(0, record.id, row, self.RowNow(record))
+            if not record.deleted:
+                self._levels[record.id] = record.level
+        elif isinstance(record, Info):
+            self._Stage(1, record.id, row, self.RowNow(record))
+            if not record.deleted:
+                self._infos.add(record.id)
+        else:
             key = record.info_id, record.keyword_id
             self._Stage(2, key, row, self.RowNow(record))
             if not record.deleted:
                 self._links[key] = row
-        elif isinstance(record, KeywordNode):
-            self._Stage(0, record.id, row, self.RowNow(record))
-            if not record.deleted:
-                self._levels[record.id] = record.level
-        else:
-            self._Stage(1, record.id, row, self.RowNow(record))
-            if not record.deleted:
-                self._infos.add(record.id)
 
     def _Stage(self, kind: int, key: object, row: bytes, before: bytes | None) -> None:
         if before is not None and key not in self._after[kind]:
@@ -3296,13 +3329,12 @@ def _PlanAliases(tx: _Transaction, id: str, choose: Callable[[KeywordNode], list
     return _PlanUpdate(tx, id, {"aliases": choose(node)}, node.version)
 
 
-def _PlanConfirm(tx: _Transaction, id: str, query: str) -> KeywordNode:
+def _PlanConfirm(tx: _Transaction, id: str, query: str, *, keep: bool = True) -> KeywordNode:
     node = tx.ReadNode(id)
     if node.id == _ROOT_ID:
         raise InvalidInputError("a query cannot mean the root")
     others = [text for text in node.confirmed if _QueryKey(text) != _QueryKey(query)]
-    if len(others) == len(node.confirmed) or node.confirmed[-1] != query:
-        tx.Change(node, confirmed=[*others, query][-_CONFIRMED_LIMIT:])
+    tx.Change(node, confirmed=[*others, *([query] if keep else [])][-_CONFIRMED_LIMIT:])  # if that is a change
     return node
 
 
@@ -3853,8 +3885,8 @@ class KeywordTree:
 
         Cost: reads all four files once; one sync of the log, one more for a new store.
         """
-        if not isinstance(data_dir, (str, os.PathLike)):
-            raise _Invalid("data_dir must be a path", data_dir)
+        if not isinstance(data_dir, (str, os.PathLike)) or not os.fspath(data_dir):
+            raise _Invalid("data_dir must be a path, and not empty", data_dir)
         self.data_dir = os.path.abspath(os.fspath(data_dir))  # the current folder may change
         _Check(max_candidates=max_candidates, descend_max_rounds=descend_max_rounds, mru_capacity=mru_capacity)
         _Check(log_messages=log_messages, learn_matches=learn_matches, show_descriptions=show_descriptions)
@@ -3867,13 +3899,15 @@ class KeywordTree:
             raise _Invalid("llm_client must have a method Chat", llm_client)
         if not callable(normalizer or _NormalizeText):
             raise _Invalid("normalizer must be a function from a text to tokens", normalizer)
+        if not callable(recall):
+            raise _Invalid("recall must be a class, or a function, that makes a Recall", recall)
         self._make_recall = recall
         self._normalizer = _CheckNormalizer(normalizer) if normalizer else _NormalizeText
         self._clock = clock
         self._new_id = new_id
         self._lock = threading.RLock()  # guards what is in memory; never held over a sync or a model
         self._commit_lock = threading.RLock()  # held while the store is in use
-        self._recall_lock = threading.Lock()  # held while the recall is made
+        self._recall_lock = threading.RLock()  # held while the recall is made
         self._is_closed = False
         self._must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
         self._recall: Recall | None = None  # made when it is first asked
@@ -3930,7 +3964,7 @@ class KeywordTree:
         # Another thread of the parent may have held any lock, and been in the
         # middle of taking rows in; and a lock that is shared excludes nobody.
         self._lock = threading.RLock()
-        self._commit_lock, self._recall_lock = threading.RLock(), threading.Lock()
+        self._commit_lock, self._recall_lock = threading.RLock(), threading.RLock()
         self._committer = _GroupCommit(self._CommitGroup, self._RefuseReentry)
         self._must_reopen = not self._is_closed
         self._store.Release()  # an inherited descriptor would keep the lock of a parent that is killed
@@ -4039,13 +4073,14 @@ class KeywordTree:
         return heapq.nsmallest(self._max_candidates, best, key=best.__getitem__)
 
     def _FindExactly(self, query: str) -> tuple[Sequence[str], str]:
+        if len(query) > _QUERY_LIMIT:  # far longer than any name; to fold it could take long
+            return (), "exact"
         hits = self._indexes.ByName(query)
         if hits:
             return hits, "exact"
-        if len(query) <= _QUERY_LIMIT:
-            hits = _FindByPath(query, self._indexes, self._FindPathPiece)
-            if hits:
-                return hits, "path"
+        hits = _FindByPath(query, self._indexes, self._FindPathPiece)
+        if hits:
+            return hits, "path"
         hits = self._ExactLookup(self._Normalize(query)) if query.strip() else []
         return (hits, "normalized") if hits else (self._indexes.queries.Get(_QueryKey(query)), "confirmed")
 
@@ -4056,7 +4091,7 @@ class KeywordTree:
         return self._normalizer(text)
 
     def _NormalizeAll(self, names: list[str]) -> list[str]:
-        return list(dict.fromkeys(token for name in names for token in self._Normalize(name)))
+        return list(dict.fromkeys(itertools.chain.from_iterable(map(self._normalizer, names))))
 
     def _ExactLookup(self, tokens: list[str]) -> list[str]:
         return list(self._indexes.ByTokens(tokens))
@@ -4454,12 +4489,17 @@ class KeywordTree:
     def Confirm(self, query: str, id: str) -> KeywordNode:
         """Keep that `query` means this keyword: from now on it is found at once, and similar queries rank better.
 
-        A keyword keeps its newest 20; a query that was confirmed for several is ambiguous.  Cost: one sync.
+        A keyword keeps its newest 20; a query that was confirmed for several is ambiguous, and one that is a keyword's
+        name goes on finding that.  Cost: one sync.
         """
         query = _CheckText("query", query, _QUERY_LIMIT)
         if not _QueryKey(query):
             raise _Invalid("query must not be blank", query)
         return self._Change("confirm", lambda tx: _PlanConfirm(tx, id, query), id=id)
+
+    def Unconfirm(self, query: str, id: str) -> KeywordNode:
+        """Forget that `query` means this keyword, where that was confirmed.  Cost: one sync."""
+        return self._Change("unconfirm", lambda tx: _PlanConfirm(tx, id, query, keep=False), query=query, id=id)
 
     def UpdateInfo(self, info_id: str, patch: dict[str, Any]) -> Info:
         """Change an info's content, source or metadata, and return it; its links stay.  Cost: one sync, one row."""
@@ -4538,7 +4578,7 @@ class KeywordTree:
             self.Refresh()
 
     def _ReadLogBack(self, with_history: bool = True) -> Generator[tuple[_Line, bytes], None, None]:
-        with _DiskErrors(f"cannot read the log in {_Shorten(self.data_dir)}"), contextlib.ExitStack() as stack:
+        with _DiskErrors("cannot read the log in ", self.data_dir), contextlib.ExitStack() as stack:
             with self._lock:
                 lines = stack.enter_context(contextlib.closing(self._store.ReadBack(with_history)))
             for line, raw in lines:
@@ -4642,7 +4682,7 @@ class KeywordTree:
         self._Exclusively(Compact)
         with self._commit_lock:
             self._Reopen()  # readers go on with what they have until it is there
-        with _DiskErrors(f"cannot look into {_Shorten(self.data_dir)}"):
+        with _DiskErrors("cannot look into ", self.data_dir):
             snapshots = self._store.SnapshotNames()
         size_after = sum(self._store.Sizes().values())
         return {"bytes_before": size_before, "bytes_after": size_after, "snapshots": snapshots}
@@ -4804,7 +4844,9 @@ class KeywordTree:
     def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
         """Return at most `limit` keywords that fit `query`, any text, best by words alone, best first.
 
-        Each comes with a confidence from 0 to 1; a first one below 0.3 says that nothing fits well.
+        Each comes with a confidence from 0 to 1: how much of the query it explains, and how much of one of its texts
+        (a name, say) the query holds.  A hint: of questions that nothing fits nine in ten have less than 0.3, but so
+        has half of those that a word or two of a long text answer.
 
         Cost: one ranking, some milliseconds; no model.
         """
@@ -4814,8 +4856,11 @@ class KeywordTree:
             query = query[:_QUERY_LIMIT]
             ranking = self._EnsureRecall().Rank(query)
             ranked = self._RankNodes({"query": query}, "search", ranking)[:limit]
-            heads = [(score, self._committed.Head(id)) for score, id in ranked if id in self._indexes.nodes]
-            return [(self._Hydrate(h.id), _ConfidenceOf(score, [h.name, *h.aliases], ranking)) for score, h in heads]
+            return [
+                (self._Hydrate(id), _ConfidenceOf(score, itertools.chain(*_TextsOf(self._indexes.nodes[id])), ranking))
+                for score, id in ranked
+                if id in self._indexes.nodes
+            ]
 
     # -- committing -----------------------------------------------------------
     #
@@ -4847,7 +4892,7 @@ class KeywordTree:
             try:
                 while not self._Begin():
                     continue
-                with _DiskErrors(f"cannot use {_Shorten(self.data_dir)}"):
+                with _DiskErrors("cannot use ", self.data_dir):
                     work()
             except BaseException as error:
                 # Ctrl-C, say: nobody knows how far memory has followed the log.
@@ -4950,10 +4995,13 @@ class KeywordTree:
             if self._unranked is not None or self._sorted_children:
                 old_rows = {id: indexes.nodes.get(id) for id in map(_IdOf, records.nodes)}
             indexes.Apply(records)
-            self._KeepSorted(old_rows)
+            if self._sorted_children:
+                self._KeepSorted(old_rows)
             if self._unranked is not None:  # whoever asks for a ranking pays for it, not whoever writes
                 for id, old in old_rows.items():
                     self._unranked.setdefault(id, old)
+                if len(self._unranked) > max(1000, len(indexes.nodes) // 4):
+                    self._recall = self._unranked = None  # by now it is made anew sooner than it follows
 
     def _AppendNodeVersion(self, node: KeywordNode) -> None:
         self._running.transaction.Stage(node)  # called by plans alone
@@ -4976,7 +5024,8 @@ class KeywordTree:
             return self._Conclude(query, intent, _Reading("silent", "missing", words=silence), path, steps, rounds)
         for number in range(self._descend_max_rounds if among is None else 1):
             self._CheckOpen()  # never with the lock held: who reopens needs it
-            self._PrepareRecall()
+            if among is None:
+                self._PrepareRecall()
             with self._lock:
                 if any(id not in self._committed.nodes for id in (*path, *targets)):
                     reading = _Reading("vanished", words="what was opened is gone")
@@ -5155,7 +5204,7 @@ class KeywordTree:
     def _KeepSorted(self, old_rows: dict[str, bytes | None]) -> None:
         """Follow rows that were taken in: new children find their places, all other changes sort a level anew."""
         nodes, held = self._committed.nodes, self._sorted_children
-        rows = old_rows.items() if held else ()
+        rows = old_rows.items()
         for row in (row for id, old in rows if old is not None for row in (old, nodes.get(id)) if row is not None):
             held.pop(_ReadNodeHead(row).parent_id or "", None)
         for id in (id for id, old in rows if old is None and id in nodes):
@@ -5179,53 +5228,65 @@ class KeywordTree:
     def _RankNodes(self, question: _Row, intent: str, ranking: Ranking | None = None) -> list[tuple[float, str]]:
         """Return (score, id) of what fits, best first, ties by id, the root left out.  The lock is held."""
         text, more = question["query"], question.get("description") or question.get("content") or ""
-        ranking = ranking or self._EnsureRecall().Rank(text, more)
+        try:
+            ranking = ranking or self._EnsureRecall().Rank(text, more)
+        except Exception as error:  # a view goes without: its other parts, and the groups, lead everywhere
+            _LOGGER.warning("nothing is ranked: %s: %s", type(error).__name__, error)
+            ranking = Ranking([], {}, lambda ids, names_only: {})
         is_search = intent != "suggest_parent"
         fits = _FitQuery(ranking, self._committed) if is_search else _FitParents(ranking, self._committed, text)
         return sorted(((fits[id], id) for id in fits if id != _ROOT_ID), key=lambda fit: (-fit[0], fit[1]))
 
     def _EnsureRecall(self) -> Recall:
         """Return the recall, which knows all that was written.  The lock is held."""
-        if self._recall is not None:
-            self._FollowRows(len(self._unranked or ()))
-        if self._recall is None:  # also where a reopening dropped what was prepared
-            self._FillRecall()
+        self._FollowRows(sys.maxsize)
+        self._FillRecall()  # where there is none, also where a reopening dropped what was prepared
         return cast("Recall", self._recall)
 
     def _PrepareRecall(self) -> None:
-        """Make the recall, or let it follow; the lock is not held for long, so others go on reading and writing."""
+        """Make the recall, or let it follow, so that with the lock held little is left to do."""
         with self._recall_lock:
-            if self._recall is None:
+            for _ in range(len(self._unranked or ()) // _FOLLOWED):
+                with self._lock:
+                    self._FollowRows(_FOLLOWED)
+                time.sleep(0.0005)  # a lock is not fair: others wait for it
+            try:
                 self._FillRecall()
-        for _ in range(len(self._unranked or ()) // 500):
-            with self._lock:
-                self._FollowRows(500)
+            except Exception as error:
+                _LOGGER.warning("there is no ranking: %s: %s", type(error).__name__, error)
 
     def _FillRecall(self) -> None:
+        """Make the recall where there is none, without the lock if it is not held."""
         with self._lock:
+            if self._recall is not None:
+                return
             rows, unranked = dict(self._committed.nodes), dict[str, bytes | None]()
             self._unranked = unranked
+        whole = None
         try:
             recall = self._make_recall()
             with _CollectorOff():
                 for id, row in rows.items():
                     self._UpdateRecall(recall, id, None, row)
-            with self._lock:
-                if self._unranked is unranked:  # the tree was not reopened meanwhile
-                    self._recall = recall
+            whole = recall
         finally:
-            if self._recall is None:
-                self._unranked = None
+            with self._lock:
+                if self._unranked is unranked:  # nobody else made one meanwhile, nor was the tree opened anew
+                    self._recall, self._unranked = whole, None if whole is None else unranked
 
     def _FollowRows(self, count: int) -> None:
         """Tell the recall of so many of the changes that it does not know.  The lock is held."""
         recall, unranked = self._recall, self._unranked
-        if recall is None or unranked is None:
+        if recall is None or not unranked:
             return
         self._recall = None  # until it is whole again: Ctrl-C may come, or the port fail; then it is made anew
-        with contextlib.suppress(Exception):
+        try:
             for id in list(itertools.islice(unranked, count)):
                 self._UpdateRecall(recall, id, unranked.pop(id), self._committed.nodes.get(id))
+        except Exception as error:
+            _LOGGER.warning("the ranking is made anew: %s: %s", type(error).__name__, error)
+            return
+        if self._unranked is unranked:  # a signal handler may have asked, too
             self._recall = recall
 
     def _UpdateRecall(self, recall: Recall, id: str, old_row: bytes | None, new_row: bytes | None) -> None:

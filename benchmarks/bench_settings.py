@@ -51,7 +51,7 @@ class Number(NamedTuple):
 
 SEARCH, PLACE = "search", "suggest_parent"
 NUMBERS = (
-    Number("weight of a stop word", 0.2, 1, (0, 0.1, 0.2, 0.4, 1), "_STOP_WEIGHT"),
+    Number("weight of a stop word", 0.1, 1, (0, 0.1, 0.2, 0.4, 1), "_STOP_WEIGHT"),
     Number("weight of a character", 0.15, 0, (0, 0.15, 0.3, 0.6), "_CHARACTER_WEIGHT"),
     Number("weight of a word's trigrams", 1.2, 0, (0, 0.6, 1.2, 2.4), "_TRIGRAMS_WEIGHT"),
     Number(

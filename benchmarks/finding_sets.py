@@ -102,12 +102,7 @@ class Finder:
 
     def confidence(self, case: Case) -> float:
         """Return the best candidate's confidence, 0 where there is none."""
-        ranked = self.rank(case, "search")
-        if not ranked:
-            return 0.0
-        head = self.tree._committed.Head(ranked[0][1])
-        ranking = self.tree._EnsureRecall().Rank(case.query)
-        return keyword_tree._ConfidenceOf(ranked[0][0], [head.name, *head.aliases], ranking)
+        return next((confidence for _, confidence in self.tree.RankCandidates(case.query, 1)), 0.0)
 
     def begin(self) -> tuple[list[str], list[str]]:
         """Return the targets and the members of the first view."""
