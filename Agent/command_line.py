@@ -12,7 +12,8 @@
         └── Python
 
 Every command takes `--data FOLDER` (or KEYWORD_TREE_DATA), `--json` and `--model`, and ends with one of these codes: 0,
-1 for not found, 2 for bad use, 3 for a store problem. It needs the extra `[cli]`.
+1 for not found, 2 for bad use, 3 for a store problem. It needs the extra `[cli]`; without it, it says what to install
+and ends with 2.
 """
 
 import os
@@ -29,10 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the program's name; None takes the command line's.
 
     Returns:
-        The exit code, see `Agent.cli.session`.
-
-    Raises:
-        ImportError: the extra `[cli]` is missing.
+        The exit code, see `Agent.cli.session`; 2 where the extra `[cli]` is missing.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by who started us: what is said must still go somewhere
@@ -42,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] not in ("click", "rich"):
             raise
-        raise ImportError("the console command needs click and rich: pip install 'keyword-tree[cli]'") from None
+        print("the console command needs click and rich: pip install 'keyword-tree[cli]'", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
     try:

@@ -19,7 +19,7 @@ Traceback (most recent call last):
 Agent.keyword_tree.StoreCorruptError: change_log.jsonl, line 2: operation 2 is damaged or missing, ...
 >>> report = repair(damaged, new)
 >>> report
-<RepairReport 2 keywords, 0 infos, 0 links; 1 row from projections, 1 loss>
+<RepairReport 2 keywords, 0 infos, 0 links; 1 row from projections, 1 loss of history alone>
 >>> with KeywordTree(str(new)) as tree:
 ...     tree.Search("hammer")
 <SearchResult matched 'hammer' by exact>
@@ -36,6 +36,17 @@ Where things are saved from, in this order:
 Then the whole is made consistent by one operation `repair_places`: a keyword that others hang beneath or are linked to,
 and that could not be saved, is made anew under its old id, as "(lost) …" beneath the root; a link to an info that could
 not be saved is taken away. Both are listed.
+
+A log that is cut at the end of a line looks whole. Opening then cuts from the projections the rows that the log does
+not have, and keeps them in files `cut_tail-nodes-52-1a2b3c4d.bin`: rows as JSON, one in a line, that stood at operation
+52 and behind it, and the checksum of the file. They are rows of operations that had returned. What of them the new
+store lacks is counted; `take_cut=True` (`--take-cut`) takes it in as one more operation `repair_rows`, but for records
+that were changed since. A file `cut_tail-change_log-…` holds the end of a log that was never acknowledged, and is only
+listed.
+
+What is lost of *data* (a record, or its newest state) is told apart from what is lost of *history* (who changed what
+and when, what was there before, what a model was asked): where a checkpoint's checksums prove that the projections were
+whole, and they bring all that the log lacks, data is complete.
 
 `history/` and `snapshots/` are copied: of the history every line that is whole, of the snapshots those that are as they
 were made. What is left out is listed.
@@ -67,7 +78,7 @@ try:  # Windows has no flock; there nobody should write while this reads.
 except ImportError:  # pragma: no cover - this branch cannot be run on the machines we test on
     fcntl = None  # type: ignore[assignment]  # typeshed knows the module on the platform that checks it
 
-__all__ = ["Loss", "Move", "RepairError", "RepairReport", "Rescue", "repair"]
+__all__ = ["CutFile", "Loss", "Move", "RepairError", "RepairReport", "Rescue", "repair"]
 
 _Row: TypeAlias = dict[str, Any]
 """One record as JSON has it.  `Any` stops at this edge."""
@@ -82,6 +93,8 @@ _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "links": kt._LINK_FIELDS,
 }
 _NO_ROWS: dict[str, list[_Row]] = {kind: [] for kind in _KINDS}
+_CUT_LOG = "cut_tail-change_log-"
+_MatchCut = re.compile(r"cut_tail-(change_log|nodes|infos|links)-(\d{1,18})-([0-9a-f]{8})\.bin").fullmatch
 _SHOWN = 8  # ids in one line of a printed report
 _CHUNK = 1024 * 1024  # bytes read at a time
 _BATCH = 1000  # rows in one operation `repair_rows`
@@ -122,6 +135,9 @@ class Loss:
     ids: tuple[str, ...] = ()
     """The ids of records and operations that could still be read there."""
 
+    is_data: bool = True
+    """Whether records may be lost by it; False where it is proven that history alone is."""
+
     def __str__(self) -> str:
         """Return a line for people."""
         place = self.file
@@ -158,10 +174,14 @@ class Rescue:
     is_verified: bool
     """Whether a checkpoint's checksum says that it is unharmed."""
 
+    @property
+    def trust(self) -> str:
+        """Whether it is verified, in words."""
+        return "verified by a checkpoint" if self.is_verified else "NOT verified"
+
     def __str__(self) -> str:
         """Return a line for people."""
-        trust = "verified by a checkpoint" if self.is_verified else "NOT verified: look at it"
-        return f"{self.file}, line {self.line}: {self.kind[:-1]} {self.id}, {trust}"
+        return f"{self.file}, line {self.line}: {self.kind[:-1]} {self.id}, {self.trust}"
 
 
 @dataclass(frozen=True)
@@ -182,6 +202,38 @@ class Move:
         if self.parent_id == self.lost_parent_id:
             return f"keyword {self.id}: still beneath {self.parent_id}, which is lost and was made anew under its id"
         return f"keyword {self.id}: from beneath {self.lost_parent_id}, which is gone, to beneath {self.parent_id}"
+
+
+@dataclass(frozen=True)
+class CutFile:
+    """A file `cut_…`, in which opening the store had kept what it cut."""
+
+    file: str
+    """Its name."""
+
+    lacking: int = 0
+    """Whole rows in it (of a log: whole operations) that the damaged store holds nowhere else."""
+
+    taken: int = 0
+    """How many of them were taken into the new store."""
+
+    unreadable: int = 0
+    """Lines in it that cannot be read."""
+
+    ids: tuple[str, ...] = ()
+    """The ids of what lacks and was not taken."""
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        noun = "operation" if self.file.startswith(_CUT_LOG) else "row"
+        said = f"{self.file}: {_count(self.lacking, f'whole {noun}')} that the new store does not hold"
+        if self.taken:
+            said = f"{self.file}: {self.taken:,} of {_count(self.lacking, f'whole {noun}')} taken"
+            if self.lacking > self.taken:
+                said += f", {self.lacking - self.taken:,} not: the record was changed since, or has no place"
+        if self.unreadable:
+            said += f"; {_count(self.unreadable, 'line')} that cannot be read"
+        return f"{said}; ids: {_shorten(self.ids)}" if self.ids else said
 
 
 @dataclass(frozen=True, repr=False)
@@ -218,15 +270,28 @@ class RepairReport:
     notes: tuple[str, ...] = ()
     """What was odd, and lost nothing: lines that stood twice or in another order."""
 
+    cut_files: tuple[CutFile, ...] = ()
+    """What the damaged store had kept aside when it was opened."""
+
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is lost."""
-        return not self.losses
+        """Whether nothing is lost, of data and of history."""
+        return not self.losses and self.has_all_data
+
+    @property
+    def has_all_data(self) -> bool:
+        """Whether each record is as it last was; history may be lost."""
+        return not any(loss.is_data for loss in self.losses) and all(cut.lacking == cut.taken for cut in self.cut_files)
 
     def __repr__(self) -> str:
         """Return one line."""
         parts = [_count(len(self.rescued), "row") + " from projections"] if self.rescued else []
-        parts.append(_count(len(self.losses), "loss") if self.losses else "nothing lost")
+        data = sum(loss.is_data for loss in self.losses)
+        parts += [_count(data, "loss")] if data else []
+        parts += [_count(len(self.losses) - data, "loss") + " of history alone"] if data < len(self.losses) else []
+        lacking = sum(cut.lacking - cut.taken for cut in self.cut_files)
+        parts += [f"{lacking:,} left in cut files"] if lacking else []
+        parts += ["nothing lost"] if self.is_complete else []
         return (
             f"<RepairReport {_count(self.keywords, 'keyword')}, {_count(self.infos, 'info')}, "
             f"{_count(self.links, 'link')}; {', '.join(parts)}>"
@@ -239,17 +304,51 @@ class RepairReport:
             f"{_count(self.operations, 'operation')}, {_count(self.keywords, 'keyword')}, "
             f"{_count(self.infos, 'info')}, {_count(self.links, 'link')}.",
         ]
-        for title, entries in (
-            ("Could not be saved", self.losses),
-            ("Found in the projections alone", self.rescued),
-            ("Has another place now", self.moved),
-            ("Odd, but nothing is lost by it", self.notes),
+        data = [loss for loss in self.losses if loss.is_data]
+        history = [loss for loss in self.losses if not loss.is_data]
+        for title, count, entries in (
+            ("Data that could not be saved, or of which nothing proves that it was", len(data), data),
+            ("History that could not be saved, while all data of it is there", len(history), history),
+            ("Kept aside when the store was opened", len(self.cut_files), self.cut_files),
+            ("Found in the projections alone", len(self.rescued), _group(self.rescued)),
+            ("Has another place now", len(self.moved), self.moved),
+            ("Odd, but nothing is lost by it", len(self.notes), self.notes),
         ):
             if entries:
-                lines += ["", f"{title} ({len(entries)}):", *(f"- {entry}" for entry in entries)]
+                lines += ["", f"{title} ({count:,}):", *(f"- {entry}" for entry in entries)]
+        if any(not rescue.is_verified for rescue in self.rescued):
+            lines += [
+                "",
+                "NOT verified: no checkpoint tells whether the row is unharmed. Look at it in the new store by "
+                "its id, with GetKeyword, GetInfo or `keyword-tree show ID`, or at its line in the file named.",
+            ]
+        if any(cut.lacking and not cut.taken and not cut.file.startswith(_CUT_LOG) for cut in self.cut_files):
+            lines += [
+                "",
+                "Rows were left in cut files: repair into another new folder with --take-cut (in Python: "
+                "take_cut=True) to take them in.",
+            ]
         if self.is_complete:
             lines += ["", "Nothing is lost."]
+        elif self.has_all_data:
+            lines += ["", "No data is lost, only history."]
         return "\n".join(lines)
+
+
+def _group(rescued: Sequence[Rescue]) -> list[str]:
+    """Return a line for each row, or one for many that differ in their ids alone."""
+    groups: dict[tuple[str, str, bool], list[Rescue]] = {}
+    for rescue in rescued:
+        groups.setdefault((rescue.file, rescue.kind, rescue.is_verified), []).append(rescue)
+    lines: list[str] = []
+    for (file, kind, _), rows in groups.items():
+        if len(rows) <= _SHOWN:
+            lines += map(str, rows)
+            continue
+        first, last = min(row.line for row in rows), max(row.line for row in rows)
+        ids = _shorten(tuple(row.id for row in rows))
+        lines.append(f"{file}, in lines {first:,} to {last:,}: {len(rows):,} {kind}, {rows[0].trust}: {ids}")
+    return lines
 
 
 def _count(count: int, noun: str) -> str:
@@ -504,6 +603,16 @@ class _Line(NamedTuple):
     sign: _Sign | None  # None if it cannot be read
 
 
+class _Source(NamedTuple):
+    """A row that no line of the log brings, and where it stands."""
+
+    kind: str
+    file: str
+    line: _Line
+    is_verified: bool
+    raw: bytes
+
+
 class _Brought(NamedTuple):
     """A row of a line of the log."""
 
@@ -649,6 +758,9 @@ def _in_shape(row: _Row, kind: str) -> _Row:
     return decoded
 
 
+_PLACE_TAKEN = "had the place in the order of another record; it was put at the end"
+
+
 class _State:
     """All records that were saved so far, the deleted ones too, as bytes."""
 
@@ -695,7 +807,7 @@ class _State:
         if is_root != has_no_parent or (is_root and row["deleted"]):
             return None, "has no place in a tree"
         if not self.own(row.get("ordinal"), kind, key):
-            problem = problem or "had the place in the order of another record; it was put at the end"
+            problem = problem or _PLACE_TAKEN
             row["ordinal"] = self.renumbered.setdefault((kind, key), self.next_ordinal)
             self.own(row["ordinal"], kind, key)
         self.rows[kind][key] = kt._EncodeRow(row)
@@ -787,6 +899,11 @@ class _Repair:
     notes: list[str] = field(default_factory=list)
     operations: int = 0
     first_number: int = 1
+    takes_cut: bool = False
+    cut_files: list[CutFile] = field(default_factory=list)
+    held: set[tuple[str, bytes]] = field(default_factory=set)  # kind and digest of each row; only with cut files
+    changed: dict[tuple[str, _Key], int] = field(default_factory=dict)  # -> the last operation; only with cut files
+    proof: _Found | None = None  # the last checkpoint whose checksums all fit
 
     def read(self) -> None:
         """Read all files once, and find what belongs where."""
@@ -813,27 +930,35 @@ class _Repair:
             if self.chosen[0].format is None:
                 gaps.add(0)
             gaps |= {n for n in range(1, len(self.chosen)) if self.chosen[n].seq != self.chosen[n - 1].seq + 1}
-        checkpoints: list[_Row] = []
+        checkpoints: list[tuple[_Found, _Row]] = []
+        has_cut = bool(self._cut_paths())
         rows: dict[str, list[_Brought]] = {kind: [] for kind in _KINDS}
         known: set[tuple[object, ...]] = set()
         for index, (line, raw) in enumerate(self._read_chosen()):
             operation = json.loads(raw)
             if line.op == "checkpoint":
-                checkpoints.append(operation.get("files", {}))
+                checkpoints.append((line, operation.get("files", {})))
             for kind, brought in _rows_of(operation).items():
                 for row in brought:
                     sign = _sign(row, kind)
                     rows[kind].append(_Brought(index, sign))
                     known.add((kind, sign.key, sign.version))
                     self.state.own(sign.ordinal, kind, sign.key)
+                    if has_cut:
+                        self.held.add((kind, sign.digest))
+                        self.changed[kind, sign.key] = line.seq
         for kind, projection in self.projections.items():
-            projection.verify([files for files in checkpoints if kind in files])
+            projection.verify([files for _, files in checkpoints if kind in files])
             between = projection.rows_between(rows[kind], gaps)
             # What the log has under the same version, or the same number, is a damaged copy of that.
             self.between[kind] = {
                 gap: [line for line in lines if line.sign is None or not self._is_copy(line.sign, kind, known)]
                 for gap, lines in between.items()
             }
+        for checkpoint, files in checkpoints:
+            told = [(files.get(kind), self.projections[kind].verified) for kind in _KINDS]
+            if all(entry and entry["length"] <= verified for entry, verified in told):
+                self.proof = checkpoint
         is_told = any(loss.first_seq and not loss.last_seq for loss in self.losses)
         if any(of_kind.get(len(self.chosen)) for of_kind in self.between.values()) and not is_told:
             detail = "the log has lost its end: the projections hold rows that it does not have"
@@ -857,10 +982,36 @@ class _Repair:
             self._write_beginning()
         for index, (line, raw) in enumerate(self._read_chosen()):
             self._write_rescued(index)
+            if line is self.proof:
+                self._tell_history(line, json.loads(raw)["files"])
             if line.op != "checkpoint":  # the new store makes its own
                 self._write_operation(line, raw)
         self._write_rescued(len(self.chosen))
+        self._write_cut()
         self._write_places()
+
+    def _tell_history(self, checkpoint: _Found, files: _Row) -> None:
+        """Note which losses are history alone: all before a checkpoint at which the state is the projections' own."""
+        losses = [
+            index
+            for index, loss in enumerate(self.losses)
+            if loss.file == kt._LOG_NAME
+            and (0 < loss.last_seq < checkpoint.seq or (not loss.first_seq and loss.offset < checkpoint.offset))
+        ]
+        if losses and self._is_state_at(files):
+            for index in losses:
+                self.losses[index] = replace(self.losses[index], is_data=False)
+
+    def _is_state_at(self, files: _Row) -> bool:
+        """Tell whether the state is what the projections say up to the lengths that a checkpoint names."""
+        told = _State()
+        for kind, projection in self.projections.items():
+            lines = [line for line in projection.lines if line.offset + line.length < files[kind]["length"]]
+            for _, raw in projection.read(lines):
+                row = _decode(raw, kind)
+                if row is None or told.take(row, kind)[1]:
+                    return False
+        return told.rows == self.state.rows
 
     def _write_beginning(self) -> None:
         """Write a first line: the root as a projection has it, or a new one."""
@@ -875,34 +1026,89 @@ class _Repair:
 
     def _write_rescued(self, gap: int) -> None:
         """Write the rows that only projections have of the operations missing here."""
+        sources = [
+            _Source(kind, projection.path.name, line, line.offset + line.length < projection.verified, raw)
+            for kind, projection in self.projections.items()
+            for line, raw in projection.read(self.between[kind].get(gap, []))
+        ]
+        self._write_sources(sources, "found in the projections alone")
+        for source in sources:
+            if source.line.sign is not None:
+                self.held.add((source.kind, source.line.sign.digest))
+                self.changed[source.kind, source.line.sign.key] = sys.maxsize
+
+    def _cut_paths(self) -> list[Path]:
+        """Return the files in which opening kept what it cut, in the order of their operations."""
+        paths = [path for path in self.damaged.glob("cut_*") if path.is_file()]
+        return sorted(paths, key=lambda path: (int(match[2]) if (match := _MatchCut(path.name)) else 0, path.name))
+
+    def _write_cut(self) -> None:
+        """Count the rows of cut files that are nowhere else, and write them where that is wanted."""
+        for path in self._cut_paths():
+            match = _MatchCut(path.name)
+            if match is None:
+                self.notes.append(f"{path.name}: no name that opening gives to what it cuts; it was not read")
+            elif match[1] == "change_log":
+                found, damages = _scan(path)
+                crcs = {line.crc for line in self.chosen}
+                lacking = [line for line in found if line.crc not in crcs]
+                self.cut_files.append(CutFile(path.name, len(lacking), unreadable=len(damages)))
+            else:
+                self._write_cut_rows(path, match[1], int(match[2]))
+
+    def _write_cut_rows(self, path: Path, kind: str, number: int) -> None:
+        lacking: list[_Source] = []
+        unreadable = 0
+        for line, offset, raw in _read_lines(path):
+            row = _decode(raw, kind)
+            sign = _sign(row, kind) if row else None
+            unreadable += bool(raw) and sign is None
+            if sign is not None and (kind, sign.digest) not in self.held:
+                self.held.add((kind, sign.digest))
+                lacking.append(_Source(kind, path.name, _Line(line, offset, len(raw), sign), False, raw))
+        # Whoever changed a record behind the cut knew nothing of these rows, and yet means it to be as it is now.
+        may = [each for each in lacking if each.line.sign and self.changed.get((kind, each.line.sign.key), 0) < number]
+        taken = self._write_sources(may, "found in a file of what opening had cut") if self.takes_cut else set()
+        self.changed |= {(kind, each.line.sign.key): number for each in may if each.line.sign and taken}
+        left = [each.line.sign.key for each in lacking if each.line.sign and each.line.line not in taken]
+        ids = tuple(dict.fromkeys(" → ".join(key) for key in left))
+        self.cut_files.append(CutFile(path.name, len(lacking), len(taken), unreadable, ids))
+        if taken:
+            detail = "the rows were taken, though not who made them and when, and what was there before"
+            self.losses.append(Loss(detail, path.name, is_data=False))
+
+    def _write_sources(self, found: Sequence[_Source], why: str) -> set[int]:
+        """Write rows as operations `repair_rows`; return in which lines those stand that could be taken."""
         rows: dict[tuple[str, _Key], _Row] = {}
         before: dict[tuple[str, _Key], _Row] = {}
         sources: dict[tuple[str, _Key], _Row] = {}
-        for kind, projection in self.projections.items():
-            name = projection.path.name
-            for line, raw in projection.read(self.between[kind].get(gap, [])):
-                row = _decode(raw, kind)
-                key = _key_of(row, kind) if row else ()
-                old = self.state.rows[kind].get(key)
-                taken, problem = self.state.take(row, kind) if row else (None, "cannot be read")
-                if problem:
-                    detail = f"a row that the log does not have {problem}"
-                    self.losses.append(Loss(detail, name, line.line, line.offset, line.length, ids=key or _ids_in(raw)))
-                if taken is not None:
-                    if old is not None:
-                        before.setdefault((kind, key), json.loads(old))
-                    rows[kind, key] = taken
-                    is_verified = line.offset + line.length < projection.verified
-                    self.rescued.append(Rescue(kind, " → ".join(key), name, line.line, is_verified))
-                    sources[kind, key] = {"file": name, "line": line.line, "verified": is_verified, "ids": key}
+        lines: set[int] = set()
+        for kind, name, line, is_verified, raw in found:
+            row = _decode(raw, kind)
+            key = _key_of(row, kind) if row else ()
+            old = self.state.rows[kind].get(key)
+            taken, problem = self.state.take(row, kind) if row else (None, "cannot be read")
+            if problem == _PLACE_TAKEN and name.startswith("cut_"):  # where the tree went on, it was given away
+                self.notes.append(f"{name}, line {line.line}: {' → '.join(key)} {problem}")
+            elif problem:
+                detail = f"a row that the log does not have {problem}"
+                self.losses.append(Loss(detail, name, line.line, line.offset, line.length, ids=key or _ids_in(raw)))
+            if taken is not None:
+                if old is not None:
+                    before.setdefault((kind, key), json.loads(old))
+                rows[kind, key] = taken
+                lines.add(line.line)
+                self.rescued.append(Rescue(kind, " → ".join(key), name, line.line, is_verified))
+                sources[kind, key] = {"file": name, "line": line.line, "verified": is_verified, "ids": key}
         for start in range(0, len(rows), _BATCH):
             batch = list(rows)[start : start + _BATCH]
             self.writer.add(
                 "repair_rows",
                 {kind: [rows[each] for each in batch if each[0] == kind] for kind in _KINDS},
                 {kind: [before[each] for each in batch if each[0] == kind and each in before] for kind in _KINDS},
-                agent_io={"repair": "found in the projections alone", "rows": [sources[each] for each in batch]},
+                agent_io={"repair": why, "rows": [sources[each] for each in batch]},
             )
+        return lines
 
     def _write_operation(self, line: _Found, raw: bytes) -> None:
         """Copy an operation; without those of its rows that build on what is lost, if there are any."""
@@ -950,7 +1156,9 @@ class _Repair:
             stop = min((line.offset for line in found if line.seq >= limit), default=sys.maxsize)
             for damage in damages:
                 if damage.offset < stop:
-                    self.losses.append(replace(_loss_of(damage, 0, 0), file=f"{kt._HISTORY}/{path.name}"))
+                    self.losses.append(
+                        replace(_loss_of(damage, 0, 0), file=f"{kt._HISTORY}/{path.name}", is_data=False)
+                    )
             # A file holds numbers without a gap, and is called by the last of them.
             for _, run in itertools.groupby(enumerate(kept), lambda pair: pair[1].seq - pair[0]):
                 lines = [line for _, line in run]
@@ -978,7 +1186,7 @@ class _Repair:
                 is_sound = False
             if not is_sound:
                 detail = "the snapshot is not as it was made; it was left out"
-                self.losses.append(Loss(detail, f"{kt._SNAPSHOTS}/{path.name}/{kt._LOG_NAME}"))
+                self.losses.append(Loss(detail, f"{kt._SNAPSHOTS}/{path.name}/{kt._LOG_NAME}", is_data=False))
                 continue
             made = target / path.name
             for each in (target, made):
@@ -1100,7 +1308,9 @@ def _held(folder: Path) -> Iterator[None]:
         yield
 
 
-def repair(damaged_dir: str | os.PathLike[str], new_dir: str | os.PathLike[str]) -> RepairReport:
+def repair(
+    damaged_dir: str | os.PathLike[str], new_dir: str | os.PathLike[str], take_cut: bool = False
+) -> RepairReport:
     """Read a damaged store, and write a new one with everything that can be saved.
 
     The damaged folder is not changed, whatever happens. The new one is there only if it is complete: it was opened
@@ -1109,6 +1319,8 @@ def repair(damaged_dir: str | os.PathLike[str], new_dir: str | os.PathLike[str])
     Args:
         damaged_dir: folder of the store that cannot be opened; a healthy one is copied.
         new_dir: folder to be made; must not exist, while the one it is made in must.
+        take_cut: whether to take in what `cut_tail-nodes-…`, `-infos-…` and `-links-…` hold and nothing else does;
+            by default these rows are only counted.
 
     Returns:
         What was saved, and what was not.
@@ -1134,7 +1346,7 @@ def repair(damaged_dir: str | os.PathLike[str], new_dir: str | os.PathLike[str])
     unfinished = new.with_name(f"{new.name}.unfinished")
     os.mkdir(unfinished, 0o700)
     try:
-        report = _repair_into(damaged, unfinished, new)
+        report = _repair_into(damaged, unfinished, new, take_cut)
         os.rename(unfinished, new)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -1143,9 +1355,9 @@ def repair(damaged_dir: str | os.PathLike[str], new_dir: str | os.PathLike[str])
     return report
 
 
-def _repair_into(damaged: Path, unfinished: Path, new: Path) -> RepairReport:
+def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> RepairReport:
     with _held(damaged), _Writer(unfinished / kt._LOG_NAME) as writer:
-        work = _Repair(damaged, writer)
+        work = _Repair(damaged, writer, takes_cut=take_cut)
         work.read()
         work.write()
         work.copy_history(unfinished / kt._HISTORY)
@@ -1175,6 +1387,7 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path) -> RepairReport:
         tuple(work.rescued),
         tuple(work.moved),
         tuple(work.notes),
+        tuple(work.cut_files),
     )
 
 
@@ -1182,23 +1395,46 @@ def _order_of(loss: Loss) -> tuple[bool, str, int, int]:
     return loss.file != kt._LOG_NAME, loss.file, loss.first_seq or sys.maxsize, loss.offset
 
 
+_EPILOG = """
+exit codes:
+  0  all data is saved; what is missing of the history is listed
+  1  some data could not be saved, cannot be proven to be saved, or was left in files cut_tail-…: it is listed
+  2  nothing was written
+
+files cut_tail-…:
+  What opening a store cuts it keeps in such a file beside the log.
+  cut_tail-nodes-52-1a2b3c4d.bin, and so for infos and links: rows that the log had lost (JSON, one in a line); the
+  log ended in front of operation 52, and 1a2b3c4d is the checksum of the file. --take-cut takes these rows in, but
+  for records that were changed since.
+  cut_tail-change_log-52-1a2b3c4d.bin: the unfinished end of a log, never acknowledged. It is listed and not taken.
+"""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run as a program.
 
     Returns:
-        0 if nothing is lost, 1 if something is, 2 if nothing was written.
+        0 if all data is saved, 1 if some is not, 2 if nothing was written.
     """
-    parser = argparse.ArgumentParser(prog="python -m Agent.repair", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m Agent.repair",
+        description="Save what can be saved of a damaged store into a new one.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("damaged", help="folder of the damaged store; it is not changed")
     parser.add_argument("new", help="folder to be made")
+    parser.add_argument(
+        "--take-cut", action="store_true", help="take in what files cut_tail-… hold and nothing else does"
+    )
     options = parser.parse_args(arguments)
     try:
-        report = repair(options.damaged, options.new)
+        report = repair(options.damaged, options.new, options.take_cut)
     except (RepairError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     print(report)
-    return 0 if report.is_complete else 1
+    return 0 if report.has_all_data else 1
 
 
 if __name__ == "__main__":

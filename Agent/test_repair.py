@@ -565,6 +565,8 @@ class TestAnyDamage:
         for kind in ("nodes", "infos"):
             for id in wanted[kind].keys() - found[kind].keys():
                 assert report.losses, f"{id} is gone, and nothing is said to be lost"
+        if report.has_all_data:
+            assert found == wanted
         told = {rescue.id for rescue in report.rescued if not rescue.is_verified} | {move.id for move in report.moved}
         told |= set(itertools.chain(*(loss.ids for loss in report.losses)))
         for kind in ("nodes", "infos"):
@@ -670,13 +672,37 @@ class TestProgram:
         self, damaged: Path, new: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         spoil(damaged, 8)
+        remove_projections(damaged)
 
         assert main([str(damaged), str(new)]) == 1
         printed = capsys.readouterr().out
-        assert "Could not be saved (1):\n- change_log.jsonl, line 8, bytes " in printed
-        assert "Found in the projections alone (1):\n- nodes.jsonl, line 7: node cook, verified" in printed
+        assert "Data that could not be saved, or of which nothing proves that it was (2):\n- change_log" in printed
+        assert "change_log.jsonl, line 8, bytes " in printed
+        assert "is lost." not in printed
         assert main([str(damaged), str(new)]) == 2
         assert "exists already" in capsys.readouterr().err
+
+    def test_counts_lost_history_as_no_lost_data(
+        self, damaged: Path, new: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        spoil(damaged, 8)
+
+        assert main([str(damaged), str(new)]) == 0
+        printed = capsys.readouterr().out
+        assert (
+            "History that could not be saved, while all data of it is there (1):\n- change_log.jsonl, line 8" in printed
+        )
+        assert "Data that could not" not in printed
+        assert "Found in the projections alone (1):\n- nodes.jsonl, line 7: node cook, verified" in printed
+        assert printed.endswith("\nNo data is lost, only history.\n")
+
+    def test_explains_its_codes_and_cut_files_in_its_help(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            main(["--help"])
+        printed = capsys.readouterr().out
+
+        assert "exit codes:\n  0  all data is saved" in printed
+        assert "files cut_tail-…:\n" in printed
 
     def test_runs_by_its_name(self, damaged: Path, new: Path) -> None:
         command = [sys.executable, "-m", "Agent.repair", str(damaged), str(new)]
@@ -684,6 +710,179 @@ class TestProgram:
 
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.rstrip().endswith("Nothing is lost.")
+
+
+class TestData:
+    """Whether a loss is of records, or of history alone."""
+
+    @pytest.mark.parametrize("seq", range(1, OPERATIONS + 1))
+    def test_is_complete_where_a_checkpoint_proves_it(self, damaged: Path, new: Path, seq: int) -> None:
+        spoil(damaged, seq)
+        report = repaired(damaged, new)
+
+        assert [loss.is_data for loss in report.losses] == [False]
+        assert (report.has_all_data, report.is_complete) == (True, False)
+        assert repr(report).endswith("1 loss of history alone>")
+
+    @pytest.mark.parametrize("seq", range(2, OPERATIONS + 1))
+    def test_is_not_where_no_checkpoint_tells(self, damaged: Path, new: Path, seq: int) -> None:
+        write_lines(damaged, lines_of(damaged)[:OPERATIONS])
+        spoil(damaged, seq)
+        report = repaired(damaged, new)
+
+        assert [loss.is_data for loss in report.losses] == [True]
+        assert not report.has_all_data
+
+    @pytest.mark.parametrize("name", PROJECTIONS)
+    def test_is_not_where_a_projection_is_damaged_too(self, damaged: Path, new: Path, name: str) -> None:
+        spoil(damaged, 5)
+        lines = lines_of(damaged, name)
+        write_lines(damaged, [lines[0].replace(b":", b";", 1), *lines[1:]], name)
+
+        assert not repaired(damaged, new).has_all_data
+
+    def test_is_not_where_a_row_could_not_be_told_from_an_earlier_one(self, damaged: Path, new: Path) -> None:
+        places = TestPlaces()
+        row = places.row_of(damaged, "cook", version=1, description="of the same version")
+        places.forge(damaged, lambda: [row])
+        with KeywordTree(str(damaged)) as tree:
+            tree.BatchCreateKeywords([{"name": "behind", "parent_id": "root"}])
+        spoil(damaged, OPERATIONS + 2)
+        report = repaired(damaged, new)
+
+        assert (damaged / "nodes.jsonl").read_bytes().count(b"of the same version") == 1
+        assert [loss.is_data for loss in report.losses] == [True]
+
+    def test_is_complete_where_a_set_aside_log_is_damaged(self, damaged: Path, new: Path) -> None:
+        live_on(damaged, keep_history=True)
+        [old] = (damaged / "history").iterdir()
+        data = old.read_bytes()
+        old.write_bytes(data.replace(b'"cooking"', b'"cookinG"', 1))
+        report = repaired(damaged, new)
+
+        assert [(loss.file, loss.is_data) for loss in report.losses] == [(f"history/{old.name}", False)]
+        assert report.has_all_data
+
+
+class TestManyRows:
+    def test_that_nobody_vouches_for_stand_in_one_line_and_how_to_look_at_them(self, tmp_path: Path, new: Path) -> None:
+        folder = tmp_path / "damaged"
+        with KeywordTree(str(folder)) as tree:
+            tree.BatchCreateKeywords([{"name": f"k{n}", "id": f"k{n}", "parent_id": "root"} for n in range(200)])
+            tree.BatchCreateInfos([{"content": "one", "id": "one", "keyword_ids": ["k1"]}])
+        write_lines(folder, lines_of(folder)[:1])
+        said = str(repaired(folder, new))
+
+        assert "- nodes.jsonl, in lines 2 to 201: 200 nodes, NOT verified: k0, k1, " in said
+        assert "- infos.jsonl, line 1: info one, NOT verified\n" in said
+        assert said.count("NOT verified") == 4
+        assert "keyword-tree show ID" in said
+
+
+# == What opening had cut =================================================================================
+
+
+class TestCutFiles:
+    @pytest.fixture
+    def opened(self, damaged: Path) -> Path:
+        """Give a store whose log was cut behind operation 4, and that was opened then."""
+        write_lines(damaged, lines_of(damaged)[:4])
+        with KeywordTree(str(damaged)) as tree:
+            assert len(tree.recovery) == 3
+        return damaged
+
+    def names(self, folder: Path) -> list[str]:
+        return sorted(path.name.rpartition("-")[0] for path in folder.glob("cut_*"))
+
+    def test_that_hold_what_nothing_else_does_are_listed_and_not_called_complete(self, opened: Path, new: Path) -> None:
+        assert self.names(opened) == ["cut_tail-infos-5", "cut_tail-links-5", "cut_tail-nodes-5"]
+        report = repaired(opened, new)
+
+        assert {cut.file.split("-")[1]: (cut.lacking, cut.taken) for cut in report.cut_files} == {
+            "nodes": (1, 0), "infos": (3, 0), "links": (6, 0),
+        }  # fmt: skip
+        assert ("cook",) in [cut.ids for cut in report.cut_files]
+        assert (report.is_complete, report.has_all_data, report.rescued) == (False, False, ())
+        assert "Nothing is lost" not in str(report)
+        assert "--take-cut" in str(report)
+        assert repr(report).endswith("; 10 left in cut files>")
+        assert "cook" not in records(new)["nodes"]
+
+    def test_are_taken_in_where_that_is_wanted(self, opened: Path, new: Path, wanted: Records) -> None:
+        before = contents(opened)
+        report = repair(opened, new, take_cut=True)
+
+        assert contents(opened) == before
+        assert all(cut.lacking == cut.taken for cut in report.cut_files)
+        assert {rescue.is_verified for rescue in report.rescued} == {False}
+        assert (report.has_all_data, report.is_complete) == (True, False)  # who made them is gone
+        assert records(new) == wanted
+
+    def test_leave_what_was_changed_since_as_it_is(self, opened: Path, new: Path) -> None:
+        with KeywordTree(str(opened)) as tree:
+            tree.BatchCreateKeywords([{"name": "boiling", "id": "cook", "parent_id": "code"}])
+            tree.BatchCreateKeywords([{"name": "other", "id": "other", "parent_id": "root"}])
+        report = repair(opened, new, take_cut=True)
+        found = records(new)
+
+        assert [(cut.lacking, cut.taken, cut.ids) for cut in report.cut_files if "nodes" in cut.file] == [
+            (1, 0, ("cook",))
+        ]
+        assert not report.has_all_data
+        assert found["nodes"]["cook"][:2] == ("boiling", "code")
+        assert found["infos"]["i2"][0] == "salt"
+        assert found["links"].keys() >= {("i2", "cook"), ("i0", "lib")}
+
+    def test_of_a_tree_that_went_on_are_put_behind_what_came_since(self, opened: Path, new: Path) -> None:
+        with KeywordTree(str(opened)) as tree:
+            tree.BatchCreateKeywords([{"name": f"since {n}", "id": f"s{n}", "parent_id": "root"} for n in range(9)])
+        report = repair(opened, new, take_cut=True)
+        found = records(new)
+
+        assert report.has_all_data
+        assert [note for note in report.notes if "cook had the place in the order" in note]
+        assert found["nodes"]["cook"][:2] == ("cooking", "root")
+        assert found["nodes"]["s0"][:2] == ("since 0", "root")
+
+    def test_of_a_torn_line_that_was_never_acknowledged_lose_nothing(self, damaged: Path, new: Path) -> None:
+        with open(damaged / LOG, "ab") as log:
+            log.write(b'{"crc": "00000000", "seq": 12, "pr')
+        with KeywordTree(str(damaged)) as tree:
+            assert len(tree.recovery) == 1
+        report = repaired(damaged, new)
+
+        assert [(cut.lacking, cut.unreadable) for cut in report.cut_files] == [(0, 1)]
+        assert report.is_complete
+
+    def test_of_a_log_are_counted_in_whole_operations(self, damaged: Path, new: Path) -> None:
+        lines = lines_of(damaged)
+        write_lines(damaged, lines[:4])
+        (damaged / "cut_tail-change_log-5-00000000.bin").write_bytes(b"\n".join([lines[3], lines[4], lines[5][:-9]]))
+        remove_projections(damaged)
+        report = repair(damaged, new, take_cut=True)
+
+        assert [(cut.lacking, cut.taken, cut.unreadable) for cut in report.cut_files] == [(1, 0, 1)]
+        assert not report.has_all_data
+        assert "1 whole operation that the new store does not hold; 1 line that cannot be read" in str(report)
+
+    def test_that_are_damaged_or_strange_are_told(self, opened: Path, new: Path) -> None:
+        [nodes] = opened.glob("cut_tail-nodes-*")
+        nodes.write_bytes(nodes.read_bytes().replace(b"{", b"[", 1) + b'{"id": "half')
+        (opened / "cut_by_hand.bin").write_bytes(b"\0")
+        report = repair(opened, new, take_cut=True)
+
+        assert [(cut.lacking, cut.unreadable) for cut in report.cut_files if "nodes" in cut.file] == [(0, 2)]
+        assert ["cut_by_hand.bin" in note for note in report.notes] == [True]
+
+    def test_hold_nothing_that_was_taken_from_a_projection(self, opened: Path, new: Path, wanted: Records) -> None:
+        for cut in opened.glob("cut_*"):
+            shutil.copy(cut, opened / "copy")
+            with open(opened / f"{cut.name.split('-')[1]}.jsonl", "ab") as projection:
+                projection.write((opened / "copy").read_bytes())
+        report = repair(opened, new)
+
+        assert {cut.lacking for cut in report.cut_files} == {0}
+        assert records(new) == wanted
 
 
 class TestLoss:

@@ -63,14 +63,14 @@ def wanted(options: argparse.Namespace, name: str) -> bool:
 
 
 def data_folder() -> Path:
-    """Return the folder of the real trees: `KEYWORD_TREE_DATA`, or `../shared/data` beside the repository.
+    """Return the folder of the real trees: `KEYWORD_TREE_BENCHMARK_DATA`, or `../shared/data` beside the repository.
 
     Raises:
         Skip: it is not there.
     """
-    folder = Path(os.environ.get("KEYWORD_TREE_DATA") or ROOT.parent / "shared" / "data")
+    folder = Path(os.environ.get("KEYWORD_TREE_BENCHMARK_DATA") or ROOT.parent / "shared" / "data")
     if not folder.is_dir():
-        raise Skip("the real trees are not here: set KEYWORD_TREE_DATA to their folder")
+        raise Skip("the real trees are not here: set KEYWORD_TREE_BENCHMARK_DATA to their folder")
     return folder
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from Agent.cli.program import command
 from Agent.cli.screen import count_of, line, shorten, spell_row, table
-from Agent.cli.session import FOUND, KEYWORD, STORE_PROBLEM, Session, may_be_id, path_of, user_files
+from Agent.cli.session import FOUND, KEYWORD, SAVE, STORE_PROBLEM, Session, may_be_id, path_of, user_files
 from Agent.keyword_tree import Change, Info, InfoKeywordLink, InvalidInputError, KeywordNode, KeywordTree, NotFoundError
 
 __all__: list[str] = []
@@ -132,16 +132,24 @@ def restore(session: Session, name: str) -> None:
 def verify(session: Session) -> int:
     """Compare every byte on disk with what it should be.
 
-    Exit code 3 where something is wrong.
+    Exit code 3 where something is wrong, or where opening the memory had to cut or mend something.
     """
-    with session.open() as tree:
+    with session.open(tells=False) as tree:
         with session.waiting("verifying …"):
             problems = tree.Verify()
         metrics = tree.TreeMetrics()
         counts = (count_of(metrics[f"{noun}s"], noun) for noun in ("keyword", "info", "link"))
-        well = f"all is well: {', '.join(counts)}"
-        session.answer({"problems": problems}, *(line(problem, keep_lines=True) for problem in problems or [well]))
-    return STORE_PROBLEM if problems else FOUND
+        recovery = list(tree.recovery)
+        said = [line(("recovered: ", "yellow"), sentence, keep_lines=True) for sentence in recovery]
+        said += [line(problem, keep_lines=True) for problem in problems]
+        has_cut = any("cut_tail-" in sentence for sentence in recovery)
+        if problems or has_cut:
+            said.append(line(SAVE, session.next_step() + " --take-cut" * has_cut, keep_lines=True))
+        if not problems:
+            well = "the rest is well" if recovery else "all is well"
+            said.append(line(f"{well}: {', '.join(counts)}"))
+        session.answer({"problems": problems, "recovery": recovery}, *said)
+    return STORE_PROBLEM if problems or recovery else FOUND
 
 
 @command("compact")
@@ -163,23 +171,26 @@ def compact(session: Session, forget_history: bool, yes: bool) -> None:
 
 @command("repair")
 @click.argument("new", metavar="NEW_FOLDER", type=click.Path())
-def repair(session: Session, new: str) -> int:
+@click.option("--take-cut", is_flag=True, help="Take in rows of files cut_tail-…, kept when the log had lost its end.")
+def repair(session: Session, new: str, take_cut: bool) -> int:
     """Save what a damaged memory holds into a NEW_FOLDER.
 
-    The damaged one, named by --data, is not changed.  Exit code 3 where something is lost.
+    The damaged one, named by --data, is not changed.  Exit code 3 where data could not be saved, or was left in files
+    cut_tail-…; 0 where it is only history that is missing.
     """
     from Agent.repair import repair as repair_store
 
     session.refuse_nothing()
     with session.waiting("repairing …"), user_files():
-        report = repair_store(session.data, new)
+        report = repair_store(session.data, new, take_cut)
     value = {
         **{key: part for key, part in vars(report).items() if isinstance(part, str | int)},
         "losses": [vars(loss) for loss in report.losses],
+        "cut_files": [vars(cut) for cut in report.cut_files],
         **{key: [str(part) for part in getattr(report, key)] for key in ("rescued", "moved", "notes")},
     }
     session.answer(value, line(str(report), keep_lines=True))
-    return FOUND if report.is_complete else STORE_PROBLEM
+    return FOUND if report.has_all_data else STORE_PROBLEM
 
 
 @command("metrics")

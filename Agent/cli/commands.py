@@ -63,11 +63,14 @@ REASONS = {
 LEXICAL_REASONS = {
     "agent_match": "the words fit it best",
     "agent_ambiguous": "the words fit several",
-    "agent_missing": "no keyword's words fit",
+    "agent_missing": "no keyword's words fit well enough",
 }
 """What some of the codes say where words alone decide."""
 
 PAGE = 500
+
+NEAREST = 5
+"""Keywords named where nothing is found."""
 
 
 def read_content(content: str) -> str:
@@ -213,13 +216,15 @@ def search(
     watcher = Watcher(session.client())
     with session.open(client=watcher) as tree:
         result = tree.Search(" ".join(query), not names_only, context)
+        is_found = result.status is not SearchStatus.NOT_FOUND
+        near = [] if is_found else spell_ranked(tree, tree.RankCandidates(" ".join(query), NEAREST))
         if session.as_json:
-            session.answer(spell_result(tree, result, watcher if explain else None))
+            session.answer({**spell_result(tree, result, watcher if explain else None), "nearest": near})
         else:
             if explain:
                 show_rounds(session, result, watcher, limit)
-            show_result(session, tree, result, limit)
-    return NOT_FOUND if result.status is SearchStatus.NOT_FOUND else FOUND
+            show_result(session, tree, result, limit, near)
+    return FOUND if is_found else NOT_FOUND
 
 
 def search_texts(session: Session, tree: KeywordTree, query: str, limit: int) -> int:
@@ -302,8 +307,16 @@ def spell_result(tree: KeywordTree, result: SearchResult, watcher: Watcher | Non
     return value
 
 
-def show_result(session: Session, tree: KeywordTree, result: SearchResult, limit: int) -> None:
-    """Draw what was found."""
+def spell_ranked(tree: KeywordTree, ranked: list[tuple[KeywordNode, float]]) -> list[dict[str, Any]]:
+    """Return ids, names and paths of ranked keywords, each with its confidence from 0 to 1."""
+    places = spell_places(tree, [node for node, _ in ranked])
+    return [{**place, "confidence": confidence} for place, (_, confidence) in zip(places, ranked, strict=True)]
+
+
+def show_result(
+    session: Session, tree: KeywordTree, result: SearchResult, limit: int, near: list[dict[str, Any]]
+) -> None:
+    """Draw what was found; where nothing was, what is near."""
     print_line = session.screen.print
     own = LEXICAL_REASONS if session.is_lexical else {}
     why = own.get(result.reason) or REASONS.get(result.reason, result.reason)
@@ -323,10 +336,28 @@ def show_result(session: Session, tree: KeywordTree, result: SearchResult, limit
         print_line(table([(Text(clean(place["id"]), "dim"), place["path"]) for place in places]))
     else:
         print_line(line("nothing found", (f"  ({why})", "dim")))
+        if near:
+            print_line(line(("  nearest: ", "dim"), ", ".join(shorten(place["name"], 60) for place in near)))
         print_line(line(("  search --in-texts looks through the infos", "dim")))
         if result.suggested_name and not session.is_lexical:
             parent = path_of(tree, result.suggested_parent_id or ROOT_ID)
             print_line(line(("  it could be called ", "dim"), result.suggested_name, (" and hang on ", "dim"), parent))
+
+
+@command("rank")
+@click.argument("query", nargs=-1, required=True)
+@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Keywords shown.")
+def rank(session: Session, query: tuple[str, ...], limit: int) -> int:
+    """List the keywords that fit a text best by words alone, each with a confidence.
+
+    It goes from 0 to 1; where the first is below 0.3, nothing fits well. Exit code 1 where no word fits at all.
+    """
+    with session.open() as tree:
+        rows = spell_ranked(tree, tree.RankCandidates(" ".join(query), limit))
+        cells = [(f"{row['confidence']:.2f}", line((row["id"], "dim")), row["path"]) for row in rows]
+        drawn = table(cells, ("confidence", "id", "keyword"), numbers=(0,)) if rows else line("nothing found")
+        session.answer({"candidates": rows}, drawn)
+    return FOUND if rows else NOT_FOUND
 
 
 def said_by(info: Info) -> Text:

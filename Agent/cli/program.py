@@ -17,7 +17,7 @@ __all__ = ["MODULES", "SECTIONS", "command", "pass_session", "program"]
 
 SECTIONS = {
     "Write": ("add", "info", "link", "import"),
-    "Look": ("search", "show", "metrics", "export"),
+    "Look": ("search", "rank", "show", "metrics", "export"),
     "Correct": ("rename", "alias", "confirm", "move", "merge", "delete", "reorganize"),
     "Take back": ("history", "undo", "snapshot", "restore"),
     "Care for the store": ("verify", "compact", "repair"),
@@ -31,6 +31,7 @@ MODULES = {
         "info",
         "link",
         "search",
+        "rank",
         "show",
         "rename",
         "alias",

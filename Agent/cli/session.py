@@ -4,8 +4,8 @@ exit code   meaning
 0           done
 1           not found
 2           bad use: an option, a name that several keywords bear, a change that cannot be made
-3           a store problem: it cannot be read or written, or `verify` or `repair` found damage; or where the output
-            goes nothing can be written
+3           a store problem: it cannot be read or written, `verify` found damage or what opening had to mend, `repair`
+            could not save all data; or where the output goes nothing can be written
 130         stopped by Ctrl-C; the store is whole
 141         whoever read the output went away
 """
@@ -13,6 +13,7 @@ exit code   meaning
 import inspect
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ from Agent.keyword_tree import (
     KeywordTreeError,
     LLMClient,
     NotFoundError,
+    StoreCorruptError,
     StoreError,
 )
 
@@ -58,6 +60,9 @@ FILES = ("change_log.jsonl", "nodes.jsonl", "infos.jsonl", "links.jsonl")
 
 NEAR = 0.15
 """Confidence above which a keyword is offered for a name that nobody bears: a slip of the pen fits worse than 0.3."""
+
+SAVE = "to save what can be saved: "
+"""Said in front of the command for it."""
 
 FOUND, NOT_FOUND, BAD_USE, STORE_PROBLEM, STOPPED, UNREAD = 0, 1, 2, 3, 130, 141
 
@@ -130,17 +135,20 @@ class Session:
     # -- opening --------------------------------------------------------------
 
     @contextmanager
-    def open(self, *, makes: bool = False, client: LLMClient | None = None) -> Iterator[KeywordTree]:
+    def open(
+        self, *, makes: bool = False, client: LLMClient | None = None, tells: bool = True
+    ) -> Iterator[KeywordTree]:
         """Open the tree.
 
         Args:
             makes: whether to make a store where there is none; reading a folder that was mistyped must not.
             client: who decides where words do not; None for commands that ask nobody.
+            tells: whether to say on the error stream what opening cut or mended; not where it is the answer.
         """
         if not makes:
             self.refuse_nothing()
         with KeywordTree(self.data, client) as tree:
-            for sentence in tree.recovery:
+            for sentence in tree.recovery if tells else ():
                 self.messages.print(line(("recovered: ", "yellow"), sentence))
             yield tree
 
@@ -148,6 +156,11 @@ class Session:
         """Raise NoStoreError where the folder holds no memory."""
         if not any(Path(self.data, name).exists() for name in FILES):
             raise NoStoreError(f"there is no memory in {self.data}: name its folder with --data, or begin one with add")
+
+    def next_step(self) -> str:
+        """Return the command that saves what can be saved of a damaged memory."""
+        folder = os.path.normpath(self.data)
+        return f"keyword-tree repair {shlex.quote(f'{folder}-repaired')} --data {shlex.quote(folder)}"
 
     def client(self) -> LLMClient:
         """Return the model that options or environment name, and the lexical client where they name none."""
@@ -248,13 +261,17 @@ class Session:
             return code
         rows: Sequence[Mapping[str, Any]] = getattr(error, "rows", ())
         said = str(error)
+        step = self.next_step() if isinstance(error, StoreCorruptError) else ""
         if code == STOPPED:
             said = "stopped; what was written before is whole"
         if self.as_json:
             said_json = {"error": type(error).__name__, "message": said, "exit_code": code}
+            said_json |= {"next_step": step} if step else {}
             self.messages.write_json({**said_json, **({"candidates": list(rows)} if rows else {})})
             return code
         self.messages.print(line(("Error: ", "red"), said, keep_lines=True), soft_wrap=True)
+        if step:
+            self.messages.print(line(SAVE, step, keep_lines=True), soft_wrap=True)
         if rows:
             self.messages.print(table([(row["id"], row["path"]) for row in rows]))
         return code
