@@ -80,7 +80,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache, partial
-from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, Protocol, Self, TypeAlias, TypeVar, cast
 
 from typing_extensions import override
 
@@ -445,10 +445,11 @@ def _Shorten(value: object, limit: int = 60) -> str:
 
 
 def _ReadClock(clock: Callable[[], float]) -> float:
-    now = float(clock())
-    if not math.isfinite(now):
-        raise InvalidInputError(f"the clock must return seconds since the epoch: {now}")
-    return now
+    told = clock()
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if math.isfinite(now := float(told)):
+            return now
+    raise _Invalid("the clock must return seconds since the epoch", told)
 
 
 def _NewId() -> str:
@@ -684,7 +685,7 @@ def _CheckContent(what: str, value: object) -> str:
 
 
 def _CheckName(what: str, value: object) -> str:
-    name = _CheckText(what, value, _NAME_LIMIT)
+    name = _CheckText(what, value, _NAME_LIMIT, 1)
     if not name[:1].isalnum() and all(unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc", "Cf") for char in name):
         raise _Invalid(f"{what} must not be empty or blank", name)
     return name
@@ -1387,7 +1388,7 @@ class _DiskErrors:
         """Do nothing."""
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if isinstance(error, OSError) and not isinstance(error, KeywordTreeError):
+        if isinstance(error, OSError) and error.errno is not None:  # None: this library's own, or a signal handler's
             what, *which = self._what
             raise StoreError(f"{what}{''.join(map(_Shorten, which))}: {error}") from error
 
@@ -1465,7 +1466,9 @@ class _JsonlStore:
         self._file_id = (0, 0)  # device and inode of the log
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
         self._failure = ""  # why nothing can be written any more
-        self._tail = 0  # offset behind the last line
+        self.least_seq = 0  # what an opening must find: a tree that opens its folder anew has read so many operations
+        self._last = 0  # offset of the last line
+        self._tail = 0  # offset behind it
         self._stop = 1 << 62  # where reading ends in any case
         self._tail_crc = 0  # of all bytes before it
         self._size = 0  # of the log with its padding, or more
@@ -1484,6 +1487,8 @@ class _JsonlStore:
         `check` may refuse what was read, before anything on the disk is changed for it.
         """
         files = self.files
+        if files.Exists(os.path.join(self.data_dir, _SNAPSHOT_NAME)):  # its log may be the live one, by a hard link
+            raise StoreError(f"{_Shorten(self.data_dir)} is a snapshot: use Restore in the tree that it is of")
         files.MakeFolder(self.data_dir)
         try:
             self._lock_fd = files.Open(self._lock_path, create=True)
@@ -1512,6 +1517,9 @@ class _JsonlStore:
             check()
             if self.seq == 0:
                 self._RefuseLostLog()
+            if self.seq < self.least_seq:
+                detail = f"it ends with operation {self.seq}, though {self.least_seq} was read: an older one, or cut"
+                raise StoreCorruptError(_LOG_NAME, self._line_count, detail)
             self._JudgeTail()
             if self.seq == 0:
                 take(self.Append([first()], _FORMAT_FIELD)[0])
@@ -1547,8 +1555,8 @@ class _JsonlStore:
         line, _ = _EncodeLine(1, _FIRST_CRC, 0, entry, _FORMAT_FIELD)
         self.Place(self._log_path, (line + _PADDING,))
 
-    def Place(self, path: str, parts: Iterable[bytes]) -> None:
-        """Put a file with these bytes at `path`, whole and durable, or leave what was there."""
+    def Place(self, path: str, parts: Iterable[bytes], check: Callable[[], None] = lambda: None) -> None:
+        """Put a file with these bytes at `path`, whole and durable, or leave what was there; `check` may refuse."""
         fd = self.files.Open(f"{path}.new", create=True, truncate=True)
         try:
             offset = 0
@@ -1556,6 +1564,7 @@ class _JsonlStore:
                 self.files.Write(fd, part, offset)
                 offset += len(part)
             self.files.Sync(fd)
+            check()
             self.files.Replace(f"{path}.new", path)
         except BaseException:
             with contextlib.suppress(OSError):  # it may be what the disk has no room for
@@ -1593,6 +1602,8 @@ class _JsonlStore:
         try:
             self.files.Sync(self._log_fd)
         except OSError as error:
+            if error.errno is None:  # a signal handler raised it, TimeoutError say: the disk has not failed
+                raise
             # The kernel may have dropped the pages and call the next sync a
             # success: only a copy can tell what the disk holds, and until it
             # is made nobody may write.
@@ -1651,7 +1662,7 @@ class _JsonlStore:
         for projection, state in zip(self._projections, states, strict=True):
             projection.length, projection.rows, projection.crc = state
         self._line_count, self.seq, self._crc = said["log"]["rows"] + 1, line.seq, line.crc
-        self._tail = start + begin + len(raw) + 1
+        self._last, self._tail = start + begin, start + begin + len(raw) + 1
         self._tail_crc = zlib.crc32(raw + b"\n", log_crc)
         self._SetMark()
         return True
@@ -1688,7 +1699,7 @@ class _JsonlStore:
                     self._TakeRecords(raw, records)
                     self._operations += 1
                 self.seq, self._crc = line.seq, line.crc
-                self._tail += len(raw) + 1
+                self._last, self._tail = self._tail, self._tail + len(raw) + 1
                 self._tail_crc = zlib.crc32(b"\n", zlib.crc32(raw, self._tail_crc))
                 self._line_count += 1
             self._Project(records, write=False)
@@ -1752,6 +1763,8 @@ class _JsonlStore:
         self._size = self.files.Size(self._log_fd)
         rest = self.files.Read(self._log_fd, self._size - self._tail, self._tail)
         if not rest.strip(b" \n"):
+            if self.is_readonly:
+                self.recovery.clear()  # what a writer was about to write is there by now
             return
         expected = self.seq + 1
         for match in _FindLines(rest):  # also behind a newline that was damaged
@@ -1819,8 +1832,10 @@ class _JsonlStore:
                 if write:
                     try:
                         self.files.Write(projection.fd, data, start)
-                    except OSError:
+                    except OSError as error:
                         projection.is_behind = True
+                        if error.errno is None:  # see `_SyncLog`
+                            raise
             self._unsynced_bytes += projection.length - offset
 
     def _OpenProjections(self) -> None:
@@ -1884,12 +1899,12 @@ class _JsonlStore:
                 raise StoreError(f"a sync of {self._log_path} failed in another process, open the tree again")
             self.CatchUp(take)
         except OSError as error:
-            if isinstance(error, StoreError):
+            if error.errno is None:  # this library's own, or see `_SyncLog`
                 raise
             raise StoreError(f"cannot use {self._log_path}, nothing was changed: {error}") from error
 
     def CatchUp(self, take: Callable[[_Records], None]) -> None:
-        """Let `take` take in what other processes wrote.  Cost: two system calls where there is nothing."""
+        """Let `take` take in what other processes wrote.  Cost: three system calls where there is nothing."""
         # Not the log's own `stat`: whoever asks for a file's time makes the
         # next sync write its inode, too, which costs half a commit.
         if self.files.ChangedAt(self.data_dir) != self._folder_time:
@@ -1898,6 +1913,8 @@ class _JsonlStore:
                 self._folder_time = -1
                 raise _ReplacedError(f"{self._log_path} was replaced")
             self._Identify()
+        if self.files.Read(self._log_fd, _CRC_END, self._last) != b'{"crc": "%b", ' % self._crc:  # it begins so
+            raise StoreCorruptError(_LOG_NAME, self._line_count, "the log was changed, or cut, while it was open")
         behind = self.files.Read(self._log_fd, 1, self._tail)
         if not behind:  # trimmed by another process that closed its tree
             self._size = self.files.Size(self._log_fd)
@@ -1959,7 +1976,7 @@ class _JsonlStore:
 
     def _Locate(self, records: _Records, line: bytes) -> _Records:
         """Move the tail behind `line`; return its records with the places of its infos."""
-        start = self._tail
+        start = self._last = self._tail
         self._tail += len(line)
         if not records.infos or all(len(row) <= _RESIDENT_LIMIT for row in records.infos):
             return records
@@ -2017,7 +2034,9 @@ class _JsonlStore:
                 projection.is_behind = True  # a sync that fails may have dropped what was written
                 self.files.Sync(projection.fd)
                 projection.is_behind = False
-        except (OSError, InvalidInputError):
+        except (OSError, InvalidInputError) as error:
+            if isinstance(error, OSError) and error.errno is None:  # see `_SyncLog`
+                raise
             return  # a full disk, say, or a mad clock: there is no checkpoint then, and opening redoes more
         self._SetMark()
         self.Append([entry], self._FilesField())
@@ -2109,16 +2128,18 @@ class _JsonlStore:
         copy.is_readonly, copy._log_fd, copy._stop = True, log_fd, stop
         return copy
 
-    def FindStrayRows(self) -> Iterator[str]:
-        """Yield which projections do not hold what the log, which was read whole, says."""
+    def FindStrayRows(self, may_grow: bool) -> Iterator[str]:
+        """Yield which projections do not hold what the log, which was read whole, says; of more, where others write."""
         for projection in self._projections:
             try:
                 fd = self.files.Open(projection.path, readonly=True)
             except OSError as error:
                 yield f"{projection.kind}.jsonl cannot be read: {error}"
                 continue
-            is_whole = self.files.Size(fd) == projection.length
-            if not is_whole or self.Checksum(fd, projection.length) != projection.crc:
+            size = self.files.Size(fd)
+            is_behind = may_grow and size < projection.length  # a writer has yet to follow its log
+            is_whole = size == projection.length or may_grow
+            if not is_behind and not (is_whole and self.Checksum(fd, projection.length) == projection.crc):
                 yield f"{projection.kind}.jsonl does not fit the log; opening mends it"
             self.files.Close(fd)
 
@@ -2146,6 +2167,10 @@ class _JsonlStore:
         folder = os.path.join(self.data_dir, _SNAPSHOTS)
         names = filter(_IsSnapshotName, self._List(folder))
         return sorted(name for name in names if self.files.Exists(os.path.join(folder, name, _SNAPSHOT_NAME)))
+
+    def CutNames(self) -> list[str]:
+        """Return the files of rows that opening found in the projections alone, and set aside."""
+        return [name for name in self._List(self.data_dir) if re.match("cut_tail-(nodes|infos|links)-", name)]
 
     def RefuseIfFailed(self) -> None:
         if self._failure:
@@ -2228,11 +2253,18 @@ class _JsonlStore:
             for kind in (1, 0, 2):  # infos first: of these alone some are read from the disk, and may be damaged
                 projection = new._projections[kind]
                 self.Place(projection.path, map(projection.Take, _InBulks(rows_of(kind))))
-            self.Place(self._log_path, new._StateLines(rows_of, f'{_FORMAT_FIELD}"next_ordinal": {next_ordinal}, '))
+            lines = new._StateLines(rows_of, f'{_FORMAT_FIELD}"next_ordinal": {next_ordinal}, ')
+            self.Place(self._log_path, lines, self._RefuseIfNotAlone)
             if not keep_history:
                 self._Forget()
         except OSError as error:
             raise StoreError(f"could not compact {_Shorten(self.data_dir)}: {error}") from error
+
+    def _RefuseIfNotAlone(self) -> None:
+        # Whoever takes the lock file away lets others write beside this.
+        is_written = self.files.Read(self._log_fd, 1, self._tail).strip(b" \n")
+        if is_written or not self._HasLock() or self.files.Identify(self._log_path)[0] != self._file_id:
+            raise StoreError(f"{self._lock_path} was taken away meanwhile, nothing was changed")
 
     def _StateLines(self, rows_of: Callable[[int], Iterable[bytes]], extra: str) -> Iterator[bytes]:
         """Yield the lines of a compacted log: the rows, and a checkpoint behind them."""
@@ -2254,7 +2286,8 @@ class _JsonlStore:
     def _Forget(self) -> None:
         """Remove whatever else may hold what was deleted: cut tails, unfinished copies, logs set aside, indexes."""
         history, indexes, snapshots = (os.path.join(self.data_dir, name) for name in (_HISTORY, _INDEXES, _SNAPSHOTS))
-        unfinished = [os.path.join(snapshots, name) for name in set(self._List(snapshots)) - set(self.SnapshotNames())]
+        made = (os.path.join(snapshots, name) for name in self._List(snapshots))
+        unfinished = [folder for folder in made if not self.files.Exists(os.path.join(folder, _SNAPSHOT_NAME))]
         for name in self._List(self.data_dir):
             if name.startswith("cut_tail-") or name.endswith(".new"):
                 self.files.Remove(os.path.join(self.data_dir, name))
@@ -2299,7 +2332,8 @@ class _JsonlStore:
     def Release(self) -> None:
         """Close the descriptors, as the end of the process would."""
         self._failure = self._failure or "the files are closed"
-        for owner, name in ((self, "_lock_fd"), (self, "_log_fd"), *((each, "fd") for each in self._projections)):
+        # The lock last: another thread may be writing, at the interpreter's end.
+        for owner, name in ((self, "_log_fd"), *((each, "fd") for each in self._projections), (self, "_lock_fd")):
             fd = getattr(owner, name)
             if fd >= 0:  # forgotten only behind the close: Ctrl-C between must not leave the lock behind
                 with contextlib.suppress(OSError):
@@ -2777,11 +2811,15 @@ _Gains: TypeAlias = dict[str, dict[str, float]]  # id -> term -> what a node gai
 
 
 class Ranking(NamedTuple):
-    """How well nodes fit a query by their own texts."""
+    """How well nodes fit a query by their own texts.
+
+    A term may be a word, or a name for anything else that counts, like one for how near a model finds two texts.
+    """
 
     best: list[tuple[float, str]]  # score and id of at most 200 nodes, best first, ties by id
     weights: Mapping[str, float]  # term of the query -> the most that it can gain
-    Gains: Callable[[Collection[str], bool], _Gains]  # of these ids, by their names alone?
+    Gains: Callable[[Collection[str], bool], _Gains]  # (ids, by names alone?) -> id -> term -> gain, no zeros; some
+    # of the ids may never have been added, like the root's
 
 
 class Recall(Protocol):
@@ -3503,7 +3541,9 @@ def _FindProblems(store: _JsonlStore, indexes: _Indexes, normalizer: Callable[[s
         fresh.next_ordinal = max(fresh.next_ordinal, twin.next_ordinal)
         if fresh.next_ordinal != indexes.next_ordinal:
             yield f"the next ordinal is {indexes.next_ordinal} in memory, {fresh.next_ordinal} on the disk"
-        yield from twin.FindStrayRows()
+        yield from twin.FindStrayRows(may_grow=store.is_readonly)
+        for name in store.CutNames():
+            yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
         for name in store.SnapshotNames():
             try:
                 store.OpenSnapshot(name).Release()
@@ -3671,7 +3711,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.jobs: list[_Job[Any]] = []
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.is_closed = False
 
 
@@ -3766,6 +3806,11 @@ class _Scope:
         self._transaction = None
 
 
+def _IsOwned(lock: threading.RLock) -> bool:
+    """Tell whether this thread holds the lock."""
+    return cast("bool", lock._is_owned())  # type: ignore[attr-defined]  # as threading.Condition asks it
+
+
 class _GroupCommit:
     """Lets one thread commit for all that gathered while the group before was under way.
 
@@ -3776,17 +3821,20 @@ class _GroupCommit:
     def __init__(self, commit: Callable[[list[_Job[Any]]], None], refuse_reentry: Callable[[], None]) -> None:
         self._commit = commit
         self._refuse_reentry = refuse_reentry
-        self._lock = threading.Lock()  # guards which group is forming
-        self._turn = threading.Lock()  # held while a group is committed
+        self._lock = threading.RLock()  # guards which group is forming
+        self._turn = threading.RLock()  # held while a group is committed
         self._forming = _Group()
 
     def Run(self, job: _Job[_Value]) -> _Value:
         """Return what the job's plan returned, once it is durable; raise what it raised."""
         self._refuse_reentry()
-        with self._lock:
-            group = self._forming
-            group.jobs.append(job)
+        if _IsOwned(self._turn) or _IsOwned(self._forming.lock):
+            raise StoreError("a signal handler cannot write while its own thread is about to")
+        group: _Group | None = None
         try:
+            with self._lock:
+                group = self._forming
+                group.jobs.append(job)
             with group.lock:
                 if not group.is_closed:
                     with self._turn:
@@ -3796,7 +3844,7 @@ class _GroupCommit:
                         self._commit(group.jobs)
         except BaseException:  # Ctrl-C while waiting: nobody needs to commit this any more
             with self._lock:
-                if not group.is_closed:
+                if group is not None and not group.is_closed and job in group.jobs:
                     group.jobs.remove(job)
             raise
         if job.error is None and not job.is_done:
@@ -3812,9 +3860,12 @@ _INFO_SPEC: _Row = {"id": None, "content": "", "source": "", "keyword_ids": None
 _INFO_SPEC |= {"metadata": None, "created_by": "user"}
 
 _OPEN_TREES: weakref.WeakSet[KeywordTree] = weakref.WeakSet()
+_STORES: weakref.WeakSet[_JsonlStore] = weakref.WeakSet()  # also those that a thread is just opening
 
 
 def _RenewAllAfterFork() -> None:
+    for store in list(_STORES):
+        store.Release()  # an inherited descriptor would keep the lock of a parent that is killed
     for tree in list(_OPEN_TREES):
         tree._RenewAfterFork()
 
@@ -3908,7 +3959,7 @@ class KeywordTree:
         self._lock = threading.RLock()  # guards what is in memory; never held over a sync or a model
         self._commit_lock = threading.RLock()  # held while the store is in use
         self._recall_lock = threading.RLock()  # held while the recall is made
-        self._is_closed = False
+        self._is_closed = self._must_close = False
         self._must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
         self._recall: Recall | None = None  # made when it is first asked
         self._unranked: dict[str, bytes | None] | None = None  # what changed since it was asked: id -> the row it knows
@@ -3921,12 +3972,14 @@ class KeywordTree:
         self._OpenStore()
         _OPEN_TREES.add(self)
 
-    def _OpenStore(self) -> None:
+    def _OpenStore(self, least_seq: int = 0) -> None:
         """Read all from the folder; again after a fork, and when another process replaced the log."""
         store, indexes = (
             _JsonlStore(self.data_dir, _Files(), partial(_ReadClock, self._clock)),
             _Indexes(self._normalizer),
         )
+        _STORES.add(store)
+        store.least_seq = least_seq
         try:
             with _CollectorOff():
                 store.Open(self._MakeFirstEntry, indexes.Apply, indexes.Check)
@@ -3936,7 +3989,8 @@ class KeywordTree:
                 store.Release()
             finally:
                 store.Release()
-            if isinstance(error, (OSError, ValueError)) and not isinstance(error, KeywordTreeError):
+            is_own = isinstance(error, KeywordTreeError) or (isinstance(error, OSError) and error.errno is None)
+            if isinstance(error, (OSError, ValueError)) and not is_own:  # see `_SyncLog`
                 raise StoreError(f"cannot open {_Shorten(self.data_dir)}: {error}") from error
             raise
         with self._lock:
@@ -3967,7 +4021,6 @@ class KeywordTree:
         self._commit_lock, self._recall_lock = threading.RLock(), threading.RLock()
         self._committer = _GroupCommit(self._CommitGroup, self._RefuseReentry)
         self._must_reopen = not self._is_closed
-        self._store.Release()  # an inherited descriptor would keep the lock of a parent that is killed
 
     def _Now(self) -> float:
         return _ReadClock(self._clock)
@@ -3977,6 +4030,9 @@ class KeywordTree:
         root = KeywordNode(_ROOT_ID, _ROOT_ID, [], [_ROOT_ID], 0, None, [], "", {}, 1, now, now)
         root.created_by = "agent"
         return _Entry(_BEGINNINGS[0], self._new_id(), now, None, _NoRecords(), _Records([_RowOf(root)], [], [], []))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a tree cannot be pickled or copied: open {_Shorten(self.data_dir)} once more instead")
 
     def __enter__(self) -> Self:
         self._CheckOpen()
@@ -4215,6 +4271,8 @@ class KeywordTree:
         return [_CHECKS[name](name, value) for name, value in arguments.items()]
 
     def _CheckOpen(self) -> None:
+        if self._must_close:
+            self.Close()
         if self._is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
         if self._must_reopen:
@@ -4623,13 +4681,17 @@ class KeywordTree:
         """Keep the present state under a name, the time in UTC, in the folder `snapshots`; return the name.
 
         Args:
-            copy: make a backup of its own; without it the snapshot shares the log's bytes, where the file system
-                can, and would share damage to them.
+            copy: read the log through and make a backup of its own; without it the snapshot shares the log's bytes,
+                where the file system can, and would share damage to them, past and future (see `Verify`).
 
         Cost: a few syncs, whatever the size; with `copy`, or without hard links, the log's bytes.
         """
         self._RefuseInOperation("Snapshot", copy=copy)
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now := self._Now())) + f".{int(now % 1 * 1e6):06d}Z"
+        now, stamp = self._Now(), ""
+        with contextlib.suppress(ValueError, OverflowError, OSError):
+            stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
+        if not _IsSnapshotName(stamp):
+            raise _Invalid("the clock must return seconds since 1970, before the year 10000", now)
         names = [stamp]
         self._Exclusively(lambda: names.append(self._store.Snapshot(stamp, copy)))
         return names[-1]
@@ -4681,7 +4743,8 @@ class KeywordTree:
 
         self._Exclusively(Compact)
         with self._commit_lock:
-            self._Reopen()  # readers go on with what they have until it is there
+            self._must_reopen = True
+            self._ReopenIfDue()  # readers go on with what they have until it is there
         with _DiskErrors("cannot look into ", self.data_dir):
             snapshots = self._store.SnapshotNames()
         size_after = sum(self._store.Sizes().values())
@@ -4887,27 +4950,31 @@ class KeywordTree:
     def _Exclusively(self, work: Callable[[], None]) -> None:
         """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
         self._RefuseReentry()
-        with self._commit_lock:
-            self._ReopenIfDue()
-            try:
-                while not self._Begin():
-                    continue
-                with _DiskErrors("cannot use ", self.data_dir):
-                    work()
-            except BaseException as error:
-                # Ctrl-C, say: nobody knows how far memory has followed the log.
-                self._must_reopen |= isinstance(error, StoreCorruptError) or not isinstance(error, StoreError)
-                raise
-            finally:
-                try:  # twice: Ctrl-C at the first one's entry must not leave the lock behind
-                    self._store.End()
+        try:
+            with self._commit_lock:
+                self._ReopenIfDue()
+                try:
+                    while not self._Begin():
+                        continue
+                    with _DiskErrors("cannot use ", self.data_dir):
+                        work()
+                except BaseException as error:
+                    # Ctrl-C, say: nobody knows how far memory has followed the log.
+                    self._must_reopen |= isinstance(error, StoreCorruptError) or not isinstance(error, StoreError)
+                    raise
                 finally:
-                    self._store.End()
+                    try:  # twice: Ctrl-C at the first one's entry must not leave the lock behind
+                        self._store.End()
+                    finally:
+                        self._store.End()
+        finally:
+            if self._must_close:
+                self.Close()
 
     def _RefuseReentry(self) -> None:
         # The inner use would give the outer one's lock away, and another
         # process write where the outer one is about to.
-        if self._commit_lock._is_owned():  # type: ignore[attr-defined]  # as threading.Condition asks it
+        if _IsOwned(self._commit_lock):
             raise StoreError("a signal handler, clock or ranking cannot use the tree while its own thread commits")
 
     def _Begin(self) -> bool:
@@ -4922,7 +4989,7 @@ class KeywordTree:
 
     def _Reopen(self) -> None:
         old = self._store
-        self._OpenStore()
+        self._OpenStore(old.seq)
         with self._lock:  # nobody reads a long content from it any more
             old.Release()
 
@@ -5306,7 +5373,11 @@ class KeywordTree:
         """Leave a checkpoint, trim the log's padding and close the files.  Cost: a few syncs.
 
         Closing twice is no error, nor is a disk that refuses the checkpoint: nothing that was acknowledged needs it.
+        Where a signal handler interrupts a call of its own thread, the tree is closed behind that call, or at the next.
         """
+        if _IsOwned(self._commit_lock) or _IsOwned(self._lock):
+            self._must_close = True  # a checkpoint now would vouch for rows that are still to be written
+            return
         with self._lock:
             if self._is_closed:
                 return

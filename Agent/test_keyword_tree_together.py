@@ -198,8 +198,9 @@ class TestGroups:
         threads = [start("first")]
         assert begun.wait(30)
         threads.append(start("second"))  # the leader of the next group, until the first one is committed
-        while not groups._forming.lock.locked():
+        while not groups._forming.jobs:
             time.sleep(0.001)
+        time.sleep(0.1)  # it holds its group's lock by now
         interrupter = threading.Thread(target=interrupt)
         interrupter.start()
         with pytest.raises(KeyboardInterrupt):
