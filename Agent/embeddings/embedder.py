@@ -15,15 +15,26 @@ Services with OpenAI's interface (OpenAI, Qwen, vLLM, Ollama, …) and models of
 import importlib
 import math
 import os
+import reprlib
 import threading
 import unicodedata
+import weakref
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from Agent.keyword_tree import InvalidInputError
 
-__all__ = ["Embedder", "HashingEmbedder", "OpenAIEmbedder", "SentenceTransformersEmbedder"]
+__all__ = [
+    "Embedder",
+    "HashingEmbedder",
+    "OpenAIEmbedder",
+    "SentenceTransformersEmbedder",
+    "check_embedder",
+    "renew_after_fork",
+]
+
+_owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class Embedder(Protocol):
@@ -35,6 +46,30 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
         """Return a vector for each text, in their order, all of the same dimension; their lengths do not matter."""
+
+
+def check_embedder(embedder: Embedder) -> None:
+    """Refuse what is no `Embedder`, before anything is opened with it.
+
+    Raises:
+        InvalidInputError: It has no name, or no method `embed`; the message shows it.
+    """
+    name = getattr(embedder, "name", None)
+    if not name or not isinstance(name, str) or not callable(getattr(embedder, "embed", None)):
+        raise InvalidInputError(f"embedder must have a name, a string, and a method embed: {reprlib.repr(embedder)}")
+
+
+def renew_after_fork(owner: Any) -> None:
+    """Let a forked process call `owner._renew_locks()`: another thread of its parent may have held any lock."""
+    _owners.add(owner)
+
+
+def _renew_all() -> None:
+    for owner in list(_owners):
+        owner._renew_locks()
+
+
+os.register_at_fork(after_in_child=_renew_all)
 
 
 class OpenAIEmbedder:
@@ -77,11 +112,19 @@ class OpenAIEmbedder:
         self._service = _import("openai", "openai").OpenAI(api_key=key or "none", base_url=address, max_retries=1)
 
     def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
-        """Return the service's vectors. Cost: a request for each `batch_size` texts."""
+        """Return the service's vectors.
+
+        Raises:
+            ValueError: A reply has more or fewer vectors than were asked for: nobody knows which is whose.
+
+        Cost: a request for each `batch_size` texts.
+        """
         vectors: list[Sequence[float]] = []
         for start in range(0, len(texts), self._batch_size):
             batch = list(texts[start : start + self._batch_size])
             reply = self._service.embeddings.create(input=batch, **self._request)
+            if len(reply.data) != len(batch):
+                raise ValueError(f"{self.name!r} gave {len(reply.data)} vectors for {len(batch)} texts")
             vectors.extend(each.embedding for each in sorted(reply.data, key=lambda each: each.index))
         return vectors
 
@@ -105,6 +148,10 @@ class SentenceTransformersEmbedder:
         if isinstance(model, str):
             model = _import("sentence_transformers", "sentence-transformers").SentenceTransformer(model)
         self._model = model
+        self._renew_locks()
+        renew_after_fork(self)
+
+    def _renew_locks(self) -> None:
         self._lock = threading.Lock()  # its tokenizer refuses to work for two at a time
 
     def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:

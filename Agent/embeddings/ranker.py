@@ -15,9 +15,9 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from Agent.embeddings.embedder import Embedder
+from Agent.embeddings.embedder import Embedder, check_embedder, renew_after_fork
 from Agent.embeddings.recall import Knowing
 from Agent.embeddings.vectors import Vectors, path_for
 
@@ -33,14 +33,30 @@ class EmbeddingRanker:
     Args:
         embedder: Who turns texts into vectors.
         folder: The store's, where they are kept (`indexes/`); "" keeps them in memory.
+        trust: As in `EmbeddingTree`; below 0.5 a script is left to the words.
+
+    Raises:
+        InvalidInputError: `embedder` is none, or `trust` is not what it should be.
     """
 
-    def __init__(self, embedder: Embedder, folder: str | os.PathLike[str] = "") -> None:
+    def __init__(
+        self, embedder: Embedder, folder: str | os.PathLike[str] = "", trust: float | Mapping[str, float] | None = None
+    ) -> None:
+        check_embedder(embedder)
         self.vectors = Vectors(embedder, path_for(folder, "infos", embedder.name) if folder else None)
-        self._knowing = Knowing(self.vectors)
-        self._lock = threading.RLock()
+        self._knowing = Knowing(self.vectors, trust, _LEAST_TRUST)
         self._texts_of: dict[str, list[str]] = {}
         self._ids_of: dict[str, dict[str, None]] = {}
+        self._renew_locks()
+        renew_after_fork(self)
+
+    def _renew_locks(self) -> None:
+        self._lock = threading.RLock()
+
+    @property
+    def trust(self) -> dict[str, float]:
+        """Script → how far the model is trusted there, 0 to 1, of the scripts that came up so far."""
+        return self._knowing.by_script
 
     def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802  the port's names
         """Index an info by its passages, in the place of what was there; their weights make no difference here."""
@@ -63,12 +79,12 @@ class EmbeddingRanker:
     def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
         """Return (likeness, id), best first; nothing where the model fails or does not know the query's script.
 
-        Cost: embeds the query, and whatever waits: with the first one all.
+        Cost: embeds the query, and whatever waits: with the first one all, in a call for each `vectors.BATCH`.
         """
         self.vectors.catch_up([query, *self._knowing.questions(query)])
+        if self._knowing.trust(query) < _LEAST_TRUST:
+            return []
         with self._lock:
-            if self._knowing.trust(query) < _LEAST_TRUST:
-                return []
             found: dict[str, float] = {}
             for likeness, text in self.vectors.nearest(query, _NEAREST):
                 for id in self._ids_of.get(text, ()):

@@ -2,10 +2,8 @@
 
 >>> import tempfile
 >>> from Agent.embeddings.embedder import HashingEmbedder
->>> from Agent.embeddings.scripts import PROBES
->>> english = zip(PROBES["LATIN"][::2], PROBES["LATIN"][1::2])  # who does not know these does not know English
->>> embedder = HashingEmbedder([("car", "automobile"), *english])
->>> with tempfile.TemporaryDirectory() as folder, EmbeddingTree(folder, embedder) as tree:
+>>> embedder = HashingEmbedder([("car", "automobile")])
+>>> with tempfile.TemporaryDirectory() as folder, EmbeddingTree(folder, embedder, trust=1.0) as tree:
 ...     _ = [tree.CreateKeyword(name) for name in ("car", "ship", "train")]
 ...     [(node.name, confidence > 0.3) for node, confidence in tree.RankCandidates("automobile", 1)]
 [('car', True)]
@@ -17,19 +15,27 @@ The words rank as they do without a model; likeness adds to what they say, it re
 
 So where words explain a query, they decide; where they explain little, likeness does; and no figure depends on a
 model's own scale. It is *heard* as a word is: what lies beneath a keyword that is near has four fifths of its gain.
-`trust` is what the model showed to know of the query's scripts, see `scripts`. In the share of a query that stands in a
-keyword's own texts likeness counts as a word does in short queries, and hardly in long ones: "canine" means the dog, a
-sentence what lies beneath.
+`trust` is what the model showed to know of the query's scripts, see `scripts`; a log line tells which one it does not
+know. In the share of a query that stands in a keyword's own texts likeness counts as a word does in short queries, and
+hardly in long ones: "canine" means the dog, a sentence what lies beneath.
 
 A new keyword is compared by its name and description, as one text.
 
-Nothing waits for the model. A keyword ranks by its words until its texts have been embedded: some with every search,
-all with `EmbeddingTree.catch_up`. The query is embedded before the tree's lock is taken; where that fails, the words
-rank alone, `Vectors.failure` says why, and a log line says it once.
+Who asks waits for the model, nobody else does: it is called before the tree's lock is taken. A ranking waits for one
+call, of its query and 64 of the texts that wait; `EmbeddingTree.catch_up` brings all. Until then a keyword ranks by its
+words. Where that call fails, a plain word and the query alone are tried; where they fail, too, the words rank alone,
+`Vectors.failure` says why, and a log line says it once. A text that the model refuses ranks by its words;
+`Vectors.refused` counts it.
+
+Only the ranking knows likeness. It decides what a model is shown; whether that fits is the model's answer, and
+`LexicalLLMClient` compares words.
 """
 
+import logging
 import os
-from collections.abc import Callable, Collection, Sequence
+import reprlib
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
@@ -37,10 +43,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from Agent.embeddings.embedder import Embedder
-from Agent.embeddings.scripts import PROBES, probe, scripts_of, trust_in
+from Agent.embeddings.embedder import Embedder, check_embedder, renew_after_fork
+from Agent.embeddings.scripts import LITTLE_TRUST, PROBES, check_trust, probe, scripts_of, trust_in
 from Agent.embeddings.vectors import TEXT_LIMIT, Vectors, path_for
-from Agent.keyword_tree import KeywordNode, KeywordTree, Ranking, Recall, Texts, _LexicalRecall
+from Agent.keyword_tree import InvalidInputError, KeywordNode, KeywordTree, Ranking, Recall, Texts, _LexicalRecall
 
 __all__ = ["EmbeddingRecall", "EmbeddingTree"]
 
@@ -51,28 +57,69 @@ _POWER = 3
 _NEAREST = 200  # texts, and nodes of a ranking: as many as the words bring
 _WITH_A_QUERY = 64  # waiting texts that are embedded together with a query
 _LIKENESS = "≈"  # the term that stands for it
+_log = logging.getLogger(__name__)
 
 
 class Knowing:
-    """What a model knows of scripts; each is asked for once."""
+    """What a model knows of scripts; each is asked for once. Any number of threads may use it.
 
-    def __init__(self, vectors: Vectors) -> None:
-        self._vectors = vectors
-        self._known: dict[str, float] = {}
+    Args:
+        vectors: The model's.
+        trust: What is not to be asked for, see `EmbeddingTree`.
+        enough: A script that gets less is told in the log, once.
+
+    Raises:
+        InvalidInputError: `trust` is not what it should be.
+    """
+
+    def __init__(
+        self, vectors: Vectors, trust: float | Mapping[str, float] | None = None, enough: float = LITTLE_TRUST
+    ) -> None:
+        check_trust(trust)
+        self._vectors, self._enough = vectors, enough
+        self._renew_locks()
+        renew_after_fork(self)
+        self._everywhere = None if trust is None or isinstance(trust, Mapping) else float(trust)
+        given = trust if isinstance(trust, Mapping) else {}
+        self._known = {script: float(value) for script, value in given.items()}
+
+    def _renew_locks(self) -> None:
+        self._lock = threading.Lock()
+
+    @property
+    def by_script(self) -> dict[str, float]:
+        """Script → trust, of the scripts that came up so far, and of those that were given."""
+        return dict(self._known)
 
     def questions(self, text: str) -> list[str]:
         """Return what has still to be embedded to know how far a text can be trusted."""
+        if self._everywhere is not None:
+            return []
         return [word for script in scripts_of(text) if script not in self._known for word in PROBES.get(script, ())]
 
     def trust(self, text: str) -> float:
         """Return 0 to 1; a script whose words were not embedded yet counts as not known."""
         scripts = scripts_of(text)
-        for script in scripts.keys() & PROBES.keys() - self._known.keys():
-            found = [self._vectors.vector_of(word) for word in PROBES[script]]
-            vectors = [vector for vector in found if vector is not None]
-            if len(vectors) == len(found):
-                self._known[script] = probe(vectors)
+        for script in scripts:
+            if script not in self._known:
+                self._learn(script)
         return trust_in(scripts, self._known)
+
+    def _learn(self, script: str) -> None:
+        trust, why = self._everywhere, ""
+        if trust is None:
+            found = [self._vectors.vector_of(word) for word in PROBES.get(script, ())]
+            vectors = [vector for vector in found if vector is not None]
+            if len(vectors) < len(found):
+                return
+            trust = probe(vectors) if vectors else 0.0
+            why = f"{trust:.2f} of 1" if vectors else "no words to try it with"
+        with self._lock:
+            is_news = script not in self._known
+            self._known[script] = trust
+        if why and is_news and trust < self._enough:
+            told = "%s is not trusted in %s (%s): words rank alone there, unless `trust` says otherwise"
+            _log.warning(told, self._vectors.model, script, why)
 
 
 class EmbeddingRecall:
@@ -82,16 +129,29 @@ class EmbeddingRecall:
         embedder: The model.
         path: The file of its vectors; None keeps them in memory.
         words: Makes the ranking by words.
+        trust: As in `EmbeddingTree`.
+
+    Raises:
+        InvalidInputError: `embedder` is none, or `trust` is not what it should be.
     """
 
     def __init__(
-        self, embedder: Embedder, path: Path | None = None, words: Callable[[], Recall] = _LexicalRecall
+        self,
+        embedder: Embedder,
+        path: Path | None = None,
+        words: Callable[[], Recall] = _LexicalRecall,
+        trust: float | Mapping[str, float] | None = None,
     ) -> None:
         self.vectors = Vectors(embedder, path)
         self._words = words()
-        self._knowing = Knowing(self.vectors)
+        self._knowing = Knowing(self.vectors, trust)
         self._texts_of: dict[str, tuple[str, ...]] = {}
         self._ids_of: dict[str, dict[str, None]] = {}
+
+    @property
+    def trust(self) -> dict[str, float]:
+        """Script → how far the model is trusted there, 0 to 1, of the scripts that came up so far."""
+        return self._knowing.by_script
 
     def Add(self, id: str, texts: Texts) -> None:  # noqa: N802  the port's names
         """Take in a node that is not there."""
@@ -113,10 +173,12 @@ class EmbeddingRecall:
     def Prepare(self, query: str, description: str = "") -> None:  # noqa: N802
         """Embed a query, and some of the texts that wait; to be called before `Rank`, and outside of every lock.
 
-        Cost: at most one call of the model.
+        Cost: a call of the model, none where the query is known and no text waits; two where the model fails, or where
+        its dimension turns out to be another than on disk; three where it refuses a text of the first.
         """
         text = _as_one(query, description)
         self.vectors.catch_up([text, *self._knowing.questions(text)], _WITH_A_QUERY)
+        self._knowing.trust(text)  # now, since it may have to be told, and no lock is held
 
     def Rank(self, query: str, description: str = "") -> Ranking:  # noqa: N802
         """Compare a query, or a new keyword's name and description, with all nodes; by words alone if not prepared."""
@@ -178,15 +240,35 @@ class EmbeddingTree(KeywordTree):
     Args:
         data_dir: As in `KeywordTree`. The vectors are kept in its folder `indexes`, and may be deleted at any time.
         embedder: Who turns texts into vectors.
+        trust: How far likeness counts, from 0, hardly (as 0.02), to 1, fully: for texts in every script, or by script
+            (`{"CJK": 1.0}`; a script's name is the first word of its letters' names in Unicode, see `scripts.PROBES`).
+            The model is tried, with eight pairs of everyday words, for every script that is not told of here; None
+            tells of none. A model of English that is told to be trusted in Chinese brings noise there.
         options: As in `KeywordTree`, but for `recall`.
+
+    Raises:
+        InvalidInputError: `embedder` has no name or no method `embed`, `trust` is not what it should be, or `recall`
+            is given; and as in `KeywordTree`.
     """
 
-    def __init__(self, data_dir: str | os.PathLike[str], embedder: Embedder, **options: Any) -> None:
-        folder = os.path.abspath(data_dir)
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str],
+        embedder: Embedder,
+        *,
+        trust: float | Mapping[str, float] | None = None,
+        **options: Any,
+    ) -> None:
+        check_embedder(embedder)
+        check_trust(trust)
+        if "recall" in options:
+            told = "recall cannot be chosen here, EmbeddingTree brings its own (KeywordTree takes any)"
+            raise InvalidInputError(f"{told}: {reprlib.repr(options['recall'])}")
 
         def make_recall() -> EmbeddingRecall:
-            return EmbeddingRecall(embedder, path_for(folder, "keywords", embedder.name))
+            return EmbeddingRecall(embedder, path_for(self.data_dir, "keywords", embedder.name), trust=trust)
 
+        folder = os.fspath(data_dir) if isinstance(data_dir, os.PathLike) else data_dir
         super().__init__(folder, recall=make_recall, **options)
 
     @property
@@ -201,13 +283,18 @@ class EmbeddingTree(KeywordTree):
     def catch_up(self) -> int:
         """Embed all that waits, and return how many texts still do: none, or the model fails.
 
-        Worth a call after an import; otherwise searches bring it along.
+        A text that the model refuses is not counted, but in `recall.vectors.refused`.
 
-        Cost: a call of the model for each 128 texts.
+        Worth a call after an import; otherwise searches bring it along. It asks at once, also where the model has just
+        failed and searches would leave it alone for half a minute.
+
+        Cost: a call of the model for each 128 texts. Where none waits, one for a single text after opening and after a
+        failure: to see whether the model answers, and in the dimension of what is on disk. A text that is refused
+        costs about a dozen more.
         """
         self.Refresh()
         vectors = self.recall.vectors
-        vectors.catch_up()
+        vectors.catch_up(at_once=True)
         return vectors.waiting
 
     @override
@@ -215,7 +302,10 @@ class EmbeddingTree(KeywordTree):
         """Return the keywords that fit `query` best, best first, each with a confidence; see `KeywordTree`.
 
         The confidence is the greater of what words and what likeness give.
+
+        Cost: a call of the model, see `EmbeddingRecall.Prepare`, and one ranking.
         """
+        query, limit = self._Enter(query=query, limit=limit)  # what is refused must not reach the model
         self._prepare(query, "")
         ranked = super().RankCandidates(query, limit)
         recall = self.recall
@@ -232,14 +322,15 @@ class EmbeddingTree(KeywordTree):
     def _prepare(self, query: str, description: str) -> None:
         """Ask the model now: the tree's lock is taken for ranking, and nobody must wait for a network under it."""
         self._CheckOpen()
-        if isinstance(query, str):  # else the library says what is wrong
-            self.recall.Prepare(query[:TEXT_LIMIT], description[:TEXT_LIMIT])
+        self.recall.Prepare(query[:TEXT_LIMIT], description[:TEXT_LIMIT])
 
     @override
     def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:
         """Begin the log anew with what there is; without history the vectors of what was deleted go, too."""
-        vectors = None if keep_history else self.recall.vectors
+        before = None if keep_history else self.recall.vectors
         report = super().CompactStorage(keep_history)
-        if vectors is not None:
+        if before is not None:  # it may not know what others deleted; the tree was opened anew, and its ranking does
+            vectors = self.recall.vectors
+            vectors.take_over(before)
             vectors.forget()
         return report

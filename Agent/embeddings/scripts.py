@@ -6,19 +6,26 @@ to money. Measured: all-MiniLM-L6-v2 gets 0.97 for Latin letters and at most 0.0
 multilingual-e5-small (in 4 bits) 0.54 to 0.91 for all. Languages that share a script are not told apart.
 """
 
+import reprlib
+import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from Agent.keyword_tree import InvalidInputError
 
 if TYPE_CHECKING:
     from Agent.embeddings.vectors import Numbers
 
-__all__ = ["LEAST_TRUST", "PROBES", "probe", "scripts_of", "trust_in"]
+__all__ = ["LEAST_TRUST", "LITTLE_TRUST", "PROBES", "check_trust", "probe", "scripts_of", "trust_in"]
 
 LEAST_TRUST = 0.02
 """What a script counts that the model does not know, or that has no words here."""
+
+LITTLE_TRUST = 0.1
+"""Who gets less for a script does not know it, and words rank all but alone there."""
 
 _WORDS = {
     "LATIN": "dog cat river lake bread rice money bank music song doctor hospital red blue rain snow",
@@ -49,7 +56,10 @@ def scripts_of(text: str) -> dict[str, float]:
 
 @lru_cache(maxsize=4096)
 def _script_of(character: str) -> str:
-    return unicodedata.name(character, "").split(" ")[0] if character.isalpha() else ""
+    plain = unicodedata.normalize("NFKC", character)[:1]  # "ｆ" is a Latin letter, not a fullwidth one
+    if not character.isalpha() or not plain.isalpha() or unicodedata.category(plain) == "Lm":  # "ー" is of no script
+        return ""
+    return unicodedata.name(plain, "").split(" ")[0]
 
 
 def probe(vectors: "Sequence[Numbers]") -> float:
@@ -79,3 +89,28 @@ def trust_in(scripts: dict[str, float], known: dict[str, float]) -> float:
     for script, share in scripts.items():
         trust *= max(LEAST_TRUST, known.get(script, 0.0)) ** min(1.0, 2 * share)
     return trust
+
+
+def check_trust(trust: float | Mapping[str, float] | None) -> None:
+    """Refuse what cannot be trust: a number from 0 to 1, script → such a number, or None.
+
+    Raises:
+        InvalidInputError: It is none of these, or its script is none of Unicode's; the message names the value.
+    """
+    by_script = trust if isinstance(trust, Mapping) else {} if trust is None else {"LATIN": trust}
+    for script, value in by_script.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            raise InvalidInputError(f"trust must be a number from 0 to 1, or such a number by script: {_short(trust)}")
+        if script not in PROBES and not _is_script(script):
+            raise InvalidInputError(f"trust has an unknown script {_short(script)}; known: {', '.join(PROBES)}, …")
+
+
+def _is_script(name: object) -> bool:
+    """Return whether letters have this name; up to 0.3 s, since Unicode's data has no list of scripts."""
+    if not isinstance(name, str) or not name.isupper():
+        return False
+    return any(_script_of.__wrapped__(chr(code)) == name for code in range(sys.maxunicode + 1))
+
+
+def _short(value: object) -> str:
+    return reprlib.repr(value)

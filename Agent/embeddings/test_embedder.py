@@ -3,9 +3,10 @@
 import base64
 import json
 import struct
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -22,6 +23,7 @@ class Service(ThreadingHTTPServer):
     daemon_threads = True
     requests: list[dict[str, Any]]
     status = 200
+    extra: Mapping[str, int] = {}  # first text of a request -> how many vectors too many it gets
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -35,6 +37,8 @@ class Handler(BaseHTTPRequestHandler):
             is_packed = request.get("encoding_format") == "base64"
             packed: Any = base64.b64encode(struct.pack("<8f", *vector)).decode() if is_packed else vector
             data.append({"object": "embedding", "index": index, "embedding": packed})
+        extra = self.server.extra.get(request["input"][0], 0)
+        data = data[:extra] if extra < 0 else data + data[:extra]
         usage = {"prompt_tokens": 1, "total_tokens": 1}
         reply = {"object": "list", "data": data[::-1], "model": request["model"], "usage": usage}
         body = json.dumps(reply if self.server.status == 200 else {"error": {"message": "busy"}}).encode()
@@ -83,6 +87,15 @@ class TestOpenAIEmbedder:
         assert {(request["path"], request["key"]) for request in service.requests} == {("/v1/embeddings", "Bearer key")}
         assert embedder.name == "model"
 
+    def test_a_reply_of_another_count_is_refused(self, service: Service) -> None:
+        service.extra = {"alpha": -1, "gamma": 1}
+        embedder = OpenAIEmbedder("model", "key", address(service), batch_size=2)
+
+        with pytest.raises(ValueError, match="'model' gave 1 vectors for 2 texts"):
+            embedder.embed(["alpha", "beta", "gamma", "delta"])
+        with pytest.raises(ValueError, match="'model' gave 3 vectors for 2 texts"):
+            embedder.embed(["gamma", "delta"])
+
     def test_asks_for_shorter_vectors_and_is_known_by_them(self, service: Service) -> None:
         embedder = OpenAIEmbedder("model", base_url=address(service), dimensions=8)
         embedder.embed(["tea"])
@@ -93,9 +106,9 @@ class TestOpenAIEmbedder:
         service.status = 503
         vectors = Vectors(OpenAIEmbedder("model", "a secret key", address(service)))
         vectors.add("tea")
-        vectors.catch_up()
+        vectors.catch_up(["tea"])
 
-        assert len(service.requests) == 2
+        assert [request["input"] for request in service.requests] == [["tea"], ["tea"], ["water"], ["water"]]
         assert vectors.failure.startswith("InternalServerError")
         assert "secret" not in vectors.failure
 
@@ -122,6 +135,52 @@ class TestSentenceTransformersEmbedder:
 
         assert embedder.embed(["tea"]) == HashingEmbedder(dimension=4).embed(["tea"])
         assert embedder.name == "small"
+
+    def test_a_child_that_is_forked_while_it_works_can_use_it(self) -> None:
+        program = """
+import os, signal, threading, warnings
+from Agent.embeddings.embedder import SentenceTransformersEmbedder
+from Agent.embeddings.ranker import EmbeddingRanker
+
+warnings.simplefilter("ignore", DeprecationWarning)  # that fork and threads do not go together is what is tested
+begun, done = threading.Event(), threading.Event()
+
+class Model:
+    def encode(self, texts, show_progress_bar):
+        if texts == ["slow"]:
+            begun.set()
+            done.wait()
+        return [[1.0]] * len(texts)
+
+embedder = SentenceTransformersEmbedder(Model(), "small")
+ranker = EmbeddingRanker(embedder, trust=1.0)
+thread = threading.Thread(target=ranker.vectors.catch_up, args=(["slow"],))
+thread.start()
+begun.wait()
+child = None
+def fork():
+    global child
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        ranker.Add("1", [("tea", 1.0)])
+        os._exit(0 if ranker.Rank("coffee") == [(1.0, "1")] else 3)
+held = (ranker._lock, ranker.vectors._lock, ranker.vectors._writing, ranker.vectors._growing, ranker._knowing._lock)
+for lock in held:
+    lock.acquire()
+forking = threading.Thread(target=fork)
+forking.start()
+forking.join()
+for lock in held:
+    lock.release()
+done.set()
+thread.join()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+        command = [sys.executable, "-c", program]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+
+        assert ended.stdout == "0\n"
 
     def test_a_loaded_model_needs_a_name(self) -> None:
         with pytest.raises(InvalidInputError, match="name"):

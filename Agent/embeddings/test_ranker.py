@@ -8,7 +8,7 @@ import pytest
 from Agent.embeddings.embedder import HashingEmbedder
 from Agent.embeddings.ranker import EmbeddingRanker
 from Agent.embeddings.scripts import PROBES
-from Agent.keyword_tree import KeywordTree
+from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.memory.retriever import MemoryRetriever
 
 ENGLISH = list(zip(PROBES["LATIN"][::2], PROBES["LATIN"][1::2], strict=True))
@@ -72,6 +72,17 @@ class TestRank:
 
         assert ranker.Rank("茶") == []
         assert ranker.Rank("tea") != []
+        assert ranker.trust == {"CJK": 0.0, "LATIN": 1.0}
+
+    def test_believes_a_model_where_it_is_told_to(self, embedder: HashingEmbedder) -> None:
+        ranker = EmbeddingRanker(embedder, trust={"CJK": 0.5})
+        ranker.Add("1", [("绿茶", 1.0)])
+
+        assert ranker.Rank("茶") != []
+
+    def test_refuses_what_is_no_embedder(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidInputError, match="embedder must have a name"):
+            EmbeddingRanker("model", tmp_path)  # type: ignore[arg-type]  # what is tested
 
     def test_words_answer_where_the_model_fails(self, tree: KeywordTree) -> None:
         ranker = EmbeddingRanker(Failing(ENGLISH))

@@ -1,5 +1,6 @@
 """Tests of `recall`: likeness finds what words cannot, spoils nothing, and nothing waits or fails for it."""
 
+import doctest
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from Agent.embeddings.embedder import HashingEmbedder
 from Agent.embeddings.recall import EmbeddingRecall, EmbeddingTree
 from Agent.embeddings.scripts import PROBES
-from Agent.keyword_tree import KeywordTree, LLMClient, SearchStatus, Texts, _LexicalRecall
+from Agent.embeddings.vectors import _digest
+from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, SearchStatus, Texts, _LexicalRecall
+from Agent.lexical_client import LexicalLLMClient
 
 SYNONYMS = [("dog", "canine"), ("car", "automobile"), ("quick", "rapid"), ("tea", "绿茶")]
 ENGLISH, CHINESE = (list(zip(words[::2], words[1::2], strict=True)) for words in (PROBES["LATIN"], PROBES["CJK"]))
@@ -133,13 +136,117 @@ class TestFinding:
 
         assert embedder.asked == []
 
+    @pytest.mark.parametrize("query", ["🐍", "!?", "—", "_"])
+    def test_a_query_without_a_word_is_ranked_by_likeness(self, query: str, tmp_path: Path) -> None:
+        embedder = English([*ENGLISH, ("snake", query)])
+        with EmbeddingTree(tmp_path, embedder, llm_client=Chooses("snake")) as tree:
+            for name in ("snake", "ship", "train"):
+                tree.CreateKeyword(name, "root")
+
+            ((node, confidence),) = tree.RankCandidates(query, 1)
+            assert (node.name, confidence > 0.9) == ("snake", True)
+            found = tree.Search(query).node
+            assert found is not None
+            assert found.name == "snake"
+            assert tree.CreateKeyword(query, "root").name == query
+
     def test_a_text_that_many_bear_is_found_at_all_of_them(self, tree: EmbeddingTree) -> None:
         ids = {tree.CreateKeyword("dog", "root").id for _ in range(5)}
 
         assert {node.id for node, _ in tree.RankCandidates("canine", 10)} == ids
 
+    def test_a_client_that_compares_words_does_not_see_likeness(self, embedder: English, tmp_path: Path) -> None:
+        with EmbeddingTree(tmp_path, embedder, llm_client=LexicalLLMClient()) as tree:
+            tree.CreateKeyword("dog", "root")
+            tree.CreateKeyword("ship", "root")
+
+            assert names(tree, "canine", 1) == ["dog"]
+            assert tree.Search("canine").status is SearchStatus.NOT_FOUND
+
+    def test_the_session_in_its_page_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        page = Path(__file__).parents[2] / "docs" / "embeddings.md"
+        monkeypatch.chdir(tmp_path)
+        results = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+
+        assert results.attempted > 5
+        assert results.failed == 0
+
+
+class TestArguments:
+    @pytest.mark.parametrize("embedder", [None, "model", HashingEmbedder, object()])
+    def test_what_is_no_embedder_is_refused_before_anything_is_made(self, embedder: object, tmp_path: Path) -> None:
+        with pytest.raises(InvalidInputError, match="embedder must have a name, a string, and a method embed: ") as no:
+            EmbeddingTree(tmp_path / "m", embedder)  # type: ignore[arg-type]  # what is tested
+
+        assert repr(embedder)[:12] in str(no.value)
+        assert not (tmp_path / "m").exists()
+        with pytest.raises(InvalidInputError, match="embedder must have a name"):
+            EmbeddingRecall(embedder)  # type: ignore[arg-type]  # what is tested
+
+    @pytest.mark.parametrize("name", [None, "", 7])
+    def test_an_embedder_whose_name_is_none_is_refused(self, name: object, tmp_path: Path) -> None:
+        embedder = English()
+        embedder.name = name  # type: ignore[assignment]  # what is tested
+
+        with pytest.raises(InvalidInputError, match="embedder must have a name"):
+            EmbeddingTree(tmp_path, embedder)
+
+    def test_another_recall_is_refused(self, embedder: English, tmp_path: Path) -> None:
+        with pytest.raises(InvalidInputError, match=r"recall cannot be chosen here, .*: <class 'Agent"):
+            EmbeddingTree(tmp_path / "m", embedder, recall=_LexicalRecall)
+
+        assert not (tmp_path / "m").exists()
+
+    def test_a_folder_that_is_no_path_is_refused_as_ever(self, embedder: English) -> None:
+        with pytest.raises(InvalidInputError, match="data_dir must be a path"):
+            EmbeddingTree(None, embedder)  # type: ignore[arg-type]  # what is tested
+
 
 class TestTrust:
+    def test_a_script_that_the_model_does_not_know_is_told_once(
+        self, tree: EmbeddingTree, embedder: English, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for name in ("tea", "ship", "car"):
+            tree.CreateKeyword(name)
+        assert tree.recall.trust == {}
+        for query in ("绿茶", "canine", "红茶", "ཇ", "ཇ་"):
+            tree.RankCandidates(query)
+
+        assert tree.recall.trust == {"CJK": pytest.approx(0.0, abs=0.1), "LATIN": 1.0, "TIBETAN": 0.0}
+        cjk = f"{tree.recall.trust['CJK']:.2f} of 1"
+        assert caplog.messages == [
+            f"{embedder.name} is not trusted in {script} ({why}): words rank alone there, unless `trust` says otherwise"
+            for script, why in (("CJK", cjk), ("TIBETAN", "no words to try it with"))
+        ]
+        assert {record.levelname for record in caplog.records} == {"WARNING"}
+
+    @pytest.mark.parametrize("trust", [1.0, 1, {"CJK": 1.0}])
+    def test_can_be_given(
+        self, embedder: English, tmp_path: Path, trust: float | dict[str, float], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with EmbeddingTree(tmp_path, embedder, trust=trust) as tree:
+            for name in ("tea", "ship", "car"):
+                tree.CreateKeyword(name)
+            ((node, confidence),) = tree.RankCandidates("绿茶", 1)
+
+            assert (node.name, tree.recall.trust) == ("tea", {"CJK": 1.0})
+        assert confidence > 0.9
+        assert embedder.asked == ["绿茶", "tea", "ship", "car"]
+        assert caplog.messages == []
+
+    def test_little_of_it_leaves_a_script_to_the_words(self, embedder: English, tmp_path: Path) -> None:
+        with EmbeddingTree(tmp_path, embedder, trust={"LATIN": 0.0}) as tree:
+            tree.CreateKeyword("dog")
+            ((_, confidence),) = tree.RankCandidates("canine")
+
+        assert confidence < 0.1
+
+    def test_that_is_none_is_refused(self, embedder: English, tmp_path: Path) -> None:
+        with pytest.raises(InvalidInputError, match="trust must be a number from 0 to 1"):
+            EmbeddingTree(tmp_path / "m", embedder, trust=2.0)
+
+        assert not (tmp_path / "m").exists()
+
     def test_a_script_that_the_model_does_not_know_is_left_to_the_words(self, tmp_path: Path) -> None:
         confidences = []
         for folder, pairs in (("knows", [*ENGLISH, *CHINESE]), ("does not", ENGLISH)):
@@ -196,15 +303,18 @@ class TestKeepingUp:
 
         assert names(tree, "canine", 1) == ["dog"]
 
-    def test_opening_again_embeds_nothing(self, embedder: English, tmp_path: Path) -> None:
+    def test_opening_again_embeds_one_text_to_see_that_the_model_is_the_same(
+        self, embedder: English, tmp_path: Path
+    ) -> None:
         with EmbeddingTree(tmp_path, embedder) as tree:
             tree.CreateKeyword("dog")
+            tree.CreateKeyword("ship")
             assert tree.catch_up() == 0
         again = English()
         with EmbeddingTree(tmp_path, again) as tree:
-            assert tree.catch_up() == 0
-            assert again.asked == []
-            assert names(tree, "canine") == ["dog"]
+            assert [tree.catch_up(), tree.catch_up()] == [0, 0]
+            assert len(again.asked) == 1
+            assert names(tree, "canine", 1) == ["dog"]
 
     def test_vectors_may_be_deleted_at_any_time(self, tree: EmbeddingTree, tmp_path: Path) -> None:
         tree.CreateKeyword("dog")
@@ -214,6 +324,23 @@ class TestKeepingUp:
 
         assert names(tree, "canine") == ["dog"]
         assert tree.Verify() == []
+
+    def test_compacting_forgets_what_another_process_deleted_and_embeds_nothing_anew(
+        self, tree: EmbeddingTree, embedder: English, tmp_path: Path
+    ) -> None:
+        gone = tree.CreateKeyword("my secret diagnosis", "root")
+        tree.CreateKeyword("dog", "root")
+        tree.catch_up()
+        (path,) = (tmp_path / "indexes").iterdir()
+        assert _digest("my secret diagnosis") in path.read_bytes()
+        with KeywordTree(str(tmp_path)) as other:
+            other.DeleteKeyword(gone.id)
+        embedder.asked.clear()
+        tree.CompactStorage(keep_history=False)
+
+        assert _digest("my secret diagnosis") not in path.read_bytes()
+        assert _digest("dog") in path.read_bytes()
+        assert (tree.recall.vectors.waiting, embedder.asked) == (0, [])
 
     def test_compacting_without_history_leaves_no_vector_of_what_is_gone(self, tree: EmbeddingTree) -> None:
         gone = tree.CreateKeyword("a secret name")
@@ -239,6 +366,15 @@ class TestFailing:
         assert names(tree, "dog food") == ["dog food"]
         assert tree.recall.vectors.failure == "ConnectionError: no network"
         assert tree.catch_up() == 2
+
+    def test_catching_up_works_as_soon_as_the_model_does(self, tree: EmbeddingTree, embedder: English) -> None:
+        embedder.meanwhile = fail
+        tree.CreateKeyword("dog")
+        assert tree.catch_up() == 1
+        embedder.meanwhile = lambda: None
+
+        assert tree.catch_up() == 0
+        assert names(tree, "canine") == ["dog"]
 
     def test_a_keyword_is_made_where_the_model_fails(self, embedder: English, tmp_path: Path) -> None:
         embedder.meanwhile = fail
@@ -279,6 +415,15 @@ class TestFailing:
         tree.Close()
         with pytest.raises(Exception, match="closed"):
             tree.RankCandidates("dog")
+
+    def test_what_is_refused_does_not_reach_the_model(self, tree: EmbeddingTree, embedder: English) -> None:
+        tree.CreateKeyword("dog", "root")
+        for query, limit in (("a lone surrogate \ud800", 10), ("canine", -1)):
+            with pytest.raises(InvalidInputError):
+                tree.RankCandidates(query, limit)
+
+        assert (embedder.asked, tree.recall.vectors.failure) == ([], "")
+        assert names(tree, "canine") == ["dog"]
 
     def test_many_threads_rank_and_write(self, tree: EmbeddingTree) -> None:
         tree.CreateKeyword("dog", "root")

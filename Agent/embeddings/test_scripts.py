@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from Agent.embeddings.embedder import HashingEmbedder
-from Agent.embeddings.scripts import LEAST_TRUST, PROBES, probe, scripts_of, trust_in
+from Agent.embeddings.scripts import LEAST_TRUST, PROBES, check_trust, probe, scripts_of, trust_in
+from Agent.keyword_tree import InvalidInputError
 
 
 def probed(embedder: HashingEmbedder, script: str) -> float:
@@ -22,6 +23,9 @@ class TestScriptsOf:
             ("龙井 tea!", {"CJK": 0.4, "LATIN": 0.6}),
             ("чай", {"CYRILLIC": 1.0}),
             ("お茶", {"HIRAGANA": 0.5, "CJK": 0.5}),
+            ("コーヒー", {"KATAKANA": 1.0}),
+            ("人々", {"CJK": 1.0}),
+            ("ｔｅａ ﾁｬ ﹰ", {"LATIN": 0.6, "KATAKANA": 0.4}),
         ],
     )
     def test_counts_letters(self, text: str, scripts: dict[str, float]) -> None:
@@ -65,3 +69,19 @@ class TestTrust:
 
     def test_without_letters_there_is_nothing_to_doubt(self) -> None:
         assert trust_in(scripts_of("3.14"), {}) == 1.0
+
+    @pytest.mark.parametrize("trust", [None, 0, 1, 0.5, {}, {"CJK": 1.0, "TIBETAN": 0}])
+    def test_can_be_given_for_all_scripts_or_for_some(self, trust: float | dict[str, float] | None) -> None:
+        check_trust(trust)
+
+    @pytest.mark.parametrize("trust", [-0.1, 1.1, float("nan"), True, "1", {"CJK": 2}, {"CJK": None}, ["CJK"]])
+    def test_that_is_no_number_from_0_to_1_is_refused(self, trust: object) -> None:
+        with pytest.raises(InvalidInputError, match="from 0 to 1") as refused:
+            check_trust(trust)  # type: ignore[arg-type]  # what is tested
+
+        assert repr(trust) in str(refused.value)
+
+    @pytest.mark.parametrize("script", ["HAN", "cjk", "", 7])
+    def test_in_a_script_that_is_none_is_refused(self, script: object) -> None:
+        with pytest.raises(InvalidInputError, match=f"unknown script {script!r}; known: LATIN, CJK"):
+            check_trust({script: 1.0})  # type: ignore[dict-item]  # what is tested

@@ -1,5 +1,7 @@
 """Tests of `vectors`: the right vector for each text, on disk and in memory, whatever fails."""
 
+import fcntl
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from Agent.embeddings import vectors as vectors_module
 from Agent.embeddings.embedder import HashingEmbedder
-from Agent.embeddings.vectors import RETRY_S, Vectors, path_for
+from Agent.embeddings.vectors import RETRY_S, Vectors, _locked, _record, path_for
 
 RECORD_SIZE = 16 + 2 * 256 + 4
 
@@ -96,6 +98,22 @@ class TestNearest:
         assert near[2] == -1.0
         assert vectors.average("tea") == pytest.approx((near[0] + near[1] + near[3]) / 3, abs=2e-4)
 
+    def test_does_not_hang_on_the_order_in_which_texts_came(self) -> None:
+        class Coarse(Counting):
+            def embed(self, texts: Sequence[str]) -> list[list[float]]:
+                return [[1.0, 0.0] if text[-1] in "13579" else [0.6, 0.8] for text in texts]
+
+        texts = [f"text {number}" for number in range(200)]
+        found = []
+        for order in (texts, texts[::-1], [*texts[77:], *texts[:77]]):
+            vectors = filled(Coarse(), None, *order)
+            vectors.catch_up(["number 1"])
+            found.append(vectors.nearest("number 1", 120))
+
+        assert found[0] == found[1] == found[2]
+        assert [text for _, text in found[0]] == [*sorted(texts[1::2]), *sorted(texts[::2])[:20]]
+        assert vectors.nearest("number 1", 0) == []
+
     def test_finds_as_much_by_looking_up(self, embedder: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("voyager", reason="the index library of the extra [embeddings] is not installed")
         monkeypatch.setattr(vectors_module, "EXACT_LIMIT", 200)
@@ -155,7 +173,9 @@ class TestAsking:
         embedder.refused = lambda text: True
         vectors.catch_up(["tea"])
         assert vectors.failure == "ConnectionError: the service is down"
-        assert [record.message for record in caplog.records] == ["embedding failed, words rank alone: ConnectionError"]
+        assert caplog.messages == [
+            f"embedding with {embedder.name} failed, words rank alone: ConnectionError: the service is down"
+        ]
 
         embedder.refused = lambda text: False
         vectors.catch_up(["tea"])
@@ -164,18 +184,136 @@ class TestAsking:
         vectors.catch_up(["tea"])
         assert (embedder.asked, vectors.failure) == (["tea"], "")
 
-    def test_one_text_that_is_refused_does_not_keep_the_others_back_for_ever(self) -> None:
+    def test_whoever_wants_it_at_once_need_not_wait(self) -> None:
         embedder, clock = Counting(), Clock()
         vectors = Vectors(embedder, clock=clock)
-        for number in range(40):
+        vectors.add("tea")
+        embedder.refused = lambda text: True
+        vectors.catch_up()
+        embedder.refused = lambda text: False
+        vectors.catch_up()
+        assert vectors.waiting == 1
+
+        vectors.catch_up(at_once=True)
+        assert (vectors.waiting, vectors.failure, embedder.asked) == (0, "", ["tea"])
+
+    def test_at_once_finds_a_model_that_is_back_where_nothing_waits(self, embedder: Counting) -> None:
+        vectors = filled(embedder, None, "tea")
+        vectors.catch_up()
+        embedder.refused = lambda text: True
+        vectors.catch_up(["coffee"])
+        assert vectors.failure
+
+        vectors.catch_up(at_once=True)
+        assert vectors.failure
+        embedder.refused = lambda text: False
+        vectors.catch_up(at_once=True)
+        assert vectors.failure == ""
+        vectors.catch_up(at_once=True)
+        assert embedder.asked == ["tea", "tea"]
+
+    def test_a_text_that_is_refused_keeps_neither_others_nor_questions_back(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        embedder, clock = Counting(), Clock()
+        vectors = Vectors(embedder, clock=clock)
+        for number in range(200):
             vectors.add(f"text {number}")
-        embedder.refused = lambda text: text == "text 3"
-        for _ in range(40):
+        embedder.refused = lambda text: text in ("text 3", "text 150")
+        answered = 0
+        for number in range(20):
+            vectors.catch_up([f"question {number}"], limit=64)
+            answered += vectors.vector_of(f"question {number}") is not None
+        vectors.catch_up()
+
+        assert (answered, vectors.waiting, vectors.refused, len(vectors), vectors.failure) == (20, 0, 2, 198, "")
+        assert caplog.messages == [
+            f"{embedder.name} refuses 'text 3', which ranks by its words alone (`refused` counts such texts): "
+            "ConnectionError: the service is down"
+        ]
+
+    def test_a_text_that_is_refused_is_not_asked_for_again(self) -> None:
+        tried: list[str] = []
+        embedder = Counting()
+
+        def refuse(text: str) -> bool:
+            tried.append(text)
+            return text == "bad"
+
+        embedder.refused = refuse
+        vectors = filled(embedder, None, "bad", "tea", "bad")
+        vectors.catch_up()
+        assert vectors.refused == 1
+        tried.clear()
+        vectors.remove("bad")
+        vectors.remove("bad")
+        assert vectors.refused == 0
+        vectors.add("bad")
+        vectors.catch_up(at_once=True)
+        assert (vectors.refused, vectors.waiting, tried) == (1, 0, [])
+
+        vectors.add("better")
+        vectors.catch_up()
+        assert tried == ["better"]
+
+    def test_another_model_under_the_same_name_is_asked_for_what_the_first_one_refused(self) -> None:
+        embedder = Counting("model", 64)
+        embedder.refused = lambda text: text == "bad"
+        vectors = filled(embedder, None, "bad", "tea")
+        vectors.catch_up()
+        assert vectors.refused == 1
+        vectors._embedder = Counting("model", 32)
+        vectors.catch_up(["question"])
+        vectors.catch_up()
+
+        assert (vectors.refused, len(vectors)) == (0, 2)
+
+    def test_a_service_that_fails_once_or_is_down_refuses_nothing(self) -> None:
+        embedder, clock = Counting(), Clock()
+        vectors = Vectors(embedder, clock=clock)
+        vectors.add("tea")
+        failures = ["tea"]
+        embedder.refused = lambda text: text in failures and failures.pop() == text
+        vectors.catch_up()
+        assert (len(vectors), vectors.refused) == (1, 0)
+
+        for number in range(10):
+            vectors.add(str(number))
+        embedder.refused = lambda text: True
+        for _ in range(20):
             vectors.catch_up()
             clock.now += RETRY_S
+        assert (vectors.waiting, vectors.refused) == (10, 0)
 
-        assert vectors.waiting == 1
-        assert len(vectors) == 39
+    @pytest.mark.parametrize("question", ["too long", "a lone surrogate \ud800"])
+    def test_a_question_that_is_refused_lets_others_be_answered(self, question: str) -> None:
+        embedder = Counting()
+        embedder.refused = lambda text: text == "too long"
+        vectors = filled(embedder, None, "tea", "coffee")
+        vectors.catch_up([question], limit=64)
+        assert vectors.nearest(question, 1) == []
+        vectors.catch_up(["tea"], limit=64)
+
+        assert texts_near(vectors, "tea", 1) == ["tea"]
+        assert (vectors.failure, vectors.refused) == ("", 0)
+
+    def test_a_search_asks_three_times_at_most(self) -> None:
+        calls: list[int] = []
+
+        class Refusing(Counting):
+            def embed(self, texts: Sequence[str]) -> list[list[float]]:
+                calls.append(len(texts))
+                return super().embed(texts)
+
+        embedder = Refusing()
+        embedder.refused = lambda text: text == "7"
+        vectors = filled(embedder, None, *map(str, range(300)))
+        for number in range(40):
+            calls.clear()
+            vectors.catch_up([f"question {number}"], limit=64)
+            assert 1 <= len(calls) <= 3
+
+        assert (vectors.waiting, vectors.refused) == (0, 1)
 
     @pytest.mark.parametrize(
         "answer", [[], [[1.0], [1.0]], [[]], [[float("nan")]], ["text"], [[1.0], 2.0], None, [[[1.0]]]]
@@ -194,6 +332,19 @@ class TestAsking:
         assert vectors.failure
         assert vectors.waiting == 1
 
+    @pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e25, 1e300])
+    def test_huge_and_tiny_numbers_are_as_good_as_others(self, scale: float) -> None:
+        class Scaled(Counting):
+            def embed(self, texts: Sequence[str]) -> list[list[float]]:
+                return [[scale * value for value in vector] for vector in super().embed(texts)]
+
+        vectors = filled(Scaled(), None, "tea", "coffee")
+        vectors.catch_up(["tea"])
+
+        ((likeness, text),) = vectors.nearest("tea", 1)
+        assert text == "tea"
+        assert likeness == pytest.approx(1.0, abs=1e-3)
+
     def test_another_dimension_under_the_same_name_begins_anew(self, path: Path) -> None:
         filled(Counting("model", 64), path, "tea", "coffee").catch_up()
         vectors = filled(Counting("model", 32), path, "tea", "coffee")
@@ -204,6 +355,49 @@ class TestAsking:
         assert vectors.nearest("question", 5)
         assert len(vectors) == 2
         assert filled(Counting("model", 32), path, "tea", "coffee").waiting == 0
+
+    def test_at_once_notices_another_dimension_where_nothing_waits(
+        self, path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        texts = [str(number) for number in range(300)]
+        filled(Counting("model", 64), path, *texts).catch_up()
+        other = Counting("model", 32)
+        vectors = filled(other, path, *texts)
+        assert vectors.waiting == 0
+        vectors.catch_up(at_once=True)
+
+        assert (vectors.waiting, len(vectors), sorted(other.asked)) == (0, 300, sorted(texts))
+        assert caplog.messages == ["model gives vectors of 32 numbers, those kept have 64: all texts are embedded anew"]
+        assert filled(Counting("model", 32), path, *texts).waiting == 0
+
+    def test_the_question_that_notices_another_dimension_is_answered(self, path: Path) -> None:
+        texts = [str(number) for number in range(100)]
+        filled(Counting("model", 64), path, *texts).catch_up()
+        vectors = filled(Counting("model", 32), path, *texts)
+        vectors.catch_up(["question", "99"], limit=10)
+
+        assert len(vectors.nearest("question", 100)) == 11
+        assert texts_near(vectors, "99", 1) == ["99"]
+
+    def test_a_model_of_changing_dimensions_is_a_failure(self) -> None:
+        class Changing(Counting):
+            def embed(self, texts: Sequence[str]) -> list[list[float]]:
+                return [vector[: 3 + len(self.asked) // 128 % 2] for vector in super().embed(texts)]
+
+        vectors = filled(Changing("model"), None, *map(str, range(600)))
+        vectors.catch_up()
+
+        assert vectors.failure == "ValueError: 'model' gave vectors of now one dimension, now another"
+        assert vectors.waiting > 0
+
+    def test_seeing_whether_the_model_is_there_writes_nothing(self, embedder: Counting, path: Path) -> None:
+        filled(embedder, path, "tea").catch_up()
+        before = path.read_bytes()
+        vectors = filled(embedder, path, "tea")
+        vectors.catch_up(at_once=True)
+
+        assert embedder.asked == ["tea", "tea"]
+        assert path.read_bytes() == before
 
     def test_several_threads_get_what_one_would(self, embedder: Counting) -> None:
         texts = [f"text {number}" for number in range(60)]
@@ -288,6 +482,67 @@ class TestFile:
         other.catch_up()
 
         assert filled(Counting(), kept, "tea", "one", "other").waiting == 0
+
+    def test_two_that_begin_the_file_both_keep_what_they_embed(self, embedder: Counting, path: Path) -> None:
+        one, other = filled(embedder, path, "one", "two"), filled(embedder, path, "other")
+        one.catch_up()
+        other.catch_up()
+        one.add("three")
+        one.catch_up()
+
+        assert filled(Counting(), path, "one", "two", "three", "other").waiting == 0
+        assert path.stat().st_size == 512 + 4 * RECORD_SIZE
+
+    def test_two_dimensions_under_one_name_do_not_damage_each_other(self, path: Path) -> None:
+        first = filled(Counting("model", 64), path, "tea")
+        first.catch_up()
+        filled(Counting("model", 32), path, "one", "two").catch_up()
+        first.add("coffee")
+        first.catch_up()
+
+        assert len(first) == 2
+        assert filled(Counting("model", 32), path, "one", "two").waiting == 0
+        assert path.stat().st_size == 512 + 2 * (16 + 2 * 32 + 4)
+
+    def test_tidying_leaves_what_others_have_written(self, embedder: Counting, path: Path) -> None:
+        filled(embedder, path, *map(str, range(1_200))).catch_up()
+        vectors = filled(embedder, path, *map(str, range(100)))
+        filled(embedder, path, "new", *map(str, range(700))).catch_up()
+        vectors.catch_up()
+
+        assert filled(Counting(), path, "new", "1").waiting == 0
+
+    def test_forgetting_leaves_what_others_embedded_of_texts_that_wait_here(
+        self, embedder: Counting, kept: Path
+    ) -> None:
+        vectors = filled(embedder, kept, "tea", "new")
+        filled(embedder, kept, "new", "secret").catch_up()
+        vectors.forget()
+
+        assert kept.stat().st_size == 512 + 2 * RECORD_SIZE
+        assert filled(Counting(), kept, "tea", "new").waiting == 0
+
+    def test_no_lock_stays_with_a_child_that_is_forked_while_it_is_written(self, kept: Path) -> None:
+        with _locked(kept, os.O_RDWR) as file:
+            inherited = os.dup(file.fileno())  # what a child has of it
+        try:
+            with kept.open("rb") as other:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(inherited)
+
+    @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+    def test_a_record_that_holds_no_number_is_not_there(self, kept: Path, number: float) -> None:
+        vector = np.full(256, 0.0625, np.float32)
+        vector[7] = number
+        with kept.open("ab") as file:
+            file.write(_record("tea", vector) + _record("ship", vector))
+        vectors = filled(Counting(), kept, "tea", "ship")
+
+        assert vectors.waiting == 1
+        vectors.catch_up(["tea"])
+        assert np.isfinite(vectors.average("tea"))
+        assert texts_near(vectors, "tea", 2) == ["tea", "ship"]
 
     def test_a_disk_that_refuses_costs_only_time(self, embedder: Counting, tmp_path: Path) -> None:
         (tmp_path / "indexes").write_text("no folder")

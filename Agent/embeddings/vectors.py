@@ -14,9 +14,11 @@ nothing more, and nothing on disk can be out of date. The file is one header and
     {"format": 1, "model": "…", "dimension": 384}                a line of JSON, filled with blanks to 512 bytes
     digest (16 bytes) · vector (2 bytes a number) · crc32 (4)    for each text, in the order of embedding
 
-A record whose checksum is wrong is as good as not there, a torn one at the end is cut off before the next is written,
-and a file of another model or dimension is put aside for a new one. Each model has a file of its own name. It is never
-the truth: it may be deleted at any time, and what it would have said is asked for again.
+A record whose checksum is wrong, or that holds what is no number, is as good as not there; a torn one at the end is cut
+off before the next is written. Each model has a file of its own name. Several processes may write: each looks at the
+header under a lock (flock) and appends where it fits. Where it does not, since the model has another dimension now, the
+file begins anew; but if it is another process that has begun it so, its vectors stay, and one's own are not kept. The
+file is never the truth: it may be deleted at any time, and what it would have said is asked for again.
 
 Up to `EXACT_LIMIT` texts every vector is compared, by numpy; above, too, until `catch_up()` is called without a limit:
 where voyager is installed it then builds an index that looks up what is nearest (HNSW). Of the libraries for that it is
@@ -30,18 +32,20 @@ import fcntl
 import json
 import logging
 import os
+import reprlib
 import threading
 import time
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from heapq import nsmallest
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from Agent.embeddings.embedder import Embedder
+from Agent.embeddings.embedder import Embedder, check_embedder, renew_after_fork
 
 try:
     import numpy as np
@@ -69,6 +73,7 @@ RETRY_S = 30.0
 
 _HEADER, _DIGEST = 512, 16
 _QUERIES = 256  # questions whose vectors are kept
+_PLAIN = "water"  # a text that every model takes that is there
 _log = logging.getLogger(__name__)
 
 
@@ -84,6 +89,9 @@ class Vectors:
         embedder: The model.
         path: The file; None keeps all in memory.
         clock: Seconds, for `RETRY_S`.
+
+    Raises:
+        InvalidInputError: `embedder` is none.
     """
 
     # A row of the matrix belongs to a text for as long as somebody holds it, and a while longer: a renamed keyword lets
@@ -93,19 +101,30 @@ class Vectors:
     def __init__(
         self, embedder: Embedder, path: Path | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        check_embedder(embedder)
+        self.model = embedder.name
+        """The model's name."""
         self.failure = ""
         """What the model last failed with; empty when it worked since."""
         self._embedder, self._path, self._clock = embedder, path, clock
-        self._lock = threading.RLock()  # guards what is in memory; held for no model and no disk
-        self._writing, self._growing = threading.Lock(), threading.Lock()
         self._rest_until = -float("inf")
         self._waiting: dict[str, int] = {}  # text -> how many hold it, without a vector as yet
-        self._asked: set[str] = set()  # texts that a model is embedding now
+        self._refused: dict[str, int] = {}  # text -> how many hold it, of those that the model does not take
+        self._doubted: set[str] = set()  # waiting texts that have failed alone, once
         self._queries: OrderedDict[str, Numbers] = OrderedDict()
-        self._batch = BATCH  # less after a failure: one text may be what a service refuses
+        self._is_sure = False  # the model has answered, and not failed since: the file's dimension is its own
+        self._batch = BATCH  # less where texts fail: until the one stands alone that the model refuses
         self._generation = 0  # of rows
         self._stored, dimension, self._records = _read(path, embedder.name)
+        self._dimension_on_disk = dimension  # as it was last seen there
         self._begin(dimension)
+        self._renew_locks()
+        renew_after_fork(self)
+
+    def _renew_locks(self) -> None:
+        self._lock = threading.RLock()  # guards what is in memory; held for no model and no disk
+        self._writing, self._growing = threading.Lock(), threading.Lock()
+        self._asked: set[str] = set()  # texts that a thread of this process has sent to the model
 
     def _begin(self, dimension: int) -> None:
         self._dimension = dimension
@@ -123,8 +142,17 @@ class Vectors:
 
     @property
     def waiting(self) -> int:
-        """How many texts have no vector yet."""
+        """How many texts have no vector yet, but for those that are refused."""
         return len(self._waiting)
+
+    @property
+    def refused(self) -> int:
+        """How many texts get no vector: the model fails at each of them alone, and answers otherwise.
+
+        They are not asked for again before they change, or `Vectors` are made anew.
+        """
+        with self._lock:
+            return sum(map(bool, self._refused.values()))
 
     def add(self, text: str) -> None:
         """Hold a text; its vector comes from the disk, or with `catch_up`. Cost: microseconds."""
@@ -137,6 +165,8 @@ class Vectors:
                 self._hold(row, 1)
             elif text in self._waiting:
                 self._waiting[text] += 1
+            elif text in self._refused:
+                self._refused[text] += 1
             elif (vector := self._stored.get(_digest(text)) if self._stored else None) is not None:
                 self._put(text, vector, 1)
             else:
@@ -155,6 +185,8 @@ class Vectors:
                 self._waiting[text] -= 1
                 if not self._waiting[text]:
                     del self._waiting[text]
+            elif text in self._refused:
+                self._refused[text] -= 1  # at 0, too, it stays: a renamed keyword takes most of its texts again
 
     def _hold(self, row: int, change: int) -> None:
         was_held = bool(self._held[row])
@@ -185,80 +217,170 @@ class Vectors:
 
     # -- asking the model -----------------------------------------------------
 
-    def catch_up(self, questions: Iterable[str] = (), limit: int | None = None) -> None:
+    def catch_up(self, questions: Iterable[str] = (), limit: int | None = None, at_once: bool = False) -> None:
         """Embed questions, so that `nearest` can answer them, and texts that wait; never raises for a model.
 
-        Where the model fails, `failure` says how, and it is left alone for `RETRY_S`.
+        Where the model fails, also at a plain word, `failure` says how, and it is left alone for `RETRY_S`. Where it
+        fails otherwise, it may refuse a text: questions are tried alone, and of the texts that wait a quarter next
+        time, and so on; one at which it fails alone, twice, is refused: a log line tells of the first one, `refused`
+        counts them. Where its vectors have another dimension than those on disk, these are of no use: a log line says
+        so, and all texts wait again.
 
         Args:
             questions: Texts to be compared with those that are held.
-            limit: At most so many that wait; None is all.
+            limit: At most so many that wait, up to `BATCH` in one call; None is all.
+            at_once: Ask even a model that has just failed; and where nothing waits, ask it for one text that is held,
+                if it has not answered since this was opened or since it failed: is it there, with the same dimension?
 
-        Cost: a call of the model for each `BATCH`; none where all is known.
+        Cost: a call of the model for each `BATCH`, the questions in the first one; none where all is known, but for
+        `at_once`. After one that failed, another for a plain word, and if that is answered, a third for the questions.
         """
-        left = self.waiting if limit is None else limit
-        asked = sorted({text[:TEXT_LIMIT] for text in questions if text.strip()})
+        left = self.waiting if limit is None else limit if limit > BATCH else min(limit, self._batch)
+        asked = sorted({text[:TEXT_LIMIT] for text in questions if text.strip() and _is_sound(text)})
+        sample = self._begin_at_once() if at_once else []
+        was_other, failed = False, list[tuple[list[str], Exception]]()
         while self._clock() >= self._rest_until:
-            with self._lock:
-                new = [text for text in asked if text not in self._queries and text not in self._row_of]
-                for text in set(asked) & self._queries.keys():
-                    self._queries.move_to_end(text)
-                idle = (text for text in self._waiting if text not in self._asked)
-                more = list(islice(idle, min(left, max(0, self._batch - len(new)))))
-                self._asked.update(more)
-            texts = list(dict.fromkeys([*new, *more]))
+            new, more = self._choose(asked, 0 if sample or failed else left)
+            texts = [*new, *sample, *more]
             if not texts:
                 break
             try:
-                self._take(texts, new, self._embed(texts))
+                vectors = self._embed(texts)
+                is_other = self._dimension not in (0, vectors.shape[1])
+                if is_other and was_other:
+                    self._fail(ValueError(f"{self.model!r} gave vectors of now one dimension, now another"))
+                    break
+                self._take(texts, new, vectors)
             except Exception as error:  # the model's port: whatever happens there, the words still rank
-                self._fail(error, more)
+                if not failed and not self._is_there():
+                    self._fail(error)
+                elif more:
+                    failed.append((more, error))
+                else:  # it refuses what was asked, and nothing else: the words rank alone for that
+                    self._fail(error, rest_s=0.0)
+                    asked, sample, failed, left = [], [], [], left if limit is None else 0
+            else:
+                was_other, sample = was_other or is_other, []
+                if not is_other:
+                    asked, left = [] if new else asked, left - len(more)
+                    self._batch = min(BATCH, 2 * self._batch) if more else self._batch
+                elif limit is None:
+                    left = self.waiting
             finally:
                 with self._lock:
                     self._asked.difference_update(more)
-            asked, left = [], left - len(more)
+            if failed and not (new and more):  # else it may be the questions that it refuses: they are tried alone
+                self._doubt(*failed.pop())
+                left = left if limit is None else 0  # whoever asked has waited enough
         self._tidy(limit is None)
+
+    def _choose(self, asked: Sequence[str], left: int) -> tuple[list[str], list[str]]:
+        """Return the questions that are not known, and at most so many texts that wait."""
+        with self._lock:
+            new = [text for text in asked if text not in self._queries and text not in self._row_of]
+            for text in set(asked) & self._queries.keys():
+                self._queries.move_to_end(text)
+            idle = (text for text in self._waiting if text not in self._asked and text not in new)
+            more = list(islice(idle, min(left, max(1, self._batch - len(new)))))
+            self._asked.update(more)
+        return new, more
+
+    def _begin_at_once(self) -> list[str]:
+        """Let the model be asked now, and return what to ask it for if nothing waits."""
+        with self._lock:
+            self._rest_until = -float("inf")
+            if self._is_sure or self._waiting:
+                return []
+            return list(islice((text for text, row in self._row_of.items() if self._held[row]), 1))
 
     def _embed(self, texts: Sequence[str]) -> "Numbers":
         """Return vectors of length 1, as they would come back from the disk."""
-        vectors = np.asarray(list(self._embedder.embed(texts)), np.float32)
+        vectors = np.asarray(list(self._embedder.embed(texts)), np.float64)
         if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
-            raise ValueError(f"{self._embedder.name!r} gave {vectors.shape} numbers for {len(texts)} texts")
+            raise ValueError(f"{self.model!r} gave {vectors.shape} numbers for {len(texts)} texts")
         if not np.isfinite(vectors).all():
-            raise ValueError(f"{self._embedder.name!r} gave numbers that are none")
+            raise ValueError(f"{self.model!r} gave numbers that are none")
+        peaks = np.abs(vectors).max(axis=1, keepdims=True)
+        vectors /= np.where(peaks, peaks, 1.0)  # else the squares of huge and of tiny numbers are none
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return (vectors / np.where(lengths, lengths, 1.0)).astype(np.float16).astype(np.float32)
 
-    def _fail(self, error: Exception, texts: Sequence[str]) -> None:
-        if not self.failure:
-            _log.warning("embedding failed, words rank alone: %s", type(error).__name__)
+    def _is_there(self) -> bool:
+        """Return whether the model answers at all."""
+        try:
+            self._embed([_PLAIN])
+        except Exception:  # the model's port; what it failed with before is told
+            return False
         with self._lock:
-            self.failure = f"{type(error).__name__}: {error}"[:500]
-            self._rest_until = self._clock() + RETRY_S
-            self._batch = max(1, self._batch // 4)
-            for text in filter(self._waiting.__contains__, texts):  # next time others come first
-                self._waiting[text] = self._waiting.pop(text)
+            self.failure = ""
+        return True
+
+    def _fail(self, error: Exception, rest_s: float = RETRY_S) -> None:
+        said = _say(error)
+        if not self.failure:
+            _log.warning("embedding with %s failed, words rank alone: %s", self.model, said)
+        with self._lock:
+            self.failure, self._is_sure = said, False
+            self._rest_until = self._clock() + rest_s
+
+    def _doubt(self, texts: Sequence[str], error: Exception) -> None:
+        """Find out which of some texts the model refuses; it has failed at them, and answers otherwise."""
+        text, is_first = texts[0], False
+        with self._lock:
+            if len(texts) > 1:
+                self._batch = max(1, len(texts) // 4)
+            elif text in self._doubted and text in self._waiting:
+                is_first = not self._refused
+                self._refused[text] = self._waiting.pop(text)
+                self._doubted.remove(text)
+            elif text in self._waiting:  # once is no proof: services are busy now and then
+                self._doubted.add(text)
+                self._waiting[text] = self._waiting.pop(text)  # others come first
+        if is_first:
+            told = "%s refuses %s, which ranks by its words alone (`refused` counts such texts): %s"
+            _log.warning(told, self.model, reprlib.repr(text), _say(error))
 
     def _take(self, texts: Sequence[str], questions: Sequence[str], vectors: "Numbers") -> None:
         with self._lock:
-            self.failure, self._batch = "", min(BATCH, 2 * self._batch)
+            kept = self._dimension if self._live else vectors.shape[1]
+            self.failure, self._is_sure = "", True
             if vectors.shape[1] != self._dimension:  # the first ones, or the model is another one under the same name
                 for text, row in self._row_of.items():
                     if self._held[row]:
                         self._waiting[text] = int(self._held[row])
+                self._waiting |= {text: held for text, held in self._refused.items() if held}
+                self._refused, self._doubted, self._stored = {}, set(), {}
                 self._queries.clear()
-                self._stored, self._records = {}, 0
                 self._begin(vectors.shape[1])
+            new = []
             for text, vector in zip(texts, vectors, strict=True):
                 held = self._waiting.pop(text, 0)
+                self._doubted.discard(text)
                 if held and text not in self._row_of:
                     self._put(text, vector, held)
+                    new.append((text, vector))
                 if text in questions:
                     self._queries[text] = vector
             while len(self._queries) > _QUERIES:
                 self._queries.popitem(last=False)
-            new = [(text, vector) for text, vector in zip(texts, vectors, strict=True) if text in self._row_of]
+        if kept != vectors.shape[1]:
+            told = "%s gives vectors of %d numbers, those kept have %d: all texts are embedded anew"
+            _log.warning(told, self.model, vectors.shape[1], kept)
         self._write(new)
+
+    def take_over(self, other: "Vectors") -> None:
+        """Have what another one of the same model knows of the texts that wait here. Cost: no call, no disk."""
+        with self._lock:
+            texts = list(self._waiting)
+        with other._lock:
+            dimension, row_of = other._dimension, other._row_of
+            found = {text: other._matrix[row_of[text]] for text in texts if text in row_of}
+        with self._lock:
+            if not self._dimension:
+                self._begin(dimension)
+            for text, vector in found.items() if self._dimension == dimension else ():
+                if held := self._waiting.pop(text, 0):
+                    self._put(text, vector, held)
 
     # -- comparing ------------------------------------------------------------
 
@@ -282,11 +404,13 @@ class Vectors:
             rows = np.arange(len(self._texts)) if found is None else found
             likenesses = (self._matrix[: len(rows)] if found is None else self._matrix[rows]) @ vector
             likenesses[(self._held[: len(rows)] if found is None else self._held[rows]) == 0] = -2.0
-            if count < len(rows):
-                best = np.argpartition(-likenesses, count)[:count]
-                rows, likenesses = rows[best], likenesses[best]
-            near = zip(np.round(likenesses, 4).tolist(), (self._texts[row] for row in rows), strict=True)
-            return sorted((each for each in near if each[0] > -2.0), key=lambda each: (-each[0], each[1]))[:count]
+            likenesses = np.round(likenesses, 4)
+            least = -np.partition(-likenesses, count - 1)[count - 1] if 0 < count < len(rows) else -1.5
+            best = np.flatnonzero(
+                likenesses >= max(least, -1.5)
+            )  # all that are as near as the last: their texts decide
+            near = zip(likenesses[best].tolist(), (self._texts[row] for row in rows[best]), strict=True)
+            return nsmallest(count, near, key=lambda each: (-each[0], each[1]))
 
     def _look_up(self, vector: "Numbers", count: int) -> "npt.NDArray[np.int64] | None":
         """Return the rows that the index finds, None where all are to be compared."""
@@ -330,7 +454,7 @@ class Vectors:
             finally:
                 self._growing.release()
         if is_overfull:
-            self._write_anew()
+            self._write_anew(must=False)
 
     def _grow(self) -> None:
         with self._lock:
@@ -352,54 +476,100 @@ class Vectors:
         """Append records. A disk that refuses costs only time: they will be asked for again."""
         if self._path is None or not new:
             return
+        dimension, header = len(new[0][1]), _header(self.model, len(new[0][1]))
         records = b"".join(_record(text, vector) for text, vector in new)
         with self._writing, contextlib.suppress(OSError):
-            if not self._records or not self._path.exists():
-                self._replace(records)
-                self._records = 0
-            else:
-                with self._path.open("r+b") as file:
-                    fcntl.flock(file, fcntl.LOCK_EX)  # other processes append, too
-                    torn = (file.seek(0, os.SEEK_END) - _HEADER) % _record_size(self._dimension)
+            with _locked(self._path, os.O_RDWR | os.O_CREAT) as file:
+                there = _dimension_in(file.read(_HEADER), self.model)
+                if there not in (0, dimension, self._dimension_on_disk) or not header:
+                    return
+                if there == dimension:
+                    torn = (file.seek(0, os.SEEK_END) - _HEADER) % _record_size(dimension)
                     file.truncate(file.seek(-torn, os.SEEK_END))
                     file.write(records)
+                else:
+                    _replace(file, header + records)
+                    self._records = 0
             self._records += len(new)
+            self._dimension_on_disk = dimension
 
     def forget(self) -> None:
         """Keep no vector of a text that nobody holds, in memory and on disk; files of other models go as well."""
         with self._lock:
             self._drop_unheld()
             self._queries.clear()
+            self._refused = {text: held for text, held in self._refused.items() if held}
         if self._path is not None:
-            self._write_anew()
+            self._write_anew(must=True)
             with contextlib.suppress(OSError):
                 purpose = self._path.name.partition("-")[0]
                 for other in set(self._path.parent.glob(f"{purpose}-*")) - {self._path}:
-                    other.unlink()
+                    other.unlink(missing_ok=True)
 
-    def _write_anew(self) -> None:
-        """Let the file hold what is held, and nothing else."""
-        with self._lock:
-            live = [(text, self._matrix[row]) for text, row in self._row_of.items() if self._held[row]]
-            self._stored = {}
-        records = b"".join(_record(text, vector) for text, vector in live)
-        with self._writing, contextlib.suppress(OSError):
-            self._replace(records)
-            self._records = len(live)
+    def _write_anew(self, must: bool) -> None:
+        """Let the file hold what is held, and of what others wrote no more than is wanted here.
 
-    def _replace(self, records: bytes) -> None:
-        path = self._path
-        if path is None:
+        Args:
+            must: Else it is left as it is where others have written to it: they may want what is not held here.
+        """
+        if self._path is None:
             return
+        flags = os.O_RDWR | (os.O_CREAT if must and self._live else 0)
+        with self._writing, contextlib.suppress(OSError), _locked(self._path, flags) as file:
+            content = file.read() if must else file.read(_HEADER)
+            there = _dimension_in(content[:_HEADER], self.model)
+            with self._lock:
+                live = [(text, self._matrix[row]) for text, row in self._row_of.items() if self._held[row]]
+                dimension, wanted = self._dimension or there, set(map(_digest, self._waiting))
+                self._stored = {}
+            size = _record_size(there)
+            is_own = file.seek(0, os.SEEK_END) == _HEADER + self._records * size and there == dimension
+            if not must and not is_own:
+                return
+            records = [_record(text, vector) for text, vector in live]
+            if there == dimension:
+                slots = (content[start : start + size] for start in range(_HEADER, len(content) - size + 1, size))
+                records += [slot for slot in slots if slot[:_DIGEST] in wanted]
+            _replace(file, _header(self.model, dimension) + b"".join(records))
+            self._records, self._dimension_on_disk = len(records), dimension
+
+
+@contextlib.contextmanager
+def _locked(path: Path, flags: int) -> Iterator[IO[bytes]]:
+    """Open a file, for its owner alone if it is new; nobody else writes meanwhile, nor reads if it can be written."""
+    if flags & os.O_CREAT:
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        said = {"format": 1, "model": self._embedder.name, "dimension": self._dimension}
-        header = json.dumps(said, ensure_ascii=False).encode().ljust(_HEADER - 1) + b"\n"
-        if len(header) != _HEADER:
-            return  # a name of hundreds of characters: nothing is kept
-        beside = path.with_name(f"{path.name}.{os.getpid()}.new")
-        beside.touch(mode=0o600)
-        beside.write_bytes(header + records)
-        beside.replace(path)
+    with open(os.open(path, flags, 0o600), "rb" if flags == os.O_RDONLY else "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_SH if flags == os.O_RDONLY else fcntl.LOCK_EX)
+        try:
+            yield file
+        finally:
+            file.flush()
+            fcntl.flock(file, fcntl.LOCK_UN)  # closing is not enough: a child that is forked now has the file, too
+
+
+def _replace(file: IO[bytes], content: bytes) -> None:
+    file.seek(0)
+    file.truncate()
+    file.write(content)
+
+
+def _header(model: str, dimension: int) -> bytes:
+    """Return the header; nothing for a name of hundreds of characters: then nothing is kept."""
+    said = {"format": 1, "model": model, "dimension": dimension}
+    header = json.dumps(said, ensure_ascii=False).encode().ljust(_HEADER - 1) + b"\n"
+    return header if len(header) == _HEADER else b""
+
+
+def _dimension_in(header: bytes, model: str) -> int:
+    """Return the dimension of a file's vectors; 0 where it is no such file, or of another model."""
+    try:
+        said = json.loads(header)
+        dimension = said["dimension"]
+        fits = said["format"] == 1 and said["model"] == model and type(dimension) is int and 0 < dimension < 65_536
+    except (ValueError, TypeError, KeyError):
+        return 0
+    return dimension if fits else 0
 
 
 def _digest(text: str) -> bytes:
@@ -415,23 +585,36 @@ def _record_size(dimension: int) -> int:
     return _DIGEST + 2 * dimension + 4
 
 
+def _is_sound(text: str) -> bool:
+    """Return whether UTF-8 can hold a text: no service takes another."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _say(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:500]
+
+
 def _read(path: Path | None, model: str) -> tuple[dict[bytes, "Numbers"], int, int]:
     """Return digest → vector, the dimension, and the number of records; nothing of a file that is of another model."""
-    nothing: tuple[dict[bytes, Numbers], int, int] = {}, 0, 0
-    try:
-        content = b"" if path is None else path.read_bytes()
-        said = json.loads(content[:_HEADER])
-        dimension = said["dimension"]
-        fits = said["format"] == 1 and said["model"] == model and type(dimension) is int and 0 < dimension < 65_536
-    except (OSError, ValueError, TypeError, KeyError):
-        return nothing
-    if not fits:
-        return nothing
+    content = b""
+    if path is not None:
+        with contextlib.suppress(OSError), _locked(path, os.O_RDONLY) as file:
+            content = file.read()
+    dimension = _dimension_in(content[:_HEADER], model)
+    if not dimension:
+        return {}, 0, 0
     size = _record_size(dimension)
+    kind = np.dtype([("digest", "V", _DIGEST), ("vector", "<f2", (dimension,)), ("crc", "<u4")])
+    count = (len(content) - _HEADER) // size
+    vectors = np.frombuffer(content, kind, count, _HEADER)["vector"].astype(np.float32)
+    are_numbers = np.isfinite(np.abs(vectors).max(axis=1))
     stored: dict[bytes, Numbers] = {}
-    starts = range(_HEADER, len(content) - size + 1, size)
-    for start in starts:
+    for start, vector, is_number in zip(range(_HEADER, len(content), size), vectors, are_numbers, strict=False):
         body, crc = content[start : start + size - 4], content[start + size - 4 : start + size]
-        if zlib.crc32(body).to_bytes(4, "little") == crc:
-            stored[body[:_DIGEST]] = np.frombuffer(body, "<f2", offset=_DIGEST).astype(np.float32)
-    return stored, dimension, len(starts)
+        if is_number and zlib.crc32(body).to_bytes(4, "little") == crc:
+            stored[body[:_DIGEST]] = vector
+    return stored, dimension, count
