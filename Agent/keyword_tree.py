@@ -2744,7 +2744,7 @@ class _Indexes:
 
     def ByName(self, text: str) -> Sequence[str]:
         """Return the ids of nodes with a name or alias equal to `text` but for case and width."""
-        return self.names.Get(_Fold(text))
+        return self.names.Get(_Fold(text)) if len(text) <= _QUERY_LIMIT else ()  # to fold a longer one could take long
 
     def ByTokens(self, tokens: Iterable[str]) -> Sequence[str]:
         """Return the ids of nodes that bear one of `tokens`, in order, each once."""
@@ -2864,8 +2864,9 @@ def _TermsOf(text: str) -> dict[str, float]:
     terms: dict[str, float] = {}
     for unspaced, spaced in _FindRuns(_Compose(text)):
         if unspaced:
-            terms |= {f"={char}": _CHARACTER_WEIGHT for char in unspaced}
-            pairs = map("".join, itertools.pairwise(unspaced))
+            pairs = list(map("".join, itertools.pairwise(unspaced)))
+            idle = set("".join(pair for pair in pairs if pair in _STOP_WORDS))
+            terms |= {f"={char}": _CHARACTER_WEIGHT * (_STOP_WEIGHT if char in idle else 1) for char in unspaced}
             terms |= {f"={pair}": _STOP_WEIGHT if pair in _STOP_WORDS else 1.0 for pair in pairs}
             continue
         for word in map(str.casefold, dict.fromkeys([spaced, *_FindCamel(spaced)])):
@@ -4557,7 +4558,8 @@ class KeywordTree:
 
     def Unconfirm(self, query: str, id: str) -> KeywordNode:
         """Forget that `query` means this keyword, where that was confirmed.  Cost: one sync."""
-        return self._Change("unconfirm", lambda tx: _PlanConfirm(tx, id, query, keep=False), query=query, id=id)
+        query = _CheckText("query", query, _QUERY_LIMIT)
+        return self._Change("unconfirm", lambda tx: _PlanConfirm(tx, id, query, keep=False), id=id)
 
     def UpdateInfo(self, info_id: str, patch: dict[str, Any]) -> Info:
         """Change an info's content, source or metadata, and return it; its links stay.  Cost: one sync, one row."""
@@ -5059,11 +5061,14 @@ class KeywordTree:
         indexes, old_rows = self._committed, dict[str, bytes | None]()
         with self._lock:
             self._change_count += 1
-            if self._unranked is not None or self._sorted_children:
+            unranked = self._unranked
+            if unranked is not None or self._sorted_children:
                 old_rows = {id: indexes.nodes.get(id) for id in map(_IdOf, records.nodes)}
             indexes.Apply(records)
             if self._sorted_children:
                 self._KeepSorted(old_rows)
+            if self._unranked is not unranked:  # a signal handler has asked meanwhile, in the middle of this
+                self._recall = self._unranked = None
             if self._unranked is not None:  # whoever asks for a ranking pays for it, not whoever writes
                 for id, old in old_rows.items():
                     self._unranked.setdefault(id, old)
@@ -5295,13 +5300,15 @@ class KeywordTree:
     def _RankNodes(self, question: _Row, intent: str, ranking: Ranking | None = None) -> list[tuple[float, str]]:
         """Return (score, id) of what fits, best first, ties by id, the root left out.  The lock is held."""
         text, more = question["query"], question.get("description") or question.get("content") or ""
+        is_search, asked = intent != "suggest_parent", ranking
         try:
-            ranking = ranking or self._EnsureRecall().Rank(text, more)
+            ranking = asked or self._EnsureRecall().Rank(text, more)
+            fits = _FitQuery(ranking, self._committed) if is_search else _FitParents(ranking, self._committed, text)
         except Exception as error:  # a view goes without: its other parts, and the groups, lead everywhere
+            if asked is not None:
+                raise
             _LOGGER.warning("nothing is ranked: %s: %s", type(error).__name__, error)
-            ranking = Ranking([], {}, lambda ids, names_only: {})
-        is_search = intent != "suggest_parent"
-        fits = _FitQuery(ranking, self._committed) if is_search else _FitParents(ranking, self._committed, text)
+            fits = {}
         return sorted(((fits[id], id) for id in fits if id != _ROOT_ID), key=lambda fit: (-fit[0], fit[1]))
 
     def _EnsureRecall(self) -> Recall:

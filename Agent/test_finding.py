@@ -64,6 +64,7 @@ WRITES = st.one_of(
     st.tuples(st.just("alias"), NUMBERS, TEXTS),
     st.tuples(st.just("drop_aliases"), NUMBERS),
     st.tuples(st.just("confirm"), NUMBERS, TEXTS),
+    st.tuples(st.just("unconfirm"), NUMBERS, NUMBERS),
     st.tuples(st.just("move"), NUMBERS, NUMBERS),
     st.tuples(st.just("merge"), NUMBERS, NUMBERS),
     st.tuples(st.just("delete"), NUMBERS, st.booleans()),
@@ -109,6 +110,11 @@ class Writer:
 
     def confirm(self, number: int, query: str) -> None:
         self.tree.Confirm(query, self.pick(number))
+
+    def unconfirm(self, number: int, which: int) -> None:
+        node = self.tree.GetKeyword(self.pick(number))
+        if node is not None and node.confirmed:
+            self.tree.Unconfirm(node.confirmed[which % len(node.confirmed)].upper(), node.id)
 
     def move(self, number: int, to: int) -> None:
         self.tree.MoveKeyword(self.pick(number), self.pick(to))
@@ -170,6 +176,7 @@ MILK_MOVES: list[Any] = [
 QUEUE_FULL: list[Any] = [
     ("create", 0, "tea", [], ""),
     *(("confirm", 1, f"{word} 茶") for word in "abcdefghijklmnopqrstuvwxyz"),
+    ("unconfirm", 1, 3),
 ]
 RESTORED: list[Any] = [
     *MILK_MOVES,

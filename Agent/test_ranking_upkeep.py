@@ -1,0 +1,631 @@
+"""How the ranking keeps up: beside threads, handlers and failing ports; and what odd and short queries come to.
+
+Nothing here hangs on the clock: threads meet at events, and a wait that lasts is a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import string
+import threading
+import unicodedata
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent import keyword_tree as kt
+from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, NotFoundError, SearchStatus
+
+PATIENCE_S = 20
+
+
+@pytest.fixture(autouse=True)
+def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _fd: None)
+    monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "store")
+
+
+def hooked(hook: Callable[[str], object]) -> Callable[[], kt._LexicalRecall]:
+    """Return the built-in ranking, which first tells `hook` of each step: "make", "Add tea", "Remove tea", "Rank"."""
+
+    class Hooked(kt._LexicalRecall):
+        def __init__(self) -> None:
+            hook("make")
+            super().__init__()
+
+        def Add(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
+            hook(f"Add {texts[0][0]}")
+            super().Add(id, texts)
+
+        def Remove(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
+            hook(f"Remove {texts[0][0]}")
+            super().Remove(id, texts)
+
+        def Rank(self, query: str, description: str = "") -> kt.Ranking:  # noqa: N802  the port's name
+            hook("Rank")
+            return super().Rank(query, description)
+
+    return Hooked
+
+
+def contents(recall: kt.Recall) -> tuple[Any, ...]:
+    assert isinstance(recall, kt._LexicalRecall)
+    held = {
+        term: sorted((recall._ids[posting >> 8], posting & 255) for posting in postings)
+        for term, postings in recall._postings.items()
+    }
+    return held, recall._lengths, set(recall._slot_of)
+
+
+def check_index(tree: KeywordTree) -> None:
+    """Compare the index with one of the same rows that is built afresh, posting by posting."""
+    with tree._lock:
+        anew = kt._LexicalRecall()
+        for id, row in tree._committed.nodes.items():
+            tree._UpdateRecall(anew, id, None, row)
+        assert contents(tree._EnsureRecall()) == contents(anew)
+
+
+def ranked(tree: KeywordTree, query: str) -> list[str]:
+    return [node.name for node, _ in tree.RankCandidates(query, 50)]
+
+
+def specs(*names: str, parent_id: str = "root") -> list[dict[str, Any]]:
+    return [{"id": name, "name": name, "parent_id": parent_id} for name in names]
+
+
+class TellingLock:
+    """A lock that says when somebody has to wait for it."""
+
+    def __init__(self, lock: Any, tell: Callable[[], object]) -> None:
+        self._lock, self._tell = lock, tell
+
+    def __enter__(self) -> bool:
+        if not self._lock.acquire(blocking=False):
+            self._tell()
+            self._lock.acquire()
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lock, name)
+
+
+# == Threads, and handlers ================================================================================
+
+
+def test_two_threads_that_rank_while_one_follows_lose_no_row(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    follows, may_follow, second_waits, prepared, may_rank, second_rests, may_end = (threading.Event() for _ in range(7))
+    told: list[str] = []
+
+    def hook(step: str) -> None:
+        told.append(step)
+        if step == "make" and told.count("make") == 2:  # it has its rows, and builds for a while
+            second_rests.set()
+            assert may_end.wait(PATIENCE_S)
+        if step == "Add first note" and told.count("make") == 1:
+            follows.set()
+            assert may_follow.wait(PATIENCE_S)
+
+    def rank_first() -> None:
+        tree._PrepareRecall()
+        prepared.set()
+        assert may_rank.wait(PATIENCE_S)
+        with tree._lock:
+            tree._EnsureRecall().Rank("tea")
+
+    def rank_second() -> None:
+        tree.RankCandidates("tea")
+        second_rests.set()
+
+    def fill() -> None:
+        second_waits.set()
+        KeywordTree._FillRecall(tree)
+
+    with KeywordTree(folder, recall=hooked(hook)) as tree, ThreadPoolExecutor(2) as threads:
+        tree.BatchCreateKeywords(specs("tea", "milk"))
+        tree.RankCandidates("tea")
+        tree.BatchCreateKeywords(specs("first note", *(f"zebra {number}" for number in range(250))))
+        monkeypatch.setattr(tree, "_recall_lock", TellingLock(tree._recall_lock, second_waits.set))
+        monkeypatch.setattr(tree, "_FillRecall", fill)
+        try:
+            first = threads.submit(rank_first)
+            assert follows.wait(PATIENCE_S)
+            second = threads.submit(rank_second)
+            assert second_waits.wait(PATIENCE_S)
+            may_follow.set()
+            assert prepared.wait(PATIENCE_S)
+            assert second_rests.wait(PATIENCE_S)
+            tree.CreateKeyword("quagga", "root")
+            tree.DeleteKeyword("zebra 3")
+            may_rank.set()
+            first.result(PATIENCE_S)
+            may_end.set()
+            second.result(PATIENCE_S)
+        finally:
+            for event in (may_follow, may_rank, may_end):
+                event.set()
+
+        assert told.count("make") == 1
+        assert ranked(tree, "quagga") == ["quagga"]
+        assert "zebra 3" not in ranked(tree, "zebra 3")
+        check_index(tree)
+
+
+def test_a_filling_that_fails_leaves_one_beside_it_alone(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first_begun, second_begun, first_failed = (threading.Event() for _ in range(3))
+    made: list[int] = []
+
+    def hook(step: str) -> None:
+        if step != "make":
+            return
+        made.append(1)
+        if len(made) == 2:
+            first_begun.set()
+            assert second_begun.wait(PATIENCE_S)
+            raise RuntimeError("away for a moment")
+        if len(made) == 3:
+            second_begun.set()
+            assert first_failed.wait(PATIENCE_S)
+
+    def prepare() -> None:
+        try:
+            tree._PrepareRecall()
+        finally:
+            first_failed.set()
+
+    with KeywordTree(folder, recall=hooked(hook)) as tree, ThreadPoolExecutor(1) as threads:
+        tree.BatchCreateKeywords(specs("tea", "milk"))
+        tree.RankCandidates("tea")
+        tree.CompactStorage()  # which opens the folder anew, without an index
+        first = threads.submit(prepare)
+        assert first_begun.wait(PATIENCE_S)
+        monkeypatch.setattr(tree, "_lock", TellingLock(tree._lock, first_failed.set))
+        with tree._lock:
+            assert [id for _, id in tree._EnsureRecall().Rank("tea").best] == ["tea"]
+        first.result(PATIENCE_S)
+        tree.CreateKeyword("cocoa", "root")
+
+        assert ranked(tree, "cocoa") == ["cocoa"]
+        assert len(made) == 3
+        check_index(tree)
+
+
+@pytest.mark.parametrize("is_forked", [False, True])
+@pytest.mark.parametrize("step", ["make", "Add tea", "Remove milk", "Add cocoa", "Add note 50"])
+def test_a_handler_that_ranks_meanwhile_neither_waits_for_itself_nor_loses_a_row(
+    folder: str, step: str, is_forked: bool
+) -> None:
+    is_free, seen = list[bool](), list[list[str]]()
+
+    def hook(told: str) -> None:
+        if told != step or is_free:
+            return
+        is_free.append(tree._recall_lock.acquire(blocking=False))  # else it would wait for ever
+        if is_free[0]:
+            tree._recall_lock.release()
+            seen.append(ranked(tree, "tea cocoa"))
+            tree.UpdateKeyword("tea", {"name": "matcha"}, 1)
+
+    def write() -> None:
+        tree.UpdateKeyword("milk", {"name": "cocoa"}, 1)
+        tree.BatchCreateKeywords(specs(*(f"note {number}" for number in range(150))))
+
+    with KeywordTree(folder, recall=hooked(hook)) as tree:
+        if is_forked:  # as in the child of a fork
+            tree._RenewAfterFork()
+            tree.Refresh()
+        tree.BatchCreateKeywords(specs("tea", "milk"))
+        if step in ("make", "Add tea"):
+            write()
+        else:
+            tree.RankCandidates("tea")
+            write()
+        tree.RankCandidates("tea")
+
+        assert is_free == [True]
+        assert sorted(seen[0]) == ["cocoa", "tea"]
+        assert ranked(tree, "matcha") == ["matcha"]
+        check_index(tree)
+
+
+@pytest.mark.parametrize("write", ["few", "many", "compact", "restore"])
+def test_what_is_written_while_the_index_is_made_is_in_it(folder: str, write: str) -> None:
+    told: list[str] = []
+
+    def hook(step: str) -> None:
+        told.append(step)
+        if step != "Add tea" or told.count(step) > 1:
+            return
+        tree.BatchCreateKeywords(specs(*(f"note {number}" for number in range(1100 if write == "many" else 10))))
+        tree.UpdateKeyword("tea", {"name": "cocoa"}, 1)
+        if write == "compact":
+            tree.CompactStorage()
+        if write == "restore":
+            tree.Restore(stamp)
+
+    with KeywordTree(folder, recall=hooked(hook)) as tree:
+        tree.BatchCreateKeywords(specs("tea", "milk"))
+        stamp = tree.Snapshot()
+        assert ranked(tree, "cocoa tea") == ["tea" if write == "restore" else "cocoa"]
+        check_index(tree)
+
+
+# == Rankings that fail ===================================================================================
+
+
+class Chooser(LLMClient):
+    """Chooses drinks where it is shown, else what comes first."""
+
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        names = [entry["name"] for entry in json.loads(messages[-1]["content"])["candidates"]]
+        return {"action": "match", "node_id": names.index("drinks") if "drinks" in names else 0}
+
+
+@pytest.mark.parametrize("step", ["make", "Add", "Rank"])
+def test_searching_and_creating_go_on_without_a_ranking_that_fails(
+    folder: str, step: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = {step}
+
+    def hook(told: str) -> None:
+        if told.split()[0] in broken:
+            raise RuntimeError("no service")
+
+    with KeywordTree(folder, Chooser(), max_candidates=4, recall=hooked(hook)) as tree:
+        tree.BatchCreateKeywords([*specs("plants", "drinks"), *({"id": f"{n}", "name": "Mercury"} for n in range(5))])
+        found = tree.Search("what is there to drink")
+        assert (found.status, found.node and found.node.id) == (SearchStatus.MATCHED, "drinks")
+        among = tree.Search("Mercury", context="a planet")
+        assert (among.status, among.node and among.node.id) == (SearchStatus.MATCHED, "0")
+        assert tree.CreateKeyword("oat milk", description="a drink of oats").parent_id == "drinks"
+        info = tree.CreateInfo("oat milk is drunk cold", auto_link=True)
+        assert [node.id for node, _ in tree.GetKeywordsOfInfo(info.id)] == ["drinks"]
+        assert {(record.name, record.levelname) for record in caplog.records} == {("Agent.keyword_tree", "WARNING")}
+        assert "nothing is ranked: RuntimeError: no service" in caplog.messages
+        assert ("there is no ranking: RuntimeError: no service" in caplog.messages) == (step != "Rank")
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="no service"):
+                tree.RankCandidates("oat milk")
+
+        broken.clear()
+        assert ranked(tree, "oat milk")[0] == "oat milk"
+        check_index(tree)
+        assert tree.Verify() == []
+
+
+@pytest.mark.parametrize("step", ["Remove", "Add"])
+def test_a_ranking_that_fails_to_follow_is_made_anew(folder: str, step: str, caplog: pytest.LogCaptureFixture) -> None:
+    broken: set[str] = set()
+
+    def hook(told: str) -> None:
+        if told.split()[0] in broken:
+            raise RuntimeError("cannot follow")
+
+    with KeywordTree(folder, recall=hooked(hook)) as tree:
+        tree.BatchCreateKeywords(specs("tea", "milk", "rice"))
+        tree.RankCandidates("tea")
+        broken.add(step)
+        tree.UpdateKeyword("tea", {"name": "coffee"}, 1)
+        tree.DeleteKeyword("milk")
+        assert caplog.messages == []
+        if step == "Remove":  # which making it needs not
+            assert ranked(tree, "coffee milk tea") == ["coffee"]
+        else:
+            with pytest.raises(RuntimeError, match="cannot follow"):
+                tree.RankCandidates("coffee")
+        assert caplog.messages[0] == "the ranking is made anew: RuntimeError: cannot follow"
+
+        broken.clear()
+        assert ranked(tree, "coffee milk tea") == ["coffee"]
+        check_index(tree)
+
+
+def test_a_ranking_must_be_something_that_makes_one(tmp_path: Path) -> None:
+    for recall in (None, "words", kt._LexicalRecall()):
+        with pytest.raises(InvalidInputError, match="recall must be a class, or a function"):
+            KeywordTree(str(tmp_path / "store"), recall=recall)  # type: ignore[arg-type]
+
+    assert not (tmp_path / "store").exists()
+
+
+# == Many changes =========================================================================================
+
+
+def test_more_changes_than_a_quarter_of_the_tree_are_not_noted_but_the_index_is_made_anew(folder: str) -> None:
+    with KeywordTree(folder) as tree:
+        tree.BatchCreateKeywords(specs(*(f"tea {number}" for number in range(4400))))
+        tree.RankCandidates("tea")
+        kept = tree._recall
+        tree.BatchCreateKeywords(specs(*(f"oat {number}" for number in range(1100))))
+        assert len(tree._unranked or ()) == 1100
+        assert ranked(tree, "oat 7")[0] == "oat 7"
+        assert tree._recall is kept
+        tree.BatchCreateKeywords(specs(*(f"rye {number}" for number in range(2000))))
+
+        assert (tree._recall, tree._unranked) == (None, None)
+        assert ranked(tree, "rye 7")[0] == "rye 7"
+        check_index(tree)
+
+
+def test_after_many_changes_of_any_kind_the_index_is_as_one_built_afresh(folder: str) -> None:
+    with KeywordTree(folder) as tree:
+        tree.BatchCreateKeywords(specs("tea", "top"))
+
+        def delete_and_undo() -> None:
+            tree.DeleteKeyword("top", cascade=True)
+            tree.Undo(tree.History(limit=1)[0].operation_id)
+
+        for write, found in (
+            (lambda: tree.BatchCreateKeywords(specs(*(f"oat {n}" for n in range(1001)), parent_id="top")), "oat 7"),
+            (lambda: tree.DeleteKeyword("top", cascade=True), ""),
+            (lambda: tree.Undo(tree.History(limit=1)[0].operation_id), "oat 7"),
+            (delete_and_undo, "oat 7"),
+        ):
+            tree.RankCandidates("tea")
+            write()
+            assert (tree._recall, tree._unranked) == (None, None)
+            assert ranked(tree, "oat 7")[:1] == [found] * bool(found)
+            check_index(tree)
+
+
+# == Odd queries ==========================================================================================
+
+
+@pytest.mark.parametrize("query", ["🐍", "!?", "—", "_", "…", "\u200b🍵"])
+def test_a_query_without_any_word_ranks_nothing(folder: str, query: str) -> None:
+    with KeywordTree(folder, kt.StubLLMClient([{"action": "missing"}] * 4)) as tree:
+        for keywords in ([*specs("animals"), *specs("snake", parent_id="animals")], []):
+            assert tree.RankCandidates(query) == []
+            assert tree.Search(query).status is SearchStatus.NOT_FOUND
+            assert tree.CreateKeyword(query * 2).parent_id == "root"
+            tree.BatchCreateKeywords(keywords)
+
+
+def test_a_ranking_that_knows_no_words_of_the_query_is_taken_as_it_is(folder: str) -> None:
+    class ByLikeness(kt._LexicalRecall):
+        def Rank(self, query: str, description: str = "") -> kt.Ranking:  # noqa: N802  the port's name
+            return kt.Ranking([(1.0, "animals")], {}, lambda ids, names_only: {})
+
+    with KeywordTree(folder, recall=ByLikeness) as tree:
+        tree.BatchCreateKeywords([*specs("animals"), *specs("snake", parent_id="animals")])
+
+        assert [(node.id, confidence) for node, confidence in tree.RankCandidates("🐍")] == [
+            ("animals", 0.0),
+            ("snake", 0.0),
+        ]
+
+
+def test_no_long_text_is_normalised_in_one_piece(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    normalize, longest = unicodedata.normalize, [0]
+
+    def measure(form: Any, text: str) -> str:
+        longest[0] = max(longest[0], len(text))
+        return normalize(form, text) if len(text) <= 2000 else text  # what takes seconds is only counted
+
+    monkeypatch.setattr(kt.unicodedata, "normalize", measure)  # type: ignore[attr-defined]
+    with KeywordTree(folder, Chooser()) as tree:
+        tree.BatchCreateKeywords([*specs("tea"), {"name": "odd", "description": "a" + "\u0300\u0323" * 32_767}])
+        asked = "a" + "\u0300\u0323" * 40_000
+        assert ranked(tree, "tea") == ["tea"]
+        assert ranked(tree, "a\u0300\u0323 tea")[0] == "tea"
+        tree.RankCandidates(asked)
+        assert tree.Search(asked).status is SearchStatus.MATCHED
+        assert tree.Search(f"tea {asked}", llm_expand_query=False).status is SearchStatus.NOT_FOUND
+
+    assert 1000 < longest[0] <= 2000
+
+
+def test_no_long_word_stays_in_memory() -> None:
+    kt._TermsOfWord.cache_clear()
+    short, long = "b" * 63, "c" * 64
+    terms = kt._TermsOf(f"tea {short} {long} {'d' * 60_000}")
+    assert kt._TermsOfWord.cache_info().currsize == 2
+    assert kt._TermsOf(f"tea {short} {long} {'d' * 60_000}") == terms
+
+    assert kt._TermsOfWord.cache_info().currsize == 2
+    assert {"=tea", f"={short}", f"={long}", "^cc", "^dd"} <= terms.keys()
+
+
+def test_a_token_is_the_same_by_the_quick_way_and_by_the_long_one(folder: str) -> None:
+    def long_way(folded: str) -> str:
+        return unicodedata.normalize("NFKC", folded.translate(kt._DROPPED)) or folded
+
+    texts = [f"a{chr(code)}b" for code in range(128)] + [chr(code) * 2 for code in range(128)]
+    texts += [
+        "",
+        "c++",
+        "c#",
+        string.punctuation,
+        string.printable,
+        "绿茶!",
+        "naïve-café",
+        "e\u200d\u0301",
+        "🍵",
+        "— …",
+    ]
+    assert [kt._TokenOf(text) for text in texts] == [long_way(text) for text in texts]
+
+    with KeywordTree(folder) as tree:
+        tree.BatchCreateKeywords(specs("Ice-Tea", "绿-茶"))
+        queries = ("ice tea", "绿茶", "oat milk", "crème brûlée")
+        reasons = [tree.Search(query).reason for query in queries]  # from now on, tokens are kept
+        assert reasons == ["normalized"] * 2 + ["agent_missing"] * 2
+        tree.BatchCreateKeywords(specs("Oat-Milk", "Crème-brûlée"))
+        assert [tree.Search(query).reason for query in queries] == ["normalized"] * 4
+
+
+# == Short queries ========================================================================================
+
+
+@pytest.mark.parametrize(
+    ("theme", "children", "queries"),
+    [
+        (
+            "Python",
+            ("Django", "Flask", "numpy"),
+            ("python", "what is python", "what is the python", "how do i do python", "where can i get python"),
+        ),
+        ("红茶", ("祁门", "正山小种", "滇金"), ("红茶", "红茶怎么", "红茶怎么泡", "红茶怎么泡好", "红茶怎么泡好喝")),
+    ],
+)
+def test_stop_words_put_no_child_without_a_word_of_its_own_before_the_theme_that_is_named(
+    folder: str, theme: str, children: tuple[str, ...], queries: tuple[str, ...]
+) -> None:
+    with KeywordTree(folder) as tree:
+        tree.BatchCreateKeywords([*specs(theme), *specs(*children, parent_id=theme)])
+        tree.BatchCreateKeywords(specs(*(f"{theme} tool {number}" for number in range(30))))
+        for query in queries:
+            names = ranked(tree, query)
+            assert set(children) <= set(names)
+            assert names.index(theme) < min(map(names.index, children)), query
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("堆栈是什么，为什么", "堆栈"),
+        ("堆栈是什么，怎么用", "堆栈"),
+        ("红茶是什么？为什么", "红茶"),
+        ("这是什么红茶", "红茶"),
+        ("图是什么", "图"),
+    ],
+)
+def test_chinese_question_words_do_not_decide(folder: str, query: str, wanted: str) -> None:
+    with KeywordTree(folder) as tree:
+        tree.BatchCreateKeywords(specs("堆", "堆栈", "图", "茶", "红茶", *(f"数据{chr(0x4E00 + n)}" for n in range(300))))
+        tree.CreateKeyword("常问", "root", description="人们问：这是什么，为什么，怎么样")
+
+        assert ranked(tree, query)[0] == wanted
+
+
+def test_choosing_among_few_of_a_name_makes_no_index(folder: str) -> None:
+    with KeywordTree(folder, Chooser(), max_candidates=3) as tree:
+        for about in ("a planet", "a metal", "a god"):
+            tree.CreateKeyword("Mercury", "root", description=about)
+        found = tree.Search("Mercury", context="the planet")
+        assert (found.status, found.rounds, tree._recall) == (SearchStatus.MATCHED, 1, None)
+        tree.CreateKeyword("Mercury", "root", description="a singer of a band")
+        found = tree.Search("Mercury", context="the singer of a band")
+
+        assert found.node is not None
+        assert found.node.description == "a singer of a band"
+
+
+# == Confidence, and confirmed queries ====================================================================
+
+
+def test_what_names_a_keyword_in_any_of_its_texts_is_trusted(folder: str) -> None:
+    about = "a black box that keeps food cold"
+    with KeywordTree(folder) as tree:
+        tree.BatchCreateKeywords(specs(*(f"thing {number} with a very long name" for number in range(40))))
+        node = tree.CreateKeyword("Fridge", "root", aliases=["icebox", "冰箱"], description=about)
+        tree.Confirm("how do I cancel my flight to Rome", node.id)
+        tree.Confirm("发票在哪里开", node.id)
+
+        for query in ("how can I cancel a flight to Rome", about, "icebox", "冰箱", "发票在哪里", "Fridge"):
+            best, confidence = tree.RankCandidates(query, 1)[0]
+            assert (best.id, confidence >= 0.3) == (node.id, True), query
+        for query in ("Fridge " * 50, "icebox fridge 冰箱", "a", "the box", "thing 3", "冷", "zebra fridge", about * 9):
+            assert all(0.0 <= confidence <= 1.0 for _, confidence in tree.RankCandidates(query, 50)), query
+
+
+def test_a_confirmed_query_can_be_forgotten_and_remembered(folder: str) -> None:
+    query = "How do I get there"
+    with KeywordTree(folder) as tree:
+        tree.BatchCreateKeywords(specs("route", "map"))
+        tree.Confirm(query, "route")
+        tree.Confirm("another way", "route")
+        for same in ("no such query", "how do I get", ""):
+            assert tree.Unconfirm(same, "route").confirmed == [query, "another way"]
+        assert tree.Unconfirm(query, "map").confirmed == []
+        assert [change.op for change in tree.History(limit=1)] == ["confirm"]
+        assert tree.Search(query).reason == "confirmed"
+        assert ranked(tree, "get there") == ["route"]
+
+        forgotten = tree.Unconfirm("ＨＯＷ do i  get THERE ？", "route")
+        assert (forgotten.confirmed, forgotten.version) == (["another way"], 4)
+        assert tree.Search(query).status is SearchStatus.NOT_FOUND
+        assert ranked(tree, "get there") == []
+        check_index(tree)
+    with KeywordTree(folder) as tree:
+        assert tree.Search(query).status is SearchStatus.NOT_FOUND
+        change = tree.History(limit=1)[0]
+        assert change.op == "unconfirm"
+        tree.Undo(change.operation_id)
+        found = tree.Search(f"{query}?")
+        assert (found.reason, found.node and found.node.id) == ("confirmed", "route")
+        for id, error in (("root", InvalidInputError), ("nowhere", NotFoundError)):
+            with pytest.raises(error):
+                tree.Unconfirm(query, id)
+        with pytest.raises(InvalidInputError):
+            tree.Unconfirm(None, "route")  # type: ignore[arg-type]
+        assert tree.Verify() == []
+
+
+def test_blanks_tell_words_apart_but_not_characters(folder: str) -> None:
+    with KeywordTree(folder) as tree:
+        tree.BatchCreateKeywords(specs("psychology", "receipts"))
+        tree.Confirm("therapist", "psychology")
+        tree.Confirm("发票 在哪里", "receipts")
+
+        assert tree.Search("the rapist").status is SearchStatus.NOT_FOUND
+        assert tree.Search("Therapist?").reason == "confirmed"
+        for query in ("发票在哪里", "发票 在哪里", "发票　在 哪里？"):
+            found = tree.Search(query)
+            assert (found.reason, found.node and found.node.id) == ("confirmed", "receipts")
+        assert tree.Unconfirm("the rapist", "psychology").confirmed == ["therapist"]
+        assert tree.Unconfirm("发票在哪里", "receipts").confirmed == []
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+@pytest.mark.parametrize("is_filling", [False, True])
+def test_a_handler_that_ranks_while_its_thread_takes_a_write_in_loses_no_row(
+    folder: str, monkeypatch: pytest.MonkeyPatch, when: str, is_filling: bool
+) -> None:
+    apply = kt._Indexes.Apply
+    with KeywordTree(folder) as tree:
+        tree.BatchCreateKeywords([{"name": f"tea {number}", "parent_id": "root"} for number in range(3)])
+        if is_filling:  # as another thread does that has begun to make an index
+            tree._unranked = {}
+
+        def apply_and_rank(indexes: Any, records: Any) -> None:
+            if when == "behind":
+                apply(indexes, records)
+            tree.RankCandidates("tea")
+            if when == "before":
+                apply(indexes, records)
+
+        with monkeypatch.context() as handler:
+            handler.setattr(kt._Indexes, "Apply", apply_and_rank)
+            tree.CreateKeyword("milk", "root")
+
+        assert ranked(tree, "milk") == ["milk"]
+        check_index(tree)
+
+
+def test_gains_that_fail_leave_a_search_and_a_placement_without_a_ranking(folder: str) -> None:
+    class Failing(kt._LexicalRecall):
+        def Rank(self, query: str, description: str = "") -> kt.Ranking:  # noqa: N802  the port's name
+            def fail(*_: object) -> Any:
+                raise RuntimeError("away")
+
+            return super().Rank(query, description)._replace(Gains=fail)
+
+    with KeywordTree(folder, Chooser(), recall=Failing) as tree:
+        tree.CreateKeyword("tea", "root")
+        assert tree.Search("what tea").status is not SearchStatus.AMBIGUOUS
+        assert tree.CreateKeyword("green tea").name == "green tea"
+        with pytest.raises(RuntimeError, match="away"):
+            tree.RankCandidates("tea")
