@@ -504,7 +504,8 @@ def test_stop_words_put_no_child_without_a_word_of_its_own_before_the_theme_that
 )
 def test_chinese_question_words_do_not_decide(folder: str, query: str, wanted: str) -> None:
     with KeywordTree(folder) as tree:
-        tree.BatchCreateKeywords(specs("堆", "堆栈", "图", "茶", "红茶", *(f"数据{chr(0x4E00 + n)}" for n in range(300))))
+        others = (f"数据{chr(0x4E00 + number)}" for number in range(300))
+        tree.BatchCreateKeywords(specs("堆", "堆栈", "图", "茶", "红茶", *others))
         tree.CreateKeyword("常问", "root", description="人们问：这是什么，为什么，怎么样")
 
         assert ranked(tree, query)[0] == wanted
