@@ -70,7 +70,7 @@ NUMBERS = (
     Number("search: a, with b = ½ a", 1, 2, (0.5, 1, 2), "(1, 0.5)", "({0}, {0} / 2)", SEARCH),
     Number("share heard from above", 0.8, 0, (0, 0.5, 0.65, 0.8, 0.9), "0.8 * gain", "{0} * gain"),
     Number("discount of a theme", 0.36, 0, (0, 0.2, 0.36, 0.5, 0.7), "1 - 0.36 *", "1 - {0} *", SEARCH),
-    Number("its power", 2, 1, (1, 2, 4), "(1 - share) ** 2", "(1 - share) ** {0}", SEARCH),
+    Number("its power", 2, 1, (1, 2, 4), "share)) ** 2", "share)) ** {0}", SEARCH),
     Number("themes opened", 8, 0, (0, 4, 8, 16), "_EXPANDED", "", SEARCH),
     Number("nodes scored in full", 200, 50, (50, 100, 200, 400), "_RANKED"),
     Number("a parent's own names", 1.5, 0, (0, 0.75, 1.5, 3), "1.5 * heard", "{0} * heard", PLACE),
