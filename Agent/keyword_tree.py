@@ -2802,7 +2802,7 @@ class _MRUCache:
 #   tf             = a · norm(shortest name with t) + b · norm(shortest other text with t)
 #   norm(text)     = geometric mean of such texts' lengths here / length
 #   heard(t, node) = max(gain(t, node), 0.8 · heard(t, parent))
-#   search   Σ heard(t), a = 1, b = ½; of nodes with children · (1 − 0.36 · (share of the query not in their texts)²)
+#   search   Σ heard(t), a = 1, b = ½; of nodes with children · (1 − 0.29 · share of the query not in their texts)
 #   placing  1.5 · Σ heard(t), a = 2, b = 0, + Σ ½ᵏ · score of the k-th best child, a = 2, b = 1
 #            + ½ · the best score, where the new name ends in the node's: oat milk is a milk
 
@@ -3006,7 +3006,7 @@ def _FitQuery(ranking: Ranking, indexes: _Indexes) -> dict[str, float]:
         held = gains.get(id, {})
         share = sum(ranking.weights[term] for term in held) / asked
         share = max(share, _CountWords(held) / words)  # a rare word, or one that nothing has, makes no query long
-        scores[id] *= 1 - 0.36 * (1 - min(1.0, share)) ** 2
+        scores[id] *= 1 - 0.29 * (1 - min(1.0, share))
     return {id: scores[id] for id in wanted}
 
 
