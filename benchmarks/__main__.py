@@ -17,7 +17,7 @@ from benchmarks import bench_methods, bench_open, bench_search, bench_write, com
 def main() -> None:
     """Run all programs one after another."""
     parser = common.parser(__doc__)
-    parser.add_argument("--full", action="store_true", help="full sizes: half an hour and 8 GB of disk")
+    parser.add_argument("--full", action="store_true", help="full sizes: about three quarters of an hour, 8 GB of disk")
     options = parser.parse_args()
     options.quick = not options.full
     with tempfile.TemporaryDirectory(prefix="keyword-tree-stores-", dir=options.dir) as made:

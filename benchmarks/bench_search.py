@@ -218,7 +218,8 @@ def _measure(report: common.Report, workers: dict[tuple[str, str], common.Worker
     )
     largest = sizes[-1]
     growth = common.median_ratio(values(largest, "tree plain"), values(sizes[0], "tree plain"))
-    report.target(f"p50 at {_count(largest)} / p50 at {_count(sizes[0])}", growth, 2.0, at_most=True)
+    if largest != sizes[0]:
+        report.target(f"p50 at {_count(largest)} / p50 at {_count(sizes[0])}", growth, 2.0, at_most=True)
     for size in sizes:
         speed = common.median_ratio(values(size, quickest[size]), values(size, "tree plain"))
         report.target(f"speed beside sqlite3 at {_count(size)}", speed, 1.0)
