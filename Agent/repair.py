@@ -48,8 +48,11 @@ What is lost of *data* (a record, or its newest state) is told apart from what i
 and when, what was there before, what a model was asked): where a checkpoint's checksums prove that the projections were
 whole, and they bring all that the log lacks, data is complete.
 
-`history/` and `snapshots/` are copied: of the history every line that is whole, of the snapshots those that are as they
-were made. What is left out is listed.
+`history/` and `snapshots/` are copied: of the history every operation that is whole, once and in the order of their
+numbers; of the snapshots those that are as they were made. What is missing or left out is listed. Where the oldest that
+is left begins with a state, nothing may tell whether what came before is missing, or whether
+`CompactStorage(keep_history=False)` has removed it: it counts as lost where there is a folder `history/`, or where that
+state holds deleted records, which such a compaction does not keep.
 """
 
 from __future__ import annotations
@@ -439,14 +442,14 @@ def _damage_in(raw: bytes, start: int, stop: int, number: int, offset: int) -> I
         yield _Damage(number, offset + first, len(text), text)
 
 
-def _choose(found: list[_Found]) -> tuple[list[_Found], list[Loss], list[str]]:
+def _choose(found: list[_Found], file: str = kt._LOG_NAME) -> tuple[list[_Found], list[Loss], list[str]]:
     """Return one line for each number, in their order; of two that differ the one that fits the chain."""
     by_seq: dict[int, list[_Found]] = {}
     notes: list[str] = []
     for line in found:
         others = by_seq.setdefault(line.seq, [])
         if any(other.crc == line.crc for other in others):
-            notes.append(f"{kt._LOG_NAME}, line {line.line}: operation {line.seq} stands there a second time")
+            notes.append(f"{file}, line {line.line}: operation {line.seq} stands there a second time")
         else:
             others.append(line)
     chosen: list[_Found] = []
@@ -457,31 +460,34 @@ def _choose(found: list[_Found]) -> tuple[list[_Found], list[Loss], list[str]]:
         best = max(by_seq[seq], key=lambda line: (line.prev == before) * 2 + (line.crc in behind))
         for line in by_seq[seq]:
             if line is not best:
-                detail = f"another operation {seq} stands in line {best.line} and fits better; this one was left out"
-                losses.append(
-                    Loss(detail, line=line.line, offset=line.offset, length=line.length, first_seq=seq, last_seq=seq)
-                )
+                losses.append(_loss_of_other(line, f"line {best.line}", file))
         if before is not None and best.prev != before:
             notes.append(
-                f"{kt._LOG_NAME}, line {best.line}: operation {seq} was not written behind that operation "
+                f"{file}, line {best.line}: operation {seq} was not written behind that operation "
                 f"{seq - 1} which is there"
             )
         if chosen and best.offset < chosen[-1].offset:
-            notes.append(
-                f"{kt._LOG_NAME}, line {best.line}: operation {seq} stands in front of operation {chosen[-1].seq}"
-            )
+            notes.append(f"{file}, line {best.line}: operation {seq} stands in front of operation {chosen[-1].seq}")
         chosen.append(best)
     return chosen, losses, notes
+
+
+def _loss_of_other(line: _Found, place: str, file: str) -> Loss:
+    detail = f"another operation {line.seq} stands in {place} and fits better; this one was left out"
+    return Loss(detail, file, line.line, line.offset, line.length, line.seq, line.seq)
 
 
 def _first_number(chosen: list[_Found], damages: list[_Damage], last_of_history: int) -> int:
     """Return the number that the log began with: higher than 1 if it was compacted."""
     if not chosen or chosen[0].format is not None:
-        return chosen[0].seq if chosen else 1
-    for damage in damages:
-        seq = _MatchSeq(damage.raw)
-        if seq is not None and (b'"op": "state"' in damage.raw or b'"format": ' in damage.raw):
-            return min(int(seq[1]), chosen[0].seq)
+        return chosen[0].seq if chosen else last_of_history + 1
+    told = [(int(seq[1]), damage.raw) for damage in damages if (seq := _MatchSeq(damage.raw))]
+    firsts = [seq for seq, raw in told if b'"format": ' in raw]
+    if not firsts and 0 < last_of_history < chosen[0].seq:
+        return last_of_history + 1
+    firsts = firsts or [seq for seq, raw in told if b'"op": "state"' in raw]
+    if firsts:
+        return min(firsts[0], chosen[0].seq)
     return chosen[0].seq - 1 if chosen[0].op == kt._STATE else min(last_of_history + 1, chosen[0].seq)
 
 
@@ -506,7 +512,7 @@ def _describe_damages(chosen: list[_Found], damages: list[_Damage], first_number
             losses.append(_loss_of(damage, 0, 0))
         else:
             detail = "bytes behind the last operation that is whole; perhaps one that was never acknowledged"
-            losses.append(_loss_of(damage, seqs[-1] + 1 if seqs else 1, 0, detail))
+            losses.append(_loss_of(damage, seqs[-1] + 1 if seqs else first_number, 0, detail))
     return losses
 
 
@@ -834,10 +840,12 @@ class _Writer:
         """Let the first operation have this number, so that those of the history stay below it."""
         self._seq = number - 1
 
-    def copy(self, raw: bytes) -> None:
-        """Write a line of the old log; all behind its numbers stays as it is."""
+    def copy(self, raw: bytes, begins: bool = False) -> None:
+        """Write a line of the old log; all behind its numbers stays as it is, but for the format where a log begins."""
         self._seq += 1
         rest = raw[raw.index(b'"op": ') :]
+        if begins and (match := kt._MatchLine(raw)) is not None and match[6] is None:
+            rest = b"%b%b%b" % (raw[raw.index(b'"op": ') : match.end()], kt._FORMAT_FIELD.encode(), raw[match.end() :])
         body = b'"seq": %d, "prev": "%b", "durable": %d, %b' % (self._seq, self._crc, self._seq - 1, rest)
         self._crc = b"%08x" % zlib.crc32(body)
         self._file.write(b'{"crc": "%b", %b\n' % (self._crc, body))
@@ -908,14 +916,17 @@ class _Repair:
     def read(self) -> None:
         """Read all files once, and find what belongs where."""
         log = self.damaged / kt._LOG_NAME
+        numbers = [int(path.stem) for path in self._history()]
         if log.exists():
             found, damages = _scan(log)
             self.chosen, self.losses, self.notes = _choose(found)
-            set_aside = [int(path.stem) for path in self._history()]
-            self.first_number = _first_number(self.chosen, damages, max(set_aside, default=0))
+            # A number within the log is that of its second name, which a compaction left which failed.
+            before = [number for number in numbers if not self.chosen or number < self.chosen[0].seq]
+            self.first_number = _first_number(self.chosen, damages, max(before, default=0))
             self.losses += _describe_damages(self.chosen, damages, self.first_number)
         else:
-            self.losses.append(Loss("the log is missing", first_seq=1))
+            self.first_number = max(numbers, default=0) + 1
+            self.losses.append(Loss("the log is missing", first_seq=self.first_number))
         for line in self.chosen:
             if line.format is not None and line.format > kt._FORMAT:
                 raise RepairError(f"{kt._LOG_NAME} has format {line.format}, this version reads up to {kt._FORMAT}")
@@ -962,7 +973,7 @@ class _Repair:
         is_told = any(loss.first_seq and not loss.last_seq for loss in self.losses)
         if any(of_kind.get(len(self.chosen)) for of_kind in self.between.values()) and not is_told:
             detail = "the log has lost its end: the projections hold rows that it does not have"
-            self.losses.append(Loss(detail, first_seq=self.chosen[-1].seq + 1 if self.chosen else 1))
+            self.losses.append(Loss(detail, first_seq=self.chosen[-1].seq + 1 if self.chosen else self.first_number))
 
     def _is_copy(self, sign: _Sign, kind: str, known: set[tuple[object, ...]]) -> bool:
         owner = self.state.owners.get(sign.ordinal, (kind, sign.key))
@@ -1146,36 +1157,70 @@ class _Repair:
         return sorted(path for path in (self.damaged / kt._HISTORY).glob("*.jsonl") if path.stem.isdecimal())
 
     def copy_history(self, target: Path) -> None:
-        """Copy the lines of the logs that compactions set aside, each once, as far as they are whole."""
-        last = 0
+        """Copy the lines of the logs that compactions set aside, each number once, as far as they are whole."""
+        by_seq: dict[int, list[tuple[Path, _Found]]] = {}
+        missing: list[Loss] = []
+        spans: list[tuple[int, int]] = []  # the first and last number that each file should hold
+        top = 0
         for path in self._history():
+            name = f"{kt._HISTORY}/{path.name}"
             found, damages = _scan(path)
             # One that a compaction left which failed is a second name of the log: its end stands there already.
             limit = min(int(path.stem) + 1, self.first_number)
-            kept = [line for line in found if last < line.seq < limit]
+            lines, others, notes = _choose([line for line in found if line.seq < limit], name)
+            if not lines and limit <= int(path.stem):
+                continue
             stop = min((line.offset for line in found if line.seq >= limit), default=sys.maxsize)
-            for damage in damages:
-                if damage.offset < stop:
-                    self.losses.append(
-                        replace(_loss_of(damage, 0, 0), file=f"{kt._HISTORY}/{path.name}", is_data=False)
-                    )
-            # A file holds numbers without a gap, and is called by the last of them.
-            for _, run in itertools.groupby(enumerate(kept), lambda pair: pair[1].seq - pair[0]):
-                lines = [line for _, line in run]
-                last = lines[-1].seq
-                target.mkdir(mode=0o700, exist_ok=True)
-                with open(path, "rb") as old, _Writer(target / f"{last:018d}.jsonl") as new:
-                    new.begin(lines[0].seq)  # chained anew: what was left out must not look like damage
-                    for line in lines:
-                        old.seek(line.offset)
-                        new.copy(old.read(line.length))
+            damages = [damage for damage in damages if damage.offset < stop]
+            first = _first_number(lines, damages, top)
+            end = _Found(limit, 0, stop, 0, b"", b"", "", None)  # so that what is missing in front of it is told
+            missing += [replace(loss, file=name) for loss in _describe_damages([*lines, end], damages, first)]
+            for line in lines:
+                there = by_seq.setdefault(line.seq, [])
+                if all(other.crc != line.crc for _, other in there):
+                    there.append((path, line))
+            self.losses += [replace(loss, is_data=False) for loss in others]
+            self.notes += notes
+            spans.append((first, limit - 1))
+            top = int(path.stem)
+        told: set[tuple[int, ...]] = set()
+        for loss in missing:  # a log may have two names there: what one lacks the other may hold, or lack as well
+            place = (loss.line, loss.offset, loss.length, loss.first_seq, loss.last_seq)
+            numbers = range(loss.first_seq, loss.last_seq + 1) if loss.first_seq else ()
+            if place not in told and not (numbers and all(number in by_seq for number in numbers)):
+                told.add(place)
+                detail = loss.detail if loss.line else "nothing is left of it in this file"
+                self.losses.append(replace(loss, detail=detail, is_data=False))
+        ordered, others = _choose_of_files(by_seq)
+        self.losses += [replace(loss, is_data=False) for loss in others]
+        self._tell_missing_files(spans, ordered)
+        _write_history(target, ordered)
+
+    def _tell_missing_files(self, spans: list[tuple[int, int]], ordered: list[tuple[Path, _Found]]) -> None:
+        """List the numbers that a file of the history held which is not there."""
+        lowest = expected = min((first for first, _ in spans), default=self.first_number)
+        if lowest > 1:
+            log = [(self.damaged / kt._LOG_NAME, line) for line in self.chosen]
+            was_kept = _holds_deleted(ordered or log)
+            if was_kept or (self.damaged / kt._HISTORY).exists():
+                detail = "nothing is left of it in history/"
+                detail += "" if was_kept else ": it is missing, or CompactStorage(keep_history=False) has removed it"
+                self.losses.append(Loss(detail, kt._HISTORY, first_seq=1, last_seq=lowest - 1, is_data=False))
+        for first, last in [*sorted(spans), (self.first_number, self.first_number)]:
+            if first > expected:
+                detail = "nothing is left of it in history/"
+                self.losses.append(Loss(detail, kt._HISTORY, first_seq=expected, last_seq=first - 1, is_data=False))
+            expected = max(expected, last + 1)
 
     def copy_snapshots(self, target: Path) -> None:
         """Copy the snapshots that are as they were made."""
         folder = self.damaged / kt._SNAPSHOTS
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if not (path / kt._SNAPSHOT_NAME).exists():
-                continue  # one that was never finished
+                if not path.is_dir() or any(path.iterdir()):  # CompactStorage(keep_history=False) empties it
+                    detail = f"has no {kt._SNAPSHOT_NAME}, as one that was never finished; it was left out"
+                    self.notes.append(f"{kt._SNAPSHOTS}/{path.name} {detail}")
+                continue
             try:
                 told = (path / kt._SNAPSHOT_NAME).read_bytes()
                 said = json.loads(told)["log"]
@@ -1270,6 +1315,57 @@ class _Repair:
             if id in seen:
                 return kt._ROOT_ID
         return id
+
+
+def _choose_of_files(by_seq: Mapping[int, list[tuple[Path, _Found]]]) -> tuple[list[tuple[Path, _Found]], list[Loss]]:
+    """Return one line for each number, in their order; of two files that differ the one whose line fits the chain."""
+    ordered: list[tuple[Path, _Found]] = []
+    losses: list[Loss] = []
+    for seq in sorted(by_seq):
+        before = ordered[-1][1].crc if ordered and ordered[-1][1].seq == seq - 1 else None
+        behind = {line.prev for _, line in by_seq.get(seq + 1, [])}
+        best = max(by_seq[seq], key=lambda pair: (pair[1].prev == before) * 2 + (pair[1].crc in behind))
+        place = f"{kt._HISTORY}/{best[0].name}, line {best[1].line},"
+        losses += [
+            _loss_of_other(line, place, f"{kt._HISTORY}/{path.name}")
+            for path, line in by_seq[seq]
+            if line.crc != best[1].crc
+        ]
+        ordered.append(best)
+    return ordered, losses
+
+
+def _holds_deleted(lines: Sequence[tuple[Path, _Found]]) -> bool:
+    """Tell whether the state that lines begin with holds what only a compaction that kept the history leaves in it."""
+    for path, line in itertools.takewhile(lambda pair: pair[1].op == kt._STATE, lines):
+        with open(path, "rb") as file:
+            file.seek(line.offset)
+            rows = _rows_of(json.loads(file.read(line.length)))
+        if any(row.get("deleted") for row in rows["infos"]):
+            return True
+        if any(row.get("deleted") and row.get("name") for row in rows["nodes"]):
+            return True
+    return False
+
+
+def _write_history(target: Path, lines: Sequence[tuple[Path, _Found]]) -> None:
+    """Write files that hold numbers without a gap, each called by the last of them."""
+    runs: list[list[tuple[Path, _Found]]] = []
+    for path, line in lines:
+        is_next = bool(runs) and runs[-1][-1][1].seq == line.seq - 1
+        if not is_next or runs[-1][-1][0] != path:
+            runs.append([])
+        runs[-1].append((path, line))
+    expected = 0
+    for run in runs:
+        first, last = run[0][1].seq, run[-1][1].seq
+        target.mkdir(mode=0o700, exist_ok=True)
+        with open(run[0][0], "rb") as old, _Writer(target / f"{last:018d}.jsonl") as new:
+            new.begin(first)  # chained anew: what was left out must not look like damage
+            for _, line in run:
+                old.seek(line.offset)
+                new.copy(old.read(line.length), begins=first != expected and line.seq == first)
+        expected = last + 1
 
 
 @contextlib.contextmanager
@@ -1373,8 +1469,7 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> 
         assert not missing, f"the new store lacks {missing[:3]}"
         assert linked == len(links), f"the new store has {linked} links instead of {len(links)}"
         assert not tree.recovery, tree.recovery
-        # What is missing from the history stands among the losses.
-        problems = [problem for problem in tree.Verify() if not problem.startswith(f"{kt._HISTORY}:")]
+        problems = tree.Verify()
         assert not problems, problems[:3]
     return RepairReport(
         str(damaged),

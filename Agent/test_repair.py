@@ -9,6 +9,7 @@ import random
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -1057,5 +1058,188 @@ class TestHistoryAndSnapshots:
         unfinished.mkdir(parents=True)
         os.link(damaged / LOG, unfinished / LOG)
 
-        assert repaired(damaged, new).is_complete
+        report = repaired(damaged, new)
+
+        assert report.is_complete
+        assert report.notes == (
+            f"snapshots/{unfinished.name} has no snapshot.json, as one that was never finished; it was left out",
+        )
+        assert report.notes[0] in str(report)
         assert not (new / "snapshots").exists()
+
+    def test_that_have_lost_what_tells_of_them_are_listed(self, kept: Path, new: Path) -> None:
+        first, second = sorted((kept / "snapshots").iterdir())
+        (first / "snapshot.json").unlink()
+        for path in [*second.iterdir()]:
+            path.unlink()  # as CompactStorage(keep_history=False) empties one that was never finished
+        report = repaired(kept, new)
+
+        assert [note.split(" ")[0] for note in report.notes] == [f"snapshots/{first.name}"]
+
+
+class TestHistoryThatLacks:
+    @pytest.fixture
+    def kept(self, damaged: Path) -> Path:
+        """Give a store with two logs set aside."""
+        live_on(damaged, keep_history=True)
+        with KeywordTree(str(damaged)) as tree:
+            tree.DeleteKeyword("later")
+            tree.CompactStorage()
+            tree.CreateKeyword("after the second", "root")
+        return damaged
+
+    def operations(self, folder: Path) -> dict[int, str]:
+        """Return all operations of the history by their numbers, also those that `History` does not tell."""
+        paths = sorted((folder / "history").glob("*.jsonl"))
+        found = [json.loads(line) for path in paths for line in lines_of(path.parent, path.name)]
+        assert len({operation["seq"] for operation in found}) == len(found)
+        return {operation["seq"]: operation["operation_id"] for operation in found}
+
+    def check(self, kept: Path, new: Path, wanted: dict[int, str], lost: set[int]) -> RepairReport:
+        """Repair twice, and see that exactly these numbers are listed, and all others are there."""
+        log = [json.loads(line)["operation_id"] for line in lines_of(kept)]
+        report = repaired(kept, new)
+        left = {number: id for number, id in wanted.items() if number not in lost}
+        assert lost_numbers(report) == lost
+        assert not any(loss.is_data for loss in report.losses)
+        assert report.is_complete == (not lost)
+        assert self.operations(new) == left if left else not (new / "history").exists()
+        assert set(told(new)) <= {*left.values(), *log}
+        assert all(
+            path.stem == f"{numbers[-1]:018d}"
+            for path in new.glob("history/*")
+            if (numbers := [json.loads(line)["seq"] for line in lines_of(path.parent, path.name)])
+        )
+        again = repair(new, new.with_name("again"))
+        assert lost_numbers(again) == lost
+        assert self.operations(new.with_name("again")) == left if left else True
+        shutil.rmtree(new.with_name("again"))
+        return report
+
+    @pytest.mark.parametrize(
+        "what",
+        ["a line", "two lines", "the first", "the last", "the end", "the state", "the older", "the newer", "both"],
+    )
+    def test_something_lists_it_and_is_sound(self, kept: Path, new: Path, what: str) -> None:
+        wanted, (older, newer) = self.operations(kept), sorted((kept / "history").iterdir())
+        place = newer if what == "the state" else older
+        lines = lines_of(place.parent, place.name)
+        taken = {
+            "a line": [2], "two lines": [2, 5], "the first": [0], "the last": [-1], "the end": [-4, -3, -2, -1],
+            "the state": [0, 1],
+        }.get(what, [])  # fmt: skip
+        lost = {json.loads(lines[n])["seq"] for n in taken}
+        write_lines(older.parent, [line for line in lines if json.loads(line)["seq"] not in lost], place.name)
+        for path, words in ((older, ("the older", "both")), (newer, ("the newer", "both"))):
+            if what in words:
+                lost |= {json.loads(line)["seq"] for line in lines_of(path.parent, path.name)}
+                path.unlink()
+        report = self.check(kept, new, wanted, lost)
+
+        assert "nothing is left of it in" in str(report)
+        assert str(report).endswith("\nNo data is lost, only history.")
+        assert "keep_history" not in str(report), "what was deleted stands in the state, so the history was kept"
+
+    def test_all_that_may_have_been_removed_says_so(self, damaged: Path, new: Path) -> None:
+        with KeywordTree(str(damaged)) as tree:
+            tree.CompactStorage()
+            tree.CompactStorage(keep_history=False)
+        first = json.loads(lines_of(damaged)[0])["seq"]
+        report = repaired(damaged, new)
+
+        assert [(loss.file, loss.first_seq, loss.last_seq) for loss in report.losses] == [("history", 1, first - 1)]
+        assert "is missing, or CompactStorage(keep_history=False) has removed it" in report.losses[0].detail
+        assert report.has_all_data
+        assert told(new) == told(damaged)
+
+    def test_what_was_kept_before_is_listed_without_its_folder(self, kept: Path, new: Path) -> None:
+        first = json.loads(lines_of(kept)[0])["seq"]
+        shutil.rmtree(kept / "history")
+
+        assert lost_numbers(repaired(kept, new)) == set(range(1, first))
+
+    def test_nothing_but_order_loses_nothing(self, kept: Path, new: Path) -> None:
+        wanted, older = self.operations(kept), min((kept / "history").iterdir())
+        lines = lines_of(older.parent, older.name)
+        swapped = [*lines[:2], lines[4], lines[3], lines[2], *lines[5:], lines[1], lines[-1]]
+        write_lines(older.parent, swapped, older.name)
+        report = self.check(kept, new, wanted, set())
+
+        assert [path.name for path in sorted((new / "history").iterdir())] == [
+            path.name for path in sorted((kept / "history").iterdir())
+        ]
+        assert [note.split(",")[0] for note in report.notes] == [f"history/{older.name}"] * len(report.notes)
+        assert sum("stands there a second time" in note for note in report.notes) == 2
+        assert sum("stands in front of" in note for note in report.notes) == 2
+
+    @pytest.mark.parametrize("where", ["at the end", "in another file"])
+    def test_no_number_takes_the_operation_that_fits(self, kept: Path, new: Path, where: str) -> None:
+        wanted, older = self.operations(kept), min((kept / "history").iterdir())
+        lines = lines_of(older.parent, older.name)
+        body = lines[3][len('{"crc": "00000000", ') :].replace(b'"op": "', b'"op": "another ', 1)
+        forged = b'{"crc": "%08x", %b' % (zlib.crc32(body), body)
+        name = older.name if where == "at the end" else f"{5:018d}.jsonl"
+        write_lines(older.parent, [*(lines if name == older.name else lines[:3]), forged], name)
+        report = repaired(kept, new)
+
+        assert [(loss.file, loss.first_seq, loss.is_data) for loss in report.losses if loss.line] == [
+            (f"history/{name}", 4, False)
+        ]
+        assert f"another operation 4 stands in {'' if name == older.name else f'history/{older.name}, '}line 4" in (
+            report.losses[0].detail
+        )
+        assert self.operations(new) == wanted
+        assert told(new)
+
+    def test_a_line_that_another_name_of_the_log_holds_lacks_nothing(self, kept: Path, new: Path) -> None:
+        wanted, older = self.operations(kept), min((kept / "history").iterdir())
+        lines = lines_of(older.parent, older.name)
+        write_lines(older.parent, lines[:4], f"{4:018d}.jsonl")  # of a compaction that failed there
+        write_lines(older.parent, [*lines[:2], lines[2].replace(b"code", b"CODE", 1), *lines[3:]], older.name)
+        self.check(kept, new, wanted, set())
+
+    def test_the_beginning_that_the_log_lacks_too_lists_it_once(self, damaged: Path, new: Path) -> None:
+        write_lines(damaged, lines_of(damaged)[1:])
+        (damaged / "history").mkdir()
+        os.link(damaged / LOG, damaged / "history" / f"{OPERATIONS:018d}.jsonl")  # of a compaction that failed
+        report = repaired(damaged, new)
+
+        assert [(loss.file, loss.first_seq, loss.last_seq) for loss in report.losses] == [(LOG, 1, 1)]
+        assert len(told(new)) == len(set(told(new))) > OPERATIONS
+
+    def test_its_log_is_kept_all_the_same(self, kept: Path, new: Path) -> None:
+        wanted, first = self.operations(kept), json.loads(lines_of(kept)[0])["seq"]
+        (kept / LOG).unlink()
+        report = repaired(kept, new)
+
+        assert self.operations(new) == wanted
+        assert ("the log is missing", first) in [(loss.detail, loss.first_seq) for loss in report.losses]
+        assert set(told(new)) > {id for number, id in wanted.items() if number in (2, 3, 4)}
+
+    @pytest.mark.parametrize("seed", range(SEEDS // 4))
+    def test_anything_lists_exactly_that(self, kept: Path, new: Path, seed: int) -> None:
+        wanted, draw = self.operations(kept), random.Random(seed)
+        whole: set[int] = set()
+        for path in sorted((kept / "history").iterdir()):
+            lines = lines_of(path.parent, path.name)
+            for _ in range(draw.randint(0, 4)):
+                at, how = draw.randrange(len(lines)), draw.choice(["gone", "twice", "moved", "damaged", "zeros"])
+                line = lines[at]
+                if how == "twice":
+                    lines.insert(draw.randint(0, len(lines)), line)
+                elif how == "moved":
+                    lines.insert(draw.randrange(len(lines)), lines.pop(at))
+                elif how == "gone":
+                    lines = lines[:at] + lines[at + draw.choice([1, 1, 5]) :] or lines
+                else:
+                    middle = draw.randrange(40, len(line))
+                    spoilt = bytes(len(line)) if how == "zeros" else line[:middle] + b"\x01" + line[middle + 1 :]
+                    lines = [spoilt if each == line else each for each in lines]
+            write_lines(path.parent, lines, path.name)
+            whole |= {json.loads(line)["seq"] for line in lines if kt._ReadLine(line) is not None}
+        report = repaired(kept, new)
+
+        assert lost_numbers(report) == wanted.keys() - whole
+        assert not any(loss.is_data for loss in report.losses)
+        assert self.operations(new) == {number: wanted[number] for number in whole}
+        assert told(new)
