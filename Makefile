@@ -33,7 +33,7 @@ check: $(VENV)/.installed-check
 	$(RUN) -m pytest Agent/test_house.py
 
 storm: $(VENV)/.installed-test
-	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s $(wildcard Agent/test_store_*.py) Agent/test_keyword_tree_machine.py
+	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s $(wildcard Agent/test_store_*.py) Agent/test_keyword_tree_machine.py Agent/test_kill_between.py
 
 bench: $(VENV)/.installed
 	@$(RUN) -m benchmarks

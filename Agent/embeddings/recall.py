@@ -10,7 +10,7 @@
 
 The words rank as they do without a model; likeness adds to what they say, it replaces nothing:
 
-    gain(node)  = WEIGHT · trust · r³ · what the query could gain by words at most
+    gain(node)  = WEIGHT · trust · r² · what the query could gain by words at most
     r           = (likeness − average) / (best − average)           likeness: of the nearest of the node's texts
 
 So where words explain a query, they decide; where they explain little, likeness does; and no figure depends on a
@@ -53,7 +53,7 @@ __all__ = ["EmbeddingRecall", "EmbeddingTree"]
 WEIGHT = 0.1
 """What the likest keyword gains beside what the query could gain by words."""
 
-_POWER = 3
+_POWER = 2
 _NEAREST = 200  # texts, and nodes of a ranking: as many as the words bring
 _WITH_A_QUERY = 64  # waiting texts that are embedded together with a query
 _LIKENESS = "≈"  # the term that stands for it
