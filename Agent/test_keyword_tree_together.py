@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import errno
 import fcntl
 import json
 import os
 import pickle
+import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from Agent import keyword_tree as kt
 from Agent.keyword_tree import (
     ConflictError,
     DuplicateIdError,
+    InvalidInputError,
     KeywordTree,
     LLMClient,
     NotFoundError,
@@ -411,6 +414,22 @@ class TestErrors:
         again = pickle.loads(pickle.dumps(error))
 
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+class TestFolders:
+    @pytest.mark.parametrize("folder", ["", b"", None, 5])
+    def test_that_are_none_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Any) -> None:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(InvalidInputError, match="data_dir must be a path, and not empty"):
+            KeywordTree(folder)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
+    def test_are_named_when_a_tree_cannot_be_copied(
+        self, tree: KeywordTree, duplicate: Callable[[object], Any]
+    ) -> None:
+        with pytest.raises(TypeError, match=re.escape(f"open {kt._Shorten(tree.data_dir)} once more")):
+            duplicate(tree)
 
 
 def test_each_record_is_encoded_as_the_general_encoder_would() -> None:

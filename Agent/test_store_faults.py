@@ -1026,6 +1026,28 @@ class TestTraps:
         assert [node.name for node in again.GetChildren("root")] == ["acknowledged"]
         assert again.Verify() == []
 
+    @pytest.mark.parametrize("now", [10**400, None, math.nan, math.inf, "soon"])
+    def test_a_clock_that_tells_no_time_is_refused(self, traps: Traps, now: Any) -> None:
+        traps.world.door.disk = traps.disk
+        tree = KeywordTree(FOLDER, clock=lambda: now)
+        before = traps.disk.read_all()
+        for write in (lambda: tree.CreateKeyword("refused", "root"), tree.Snapshot):
+            with pytest.raises(kt.InvalidInputError, match="the clock must return seconds"):
+                write()
+        assert traps.disk.read_all() == before
+
+    @pytest.mark.parametrize("now", [1e18, 1e308, -1e13, -30_641_760_000.0, 253_402_300_800.0, 1_700_000_000_000])
+    def test_a_clock_that_no_snapshot_can_be_named_by_makes_none(self, traps: Traps, now: float) -> None:
+        traps.world.door.disk = traps.disk
+        tree = KeywordTree(FOLDER, clock=lambda: now)
+        assert tree.CreateKeyword("at a strange time", "root").created_at == now
+        for is_copy in (False, True):
+            with pytest.raises(kt.InvalidInputError, match="before the year 10000"):
+                tree.Snapshot(is_copy)
+
+        assert not [name for name in traps.disk.read_all() if "snapshots" in name]
+        assert tree.Verify() == []
+
     def test_a_ranking_that_fails_does_not_make_a_write_fail_that_is_done(self, door: Door) -> None:
         class Failing(kt._LexicalRecall):
             def Add(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
@@ -1742,6 +1764,22 @@ class TestCorruption:
                 allowed = ("found",) if LOG in missing else ("rebuilt",)
                 examiner.examine(f"missing, {list(missing)}", missing, allowed)
         examiner.finish(tally)
+
+    def test_of_the_first_line_is_told_from_a_log_that_is_missing(self, door: Door, closed: Store) -> None:
+        for log, said in ((b"X" + closed.files[LOG][1:], "first line is damaged"), (b"", "log is missing or empty")):
+            door.disk = FaultyDisk()
+            door.disk.put(closed.files | {LOG: log})
+            with pytest.raises(StoreCorruptError, match=said) as told:
+                KeywordTree(FOLDER)
+            assert told.value.line == 1
+
+    def test_of_no_line_names_none(self, traps: Traps) -> None:
+        tree = traps.world.trees["a"]
+        info = tree.CreateInfo(LONG)
+        traps.disk.spoil(LOG, traps.disk.read_all()[LOG].replace(b"too long", b"TOO LONG"))
+        with pytest.raises(StoreCorruptError, match=r"^change_log\.jsonl: the content at offset") as told:
+            tree.GetInfo(info.id)
+        assert told.value.line == 0
 
     @pytest.mark.parametrize("blank", [b"\n", b" ", b" \n\n"])
     def test_of_a_log_that_begins_with_a_blank_is_not_an_empty_log(
@@ -2654,6 +2692,55 @@ class TestReadOnlyFolder:
     def switch(self, disk: FaultyDisk, error: int, owner: str) -> None:
         disk.readonly_error, disk.owner = error, owner
 
+    def test_is_sound_while_a_writer_elsewhere_is_in_the_middle_of_a_write(self, door: Door, error: int) -> None:
+        world = Saga(door)
+        world.run(SAGA[:3])
+        disk = world.disk
+        self.switch(disk, error, "reader")
+        reader = world.tree()
+        problems: list[str] = []
+        recovered: list[tuple[str, ...]] = []
+
+        def look(_: str) -> None:
+            if disk.owner == "a":
+                self.switch(disk, error, "reader")
+                with disk.quiet():
+                    reader.Refresh()
+                    recovered.append(reader.recovery)
+                    problems.extend(reader.Verify())
+                self.switch(disk, 0, "a")
+
+        self.switch(disk, 0, "a")
+        disk.fault = Fault(disk.call_count, errno.EIO, 1, frozenset(["pwrite"]), 30)  # and the rest in a second write
+        disk.listeners.append(look)
+        world.trees["a"].BatchCreateKeywords([{"id": "half", "name": "half", "parent_id": "root"}])
+        disk.listeners.remove(look)
+        self.switch(disk, error, "reader")
+
+        assert [told for told in recovered if told] != []
+        assert problems == []
+        reader.Refresh()
+        assert "half" in {child.id for child in reader.GetChildren("root")}
+        assert reader.recovery == ()
+
+    def test_reads_the_log_that_took_the_place_of_the_one_it_opened(self, door: Door, error: int) -> None:
+        traps = Traps(door)
+        traps.world.run([Step("a", "open"), step("a", "first")])
+        disk = traps.disk
+
+        def replace() -> None:
+            self.switch(disk, 0, "a")
+            traps.world.trees["a"].CompactStorage()
+            traps.world.do(step("a", "second"))
+            self.switch(disk, error, "reader")
+
+        self.switch(disk, error, "reader")
+        with traps.at("stat change_log.jsonl", 2, replace):
+            reader = traps.world.tree()
+        reader.Refresh()
+
+        assert {child.id for child in reader.GetChildren("root")} == {"first", "second"}
+
     def test_that_holds_no_store_is_refused(self, door: Door, error: int) -> None:
         door.disk.put({"memory/tree/something": b"else"})
         readonly(door.disk, error)
@@ -2839,9 +2926,10 @@ class TestSharedFiles:
             lambda lines: lines[:-1],
             lambda lines: lines[:-2],
             lambda lines: [*lines[:1], *lines[2:]],
+            lambda lines: [*lines[:2], b"no line of a log", *lines[2:]],
             lambda lines: [],
         ],
-        ids=["newest changed", "newest cut", "newest gone", "two gone", "one within gone", "all gone"],
+        ids=["newest changed", "newest cut", "newest gone", "two gone", "one within gone", "one too many", "all gone"],
     )
     def test_a_history_that_has_lost_an_operation_is_not_told(
         self, traps: Traps, spoil: Callable[[list[bytes]], list[bytes]]
@@ -2911,13 +2999,14 @@ class TestSharedFiles:
                 traps.disk.failed_calls.clear()
                 assert [change.seq for change in tree.History()] == told, f"{skipped}. {call}"
 
-    def test_a_cut_tail_and_an_unfinished_file_are_forgotten(self, traps: Traps) -> None:
+    def test_a_cut_tail_an_unfinished_file_and_an_index_are_forgotten(self, traps: Traps) -> None:
         traps.disk.kill("a")
         log = traps.disk.read_all()[LOG].rstrip(b" \n")
         traps.disk.spoil(LOG, b'%b\n{"crc": "00000000", "%b"' % (log, SECRET.encode()))
         traps.disk.put({"memory/tree/nodes.jsonl.new": SECRET.encode()})
+        traps.disk.put({"memory/tree/indexes/of a sibling/table": SECRET.encode()})
         traps.world.do(Step("b", "open"))
-        assert sum(SECRET.encode() in held for held in traps.disk.read_all().values()) == 2
+        assert sum(SECRET.encode() in held for held in traps.disk.read_all().values()) == 3
         traps.world.trees["b"].CompactStorage(keep_history=False)
 
         for disk in (traps.disk, traps.disk.now().cut_power(Mode("none"))):
@@ -3001,6 +3090,30 @@ class TestSharedFiles:
         traps.world.trees["b"].CompactStorage()
 
         assert [change.seq for change in traps.world.trees["a"].History()] == before
+
+    def test_a_history_that_another_forgets_meanwhile_ends_there(self, traps: Traps) -> None:
+        tree = traps.world.trees["a"]
+        tree.CompactStorage()
+        traps.world.run([step("a", "second"), Step("b", "open")])
+        (path,) = (name for name in traps.disk.read_all() if "history/" in name)
+
+        def forget() -> None:
+            traps.world.trees["b"].CompactStorage(keep_history=False)
+
+        with traps.at(f"open {os.path.basename(path)}", 1, forget):
+            told = [change.Ids() for change in tree.History()]
+
+        assert told == [{"second"}]
+
+    def test_a_finished_snapshot_is_kept_whatever_it_is_called(self, traps: Traps) -> None:
+        tree = traps.world.trees["a"]
+        snapshots = f"{FOLDER}/snapshots"
+        traps.disk.replace(f"{snapshots}/{tree.Snapshot(copy=True)}", f"{snapshots}/before the migration")
+        kept = {name: held for name, held in traps.disk.read_all().items() if "before the migration" in name}
+        assert len(kept) == 2
+        tree.CompactStorage(keep_history=False)
+
+        assert traps.disk.read_all().items() >= kept.items()
 
     @pytest.mark.parametrize("has_links", [True, False])
     def test_an_unfinished_snapshot_keeps_nothing_that_was_forgotten(

@@ -796,6 +796,41 @@ class TestLock:
             os.kill(child, signal.SIGKILL)
         assert process.end() == -signal.SIGKILL
 
+    def test_of_a_process_that_is_killed_while_a_thread_opens_is_not_kept_by_its_child(
+        self, folder: Path, start: Start
+    ) -> None:
+        def work(tell: Tell) -> None:
+            is_reading = threading.Event()
+
+            def load(*_: object) -> None:
+                is_reading.set()
+                while True:
+                    time.sleep(60)
+
+            kt._JsonlStore._Load = load  # type: ignore[method-assign, assignment]  # the lock is held by now
+            threading.Thread(target=KeywordTree, args=(str(folder),), daemon=True).start()
+            is_reading.wait()
+            child = os.fork()
+            if child == 0:
+                tell(f"{os.getpid()}")  # nothing of the parent is left open here
+                while True:
+                    time.sleep(60)  # a worker that never touches the tree
+            while True:
+                time.sleep(60)
+
+        KeywordTree(str(folder)).Close()
+        process = start(work)
+        process.read_until(1)
+        child = int(process.lines[0])
+        try:
+            process.send(signal.SIGKILL)
+            os.waitpid(process.pid, 0)
+            lock = os.open(folder / "lock", os.O_RDWR)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(lock)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
     def test_file_is_never_removed(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree:
             before = (folder / "lock").stat().st_ino
@@ -1135,6 +1170,33 @@ class TestFork:
             assert child.end() == 0
 
             assert child.lines == ["True", "'MATCHED'"]
+
+    def test_lets_the_child_read_though_a_thread_of_the_parent_was_reading(
+        self, folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        is_reading, may_go_on = threading.Event(), threading.Event()
+        read_row = kt._JsonlStore.ReadRow
+
+        def read(store: Any, extent: Any) -> bytes:
+            if threading.current_thread() is reader:
+                is_reading.set()
+                may_go_on.wait()
+            return bytes(read_row(store, extent))
+
+        with KeywordTree(str(folder)) as tree:
+            tree.CreateInfo("an info")
+            monkeypatch.setattr(kt._JsonlStore, "ReadRow", read)
+            reader = threading.Thread(target=tree.ListInfos)
+            reader.start()
+            is_reading.wait()
+            try:
+                child = start(lambda tell: tell(tree.ListInfos()[0].content))
+                assert child.end(20) == 0
+            finally:
+                may_go_on.set()
+                reader.join()
+
+            assert child.lines == ["an info"]
 
     def test_leaves_a_closed_tree_closed(self, folder: Path, start: Start) -> None:
         tree = KeywordTree(str(folder))

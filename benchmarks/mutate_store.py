@@ -9,9 +9,9 @@ Wanted: every one is noticed, but those that say why they cannot be; and every o
 text is not there, or there twice, is said to be gone: the module was changed, and the entry has to follow it.
 
 How: everything happens in a copy in the temporary folder. First the test that noticed last time, as the table in
-`docs/mutations.md` tells; then the fault tests, the store's part of the contract's tests, and those with real
-processes. What takes several times as long as without the mutation hangs, which counts as noticed. The exit code tells
-whether anything was not noticed, or was not found.
+`docs/mutations.md` tells; then the tests of handlers and faults, the store's part of the contract's tests, and those
+with real processes. What takes several times as long as without the mutation hangs, which counts as noticed. The exit
+code tells whether anything was not noticed, or was not found.
 
 Repeat: ``python -m benchmarks.mutate_store`` (``--only sync`` for those whose name holds a word, ``--jobs 4``).
 """
@@ -38,6 +38,7 @@ LAST_TABLE = HOME / "docs" / "mutations.md"
 STORE_TESTS = "Torn or Damage or Projections or Log or Sync or Files or FailedWrite or FailedSync or Kill or Threads"
 METHOD_TESTS = "History or Changes or Undo or Snapshot or Compact or FullDisk or Surroundings or Verify or ReadOnly"
 STAGES = (
+    ("Agent/test_store_handlers.py",),
     ("Agent/test_store_faults.py",),
     ("Agent/test_keyword_tree.py", "-k", f"{STORE_TESTS} or Instances or Errors or Close or Links or CustomIds"),
     ("Agent/test_keyword_tree_methods.py", "-k", METHOD_TESTS),
@@ -87,8 +88,8 @@ SYNCS = [
     ),
     Mutation(
         "sync of a file that takes a place: a new log, a copy, a compacted log, a snapshot's, a tail kept aside",
-        "            self.files.Sync(fd)\n            self.files.Replace",
-        "            self.files.Replace",
+        "            self.files.Sync(fd)\n            check()\n",
+        "            check()\n",
     ),
     Mutation(
         "sync of the folder in which a file takes a place",
@@ -215,8 +216,8 @@ CHECKS = [
     ),
     Mutation(
         "opening: the log behind the checkpoint is read",
-        "        self._tail = start + begin + len(raw) + 1\n",
-        "        self._tail = self._size\n",
+        "self._last, self._tail = start + begin, start + begin + len(raw) + 1\n",
+        "self._last, self._tail = start + begin, self._size\n",
     ),
     Mutation(
         "checkpoint: the log's running checksum, over what is written",
@@ -264,8 +265,8 @@ CHECKS = [
     ),
     Mutation(
         "a log that is empty is refused",
-        "            if self.seq == 0:\n                self._RefuseLostLog()\n            self._JudgeTail()",
-        "            self._JudgeTail()",
+        "            if self.seq == 0:\n                self._RefuseLostLog()\n            if self.seq <",
+        "            if self.seq <",
     ),
     Mutation(
         "a foreign file is refused", 'if self.seq == 0 and not b\'{"crc": "\'.startswith(beginning):', "if False:"
@@ -286,7 +287,11 @@ CHECKS = [
         "        self._CheckFormat(None if first[6] is None else int(first[6]))\n",
         "",
     ),
-    Mutation("what was read is checked before anything is changed", "            check()\n", ""),
+    Mutation(
+        "what was read is checked before anything is changed",
+        "            check()\n            if self.seq == 0:",
+        "            if self.seq == 0:",
+    ),
     Mutation(
         "only a file that is missing is not there",
         "except FileNotFoundError:  # nothing else means that it is not there",
@@ -387,13 +392,13 @@ WRITING = [
     ),
     Mutation(
         "a projection that cannot be written fails no operation",
-        "                    except OSError:\n                        projection.is_behind = True\n",
-        "                    except ZeroDivisionError:\n                        projection.is_behind = True\n",
+        "                    except OSError as error:\n                        projection.is_behind = True\n",
+        "                    except ZeroDivisionError as error:\n                        projection.is_behind = True\n",
     ),
     Mutation(
         "a projection that could not be written is written again",
-        "                    except OSError:\n                        projection.is_behind = True\n",
-        "                    except OSError:\n                        pass\n",
+        "                        projection.is_behind = True\n                        if error.errno is None:",
+        "                        if error.errno is None:",
     ),
     Mutation(
         "a projection is written again for what others brought, who may have died before they wrote it",
@@ -488,7 +493,8 @@ WRITING = [
     ),
     Mutation(
         "who was interrupted while waiting is not written any more",
-        "                if not group.is_closed:\n                    group.jobs.remove(job)\n",
+        "                if group is not None and not group.is_closed and job in group.jobs:\n"
+        "                    group.jobs.remove(job)\n",
         "                pass\n",
     ),
     Mutation(
@@ -611,8 +617,8 @@ LOCKS = [
     ),
     Mutation(
         "one thread of a tree at a time uses the store",
-        "        with self._commit_lock:\n            self._ReopenIfDue()\n            try:\n",
-        "        if True:\n            self._ReopenIfDue()\n            try:\n",
+        "            with self._commit_lock:\n                self._ReopenIfDue()\n                try:\n",
+        "            if True:\n                self._ReopenIfDue()\n                try:\n",
     ),
     Mutation(
         "Close waits for a commit",
@@ -645,8 +651,8 @@ LOCKS = [
     ),
     Mutation(
         "a child closes what it inherited",
-        "        self._store.Release()  # an inherited descriptor would keep the lock of a parent that is killed\n",
-        "",
+        "        store.Release()  # an inherited descriptor would keep the lock of a parent that is killed\n",
+        "        pass\n",
     ),
     Mutation("a child opens its own", "        self._must_reopen = not self._is_closed\n", ""),
     Mutation(
@@ -663,9 +669,10 @@ LOCKS = [
     ),
     Mutation(
         "the lock is let go though Ctrl-C comes then",
-        "                try:  # twice: Ctrl-C at the first one's entry must not leave the lock behind\n"
-        "                    self._store.End()\n                finally:\n                    self._store.End()\n",
-        "                self._store.End()\n",
+        "                    try:  # twice: Ctrl-C at the first one's entry must not leave the lock behind\n"
+        "                        self._store.End()\n                    finally:\n"
+        "                        self._store.End()\n",
+        "                    self._store.End()\n",
     ),
     Mutation(
         "a program that is started inherits no descriptor",
@@ -691,8 +698,8 @@ LOCKS = [
     ),
     Mutation(
         "a child has a lock of its own for the store",
-        "        self._commit_lock, self._recall_lock = threading.RLock(), threading.Lock()\n",
-        "        self._recall_lock = threading.Lock()\n",
+        "        self._commit_lock, self._recall_lock = threading.RLock(), threading.RLock()\n",
+        "        self._recall_lock = threading.RLock()\n",
     ),
     Mutation(
         "a child has groups of its own",
@@ -713,8 +720,8 @@ LOCKS = [
     ),
     Mutation(
         "a thread that commits does not enter again: to refresh",
-        "        self._RefuseReentry()\n        with self._commit_lock:",
-        "        with self._commit_lock:",
+        "        self._RefuseReentry()\n        try:\n            with self._commit_lock:",
+        "        try:\n            with self._commit_lock:",
     ),
     Mutation("a thread that commits does not enter again: to write", "        self._refuse_reentry()\n", ""),
     Mutation(
@@ -728,10 +735,161 @@ LOCKS = [
         "                    with self._lock:  # nobody reads a long content\n",
         "                    if True:\n",
     ),
+]
+
+# == What runs in between =====================================================
+
+BETWEEN = [
     Mutation(
-        "a ranking that fails does not make a write fail that is done",
-        "            except Exception:  # the ranking's port",
-        "            except ZeroDivisionError:  # the ranking's port",
+        "Close in a handler waits for the commit that it interrupts",
+        "if _IsOwned(self._commit_lock) or _IsOwned(self._lock):",
+        "if _IsOwned(self._lock):",
+    ),
+    Mutation(
+        "Close in a handler waits for the reader that it interrupts",
+        "if _IsOwned(self._commit_lock) or _IsOwned(self._lock):",
+        "if _IsOwned(self._commit_lock):",
+    ),
+    Mutation(
+        "what Close put off is done behind the commit",
+        "            if self._must_close:\n                self.Close()\n",
+        "            pass\n",
+    ),
+    Mutation(
+        "what Close put off is done at the next call", "        if self._must_close:\n            self.Close()\n", ""
+    ),
+    Mutation(
+        "a tree that was closed meanwhile is not opened anew",
+        'it is this thread\'s turn."""\n        if self._is_closed:\n',
+        'it is this thread\'s turn."""\n        if False:\n',
+    ),
+    Mutation(
+        "a handler's write is refused while its own thread leads",
+        "        if _IsOwned(self._turn) or _IsOwned(self._forming.lock):\n",
+        "        if _IsOwned(self._forming.lock):\n",
+        "its handler leads a group of its own then; where the commit has begun, the store's own refusal stands",
+    ),
+    Mutation(
+        "a handler's write is refused while its own thread is about to lead",
+        "        if _IsOwned(self._turn) or _IsOwned(self._forming.lock):\n",
+        "        if _IsOwned(self._turn):\n",
+    ),
+    Mutation(
+        "who was interrupted behind joining a group is not written any more",
+        "        group: _Group | None = None\n        try:\n            with self._lock:\n"
+        "                group = self._forming\n                group.jobs.append(job)\n            with group.lock:\n",
+        "        with self._lock:\n            group = self._forming\n            group.jobs.append(job)\n"
+        "        try:\n            with group.lock:\n",
+    ),
+    Mutation(
+        "a handler's error is no failed sync",
+        "if error.errno is None:  # a signal handler raised it",
+        "if False:  # a signal handler raised it",
+    ),
+    Mutation(
+        "a handler's error is no failed write of a projection",
+        "                        if error.errno is None:  # see `_SyncLog`\n",
+        "                        if False:\n",
+    ),
+    Mutation(
+        "a handler's error is no failed beginning",
+        "            if error.errno is None:  # this library's own, or see `_SyncLog`\n",
+        "            if isinstance(error, StoreError):\n",
+    ),
+    Mutation(
+        "a handler's error is no failed opening",
+        "is_own = isinstance(error, KeywordTreeError) or (isinstance(error, OSError) and error.errno is None)",
+        "is_own = isinstance(error, KeywordTreeError)",
+    ),
+    Mutation(
+        "a handler's error is none of the disk's",
+        "if isinstance(error, OSError) and error.errno is not None:  # None",
+        "if isinstance(error, OSError) and not isinstance(error, StoreError):  # None",
+    ),
+    Mutation(
+        "a handler's error within a checkpoint comes out",
+        "            if isinstance(error, OSError) and error.errno is None:  # see `_SyncLog`\n",
+        "            if False:\n",
+        "the operations are durable by then, and their call returns all the same",
+    ),
+    Mutation(
+        "a log that was opened anew holds what was read",
+        "            if self.seq < self.least_seq:\n",
+        "            if False:\n",
+    ),
+    Mutation(
+        "the last line is still there",
+        "if self.files.Read(self._log_fd, _CRC_END, self._last) !=",
+        "if self.files.Read(self._log_fd, _CRC_END, self._last) is None and b'' !=",
+    ),
+    Mutation(
+        "a snapshot's folder is no store",
+        "        if files.Exists(os.path.join(self.data_dir, _SNAPSHOT_NAME)):",
+        "        if False:",
+    ),
+    Mutation(
+        "compaction: whoever lost the lock replaces no log",
+        "            self.Place(self._log_path, lines, self._RefuseIfNotAlone)\n",
+        "            self.Place(self._log_path, lines)\n",
+    ),
+    Mutation(
+        "compaction: what another wrote behind the log is looked at",
+        "        if is_written or not self._HasLock()",
+        "        if not self._HasLock()",
+    ),
+    Mutation(
+        "compaction: the lock file is looked at",
+        "        if is_written or not self._HasLock() or",
+        "        if is_written or",
+    ),
+    Mutation(
+        "compaction: a log that another replaced meanwhile is looked at",
+        "if is_written or not self._HasLock() or self.files.Identify(self._log_path)[0] != self._file_id:",
+        "if is_written or not self._HasLock():",
+    ),
+    Mutation(
+        "the lock is the last to be closed",
+        'for owner, name in ((self, "_log_fd"), *((each, "fd") for each in self._projections), (self, "_lock_fd")):',
+        'for owner, name in ((self, "_lock_fd"), (self, "_log_fd"), *((each, "fd") for each in self._projections)):',
+    ),
+    Mutation("a child closes what another thread is just opening", "        _STORES.add(store)\n", ""),
+    Mutation(
+        "a clock out of range is refused",
+        "        if math.isfinite(now := float(told)):\n",
+        "        if (now := float(told)) or True:\n",
+    ),
+    Mutation(
+        "a clock that tells no number is refused",
+        "    with contextlib.suppress(TypeError, ValueError, OverflowError):\n        if math",
+        "    if True:\n        if math",
+    ),
+    Mutation(
+        "snapshot: what Restore would not take is no name",
+        "        if not _IsSnapshotName(stamp):\n",
+        "        if False:\n",
+    ),
+    Mutation(
+        "snapshot: a clock that no calendar holds is refused",
+        "        with contextlib.suppress(ValueError, OverflowError, OSError):\n            stamp",
+        "        if True:\n            stamp",
+    ),
+    Mutation(
+        "compaction: a finished snapshot is kept, whatever it is called",
+        "unfinished = [folder for folder in made if not self.files.Exists(os.path.join(folder, _SNAPSHOT_NAME))]",
+        "unfinished = [folder for folder in made if os.path.basename(folder) not in self.SnapshotNames()]",
+    ),
+    Mutation(
+        "Verify names rows that were set aside", "        for name in store.CutNames():\n", "        for name in ():\n"
+    ),
+    Mutation(
+        "Verify: a projection that a writer has yet to bring up to date is no damage to a reader",
+        "yield from twin.FindStrayRows(may_grow=store.is_readonly)",
+        "yield from twin.FindStrayRows(may_grow=False)",
+    ),
+    Mutation(
+        "reading only: what a writer was about to write is not called torn once it is there",
+        "                self.recovery.clear()  # what a writer was about to write is there by now\n",
+        "                pass\n",
     ),
 ]
 
@@ -775,9 +933,9 @@ REPLACED = [
     ),
     Mutation(
         "replaced: as often as it takes",
-        "                while not self._Begin():\n                    continue\n",
-        "                if not self._Begin() and not self._Begin():\n"
-        "                    raise StoreError('replaced')\n",
+        "                    while not self._Begin():\n                        continue\n",
+        "                    if not self._Begin() and not self._Begin():\n"
+        "                        raise StoreError('replaced')\n",
     ),
     Mutation(
         "reading only: nothing is checkpointed at the end",
@@ -898,6 +1056,7 @@ SET_ASIDE = [
         "compaction: unfinished files are forgotten",
         'if name.startswith("cut_tail-") or name.endswith(".new"):',
         'if name.startswith("cut_tail-"):',
+        "the compaction's own files take the place of each that is unfinished, but a cut tail's, whose name tells it",
     ),
     Mutation(
         "compaction: unfinished snapshots are forgotten",
@@ -923,10 +1082,12 @@ SET_ASIDE = [
         "compaction: sync of the cut tails that were forgotten",
         "        self.files.SyncFolder(self.data_dir)\n        for folder in (history",
         "        for folder in (history",
+        "the tree opens what it made, which syncs the folder once more, before the call returns",
     ),
     Mutation(
         "compaction: the tree opens what it made",
-        "            self._Reopen()  # readers go on with what they have until it is there\n",
+        "            self._must_reopen = True\n"
+        "            self._ReopenIfDue()  # readers go on with what they have until it is there\n",
         "            pass\n",
     ),
     Mutation(
@@ -999,7 +1160,7 @@ SET_ASIDE = [
     ),
 ]
 
-MUTATIONS = SYNCS + CHECKS + WRITING + FAILED_SYNCS + LOCKS + REPLACED + SET_ASIDE
+MUTATIONS = SYNCS + CHECKS + WRITING + FAILED_SYNCS + LOCKS + BETWEEN + REPLACED + SET_ASIDE
 
 
 # == Running ==================================================================

@@ -1,0 +1,614 @@
+"""What runs between two steps of a thread that uses the store: a signal's handler, or a process that steps in.
+
+The trees work on `faulty_files.FaultyDisk`. Each test steps in before a certain call to that disk, or before each call
+of a method in turn, or at a lock of a commit: there Python may run a handler, and another process go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import NoneType
+from typing import Any, NamedTuple
+
+import pytest
+
+from Agent import keyword_tree as kt
+from Agent.faulty_files import Door, FaultyDisk
+from Agent.keyword_tree import ClosedError, KeywordTree, StoreCorruptError, StoreError
+
+FOLDER = "/disk/store"
+LOG = "store/change_log.jsonl"
+LONG = "too long for memory " * 250
+
+
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch) -> Door:
+    monkeypatch.setattr(kt, "_PADDING", b" " * 2047 + b"\n")
+    return Door(kt, monkeypatch)
+
+
+@pytest.fixture
+def disk(door: Door) -> FaultyDisk:
+    """Give the disk of a store that holds two keywords and a long info, which nobody has open."""
+    fill(door)
+    return door.disk
+
+
+def fill(door: Door) -> None:
+    door.disk = FaultyDisk()
+    with KeywordTree(FOLDER) as tree:
+        first = tree.CreateKeyword("first", "root")
+        tree.CreateKeyword("second", "root")
+        tree.CreateInfo(LONG, keyword_ids=[first.id])
+
+
+def names(tree: KeywordTree) -> list[str]:
+    return [node.name for node in tree.GetChildren("root")]
+
+
+@contextlib.contextmanager
+def stepping_in(disk: FaultyDisk, call: int | str, act: Callable[[], object]) -> Iterator[list[str]]:
+    """Do something once, before the call with a number (from 0), or the first call so named; give what was met."""
+    met: list[str] = []
+    count = 0
+
+    def listen(made: str) -> None:
+        nonlocal count
+        count += 1
+        if not met and call in (count - 1, made):
+            met.append(made)
+            with disk.quiet():
+                act()
+
+    disk.listeners.append(listen)
+    try:
+        yield met
+    finally:
+        disk.listeners.remove(listen)
+
+
+class Met(NamedTuple):
+    """A call to the disk before which something was done, within a method of a tree."""
+
+    call: str
+    tree: KeywordTree
+    returned: object
+    raised: BaseException | None
+
+
+def at_each_call(
+    door: Door, work: Callable[[KeywordTree], object], act: Callable[[KeywordTree], object]
+) -> Iterator[Met]:
+    """Let a method run on a fresh disk for each of its calls to that, and do something before the call."""
+    for number in itertools.count():
+        fill(door)
+        tree = KeywordTree(FOLDER)
+        returned, raised = None, None
+        with stepping_in(door.disk, number, partial(act, tree)) as met:
+            try:
+                returned = work(tree)
+            except Exception as error:
+                raised = error
+        if not met:  # it makes no more calls
+            assert number > 0
+            return
+        yield Met(met[0], tree, returned, raised)
+
+
+def is_locked() -> bool:
+    """Tell whether anybody holds the store's lock."""
+    files, locks = kt._Files(), vars(kt)["fcntl"]  # those of the disk
+    fd = files.Open(f"{FOLDER}/lock")
+    try:
+        locks.flock(fd, locks.LOCK_EX | locks.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        files.Close(fd)
+    return False
+
+
+def check_reopened(expected: list[str]) -> None:
+    """Open the store anew: it holds these keywords, and is sound."""
+    with KeywordTree(FOLDER) as again:
+        assert (names(again), again.recovery, again.Verify()) == (expected, (), [])
+        assert [info.content for info in again.ListInfos()] == [LONG]
+
+
+def write(tree: KeywordTree) -> object:
+    return tree.CreateKeyword("made", "root")
+
+
+def write_many(tree: KeywordTree) -> object:
+    with tree.Operation():
+        return tree.CreateKeyword("made", "root")
+
+
+def checkpoint(tree: KeywordTree) -> object:
+    tree._store._operations = kt._CHECKPOINT_OPERATIONS
+    return tree.CreateKeyword("made", "root")
+
+
+class TestClose:
+    """In a handler it waits for the call that it interrupts."""
+
+    def close(self, tree: KeywordTree) -> None:
+        was_locked = is_locked()
+        tree.Close()
+        assert is_locked() == was_locked, "the lock was given away"
+
+    @pytest.mark.parametrize("work", [write, write_many, checkpoint])
+    def test_lets_a_write_be_done_and_closes_behind_it(self, door: Door, work: Callable[[KeywordTree], object]) -> None:
+        for met in at_each_call(door, work, self.close):
+            assert met.returned is not None, met
+            assert repr(met.tree).endswith("closed>"), met
+            assert door.disk.open_count() == 0, met
+            with pytest.raises(ClosedError):
+                met.tree.CreateKeyword("refused", "root")
+            check_reopened(["first", "second", "made"])
+
+    @pytest.mark.parametrize("work", [KeywordTree.CompactStorage, lambda tree: tree.CompactStorage(keep_history=False)])
+    def test_lets_no_compaction_go_on_without_the_lock(self, door: Door, work: Callable[[KeywordTree], object]) -> None:
+        for met in at_each_call(door, work, self.close):
+            assert isinstance(met.raised, (ClosedError, NoneType)), met
+            with pytest.raises(ClosedError):
+                names(met.tree)
+            assert door.disk.open_count() == 0, met
+            check_reopened(["first", "second"])
+
+    @pytest.mark.parametrize("work", [KeywordTree.Refresh, KeywordTree.Verify, KeywordTree.Snapshot])
+    def test_lets_what_needs_the_lock_be_done(self, door: Door, work: Callable[[KeywordTree], object]) -> None:
+        for met in at_each_call(door, work, self.close):
+            assert met.raised is None, met
+            assert repr(met.tree).endswith("closed>"), met
+            assert door.disk.open_count() == 0, met
+            check_reopened(["first", "second"])
+
+    def test_lets_a_long_content_be_read_and_closes_at_the_next_call(self, disk: FaultyDisk) -> None:
+        tree = KeywordTree(FOLDER)
+        with stepping_in(disk, "pread infos.jsonl", tree.Close) as met:
+            assert [info.content for info in tree.ListInfos()] == [LONG]
+
+        assert met == ["pread infos.jsonl"]
+        with pytest.raises(ClosedError):
+            names(tree)
+        assert disk.open_count() == 0
+        check_reopened(["first", "second"])
+
+    def test_of_another_thread_behind_a_compaction_leaves_no_descriptor_open(
+        self, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tree = KeywordTree(FOLDER)
+        exclusively = KeywordTree._Exclusively
+
+        def do_and_close(self: KeywordTree, work: Callable[[], None]) -> None:
+            exclusively(self, work)
+            closing = threading.Thread(target=tree.Close)
+            closing.start()
+            closing.join()
+
+        monkeypatch.setattr(KeywordTree, "_Exclusively", do_and_close)
+        with pytest.raises(ClosedError):
+            tree.CompactStorage()
+        monkeypatch.undo()
+
+        assert disk.open_count() == 0
+
+    @pytest.mark.parametrize("end", [KeywordTree.Close, lambda tree: tree._finalizer()])
+    def test_gives_the_lock_away_last(self, disk: FaultyDisk, end: Callable[[KeywordTree], object]) -> None:
+        tree = KeywordTree(FOLDER)
+        left: list[int] = []
+        with stepping_in(disk, "close lock", lambda: left.append(disk.open_count())):
+            end(tree)
+
+        assert left == [1]  # a thread that still commits finds the log closed before others may write
+        assert disk.open_count() == 0
+
+
+def ring(_: object) -> None:
+    raise TimeoutError("took too long")  # what the handler of an alarm raises, as a rule; it is an OSError
+
+
+class TestTimeouts:
+    """A handler's TimeoutError is none of the disk's errors."""
+
+    @pytest.mark.parametrize("work", [write, checkpoint, KeywordTree.Refresh])
+    def test_are_no_failed_sync(self, door: Door, work: Callable[[KeywordTree], object]) -> None:
+        for met in at_each_call(door, work, ring):
+            is_taken_back = isinstance(met.raised, StoreError) and "nothing was changed" in str(met.raised)
+            assert met.returned or type(met.raised) is TimeoutError or is_taken_back, met
+            assert door.disk.read_all()["store/lock"] == b"", met
+            with KeywordTree(FOLDER) as other:
+                other.CreateKeyword("of another", "root")
+            met.tree.CreateKeyword("later", "root")
+            made = ["made"] * ("made" in names(met.tree))
+            assert is_taken_back <= (not made), met
+            assert bool(met.returned) <= bool(made), met
+            assert names(met.tree) == ["first", "second", *made, "of another", "later"], met
+            assert met.tree.Verify() == [], met
+            met.tree.Close()
+
+    @pytest.mark.parametrize("call", ["pread change_log.jsonl", "fdatasync change_log.jsonl", "pwrite nodes.jsonl"])
+    def test_in_a_write_come_out_as_themselves(self, disk: FaultyDisk, call: str) -> None:
+        with KeywordTree(FOLDER) as other, KeywordTree(FOLDER) as tree:
+            other.CreateKeyword("of another", "root")
+            with stepping_in(disk, call, partial(ring, tree)) as met, pytest.raises(TimeoutError, match="too long"):
+                write(tree)
+
+            assert met == [call]
+            assert disk.read_all()["store/lock"] == b""
+
+    @pytest.mark.parametrize("call", ["fdatasync change_log.jsonl", "fsync store", "pread change_log.jsonl"])
+    def test_in_an_opening_come_out_as_themselves(self, disk: FaultyDisk, call: str) -> None:
+        with stepping_in(disk, call, partial(ring, None)) as met, pytest.raises(TimeoutError, match="too long"):
+            KeywordTree(FOLDER)
+
+        assert met == [call]
+        assert disk.read_all()["store/lock"] == b""
+        assert disk.open_count() == 0
+        check_reopened(["first", "second"])
+
+
+class NoisyLock:
+    """A lock that tells before and behind being taken, and behind being let go."""
+
+    def __init__(self, name: str, tell: Callable[[str], None]) -> None:
+        self._lock = threading.RLock()
+        self._name = name
+        self._tell = tell
+
+    def __enter__(self) -> None:
+        self._tell(f"before {self._name}")
+        self._lock.acquire()
+        self._tell(f"holding {self._name}")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        self._tell(f"behind {self._name}")
+
+    def _is_owned(self) -> bool:
+        return kt._IsOwned(self._lock)
+
+
+def at_each_lock(door: Door, act: Callable[[KeywordTree], object], *moments: str) -> Iterator[Met]:
+    """Let a tree write for each time that its group commit comes to one of its locks, and do something there."""
+    for number in itertools.count():
+        fill(door)
+        tree = KeywordTree(FOLDER)
+        met: list[str] = []
+        wanted = number
+
+        def tell(moment: str, tree: KeywordTree = tree, met: list[str] = met) -> None:
+            nonlocal wanted
+            if moment.split()[0] in moments:
+                wanted -= 1
+                if wanted == -1:
+                    met.append(moment)
+                    act(tree)
+
+        groups: Any = tree._committer
+        groups._lock, groups._turn = NoisyLock("the forming group", tell), NoisyLock("the turn", tell)
+        groups._forming.lock = NoisyLock("a group", tell)
+        returned, raised = None, None
+        try:
+            returned = write(tree)
+        except (Exception, KeyboardInterrupt) as error:
+            raised = error
+        if not met:
+            assert number > 3
+            return
+        wanted = -1
+        yield Met(f"{met[0]} ({number})", tree, returned, raised)
+
+
+class TestGroups:
+    """A group commit is interrupted at its locks, where no call to the disk is near."""
+
+    def test_a_write_of_a_handler_is_done_or_refused(self, door: Door) -> None:
+        told: list[str] = []
+
+        def write_too(tree: KeywordTree) -> None:
+            try:
+                tree.CreateKeyword("within", "root")
+                told.append("done")
+            except StoreError as error:
+                assert "signal handler" in str(error)
+                told.append("refused")
+
+        for met in at_each_lock(door, write_too, "before", "holding", "behind"):
+            assert met.raised is None, met
+            within = ["within"] * (told[-1] == "done")
+            assert sorted(names(met.tree)) == ["first", "made", "second", *within], met
+            assert [change.op for change in met.tree.History()].count("create_keyword") == 3 + len(within), met
+            assert met.tree.Verify() == [], met
+            met.tree.Close()
+        assert {"done", "refused"} == set(told)
+
+    def test_a_write_of_a_handler_does_not_wait_behind_its_own_thread(self, disk: FaultyDisk) -> None:
+        tree = KeywordTree(FOLDER)
+        is_committing, may_go_on = threading.Event(), threading.Event()
+        told: list[str] = []
+
+        def listen(made: str) -> None:
+            if made == "pwrite change_log.jsonl" and threading.current_thread() is other:
+                is_committing.set()
+                assert may_go_on.wait(20)
+
+        def tell(moment: str) -> None:
+            if moment == "before the turn" and threading.current_thread() is not other:  # it has to wait for that
+                with pytest.raises(StoreError, match="signal handler"):
+                    tree.CreateKeyword("within", "root")
+                told.append("refused")
+                may_go_on.set()
+
+        groups: Any = tree._committer
+        groups._turn = NoisyLock("the turn", tell)
+        other = threading.Thread(target=tree.CreateKeyword, args=("of another thread", "root"))
+        disk.listeners.append(listen)
+        other.start()
+        assert is_committing.wait(30)
+        write(tree)
+        other.join()
+        disk.listeners.remove(listen)
+
+        assert told == ["refused"]
+        tree.Close()
+        check_reopened(["first", "second", "of another thread", "made"])
+
+    def test_a_tree_that_a_handler_closes_has_written_wholly_or_refuses(self, door: Door) -> None:
+        for met in at_each_lock(door, KeywordTree.Close, "before", "holding", "behind"):
+            assert met.returned is not None or isinstance(met.raised, ClosedError), met
+            assert repr(met.tree).endswith("closed>"), met
+            assert door.disk.open_count() == 0, met
+            check_reopened(["first", "second", *["made"] * (met.raised is None)])
+
+    def test_ctrl_c_leaves_no_job_behind(self, door: Door) -> None:
+        def interrupt(_: object) -> None:
+            raise KeyboardInterrupt
+
+        for met in at_each_lock(door, interrupt, "before", "behind"):
+            assert isinstance(met.raised, KeyboardInterrupt), met
+            met.tree.Refresh()
+            before = names(met.tree)
+            met.tree.CreateKeyword("another", "root")
+            assert names(met.tree) == [*before, "another"], met
+            assert met.tree.Verify() == [], met
+            met.tree.Close()
+
+
+def rename_over(disk: FaultyDisk, log: bytes) -> None:
+    disk.put({"store/restored": log})
+    disk.replace(f"{FOLDER}/restored", f"{FOLDER}/change_log.jsonl")
+
+
+class TestLogThatLostItsEnd:
+    """What an open tree has read, and the log no longer holds, was acknowledged: nobody writes over that gap."""
+
+    @pytest.mark.parametrize(
+        "lose",
+        [
+            lambda disk, log, older: disk.spoil(LOG, log.rstrip()[:-40]),
+            lambda disk, log, older: disk.spoil(LOG, log[: log.rindex(b'{"crc"')]),
+            lambda disk, log, older: disk.spoil(LOG, log[: log.rindex(b'{"crc"')] + b" " * 5000 + b"\n"),
+            lambda disk, log, older: disk.spoil(LOG, b""),
+            lambda disk, log, older: disk.spoil(LOG, older),
+            lambda disk, log, older: disk.spoil(LOG, older.rstrip() + b"\n"),
+            lambda disk, log, older: rename_over(disk, older),
+            lambda disk, log, older: rename_over(disk, older.rstrip() + b"\n"),
+        ],
+        ids=["cut", "a line less", "blanked", "emptied", "copied over", "trimmed", "renamed over", "trimmed, renamed"],
+    )
+    def test_is_refused_until_it_is_opened_anew(
+        self, disk: FaultyDisk, lose: Callable[[FaultyDisk, bytes, bytes], None]
+    ) -> None:
+        tree = KeywordTree(FOLDER)
+        tree.CreateKeyword("third", "root")
+        older = disk.read_all()[LOG]
+        for number in range(3):
+            tree.CreateKeyword(f"later {number}", "root")
+        lose(disk, disk.read_all()[LOG], older)
+        before = disk.read_all()
+
+        for use in (write, write, KeywordTree.Refresh, write):
+            with pytest.raises(StoreCorruptError):
+                use(tree)
+        tree.Close()
+
+        assert disk.read_all() == before
+        assert disk.open_count() == 0
+        if before[LOG]:
+            with KeywordTree(FOLDER) as again:
+                again.CreateKeyword("made", "root")
+                assert names(again)[:3] == ["first", "second", "third"]
+                (aside,) = (name for name in disk.read_all() if name.startswith("store/cut_tail-nodes-"))
+                (problem,) = again.Verify()  # rows that the log does not have any more
+                assert problem.startswith(f"{aside.removeprefix('store/')} holds rows")
+
+    def test_does_not_serve_what_another_log_holds_there(self, disk: FaultyDisk) -> None:
+        tree = KeywordTree(FOLDER)
+        log = disk.read_all()[LOG]
+        tree.CreateKeyword("of this log", "root")
+        tree.Refresh()
+        theirs = log.rstrip() + b"\n"
+        disk.put({f"other/{name.partition('/')[2]}": held for name, held in disk.read_all().items()})
+        disk.put({"other/change_log.jsonl": theirs})
+        with KeywordTree("/disk/other") as other:
+            for number in range(9):
+                other.CreateKeyword(f"of another log, with a long name, {number}", "root")
+        disk.spoil(LOG, disk.read_all()["other/change_log.jsonl"])
+        before = disk.read_all()
+
+        with pytest.raises(StoreCorruptError):
+            write(tree)
+        assert disk.read_all() == before
+
+
+class TestSnapshotFolder:
+    def test_is_no_store(self, disk: FaultyDisk) -> None:
+        with KeywordTree(FOLDER) as tree:
+            folder = f"{FOLDER}/snapshots/{tree.Snapshot()}"
+            before = disk.read_all()
+            with pytest.raises(StoreError, match="is a snapshot"):
+                KeywordTree(folder)
+
+            assert disk.read_all() == before
+        check_reopened(["first", "second"])
+
+
+class TestStolenLock:
+    """Somebody takes the lock file away while a compaction or an opening runs; another process opens the folder."""
+
+    def test_that_was_made_anew_is_held_while_the_log_is_read(self, disk: FaultyDisk) -> None:
+        held: list[bool] = []
+        with (
+            stepping_in(disk, "flock lock", partial(disk.remove, f"{FOLDER}/lock")) as met,
+            stepping_in(disk, "open change_log.jsonl", lambda: held.append(is_locked())),
+        ):
+            KeywordTree(FOLDER).Close()
+
+        assert (met, held) == (["flock lock"], [True])
+
+    @pytest.mark.parametrize("call", ["pwrite infos.jsonl.new", "fdatasync nodes.jsonl.new", "pread change_log.jsonl"])
+    @pytest.mark.parametrize("gives_back", [False, True])
+    @pytest.mark.parametrize("is_compacted", [False, True])
+    def test_lets_no_compaction_replace_what_another_wrote(
+        self, disk: FaultyDisk, call: str, gives_back: bool, is_compacted: bool
+    ) -> None:
+        tree = KeywordTree(FOLDER)
+
+        def step_in() -> None:
+            disk.replace(f"{FOLDER}/lock", f"{FOLDER}/lock.away")
+            with KeywordTree(FOLDER) as other:
+                if is_compacted:
+                    other.CompactStorage()
+                other.CreateKeyword("of another", "root")
+            if gives_back:
+                disk.replace(f"{FOLDER}/lock.away", f"{FOLDER}/lock")
+
+        with stepping_in(disk, call, step_in) as met, contextlib.suppress(StoreError):
+            tree.CompactStorage()
+        assert met == [call]
+        tree.CreateKeyword("later", "root")
+        tree.Close()
+
+        with KeywordTree(FOLDER) as again:
+            assert names(again) == ["first", "second", "of another", "later"]
+            assert again.Verify() == []
+
+    def test_lets_no_compaction_go_on_though_nobody_has_written_yet(self, disk: FaultyDisk) -> None:
+        with KeywordTree(FOLDER) as tree:
+            away = partial(disk.remove, f"{FOLDER}/lock")
+            log = disk.read_all()[LOG]
+            with stepping_in(disk, "pwrite change_log.jsonl.new", away), pytest.raises(StoreError, match="taken away"):
+                tree.CompactStorage()
+
+            assert disk.read_all()[LOG] == log
+            assert tree.Verify() == []
+
+
+class TestReplacedLog:
+    def test_is_opened_anew_as_often_as_it_takes(self, disk: FaultyDisk) -> None:
+        tree, other = KeywordTree(FOLDER), KeywordTree(FOLDER)
+        compactions = 0
+
+        def listen(made: str) -> None:
+            nonlocal compactions
+            if made == "flock lock" and compactions < 6:
+                disk.listeners.remove(listen)
+                if not is_locked():
+                    compactions += 1
+                    other.CompactStorage()
+                disk.listeners.append(listen)
+
+        disk.listeners.append(listen)
+        tree.CreateKeyword("made", "root")
+        disk.listeners.remove(listen)
+        other.Close()
+        tree.Close()
+
+        assert compactions == 6
+        check_reopened(["first", "second", "made"])
+
+
+class TestInterruptedCommit:
+    """Ctrl-C came when an operation was durable, and before memory had followed."""
+
+    def interrupted(self, disk: FaultyDisk, call: str) -> KeywordTree:
+        def interrupt() -> None:
+            raise KeyboardInterrupt
+
+        tree = KeywordTree(FOLDER)
+        first = tree.GetChildren("root")[0]
+        with stepping_in(disk, call, interrupt), pytest.raises(KeyboardInterrupt):
+            tree.CreateInfo("durable", keyword_ids=[first.id])
+        return tree
+
+    @pytest.mark.parametrize("call", ["pwrite infos.jsonl", "pwrite links.jsonl"])
+    def test_leaves_no_checkpoint_when_the_tree_is_closed(self, disk: FaultyDisk, call: str) -> None:
+        self.interrupted(disk, call).Close()
+
+        with KeywordTree(FOLDER) as again:
+            (keyword, _) = again.GetChildren("root")
+            assert [info.content for info in again.GetInfosOfKeyword(keyword.id)] == [LONG, "durable"]
+            assert again.Verify() == []
+
+    def test_is_not_opened_anew_twice_at_once(self, disk: FaultyDisk) -> None:
+        tree = self.interrupted(disk, "pwrite links.jsonl")
+        refused: list[str] = []
+
+        def look() -> None:
+            with pytest.raises(StoreError, match="while its own thread"):
+                names(tree)
+            refused.append("refused")
+
+        with stepping_in(disk, "pread change_log.jsonl", look):
+            assert names(tree) == ["first", "second"]
+
+        assert refused == ["refused"]
+        assert tree.Verify() == []
+        tree.Close()
+
+
+class TestReaders:
+    def test_who_came_before_close_read_to_the_end(self, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+        tree = KeywordTree(FOLDER)
+        looked, is_closing, is_reading = threading.Event(), threading.Event(), threading.Event()
+        told: list[object] = []
+        check_open = KeywordTree._CheckOpen
+
+        def check(self: KeywordTree) -> None:
+            check_open(self)
+            if threading.current_thread() is reader:  # behind the look whether the tree is open, before the lock
+                looked.set()
+                assert is_closing.wait(30)
+
+        def listen(made: str) -> None:
+            if made == "pread infos.jsonl" and threading.current_thread() is reader:
+                is_reading.set()
+                closer.join(0.3)
+            if made == "flock lock" and threading.current_thread() is closer and not is_closing.is_set():
+                is_closing.set()
+                assert is_reading.wait(30)
+
+        def read() -> None:
+            try:
+                told.extend(info.content for info in tree.ListInfos())
+            except kt.KeywordTreeError as error:
+                told.append(error)
+
+        monkeypatch.setattr(KeywordTree, "_CheckOpen", check)
+        disk.listeners.append(listen)
+        reader, closer = threading.Thread(target=read), threading.Thread(target=tree.Close)
+        reader.start()
+        assert looked.wait(30)
+        closer.start()
+        reader.join()
+        closer.join()
+        disk.listeners.remove(listen)
+
+        assert told == [LONG]
+        assert disk.open_count() == 0
