@@ -1370,6 +1370,7 @@ def _ReadChange(raw: bytes) -> Change:
 # A crash before (3) leaves a torn tail or whole lines that nobody was told of:
 # both are a state that was asked for.  A crash behind it loses nothing.
 
+_LOST = "the log was changed, or cut, while it was open; what was read of it is in this tree alone: open it anew"
 _CHECKPOINT_OPERATIONS = 1000
 _CHECKPOINT_BYTES = 8 * 1024 * 1024
 _CHECKPOINT_WINDOW = 2 * _CHECKPOINT_BYTES  # bytes at the log's end in which opening looks for one
@@ -1466,6 +1467,7 @@ class _JsonlStore:
         self._file_id = (0, 0)  # device and inode of the log
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
         self._failure = ""  # why nothing can be written any more
+        self.is_lost = False  # whether the log no longer holds what was read of it
         self.least_seq = 0  # what an opening must find: a tree that opens its folder anew has read so many operations
         self._last = 0  # offset of the last line
         self._tail = 0  # offset behind it
@@ -1653,7 +1655,9 @@ class _JsonlStore:
                     projection.fd = self.files.Open(projection.path, readonly=self.is_readonly)
                 if self.Checksum(projection.fd, length) != crc:
                     return False
-        except OSError:  # only the log can keep a tree from opening
+        except OSError as error:  # only the log can keep a tree from opening
+            if error.errno is None:  # see `_SyncLog`
+                raise
             return False
         log_crc = int(said["log"]["crc"], 16)
         if self.Checksum(self._log_fd, start + begin) != log_crc:
@@ -1813,6 +1817,8 @@ class _JsonlStore:
         try:
             row = self.files.Read(fd, extent.length, offset)
         except OSError as error:
+            if error.errno is None:  # see `_SyncLog`
+                raise
             raise StoreError(f"cannot read {name} in {_Shorten(self.data_dir)}: {error}") from error
         if zlib.crc32(row) != extent.crc:
             raise StoreCorruptError(name, 0, f"the content at offset {offset} has changed")
@@ -1850,6 +1856,8 @@ class _JsonlStore:
             self._MendProjections()
             self.files.SyncFolder(self.data_dir)
         except OSError as error:
+            if error.errno is None:  # see `_SyncLog`
+                raise
             self.recovery.append(f"nodes, infos and links.jsonl could not be brought up to date: {error}")
 
     def _MendProjections(self) -> None:
@@ -1914,7 +1922,8 @@ class _JsonlStore:
                 raise _ReplacedError(f"{self._log_path} was replaced")
             self._Identify()
         if self.files.Read(self._log_fd, _CRC_END, self._last) != b'{"crc": "%b", ' % self._crc:  # it begins so
-            raise StoreCorruptError(_LOG_NAME, self._line_count, "the log was changed, or cut, while it was open")
+            self.is_lost = not self.is_readonly  # beside a writer that has to take a line back this means little
+            raise StoreCorruptError(_LOG_NAME, self._line_count, _LOST)
         behind = self.files.Read(self._log_fd, 1, self._tail)
         if not behind:  # trimmed by another process that closed its tree
             self._size = self.files.Size(self._log_fd)
@@ -2136,12 +2145,14 @@ class _JsonlStore:
             except OSError as error:
                 yield f"{projection.kind}.jsonl cannot be read: {error}"
                 continue
-            size = self.files.Size(fd)
-            is_behind = may_grow and size < projection.length  # a writer has yet to follow its log
-            is_whole = size == projection.length or may_grow
-            if not is_behind and not (is_whole and self.Checksum(fd, projection.length) == projection.crc):
-                yield f"{projection.kind}.jsonl does not fit the log; opening mends it"
-            self.files.Close(fd)
+            try:
+                size = self.files.Size(fd)
+                is_behind = may_grow and size < projection.length  # a writer has yet to follow its log
+                is_whole = size == projection.length or may_grow
+                if not is_behind and not (is_whole and self.Checksum(fd, projection.length) == projection.crc):
+                    yield f"{projection.kind}.jsonl does not fit the log; opening mends it"
+            finally:
+                self.files.Close(fd)
 
     def Sizes(self) -> dict[str, int]:
         """Return the bytes of each file in the folder."""
@@ -2258,13 +2269,15 @@ class _JsonlStore:
             if not keep_history:
                 self._Forget()
         except OSError as error:
+            if error.errno is None:  # see `_SyncLog`
+                raise
             raise StoreError(f"could not compact {_Shorten(self.data_dir)}: {error}") from error
 
     def _RefuseIfNotAlone(self) -> None:
         # Whoever takes the lock file away lets others write beside this.
         is_written = self.files.Read(self._log_fd, 1, self._tail).strip(b" \n")
         if is_written or not self._HasLock() or self.files.Identify(self._log_path)[0] != self._file_id:
-            raise StoreError(f"{self._lock_path} was taken away meanwhile, nothing was changed")
+            raise StoreError(f"{self._lock_path} was taken away meanwhile, the log stays as it is")
 
     def _StateLines(self, rows_of: Callable[[int], Iterable[bytes]], extra: str) -> Iterator[bytes]:
         """Yield the lines of a compacted log: the rows, and a checkpoint behind them."""
@@ -4991,6 +5004,8 @@ class KeywordTree:
 
     def _Reopen(self) -> None:
         old = self._store
+        if old.is_lost:
+            raise StoreCorruptError(_LOG_NAME, 0, _LOST)
         self._OpenStore(old.seq)
         with self._lock:  # nobody reads a long content from it any more
             old.Release()
