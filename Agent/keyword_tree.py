@@ -1507,6 +1507,8 @@ class _JsonlStore:
         try:
             if not files.Exists(self._log_path):
                 self._RefuseLostLog()
+                if self.least_seq:
+                    raise StoreCorruptError(_LOG_NAME, 0, "the log is gone, though it was read")
                 self._Create(first())
             self._log_fd = files.Open(self._log_path)
             is_suspect = files.Size(self._lock_fd) > 0
@@ -2173,10 +2175,10 @@ class _JsonlStore:
         except FileNotFoundError:
             return []
 
-    def SnapshotNames(self) -> list[str]:
-        """Return the names of all snapshots that were finished, oldest first."""
+    def SnapshotNames(self, *, renamed: bool = False) -> list[str]:
+        """Return the names of all snapshots that were finished, oldest first; also of those that somebody renamed?"""
         folder = os.path.join(self.data_dir, _SNAPSHOTS)
-        names = filter(_IsSnapshotName, self._List(folder))
+        names = self._List(folder) if renamed else filter(_IsSnapshotName, self._List(folder))
         return sorted(name for name in names if self.files.Exists(os.path.join(folder, name, _SNAPSHOT_NAME)))
 
     def CutNames(self) -> list[str]:
@@ -2996,6 +2998,8 @@ def _Hear(ids: Iterable[str], ranking: Ranking, indexes: _Indexes, names_only: b
         while id not in parents:
             way.append((id, parent_id := indexes.ParentOf(id)))
             id = parent_id
+            if len(way) > len(indexes.nodes):
+                indexes.PathOf(id)  # refuses a circle
         parents.update(reversed(way))
     del parents[""]
     gains = ranking.Gains(parents, names_only)
@@ -3842,7 +3846,7 @@ class _GroupCommit:
     def Run(self, job: _Job[_Value]) -> _Value:
         """Return what the job's plan returned, once it is durable; raise what it raised."""
         self._refuse_reentry()
-        if _IsOwned(self._turn) or _IsOwned(self._forming.lock):
+        if _IsOwned(self._lock) or _IsOwned(self._turn) or _IsOwned(self._forming.lock):
             raise StoreError("a signal handler cannot write while its own thread is about to")
         group: _Group | None = None
         try:
@@ -4161,7 +4165,7 @@ class KeywordTree:
         return self._normalizer(text)
 
     def _NormalizeAll(self, names: list[str]) -> list[str]:
-        return list(dict.fromkeys(itertools.chain.from_iterable(map(self._normalizer, names))))
+        return list(dict.fromkeys(itertools.chain.from_iterable(map(self._Normalize, names))))
 
     def _ExactLookup(self, tokens: list[str]) -> list[str]:
         return list(self._indexes.ByTokens(tokens))
@@ -4758,10 +4762,11 @@ class KeywordTree:
 
         self._Exclusively(Compact)
         with self._commit_lock:
-            self._must_reopen = True
-            self._ReopenIfDue()  # readers go on with what they have until it is there
+            self._must_reopen = not self._is_closed  # by a signal handler
+            if self._must_reopen:
+                self._Reopen()  # readers go on with what they have until it is there
         with _DiskErrors("cannot look into ", self.data_dir):
-            snapshots = self._store.SnapshotNames()
+            snapshots = self._store.SnapshotNames(renamed=True)
         size_after = sum(self._store.Sizes().values())
         return {"bytes_before": size_before, "bytes_after": size_after, "snapshots": snapshots}
 
@@ -5320,7 +5325,7 @@ class KeywordTree:
             ranking = asked or self._EnsureRecall().Rank(text, more)
             fits = _FitQuery(ranking, self._committed) if is_search else _FitParents(ranking, self._committed, text)
         except Exception as error:  # a view goes without: its other parts, and the groups, lead everywhere
-            if asked is not None:
+            if asked is not None or self._make_recall is _LexicalRecall:  # that one does not fail: a handler raised it
                 raise
             _LOGGER.warning("nothing is ranked: %s: %s", type(error).__name__, error)
             fits = {}
@@ -5334,6 +5339,8 @@ class KeywordTree:
 
     def _PrepareRecall(self) -> None:
         """Make the recall, or let it follow, so that with the lock held little is left to do."""
+        if _IsOwned(self._lock):  # in a signal handler: who holds the other lock may be waiting for this one
+            return
         with self._recall_lock:
             for _ in range(len(self._unranked or ()) // _FOLLOWED):
                 with self._lock:
@@ -5342,6 +5349,8 @@ class KeywordTree:
             try:
                 self._FillRecall()
             except Exception as error:
+                if self._make_recall is _LexicalRecall:  # see `_RankNodes`
+                    raise
                 _LOGGER.warning("there is no ranking: %s: %s", type(error).__name__, error)
 
     def _FillRecall(self) -> None:
@@ -5373,6 +5382,8 @@ class KeywordTree:
             for id in list(itertools.islice(unranked, count)):
                 self._UpdateRecall(recall, id, unranked.pop(id), self._committed.nodes.get(id))
         except Exception as error:
+            if self._make_recall is _LexicalRecall:  # see `_RankNodes`
+                raise
             _LOGGER.warning("the ranking is made anew: %s: %s", type(error).__name__, error)
             return
         if self._unranked is unranked:  # a signal handler may have asked, too
