@@ -119,6 +119,9 @@ class LongTermMemory:
     def Confirm(self, query: str, id: str) -> KeywordNode:
         return self._tree.Confirm(query, id)
 
+    def Unconfirm(self, query: str, id: str) -> KeywordNode:
+        return self._tree.Unconfirm(query, id)
+
     def UpdateInfo(self, info_id: str, patch: dict[str, Any]) -> Info:
         return self._tree.UpdateInfo(info_id, patch)
 
