@@ -2880,9 +2880,10 @@ def _TermsOf(text: str) -> dict[str, float]:
     for unspaced, spaced in _FindRuns(_Compose(text)):
         if unspaced:
             pairs = list(map("".join, itertools.pairwise(unspaced)))
-            idle = set("".join(pair for pair in pairs if pair in _STOP_WORDS))
-            terms |= {f"={char}": _CHARACTER_WEIGHT * (_STOP_WEIGHT if char in idle else 1) for char in unspaced}
-            terms |= {f"={pair}": _STOP_WEIGHT if pair in _STOP_WORDS else 1.0 for pair in pairs}
+            terms |= dict.fromkeys(map("=".__add__, unspaced), _CHARACTER_WEIGHT)
+            terms |= dict.fromkeys(map("=".__add__, pairs), 1.0)
+            for pair in _STOP_WORDS.intersection(pairs):
+                terms |= {f"={char}": _CHARACTER_WEIGHT * _STOP_WEIGHT for char in pair} | {f"={pair}": _STOP_WEIGHT}
             continue
         for word in map(str.casefold, dict.fromkeys([spaced, *_FindCamel(spaced)])):
             terms |= (_TermsOfWord if len(word) < 64 else _TermsOfWord.__wrapped__)(word)
