@@ -304,7 +304,7 @@ class TestProgram:
         examples = 0
         for name, one in every_command().items():
             said = one.get_help(click.Context(one, info_name=name, terminal_width=100))
-            shown = (one.help or "").count(" keyword-tree ")
+            shown = sum(line.lstrip("\b ").startswith("keyword-tree ") for line in (one.help or "").splitlines())
             examples += shown
 
             assert "\b" not in said
@@ -771,14 +771,14 @@ class TestCare:
         copy = Program(Path(shutil.copytree(program.data, program.data.with_name("copy"))))
         said = program.run("verify", code=3).splitlines()
         answer = copy.ask("verify", code=3)
-        step = said[-2].partition("keyword-tree ")[2]
+        step = said[-1].partition("keyword-tree ")[2]
 
-        assert len(said) == len(answer["recovery"]) + 2
-        assert all(line.startswith("recovered: ") for line in said[:-2])
+        assert len(said) == len(answer["recovery"]) + len(answer["problems"]) + 1 == 7
+        assert all(line.startswith("recovered: ") for line in said[:3])
         assert "cut and kept in cut_tail-nodes-6-" in answer["recovery"][0]
-        assert answer["problems"] == []
-        assert said[-1] == "the rest is well: 4 keywords, 0 infos, 0 links"
-        assert program.ask("verify") == {"problems": [], "recovery": []}
+        assert "cut_tail-nodes-6-" in " ".join(answer["problems"])
+        again = program.run("verify", code=3).splitlines()  # as long as they lie there
+        assert again == said[3:]
         report = program.ask("repair", "counted", code=3)
         assert (
             sum(cut["lacking"] for cut in report["cut_files"]) > sum(cut["taken"] for cut in report["cut_files"]) == 0

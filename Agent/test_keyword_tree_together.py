@@ -398,6 +398,41 @@ class TestLockFile:
         assert tree.Verify() == []
 
 
+class TestLostLogs:
+    def test_a_foreign_log_is_refused_until_the_folder_is_opened_anew(self, tree: KeywordTree, tmp_path: Path) -> None:
+        tree.CreateKeyword("mine", "root")
+        with KeywordTree(str(tmp_path / "other")) as other:
+            for number in range(9):
+                other.CreateKeyword(f"another's {number}", "root")
+        foreign = (tmp_path / "other" / "change_log.jsonl").read_bytes()
+        (tmp_path / "store" / "change_log.jsonl").write_bytes(foreign)
+        for _ in range(3):
+            with pytest.raises(StoreCorruptError, match="changed, or cut, while it was open"):
+                tree.CreateKeyword("more", "root")
+
+        assert (tmp_path / "store" / "change_log.jsonl").read_bytes() == foreign
+
+    def test_a_log_that_is_gone_is_not_begun_anew(self, tree: KeywordTree, tmp_path: Path) -> None:
+        tree.CreateKeyword("mine", "root")
+        (tmp_path / "store").rename(tmp_path / "elsewhere")
+        tree._must_reopen = True  # as in a forked child
+        for _ in range(2):
+            with pytest.raises(StoreCorruptError, match="the log is gone, though it was read"):
+                tree.CreateKeyword("more", "root")
+
+        assert not (tmp_path / "store" / "change_log.jsonl").exists()
+        assert tree.data_dir == str(tmp_path / "store")
+
+    def test_a_circle_of_parents_is_refused_by_a_ranking_too(self, tree: KeywordTree) -> None:
+        ids = [tree.CreateKeyword(name, "root").id for name in ("egg", "hen")]
+        for id, parent_id in zip(ids, reversed(ids), strict=True):  # as only a forged log can have it
+            row = tree._committed.nodes[id]
+            tree._committed.nodes[id] = row.replace(b'"parent_id":"root"', b'"parent_id":"%b"' % parent_id.encode())
+
+        with pytest.raises(StoreCorruptError, match="do not lead to the root"):
+            tree.RankCandidates("egg")
+
+
 class TestErrors:
     @pytest.mark.parametrize(
         "error",

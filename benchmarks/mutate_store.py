@@ -211,8 +211,8 @@ CHECKS = [
     ),
     Mutation(
         "opening: a projection that cannot be read keeps nobody out",
-        "        except OSError:  # only the log can keep a tree from opening\n",
-        "        except ZeroDivisionError:\n",
+        "        except OSError as error:  # only the log can keep a tree from opening\n",
+        "        except ZeroDivisionError as error:\n",
     ),
     Mutation(
         "opening: the log behind the checkpoint is read",
@@ -279,9 +279,13 @@ CHECKS = [
     ),
     Mutation(
         "a new log is made under another name first",
-        "                self._RefuseLostLog()\n                self._Create(first())\n",
-        "                self._RefuseLostLog()\n",
+        'though it was read")\n                self._Create(first())\n',
+        'though it was read")\n',
     ),
+    Mutation(
+        "a log that is gone is not begun anew", "                if self.least_seq:\n", "                if False:\n"
+    ),
+    Mutation("a foreign log stays refused", "        if old.is_lost:\n", "        if False:\n"),
     Mutation(
         "opening: a newer format is refused, though the checkpoint fits",
         "        self._CheckFormat(None if first[6] is None else int(first[6]))\n",
@@ -434,8 +438,10 @@ WRITING = [
     ),
     Mutation(
         "a disk too full for projections does not keep a tree from opening",
-        '        except OSError as error:\n            self.recovery.append(f"nodes, infos',
-        '        except ZeroDivisionError as error:\n            self.recovery.append(f"nodes, infos',
+        "            self._MendProjections()\n            self.files.SyncFolder(self.data_dir)\n"
+        "        except OSError as error:\n",
+        "            self._MendProjections()\n            self.files.SyncFolder(self.data_dir)\n"
+        "        except ZeroDivisionError as error:\n",
     ),
     Mutation("a checkpoint of operations", "self._operations >= _CHECKPOINT_OPERATIONS or ", ""),
     Mutation("a checkpoint of bytes", " or self._unsynced_bytes >= _CHECKPOINT_BYTES", ""),
@@ -765,14 +771,14 @@ BETWEEN = [
     ),
     Mutation(
         "a handler's write is refused while its own thread leads",
-        "        if _IsOwned(self._turn) or _IsOwned(self._forming.lock):\n",
-        "        if _IsOwned(self._forming.lock):\n",
+        "        if _IsOwned(self._lock) or _IsOwned(self._turn) or _IsOwned(self._forming.lock):\n",
+        "        if _IsOwned(self._lock) or _IsOwned(self._forming.lock):\n",
         "its handler leads a group of its own then; where the commit has begun, the store's own refusal stands",
     ),
     Mutation(
         "a handler's write is refused while its own thread is about to lead",
-        "        if _IsOwned(self._turn) or _IsOwned(self._forming.lock):\n",
-        "        if _IsOwned(self._turn):\n",
+        "        if _IsOwned(self._lock) or _IsOwned(self._turn) or _IsOwned(self._forming.lock):\n",
+        "        if _IsOwned(self._lock) or _IsOwned(self._turn):\n",
     ),
     Mutation(
         "who was interrupted behind joining a group is not written any more",
@@ -1086,8 +1092,9 @@ SET_ASIDE = [
     ),
     Mutation(
         "compaction: the tree opens what it made",
-        "            self._must_reopen = True\n"
-        "            self._ReopenIfDue()  # readers go on with what they have until it is there\n",
+        "            self._must_reopen = not self._is_closed  # by a signal handler\n"
+        "            if self._must_reopen:\n"
+        "                self._Reopen()  # readers go on with what they have until it is there\n",
         "            pass\n",
     ),
     Mutation(

@@ -142,7 +142,7 @@ def verify(session: Session) -> int:
         recovery = list(tree.recovery)
         said = [line(("recovered: ", "yellow"), sentence, keep_lines=True) for sentence in recovery]
         said += [line(problem, keep_lines=True) for problem in problems]
-        has_cut = any("cut_tail-" in sentence for sentence in recovery)
+        has_cut = any("cut_tail-" in sentence for sentence in (*recovery, *problems))
         if problems or has_cut:
             said.append(line(SAVE, session.next_step() + " --take-cut" * has_cut, keep_lines=True))
         if not problems:
