@@ -2817,7 +2817,7 @@ class _MRUCache:
 #   tf             = a · norm(shortest name with t) + b · norm(shortest other text with t)
 #   norm(text)     = geometric mean of such texts' lengths here / length
 #   heard(t, node) = max(gain(t, node), 0.8 · heard(t, parent))
-#   search   Σ heard(t), a = 1, b = ½; of nodes with children · (1 − 0.29 · share of the query not in their texts)
+#   search   Σ heard(t), a = 1½, b = ¾; of nodes with children · (1 − 0.29 · share of the query not in their texts)
 #   placing  1.5 · Σ heard(t), a = 2, b = 0, + Σ ½ᵏ · score of the k-th best child, a = 2, b = 1
 #            + ½ · the best score, where the new name ends in the node's: oat milk is a milk
 
@@ -2979,7 +2979,7 @@ class _LexicalRecall:
 
         def Gains(wanted: Collection[str], names_only: bool) -> dict[str, dict[str, float]]:
             slots = {self._slot_of[id] for id in wanted if id in self._slot_of}
-            table, gains = self._MakeTable(*(2, 0) if names_only else (1, 0.5)), dict[str, dict[str, float]]()
+            table, gains = self._MakeTable(*(2, 0) if names_only else (1.5, 0.75)), dict[str, dict[str, float]]()
             for term in read:
                 for posting in [posting for posting in postings[term] if posting >> 8 in slots]:
                     if gain := weights[term] * table[posting & 255]:

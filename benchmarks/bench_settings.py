@@ -67,7 +67,7 @@ NUMBERS = (
         "2.0 ** ((mean - length) * {0} / 2)",
     ),
     Number("votes: weight of a name", 2, 1, (1, 2, 4), "_MakeTable(2, 1)", "_MakeTable({0}, 1)", PLACE),
-    Number("search: a, with b = ½ a", 1, 2, (0.5, 1, 2), "(1, 0.5)", "({0}, {0} / 2)", SEARCH),
+    Number("search: a, with b = ½ a", 1.5, 2, (0.5, 1, 1.5, 2), "(1.5, 0.75)", "({0}, {0} / 2)", SEARCH),
     Number("share heard from above", 0.8, 0, (0, 0.5, 0.65, 0.8, 0.9), "0.8 * gain", "{0} * gain"),
     Number("discount of a theme", 0.29, 0, (0, 0.15, 0.29, 0.4, 0.6), "1 - 0.29 *", "1 - {0} *", SEARCH),
     Number("themes opened", 8, 0, (0, 4, 8, 16), "_EXPANDED", "", SEARCH),
