@@ -4940,10 +4940,10 @@ class KeywordTree:
             query = query[:_QUERY_LIMIT]
             ranking = self._EnsureRecall().Rank(query)
             ranked = self._RankNodes({"query": query}, "search", ranking)[:limit]
+            found = [(self._Hydrate(id), score) for score, id in ranked if id in self._indexes.nodes]
+            texts = ([node.name, *node.aliases, node.description, *node.confirmed] for node, _ in found)
             return [
-                (self._Hydrate(id), _ConfidenceOf(score, itertools.chain(*_TextsOf(self._indexes.nodes[id])), ranking))
-                for score, id in ranked
-                if id in self._indexes.nodes
+                (node, _ConfidenceOf(score, said, ranking)) for (node, score), said in zip(found, texts, strict=True)
             ]
 
     # -- committing -----------------------------------------------------------
@@ -5326,11 +5326,17 @@ class KeywordTree:
             ranking = asked or self._EnsureRecall().Rank(text, more)
             fits = _FitQuery(ranking, self._committed) if is_search else _FitParents(ranking, self._committed, text)
         except Exception as error:  # a view goes without: its other parts, and the groups, lead everywhere
-            if asked is not None or self._make_recall is _LexicalRecall:  # that one does not fail: a handler raised it
+            if asked is not None:
                 raise
-            _LOGGER.warning("nothing is ranked: %s: %s", type(error).__name__, error)
+            self._BearFailure("nothing is ranked", error)
             fits = {}
         return sorted(((fits[id], id) for id in fits if id != _ROOT_ID), key=lambda fit: (-fit[0], fit[1]))
+
+    def _BearFailure(self, said: str, error: Exception) -> None:
+        """Log what a ranking of somebody else's raised; the built-in one does not fail: a signal handler raised it."""
+        if self._make_recall is _LexicalRecall:
+            raise error
+        _LOGGER.warning("%s: %s: %s", said, type(error).__name__, error)
 
     def _EnsureRecall(self) -> Recall:
         """Return the recall, which knows all that was written.  The lock is held."""
@@ -5350,9 +5356,7 @@ class KeywordTree:
             try:
                 self._FillRecall()
             except Exception as error:
-                if self._make_recall is _LexicalRecall:  # see `_RankNodes`
-                    raise
-                _LOGGER.warning("there is no ranking: %s: %s", type(error).__name__, error)
+                self._BearFailure("there is no ranking", error)
 
     def _FillRecall(self) -> None:
         """Make the recall where there is none, without the lock if it is not held."""
@@ -5383,9 +5387,7 @@ class KeywordTree:
             for id in list(itertools.islice(unranked, count)):
                 self._UpdateRecall(recall, id, unranked.pop(id), self._committed.nodes.get(id))
         except Exception as error:
-            if self._make_recall is _LexicalRecall:  # see `_RankNodes`
-                raise
-            _LOGGER.warning("the ranking is made anew: %s: %s", type(error).__name__, error)
+            self._BearFailure("the ranking is made anew", error)
             return
         if self._unranked is unranked:  # a signal handler may have asked, too
             self._recall = recall

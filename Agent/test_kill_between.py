@@ -10,7 +10,6 @@ by default) in each storm, and kills at each call to the disk; `KEYWORD_TREE_SEE
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import itertools
 import json
@@ -30,7 +29,17 @@ import pytest
 
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import KeywordTree, NotFoundError
-from Agent.test_store_processes import SEED, STORM, Process, Tell, check_files
+from Agent.test_store_processes import (
+    SEED,
+    STORM,
+    Process,
+    Start,
+    Tell,
+    be_mortal,
+    check_files,
+    give_say,  # noqa: F401  a fixture: say
+    give_start,  # noqa: F401  a fixture: start
+)
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="these processes are made by fork")
 
@@ -266,32 +275,6 @@ class Check:
             self.losses.append(f"at {step}: {len(found)} instead of {[*map(len, allowed)]}; lacks {lacks}, has {has}")
 
 
-@pytest.fixture
-def start() -> Iterator[Callable[[Callable[[Tell], None]], Process]]:
-    """Give a function that starts processes; those that are left at the end are killed."""
-    processes: list[Process] = []
-
-    def begin(work: Callable[[Tell], None]) -> Process:
-        processes.append(Process(work))
-        return processes[-1]
-
-    yield begin
-    for process in processes:
-        process.discard()
-
-
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Give a function that prints in the long form."""
-
-    def say(text: str) -> None:
-        if STORM:
-            with capsys.disabled():
-                print(f"\n{text}", end="", flush=True)
-
-    return say
-
-
 def stores(folder: Path, count: int) -> Iterator[Path]:
     """Yield new places for stores: so many, or in the long form as long as there is time."""
     end = time.monotonic() + BUDGET_S
@@ -303,7 +286,6 @@ def stores(folder: Path, count: int) -> Iterator[Path]:
         shutil.rmtree(place)
 
 
-Start = Callable[[Callable[[Tell], None]], Process]
 Say = Callable[[str], None]
 
 
@@ -458,27 +440,7 @@ class TestKilledAtEachCall:
 
 def die_at(folder: Path, at: int, when: str, steps: tuple[Step, ...], tell: Tell) -> None:
     """Make the steps; die at the n-th call to the operating system."""
-    left = itertools.count(1)
-
-    class Dying(kt._Files):
-        def __getattribute__(self, name: str) -> Any:
-            real = super().__getattribute__(name)
-
-            def call(*arguments: Any, **keywords: Any) -> Any:
-                if next(left) != at:
-                    return real(*arguments, **keywords)
-                if when == "after":
-                    with contextlib.suppress(OSError):  # what it looks for need not be there
-                        real(*arguments, **keywords)
-                if when == "halfway" and name == "Write":
-                    fd, data, offset = arguments
-                    real(fd, data[: len(data) // 2], offset)
-                os.kill(os.getpid(), signal.SIGKILL)
-                raise AssertionError("unreachable")
-
-            return call
-
-    pytest.MonkeyPatch().setattr(kt, "_Files", Dying)
+    be_mortal(at, when)
     model = Model()
 
     def complete() -> Iterator[Step]:
