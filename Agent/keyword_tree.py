@@ -3439,8 +3439,10 @@ def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> N
         tx.Change(tx.ReadNode(node_id), deleted=True)
 
 
-def _PlanUpdateInfo(tx: _Transaction, info_id: str, patch: _Row) -> Info:
+def _PlanUpdateInfo(tx: _Transaction, info_id: str, patch: _Row, version: int | None) -> Info:
     info = tx.ReadInfo(info_id)
+    if version is not None and info.version != version:
+        raise VersionConflictError(info_id, version, info.version)
     tx.Change(info, **patch)
     return info
 
@@ -4579,10 +4581,21 @@ class KeywordTree:
         query = _CheckText("query", query, _QUERY_LIMIT)
         return self._Change("unconfirm", lambda tx: _PlanConfirm(tx, id, query, keep=False), id=id)
 
-    def UpdateInfo(self, info_id: str, patch: dict[str, Any]) -> Info:
-        """Change an info's content, source or metadata, and return it; its links stay.  Cost: one sync, one row."""
+    def UpdateInfo(self, info_id: str, patch: dict[str, Any], version: int | None = None) -> Info:
+        """Change an info's content, source or metadata, and return it; its links stay.
+
+        Args:
+            version: change it only if it still has this one; None changes whatever is there.
+
+        Raises:
+            VersionConflictError: the info has another version by now.
+
+        Cost: one sync, one row.
+        """
         patch = _CheckFields("a patch", patch, {"content", "source", "metadata"})
-        return self._Change("update_info", lambda tx: _PlanUpdateInfo(tx, info_id, patch), info_id=info_id)
+        if version is not None:
+            _Check(version=version)
+        return self._Change("update_info", lambda tx: _PlanUpdateInfo(tx, info_id, patch, version), info_id=info_id)
 
     def DeleteInfo(self, info_id: str) -> None:
         """Delete an info and its links.  Cost: one sync, a row for each."""

@@ -581,6 +581,28 @@ class TestUpdateInfo:
         assert (made, made.version, tree.GetKeywordsOfInfo(id)) == (info(tree, id), before.version + 1, links)
         assert (last(tree).op, last(tree).Ids()) == ("update_info", {id})
 
+    def test_changes_only_the_version_that_was_seen(self, tree: KeywordTree) -> None:
+        seen = info(tree, "only").version
+        tree.UpdateInfo("only", {"source": "书"}, seen)
+
+        with pytest.raises(VersionConflictError) as caught:
+            tree.UpdateInfo("only", {"source": "报"}, seen)
+
+        assert (caught.value.id, caught.value.current, info(tree, "only").source) == ("only", seen + 1, "书")
+
+    def test_an_operation_notices_at_its_end_who_was_quicker(self, tree: KeywordTree) -> None:
+        operation = tree.Operation("slow")
+        operation.__enter__()
+        tree.UpdateInfo("only", {"source": "书"}, 1)
+        thread = threading.Thread(target=lambda: tree.UpdateInfo("only", {"source": "报"}))
+        thread.start()
+        thread.join()
+
+        with pytest.raises(VersionConflictError):
+            operation.__exit__(None, None, None)
+
+        assert info(tree, "only").source == "报"
+
     def test_writes_nothing_where_nothing_changes(self, tree: KeywordTree, folder: Path) -> None:
         with unchanged(tree, folder):
             assert tree.UpdateInfo("long", {"content": LONG, "source": ""}).content == LONG

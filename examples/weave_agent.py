@@ -122,8 +122,8 @@ class LongTermMemory:
     def Unconfirm(self, query: str, id: str) -> KeywordNode:
         return self._tree.Unconfirm(query, id)
 
-    def UpdateInfo(self, info_id: str, patch: dict[str, Any]) -> Info:
-        return self._tree.UpdateInfo(info_id, patch)
+    def UpdateInfo(self, info_id: str, patch: dict[str, Any], version: int | None = None) -> Info:
+        return self._tree.UpdateInfo(info_id, patch, version)
 
     def DeleteInfo(self, info_id: str) -> None:
         self._tree.DeleteInfo(info_id)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from Agent.keyword_tree import InvalidInputError, KeywordTree
+from Agent.keyword_tree import Info, InvalidInputError, KeywordTree
 from Agent.memory import content
 from Agent.memory.content import ContentIndex, Filters, Known
 from Agent.memory.fulltext import FullTextIndex
@@ -42,6 +42,27 @@ def forbid_reading(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("all infos were read")
 
     monkeypatch.setattr(KeywordTree, "ListInfos", refuse)
+
+
+class TestPassages:
+    def test_says_what_the_passages_say_and_leaves_out_what_has_none(self, tree: KeywordTree) -> None:
+        def passages_of(info: Info) -> list[str]:
+            return [str(info.metadata["title"])] if "title" in info.metadata else []
+
+        index = ContentIndex(tree, passages_of=passages_of)
+        titled, _ = tree.CreateInfo("water", metadata={"title": "tea"}), tree.CreateInfo("tea")
+        assert ranked(index) == [titled.id]
+
+        tree.UpdateInfo(titled.id, {"metadata": {"title": "coffee"}})
+        assert (ranked(index), ranked(index, "coffee")) == ([], [titled.id])
+
+    def test_takes_in_what_was_just_written(self, tree: KeywordTree) -> None:
+        index = ContentIndex(tree)
+        index.catch_up()
+        info = tree.CreateInfo("tea")
+        index.take([info])
+
+        assert list(index.rank("tea", 5)) == [info.id] == ranked(index)
 
 
 class TestCatchUp:
