@@ -1,0 +1,216 @@
+"""Small personal trees, without a model: is a new keyword placed rightly, and is a question answered rightly?
+
+What: `everyday/*.txt` holds four trees in English and four in Chinese, of 35 to 48 keywords with facts on them. For
+each language there are 100 keywords with the parents that a person would accept, or none; 100 questions with the
+keywords that answer them, or none; and 30 questions that have nothing to do with the tree. All were written down before
+the first result was looked at, and are not changed by how they fare.
+
+Why: the large sets (`bench_finding.py`) are taxonomies of thousands of names. Who tries the library types a few dozen
+everyday words, and sees at once what hangs beneath a wrong one.
+
+How: `CreateKeyword(name)` without a parent and `Search(question)`, through `LexicalLLMClient`. Every case meets the
+tree as it stands in the file: in a copy, opened anew, so that no case profits by another. A keyword that stays at the
+root has lost nothing, one beneath a wrong parent has to be found and moved: they are counted apart.
+
+Repeat: ``python -m benchmarks.bench_everyday`` (``--show`` lists the cases that went wrong; ``--only place,search``).
+
+The files: a section per heading. In the tree a line is a keyword, indented beneath its parent, `= a; b` are its
+aliases, and `- ` is a fact on it. Behind `->` stand the right ones, divided by `|`; `/` is the root, or no answer.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from argparse import Namespace
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from Agent.keyword_tree import KeywordTree, SearchStatus
+from Agent.lexical_client import LexicalLLMClient
+from benchmarks import common
+
+FOLDER = Path(__file__).parent / "everyday"
+LANGUAGES = {"en": "English", "zh": "Chinese"}
+ROOT = "/"
+
+
+class Line(NamedTuple):
+    """A keyword of a tree or, where `fact` is true, a fact on the keyword above."""
+
+    level: int
+    text: str
+    aliases: tuple[str, ...] = ()
+    fact: bool = False
+
+
+class Case(NamedTuple):
+    """A new keyword with its right parents, or a question with its right answers."""
+
+    text: str
+    right: frozenset[str]
+
+
+class Everyday(NamedTuple):
+    """One file."""
+
+    tree: list[Line]
+    place: list[Case]
+    ask: list[Case]
+    off_topic: list[str]
+
+
+# == The sets ================================================================================
+
+
+def read(path: Path) -> Everyday:
+    """Return what a file holds.
+
+    Raises:
+        ValueError: a case names a keyword that is not in the tree.
+    """
+    sections: dict[str, list[str]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            sections[line[2:]] = []
+        elif line.strip():
+            sections[list(sections)[-1]].append(line)
+    tree = [_read_line(line) for line in sections["tree"]]
+    names = {line.text for line in tree if not line.fact} | {ROOT}
+    place, ask = ([_read_case(line, names) for line in sections[name]] for name in ("place", "ask"))
+    return Everyday(tree, place, ask, sections["off-topic"])
+
+
+def _read_line(line: str) -> Line:
+    text = line.strip()
+    level = (len(line) - len(text)) // 2
+    if text.startswith("- "):
+        return Line(level, text[2:], fact=True)
+    name, _, aliases = text.partition(" = ")
+    return Line(level, name, tuple(aliases.split("; ")) if aliases else ())
+
+
+def _read_case(line: str, names: set[str]) -> Case:
+    text, _, right = line.partition(" -> ")
+    case = Case(text, frozenset(right.split(" | ")))
+    if not case.right <= names:
+        raise ValueError(f"{line!r} names what is not in the tree")
+    return case
+
+
+def build(everyday: Everyday, folder: Path) -> None:
+    """Store a tree in a new folder."""
+    with KeywordTree(str(folder)) as tree, tree.Operation("an everyday tree"):
+        above = ["root"]
+        for line in everyday.tree:
+            if line.fact:
+                tree.CreateInfo(line.text, "own words", [above[line.level]])
+            else:
+                made = tree.CreateKeyword(line.text, above[line.level], list(line.aliases))
+                above[line.level + 1 :] = [made.id]
+
+
+# == Measuring ===============================================================================
+
+
+class Outcome(NamedTuple):
+    """What became of a case, and what was found or where it was placed."""
+
+    counted: str
+    got: str
+
+
+def place(case: Case, stored: Path, copy: Path) -> Outcome:
+    """Create the keyword in a copy of the tree and look where it hangs."""
+    shutil.copytree(stored, copy)
+    with KeywordTree(str(copy), LexicalLLMClient()) as tree:
+        parent = tree.GetPath(tree.CreateKeyword(case.text).id)[-2]
+        got = ROOT if parent.id == "root" else parent.name
+    shutil.rmtree(copy)
+    if got in case.right:
+        return Outcome("rightly at the root" if got == ROOT else "rightly placed", got)
+    return Outcome("left at the root" if got == ROOT else "wrongly placed", got)
+
+
+def search(case: Case, stored: Path) -> Outcome:
+    """Ask the question and look what is found."""
+    with KeywordTree(str(stored), LexicalLLMClient()) as tree:
+        found = tree.Search(case.text)
+    nothing = ROOT in case.right
+    if found.status is SearchStatus.NOT_FOUND:
+        return Outcome("rightly refused" if nothing else "refused", "nothing")
+    names = {node.name for node in found.candidates} or {found.node.name if found.node else ""}
+    got = " or ".join(sorted(names))
+    if nothing:
+        return Outcome("answered, wrongly", got)
+    if names & case.right:
+        return Outcome("right" if len(names) == 1 else "asked back", got)
+    return Outcome("wrong", got)
+
+
+PLACED = ("rightly placed", "rightly at the root", "left at the root", "wrongly placed")
+FOUND = ("right", "asked back", "wrong", "refused", "rightly refused", "answered, wrongly")
+
+
+class Counts:
+    """Outcomes by language, and the cases that went wrong."""
+
+    def __init__(self) -> None:
+        """Begin with nothing counted."""
+        self._counts: dict[str, Counter[str]] = {}
+        self.wrong: list[str] = []
+
+    def add(self, language: str, case: Case, outcome: Outcome) -> None:
+        """Count one."""
+        self._counts.setdefault(LANGUAGES[language], Counter())[outcome.counted] += 1
+        if outcome.got not in case.right and outcome.counted not in ("rightly refused", "right", "asked back"):
+            self.wrong.append(f"{outcome.counted}: {case.text!r} → {outcome.got} ≠ {' or '.join(sorted(case.right))}")
+
+    def print(self, report: common.Report, caption: str, columns: tuple[str, ...], show: bool) -> None:
+        """Print the table, and the cases that went wrong where that is asked for."""
+        both: Counter[str] = Counter()
+        for counted in self._counts.values():
+            both += counted
+        rows = [*self._counts.items(), ("both", both)]
+        report.table(caption, ["", *columns], [[name, *(counted[one] for one in columns)] for name, counted in rows])
+        if show:
+            report.line("\n" + "\n".join(self.wrong))
+
+
+def run(options: Namespace) -> None:
+    """Measure all parts that were asked for."""
+    report = common.Report("Everyday trees", options, Path(tempfile.gettempdir()))
+    placed, found, off_topic = Counts(), Counts(), Counts()
+    with tempfile.TemporaryDirectory(prefix="keyword-tree-everyday-") as folder:
+        for path in sorted(FOLDER.glob("*.txt")):
+            everyday, language, stored = read(path), path.stem[:2], Path(folder, path.stem)
+            build(everyday, stored)
+            if common.wanted(options, "place"):
+                for case in everyday.place:
+                    placed.add(language, case, place(case, stored, Path(folder, "copy")))
+            if common.wanted(options, "search"):
+                for case in everyday.ask:
+                    found.add(language, case, search(case, stored))
+                for question in everyday.off_topic:
+                    case = Case(question, frozenset({ROOT}))
+                    off_topic.add(language, case, search(case, stored))
+    if common.wanted(options, "place"):
+        placed.print(report, "100 new keywords a language, placed without a model", PLACED, options.show)
+    if common.wanted(options, "search"):
+        found.print(report, "100 questions a language, asked without a model", FOUND, options.show)
+        off_topic.print(report, "30 questions off the topic a language", FOUND[-2:], options.show)
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = common.parser(__doc__)
+    parser.add_argument("--show", action="store_true", help="list the cases that went wrong")
+    run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()
