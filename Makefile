@@ -30,10 +30,10 @@ test: $(VENV)/.installed-test
 check: $(VENV)/.installed-check
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
-	$(RUN) -m pytest Agent/test_house.py
+	$(RUN) -m pytest Agent/tests/test_house.py
 
 storm: $(VENV)/.installed-test
-	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s $(wildcard Agent/test_store_*.py) Agent/test_keyword_tree_machine.py Agent/test_kill_between.py
+	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py
 
 bench: $(VENV)/.installed
 	@$(RUN) -m benchmarks

@@ -38,12 +38,12 @@ LAST_TABLE = HOME / "docs" / "mutations.md"
 STORE_TESTS = "Torn or Damage or Projections or Log or Sync or Files or FailedWrite or FailedSync or Kill or Threads"
 METHOD_TESTS = "History or Changes or Undo or Snapshot or Compact or FullDisk or Surroundings or Verify or ReadOnly"
 STAGES = (
-    ("Agent/test_store_handlers.py",),
-    ("Agent/test_store_faults.py",),
+    ("Agent/tests/store/test_handlers.py",),
+    ("Agent/tests/store/test_faults.py",),
     ("Agent/test_keyword_tree.py", "-k", f"{STORE_TESTS} or Instances or Errors or Close or Links or CustomIds"),
-    ("Agent/test_keyword_tree_methods.py", "-k", METHOD_TESTS),
-    ("Agent/test_keyword_tree_together.py",),
-    ("Agent/test_store_processes.py",),
+    ("Agent/tests/methods/test_methods.py", "-k", METHOD_TESTS),
+    ("Agent/tests/concurrency/test_together.py",),
+    ("Agent/tests/store/test_processes.py",),
 )
 PATIENCE = 4
 """What takes so many times as long as without a mutation, and half a minute more, hangs."""
@@ -1255,8 +1255,11 @@ def read_last_table(path: Path) -> dict[str, tuple[str, str]]:
 
 def noticed_by(folder: Path, likely: tuple[str, str] | None, limits: Sequence[float]) -> str | None:
     """Run the tests in a folder; return the first one that fails."""
-    if likely is not None and (test := run_tests((f"Agent/{likely[0]}.py", "-k", likely[1]), folder, min(limits))):
-        return test
+    if likely is not None:
+        module, name = likely
+        for path in (folder / "Agent").rglob(f"{module}.py"):
+            if test := run_tests((str(path.relative_to(folder)), "-k", name), folder, min(limits)):
+                return test
     return next(
         (test for stage, limit in zip(STAGES, limits, strict=True) if (test := run_tests(stage, folder, limit))), None
     )
@@ -1294,6 +1297,7 @@ def run_tests(stage: Sequence[str], folder: Path, limit_s: float) -> str | None:
 def needed() -> Iterator[Path]:
     """Yield what the tests need."""
     yield from (HOME / "Agent").glob("*.py")
+    yield from (HOME / "Agent" / "tests").rglob("*.py")
     yield from (HOME / name for name in ("pyproject.toml", "conftest.py"))
 
 

@@ -1,4 +1,4 @@
-# ruff: noqa: N999  the package is named as the folder beside WeaveAgent.py is
+
 """The parts of `Agent.command_line`: `screen` draws, `session` opens and names, `program` finds a command and ends it.
 
 What people type stands in `commands` (writing, finding, correcting), `care` (history, order, the store) and `carry`

@@ -1,4 +1,4 @@
-# ruff: noqa: N999  the package is named as the folder beside WeaveAgent.py is
+
 """Find by likeness of meaning, too: an optional ranking by embeddings beside the library's ranking by words.
 
 Needs the extra `[embeddings]`; the library in `Agent.keyword_tree` knows nothing of it. Read in this order:

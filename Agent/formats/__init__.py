@@ -1,4 +1,4 @@
-# ruff: noqa: N999  the package is named as the folder beside WeaveAgent.py is
+
 """Carry a tree in and out: `import_file` and `export_file`, one short module for each format.
 
 >>> import tempfile

@@ -1,4 +1,4 @@
-# ruff: noqa: N999  the package is named as the folder beside WeaveAgent.py is
+
 """What an agent remembers besides keywords: episodes, patterns and skills, and how things hang together.
 
 Optional; the library in `Agent.keyword_tree` knows nothing of it. Read in this order:

@@ -1,6 +1,6 @@
 """Faults of the disk: whatever it does, no acknowledged fact is lost and none is made up.
 
-The trees here work on `faulty_files.FaultyDisk`; an oracle of plain dicts says what they must hold.
+The trees here work on `support.faulty_files.FaultyDisk`; an oracle of plain dicts says what they must hold.
 
     TestTraps, TestTakingTurns   one trap at a time, without chance
     TestCorruption               every bit, line, block and file is spoilt while nobody looks
@@ -37,8 +37,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent.faulty_files import Door, Fault, FaultyDisk, Killed, Mode, Moment
 from Agent.keyword_tree import KeywordTree, RelationType, StoreCorruptError, StoreError
+from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, Killed, Mode, Moment
 
 STORM = os.environ.get("KEYWORD_TREE_STORM", "") not in ("", "0")
 SEED = int(os.environ.get("KEYWORD_TREE_SEED", "0"))

@@ -29,7 +29,7 @@ import pytest
 
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import KeywordTree, NotFoundError
-from Agent.test_store_processes import (
+from Agent.tests.store.test_processes import (
     SEED,
     STORM,
     Process,

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from Agent.tests.support import ROOT
+
 READMES = ("README.md", "README.zh-CN.md")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -55,8 +56,8 @@ class TestArrow:
 
     @pytest.mark.parametrize("path", sorted((ROOT / "Agent").glob("*.py")), ids=lambda path: path.name)
     def test_a_module_has_its_tests_beside_it(self, path: Path) -> None:
-        if path.name.startswith(("test_", "demo_")) or path.name in ("__init__.py", "faulty_files.py"):
-            return  # the parts of the demo are tested with it, and what serves tests is tested by them
+        if path.name.startswith(("test_", "demo_")) or path.name == "__init__.py":
+            return  # the parts of the demo are tested with it
         assert path.with_name(f"test_{path.name}").exists()
 
 

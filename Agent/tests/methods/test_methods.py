@@ -47,9 +47,10 @@ from Agent.keyword_tree import (
     StoreError,
     VersionConflictError,
 )
+from Agent.tests.support import ROOT
 
 LOG = "change_log.jsonl"
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+DATA = ROOT.parent / "shared" / "data"
 LONG = "长内容 long content " * 500  # more than what stays in memory
 EXAMPLE, PRIMARY, RELATED, SOURCE = (
     RelationType.EXAMPLE,
@@ -1702,8 +1703,7 @@ class TestSurroundings:
             "tree.Close()\n"
         )
         command = ["sh", "-c", 'exec "$0" -c "$1" "$2" <&- >&- 2>&-', sys.executable, program, str(folder)]
-        root = Path(__file__).parent.parent
-        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(root)})
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
         with opened(folder) as tree:
             assert names_under(tree, "root") == ["k0", "k1", "k2"]

@@ -1,7 +1,7 @@
 """What runs between two steps of a thread that uses the store: a signal's handler, or a process that steps in.
 
-The trees work on `faulty_files.FaultyDisk`. Each test steps in before a certain call to that disk, or before each call
-of a method in turn, or at a lock of a commit: there Python may run a handler, and another process go on.
+The trees work on `support.faulty_files.FaultyDisk`. Each test steps in before a certain call to that disk, or before
+each call of a method in turn, or at a lock of a commit: there Python may run a handler, and another process go on.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent.faulty_files import Door, FaultyDisk
 from Agent.keyword_tree import ClosedError, KeywordTree, StoreCorruptError, StoreError
+from Agent.tests.support.faulty_files import Door, FaultyDisk
 
 FOLDER = "/disk/store"
 LOG = "store/change_log.jsonl"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from Agent.keyword_tree import KeywordTree, SearchStatus
-from Agent.test_agent_functions import (
+from Agent.tests.finding.test_agent_functions import (
     LOSSES,
     PATIENCE_S,
     WEB,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, SearchStatus
-from Agent.test_agent_functions import (
+from Agent.tests.finding.test_agent_functions import (
     HOSTILE,
     INTENTS,
     UUID,

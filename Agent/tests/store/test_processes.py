@@ -39,30 +39,17 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import pytest
-import typing_extensions
 
-try:
-    from Agent import keyword_tree as kt
-    from Agent.keyword_tree import (
-        DuplicateIdError,
-        InfoKeywordLink,
-        KeywordTree,
-        RelationType,
-        StoreCorruptError,
-        StoreError,
-    )
-except ModuleNotFoundError as missing:
-    if missing.name not in ("Agent", "Agent.keyword_tree"):
-        raise
-    import keyword_tree as kt  # type: ignore[import-not-found,no-redef]
-    from keyword_tree import (  # type: ignore[no-redef]
-        DuplicateIdError,
-        InfoKeywordLink,
-        KeywordTree,
-        RelationType,
-        StoreCorruptError,
-        StoreError,
-    )
+from Agent import keyword_tree as kt
+from Agent.keyword_tree import (
+    DuplicateIdError,
+    InfoKeywordLink,
+    KeywordTree,
+    RelationType,
+    StoreCorruptError,
+    StoreError,
+)
+from Agent.tests.support import ROOT
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="these processes are made by fork")
 
@@ -1284,8 +1271,9 @@ def fork_a_writer(tree: KeywordTree, who: str, tell: Tell) -> int:
 
 
 def script(*words: object) -> list[str]:
-    """Return the command that runs this file as a program of its own."""
-    return [sys.executable, str(Path(__file__).resolve()), *map(str, words)]
+    """Return the command that runs this module as a program of its own."""
+    places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return ["env", f"PYTHONPATH={places}", sys.executable, "-m", __name__, *map(str, words)]
 
 
 _inherited: KeywordTree | None = None  # what a forked pool finds open
@@ -1980,5 +1968,4 @@ ROLES: dict[str, Callable[..., None]] = {
 }
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(typing_extensions.__file__).parent))
     ROLES[sys.argv[1]](*sys.argv[2:])

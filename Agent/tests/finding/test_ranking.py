@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import KeywordTree, KeywordTreeError, LLMClient
+from Agent.tests.support import ROOT
 
 thorough = settings(
     deadline=None,
@@ -247,7 +248,7 @@ def test_after_a_hundred_random_rounds_of_writes_too(
 RANK_TWICE = """
 import sys
 from Agent.keyword_tree import KeywordTree
-from Agent.test_finding import WORDS, scores
+from Agent.tests.finding.test_ranking import WORDS, scores
 with KeywordTree(sys.argv[1]) as tree:
     for query in WORDS:
         first = scores(tree, query, "oat milk 绿茶")
@@ -266,8 +267,7 @@ def test_ranking_does_not_hang_on_the_seed_of_hashes(tmp_path: Path) -> None:
     for seed in ("0", "1"):
         command = [sys.executable, "-c", RANK_TWICE, str(tmp_path)]
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"}
-        root = Path(__file__).resolve().parents[1]
-        told.add(subprocess.run(command, cwd=root, env=environment, capture_output=True, check=True).stdout)
+        told.add(subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True).stdout)
 
     assert len(told) == 1
     assert len(told.pop().splitlines()) == len(WORDS)

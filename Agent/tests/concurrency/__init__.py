@@ -1,0 +1,1 @@
+"""Threads, tasks and processes that use one store at the same time."""
