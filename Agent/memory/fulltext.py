@@ -29,15 +29,16 @@ import threading
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from Agent.memory.keywords import STOP_WORDS, find_words
 
-__all__ = ["FullTextIndex", "Hit", "RankingWeights", "split_passages", "terms_of"]
+__all__ = ["FullTextIndex", "Hit", "Passages", "RankingWeights", "idf_of", "norm_of", "score_passages"]
+__all__ += ["split_passages", "terms_of", "worth_of"]
 
 PASSAGE_LIMIT = 800
 """Characters of a passage; a longer text is cut where a paragraph or a sentence ends."""
@@ -169,6 +170,152 @@ class Hit(NamedTuple):
     """As it was added."""
     passage: int
     """Which of its passages fits best, from 0."""
+
+
+# The scoring: pure functions over a small port, so that an index in memory and one on disk rank alike
+
+
+Term = TypeVar("Term")
+"""What an index calls a term: a number in memory, the term itself on disk."""
+
+
+class Passages(Protocol[Term]):
+    """What the scoring reads of an index. A passage is a number, and so is a group; -1 is none."""
+
+    def look(self, slot: int, asked: Mapping[Term, float]) -> dict[Term, float]:
+        """Return what each term of a query counts in a passage."""
+
+    def answer_to(self, slot: int) -> int:
+        """Return what follows a passage that asks something in its group, else -1."""
+
+    def group_of(self, slot: int) -> int:
+        """Return the group of a passage, or -1."""
+
+    def idf(self, number: Term, /) -> float:
+        """Return how rare a term is among passages."""
+
+    def group_norms(self, groups: Collection[int]) -> tuple[int, dict[int, float]]:
+        """Return how many groups there are, and BM25's norm of each of some."""
+
+    def grouped(self, number: Term, /) -> int:
+        """Return how many passages of groups say a term."""
+
+    def count_by_group(self, number: Term, /) -> Mapping[int, int]:
+        """Return how many passages of each group say a term."""
+
+
+def norm_of(relative_length: float) -> float:
+    """Return BM25's norm of a text that is so many times as long as the average."""
+    return _K1 * (1.0 - _B + _B * relative_length)
+
+
+def idf_of(count: int, frequency: int) -> float:
+    """Return how rare something is that occurs in `frequency` of `count`."""
+    return math.log(1.0 + (count - frequency + 0.5) / (frequency + 0.5))
+
+
+def worth_of(query: str, aside: float, idf: Callable[[str], float]) -> dict[str, float]:
+    """Return what a passage could get for each term of the query: its weight · idf · (k1 + 1)."""
+    return {term: weight * idf(term) * (_K1 + 1.0) for term, weight in _weigh_sentences(query, aside).items()}
+
+
+def score_passages(
+    index: Passages[Term],
+    found: Iterable[int],
+    asked: Mapping[Term, float],
+    weights: RankingWeights,
+    limit: int,
+    id_of: Callable[[int], str | None],
+    accepts: Callable[[int], bool],
+) -> list[tuple[int, float]]:
+    """Return passages, one of each memory, best first, with their scores.
+
+    Args:
+        index: What is read.
+        found: The candidates, those with the best BM25.
+        asked: What each term of the query is worth; of those that the index knows.
+        weights: What counts besides BM25.
+        limit: At most so many.
+        id_of: Which memory a passage is of.
+        accepts: Whether a passage may be found; asked of what follows a candidate.
+    """
+    own = {slot: index.look(slot, asked) for slot in found}
+    around = _look_around(index, own, asked, weights.before, accepts)
+    whole = _weigh_groups(index, {index.group_of(slot) for slot in around} - {-1}, asked, weights.group)
+    scores = {slot: context + whole.get(index.group_of(slot), 0.0) for slot, context in around.items()}
+    for slot, terms in own.items():
+        scores[slot] += sum(terms.values())
+    return _cover(scores, own, weights.cover, limit, id_of)
+
+
+def _look_around(
+    index: Passages[Term],
+    own: dict[int, dict[Term, float]],
+    asked: Mapping[Term, float],
+    share: float,
+    accepts: Callable[[int], bool],
+) -> dict[int, float]:
+    """Return the candidates, and what follows a question among them, with what the question counts there."""
+    around = dict.fromkeys(own, 0.0)
+    for before, said in list(own.items()) if share else ():
+        slot = index.answer_to(before)
+        if slot < 0 or not accepts(slot):
+            continue
+        if slot not in own:
+            own[slot] = index.look(slot, asked)
+        mine = own[slot]
+        around[slot] = sum(max(0.0, share * count - mine.get(term, 0.0)) for term, count in said.items())
+    return around
+
+
+def _weigh_groups(
+    index: Passages[Term], groups: set[int], asked: Mapping[Term, float], share: float
+) -> dict[int, float]:
+    """Return the share of the score that groups have: BM25 over each as if it were one text."""
+    if not share or not groups:
+        return {}
+    scores = dict.fromkeys(groups, 0.0)
+    count, norms = index.group_norms(groups)
+    budget = POSTINGS_LIMIT
+    held = {number: index.grouped(number) for number in asked}
+    for number in sorted(asked, key=lambda number: (held[number], number)):
+        if held[number] > budget:
+            break
+        budget -= held[number]
+        occurrences = index.count_by_group(number)
+        # The idf of passages would count a word that every group has.
+        weight = share * asked[number] / index.idf(number) * idf_of(count, len(occurrences))
+        for group in groups & occurrences.keys():
+            scores[group] += weight * occurrences[group] / (occurrences[group] + norms[group])
+    return scores
+
+
+def _cover(
+    scores: dict[int, float],
+    own: dict[int, dict[Term, float]],
+    factor: float,
+    limit: int,
+    id_of: Callable[[int], str | None],
+) -> list[tuple[int, float]]:
+    """Return slots, one of each memory, best first; a word that was said counts less for those behind."""
+    left: dict[Term, float] = {}
+    # A heap of scores that can only sink: who is first with an up-to-date score is the best of all.
+    heap = [(-score, slot) for slot, score in scores.items()]
+    heapq.heapify(heap)
+    picked: dict[str | None, tuple[int, float]] = {}
+    while heap and len(picked) < limit:
+        _, slot = heapq.heappop(heap)
+        if id_of(slot) in picked:
+            continue
+        said = own[slot]
+        score = scores[slot] - sum((1.0 - left.get(term, 1.0)) * count for term, count in said.items())
+        if heap and (-score, slot) > heap[0]:
+            heapq.heappush(heap, (-score, slot))
+            continue
+        picked[id_of(slot)] = (slot, score)
+        for term in said:
+            left[term] = left.get(term, 1.0) * factor
+    return list(picked.values())
 
 
 class FullTextIndex:
@@ -349,14 +496,11 @@ class FullTextIndex:
         found = self._look_through(asked, among or ()) if few else self._scan(asked, among)
         if not found:
             return []
-        own = {slot: self._look(slot, asked) for slot in found}
-        around = self._look_around(own, asked, among)
-        whole = self._weigh_groups({self._group_at[slot] for slot in around} - {-1}, asked)
-        scores = {slot: context + whole.get(self._group_at[slot], 0.0) for slot, context in around.items()}
-        for slot, terms in own.items():
-            scores[slot] += sum(terms.values())
+        ids = self._ids
+        picked = score_passages(
+            self, found, asked, self.weights, limit, ids.__getitem__, lambda slot: among is None or ids[slot] in among
+        )
         ideal = sum(worth.values())  # what a passage that said nothing but the query, often, would come near
-        picked = self._cover(scores, own, limit)
         return [Hit(min(1.0, score / ideal), str(self._ids[slot]), self._place(slot)) for slot, score in picked]
 
     def shares(self, query: str) -> dict[str, float]:
@@ -376,15 +520,14 @@ class FullTextIndex:
 
     def _worth(self, query: str) -> dict[str, float]:
         """Return what a passage could get for each term of the query: its weight · idf · (k1 + 1)."""
-        weights = _weigh_sentences(query, self.weights.aside)
-        return {term: weight * self._idf(self._numbers.get(term)) * (_K1 + 1.0) for term, weight in weights.items()}
+        return worth_of(query, self.weights.aside, lambda term: self.idf(self._numbers.get(term)))
 
     def _look_through(self, asked: dict[int, float], among: Collection[str]) -> list[int]:
         """Return the slots with the best BM25 of a few memories."""
         scores = {}
         for id in among:
             for slot in self._slots_of.get(id, ()):
-                said = self._look(slot, asked)
+                said = self.look(slot, asked)
                 if said:
                     scores[slot] = sum(said.values())
         return self._best(scores)
@@ -396,7 +539,7 @@ class FullTextIndex:
         share = 1.0 if among is None else max(0.5, len(among) / max(1, len(self._slots_of)))
         budget = int(POSTINGS_LIMIT / share)
         average = self._average()
-        norms = [_norm(_LENGTH_STEP**step / average) for step in range(_LENGTHS)]
+        norms = [norm_of(_LENGTH_STEP**step / average) for step in range(_LENGTHS)]
         for number in sorted(asked, key=lambda number: (len(self._postings[number]), number)):
             held = self._postings[number]
             held = held[-budget:] if budget > 0 else held[:0]
@@ -421,83 +564,45 @@ class FullTextIndex:
         best = [(-score, slot) for slot, score in scores.items() if score >= least]
         return [slot for _, slot in sorted(best)[:CANDIDATES]]
 
-    def _look(self, slot: int, asked: dict[int, float]) -> dict[int, float]:
-        """Return what each term of the query counts in a passage."""
-        norm = _norm(self._lengths[slot] / self._average())
+    # -- what `score_passages` reads --
+
+    def look(self, slot: int, asked: Mapping[int, float]) -> dict[int, float]:
+        """Return what each term of a query counts in a passage."""
+        norm = norm_of(self._lengths[slot] / self._average())
         return {
             number: asked[number] * (entry & 7) / ((entry & 7) + norm)
             for entry in self._terms_at[slot]
             if (number := entry >> 3) in asked
         }
 
-    def _look_around(
-        self, own: dict[int, dict[int, float]], asked: dict[int, float], among: Collection[str] | None
-    ) -> dict[int, float]:
-        """Return the candidates, and what follows a question among them, with what the question counts there."""
-        share = self.weights.before
-        around = dict.fromkeys(own, 0.0)
-        for before, said in list(own.items()) if share else ():
-            slot = self._after[before]
-            if slot < 0 or not self._asks[before] or (among is not None and self._ids[slot] not in among):
-                continue
-            if slot not in own:
-                own[slot] = self._look(slot, asked)
-            mine = own[slot]
-            around[slot] = sum(max(0.0, share * count - mine.get(term, 0.0)) for term, count in said.items())
-        return around
+    def answer_to(self, slot: int) -> int:
+        """Return what follows a passage that asks something in its group, else -1."""
+        return self._after[slot] if self._asks[slot] else -1
 
-    def _weigh_groups(self, groups: set[int], asked: dict[int, float]) -> dict[int, float]:
-        """Return the share of the score that groups have: BM25 over each as if it were one text."""
-        share = self.weights.group
-        scores = dict.fromkeys(groups, 0.0)
+    def group_of(self, slot: int) -> int:
+        """Return the group of a passage, or -1."""
+        return self._group_at[slot]
+
+    def idf(self, number: int | None) -> float:
+        """Return how rare a term is; None is one that nobody has said."""
+        return idf_of(len(self._ids), 0 if number is None else len(self._postings[number]))
+
+    def group_norms(self, groups: Collection[int]) -> tuple[int, dict[int, float]]:
+        """Return how many groups there are, and BM25's norm of each of some."""
         count = len(self._groups)
-        if not share or not groups:
-            return {}
-        average = max(1.0, sum(self._group_lengths) / count)
-        norms = {group: _norm(self._group_lengths[group] / average) for group in groups}
-        budget = POSTINGS_LIMIT
-        for number in sorted(asked, key=lambda number: (len(self._group_postings[number]), number)):
-            held = self._group_postings[number]
-            if len(held) > budget:
-                break
-            budget -= len(held)
-            occurrences = Counter(held)
-            # The idf of passages would count a word that every group has.
-            idf = math.log(1.0 + (count - len(occurrences) + 0.5) / (len(occurrences) + 0.5))
-            weight = share * asked[number] / self._idf(number) * idf
-            for group in groups & occurrences.keys():
-                scores[group] += weight * occurrences[group] / (occurrences[group] + norms[group])
-        return scores
+        average = max(1.0, sum(self._group_lengths) / max(1, count))
+        return count, {group: norm_of(self._group_lengths[group] / average) for group in groups}
 
-    def _cover(self, scores: dict[int, float], own: dict[int, dict[int, float]], limit: int) -> list[tuple[int, float]]:
-        """Return slots, one of each memory, best first; a word that was said counts less for those behind."""
-        factor = self.weights.cover
-        left: dict[int, float] = {}
-        # A heap of scores that can only sink: who is first with an up-to-date score is the best of all.
-        heap = [(-score, slot) for slot, score in scores.items()]
-        heapq.heapify(heap)
-        picked: dict[str | None, tuple[int, float]] = {}
-        while heap and len(picked) < limit:
-            _, slot = heapq.heappop(heap)
-            if self._ids[slot] in picked:
-                continue
-            said = own[slot]
-            score = scores[slot] - sum((1.0 - left.get(term, 1.0)) * count for term, count in said.items())
-            if heap and (-score, slot) > heap[0]:
-                heapq.heappush(heap, (-score, slot))
-                continue
-            picked[self._ids[slot]] = (slot, score)
-            for term in said:
-                left[term] = left.get(term, 1.0) * factor
-        return list(picked.values())
+    def grouped(self, number: int) -> int:
+        """Return how many passages of groups say a term."""
+        return len(self._group_postings[number])
+
+    def count_by_group(self, number: int) -> Mapping[int, int]:
+        """Return how many passages of each group say a term."""
+        return Counter(self._group_postings[number])
 
     def _place(self, slot: int) -> int:
         return self._slots_of[str(self._ids[slot])].index(slot)
-
-    def _idf(self, number: int | None) -> float:
-        """Return how rare a term is; None is one that nobody has said."""
-        count, frequency = len(self._ids), 0 if number is None else len(self._postings[number])
-        return math.log(1.0 + (count - frequency + 0.5) / (frequency + 0.5))
 
     def _average(self) -> float:
         """Return how many terms a passage has; the dead count until they are left out."""
@@ -564,10 +669,6 @@ def _cut_array(counts: _Numbers, joined: _Numbers) -> list[_Numbers]:
 
 def _asks(text: str) -> bool:
     return "?" in text or "？" in text
-
-
-def _norm(relative_length: float) -> float:
-    return _K1 * (1.0 - _B + _B * relative_length)
 
 
 def _length_step(length: int) -> int:

@@ -28,8 +28,6 @@ What all records share, and what each class below therefore does not say again:
 - An id is `prefix-timestamp-uuid`, so that ids sort by their time; a skill's comes from its name.
 """
 
-import hashlib
-import unicodedata
 import uuid
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -38,6 +36,7 @@ from typing import Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_ty
 
 from typing_extensions import override
 
+from Agent.memory.names import slug_of
 from Agent.memory.scoring import DAY_S, saturation, temporal_decay
 
 __all__ = [
@@ -79,7 +78,6 @@ HALF_OF_USES = 10.0
 HALF_LIFE_DAYS = 30.0
 """After so many days without use half of an importance is left."""
 
-_SLUG_LIMIT = 80  # characters; a longer name ends in a checksum, so that a paragraph can be a name, too
 
 
 # What all records share
@@ -288,20 +286,6 @@ def _now() -> datetime:
 
 def _new_id(prefix: str, now: datetime) -> str:
     return f"{prefix}-{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex}"
-
-
-def _slug(name: str) -> str:
-    """Return `name` as a part of an id: its letters, digits and symbols in any script, joined by hyphens.
-
-    Symbols and `#` stay: C, C++ and C# are three skills.
-    """
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    kept = "".join(char if unicodedata.category(char)[0] in "LMNS" or char == "#" else " " for char in folded)
-    slug = "-".join(kept.split())
-    if slug and len(slug) <= _SLUG_LIMIT:
-        return slug
-    checksum = hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return "-".join(filter(None, [slug[:_SLUG_LIMIT].rstrip("-"), checksum]))
 
 
 # The parts
@@ -596,7 +580,7 @@ class ProceduralSkill(_Memory):
         >>> ProceduralSkill.create("修复 登录", "…", ["…"]).id
         'skill-修复-登录'
         """
-        return cls(f"{id_prefix}-{_slug(name)}", name, description, steps=list(steps))
+        return cls(f"{id_prefix}-{slug_of(name)}", name, description, steps=list(steps))
 
     def add_error_fix(self, error: str, fix: str) -> None:
         """Add a common error and what helps; `validate` tells if one of them is empty."""

@@ -33,14 +33,12 @@ pattern that another one, with a link `supersedes`, took the place of.
 import contextlib
 import threading
 import time
-import unicodedata
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, TypeAlias
-from urllib.parse import quote
 
 from Agent.keyword_tree import (
     DuplicateIdError,
@@ -55,6 +53,7 @@ from Agent.keyword_tree import (
 from Agent.memory.content import OWN, Filters, Ranker, own_fields, superseded_ids
 from Agent.memory.eviction import Candidate, Doomed, EvictionPolicy, RecallLog, RecallStats, choose_doomed
 from Agent.memory.graph import TreeGraph
+from Agent.memory.names import encode_name
 from Agent.memory.retriever import MemoryRetriever, Retrieved, RetrieverConfig
 from Agent.memory.schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
 
@@ -63,7 +62,6 @@ __all__ = ["ForgettingPlan", "MemoryStore", "Record", "Version", "namespace_fold
 Record: TypeAlias = EpisodeTrace | SemanticPattern | ProceduralSkill
 
 _KINDS: Mapping[str, type[Record]] = {"episode": EpisodeTrace, "pattern": SemanticPattern, "skill": ProceduralSkill}
-_NAME_LIMIT = 200  # bytes of a folder's name, which file systems cut at 255
 _SUCCESSORS = uuid.UUID("6f0ce1f2-7d5b-4f0e-9c55-3d0a5f5e8b11")  # any: what a corrected fact's id is made in
 
 
@@ -87,30 +85,8 @@ def namespace_folder(
     path = Path(folder)
     for kind, name in (("user", user), ("agent", agent), ("session", session)):
         if name is not None:
-            path /= f"{kind}={_encode_name(kind, name)}"
+            path /= f"{kind}={encode_name(kind, name)}"
     return path / "memory"
-
-
-def _encode_name(kind: str, name: str) -> str:
-    if not isinstance(name, str) or not name.strip():
-        raise InvalidInputError(f"{kind} must be a name, not {name!r}")
-    if name != unicodedata.normalize("NFC", name) or any(unicodedata.category(char)[0] == "C" for char in name):
-        raise InvalidInputError(f"{kind} has characters that cannot be told apart by sight: {name!r}")
-    encoded = "".join(
-        char if char in _PLAIN or (not char.isascii() and char.isalnum() and char == char.casefold()) else _code(char)
-        for char in name
-    )
-    if len(encoded.encode()) > _NAME_LIMIT:
-        raise InvalidInputError(f"{kind} is too long for the name of a folder: {name[:60]!r}")
-    return encoded
-
-
-def _code(char: str) -> str:
-    quoted = quote(char, safe="")
-    return quoted if quoted != char else f"%{ord(char):02X}"
-
-
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
 # What comes back
