@@ -40,7 +40,7 @@ from typing import Any, NamedTuple, TypeAlias
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from Agent.keyword_tree import KeywordTree
-from Agent.memory.content import OWN
+from Agent.memory.content import MEMORY_KEY
 from Agent.memory.fulltext import RankingWeights
 from Agent.memory.keywords import STOP_WORDS, ChineseKeywordExtractor
 from Agent.memory.retriever import RetrieverConfig
@@ -219,7 +219,7 @@ def fill(store: MemoryStore, memories: Sequence[Memory], way: Way = Way()) -> No
         own: dict[str, object] = {"kind": "fact"}
         if memory.when is not None:
             own["time"] = memory.when.replace(tzinfo=UTC).timestamp()
-        spec = {"id": memory.id, "content": way.text(memory), "source": memory.source, "metadata": {OWN: own}}
+        spec = {"id": memory.id, "content": way.text(memory), "source": memory.source, "metadata": {MEMORY_KEY: own}}
         specs.append({**spec, "keyword_ids": held})
     store.tree.BatchCreateInfos(specs)
 

@@ -19,11 +19,11 @@ def test_runs_as_a_program() -> None:
         env={"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "error"},
     )
 
-    for line in ("Episode", "Pattern", "Skill"):
-        assert f"{line} validated successfully" in done.stdout
-    assert "Data ready for storage" in done.stdout
+    for line in ("EpisodeTrace", "SemanticPattern", "ProceduralSkill"):
+        assert f"{line} is sound" in done.stdout
+    assert "Comes back from JSON: True" in done.stdout
     assert "Recalls of the skill: 1" in done.stdout
-    assert "ProceduralSkill at TypeScript" in done.stdout
-    assert "Now: 服务器搬到了杭州。" in done.stdout
-    assert "Before: 服务器在上海。" in done.stdout
-    assert "Left: 3 of 4\nUndone: 4 memories\nBob knows: []" in done.stdout
+    assert "ProceduralSkill at green tea" in done.stdout
+    assert "Now: 茶叶搬到了冷藏间。" in done.stdout
+    assert "Before: 茶叶放在二号柜。" in done.stdout
+    assert "Left: 3 of 4\nUndone: 4 memories\nMei knows: []" in done.stdout

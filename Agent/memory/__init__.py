@@ -6,8 +6,9 @@ Optional; the library in `Agent.keyword_tree` knows nothing of it. Read in this 
     schemas     the records: what was done, what was learned from it, what can be done
     keywords    what a question is about, in English and Chinese
     scoring     how well a memory fits, as figures from 0 to 1 that explain themselves
-    graph       entities, their relations and their tags, in memory and in a tree
-    following   how what is derived from a tree's log stays true
+    graph       the port: entities, their relations and their tags
+    in_memory_graph, tree_graph   what stands behind it: for as long as the process lives, and the keywords of a tree
+    log_follower  how what is derived from a tree's log stays true
     fulltext    a full-text index over memories, Chinese and English
     content     which infos say what is asked for; kept on disk between two openings
     retriever   finds memories for a question, through both channels

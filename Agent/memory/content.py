@@ -9,7 +9,7 @@
 True
 
 Three things are derived from infos here, and can be thrown away at any time: the full-text index; what filters and
-scores need of each info (`Known`); and which info supersedes which. What was superseded is in none of the others.
+scores need of each info (`InfoFacts`); and which info supersedes which. What was superseded is in none of the others.
 
 On disk it is one file: a line with the checksum of the rest, a line of JSON with the place in the log that it was made
 at, then JSON and flat arrays. What does not fit, by checksum, by form or by the log, counts as not there.
@@ -31,14 +31,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from Agent.keyword_tree import Info, InvalidInputError, KeywordTree
-from Agent.memory.following import Follower, News, Position, outside
-from Agent.memory.fulltext import PASSAGE_LIMIT, FullTextIndex, RankingWeights, split_passages
-from Agent.memory.keywords import STOP_WORDS
+from ..keyword_tree import Info, InvalidInputError, KeywordTree
+from .fulltext import PASSAGE_LIMIT, FullTextIndex, RankingWeights, split_passages
+from .keywords import STOP_WORDS
+from .log_follower import LogChanges, LogFollower, Position, outside_operations
 
-__all__ = ["OWN", "ContentIndex", "Filters", "Known", "Ranker", "own_fields"]
+__all__ = ["MEMORY_KEY", "ContentIndex", "Filters", "InfoFacts", "Ranker", "memory_fields"]
 
-OWN = "memory"
+MEMORY_KEY = "memory"
 """The key of an info's metadata that a memory's own fields stand under; see `store`."""
 
 SAVE_AFTER = 2_000
@@ -67,7 +67,7 @@ class Ranker(Protocol):
 
 
 @dataclass(slots=True)
-class Known:
+class InfoFacts:
     """What filters and scores need of an info."""
 
     kind: str
@@ -147,12 +147,12 @@ class ContentIndex:
         self._path = path
         self._lock = threading.RLock()
         self._ranker_lock = threading.Lock()
-        self._follower = Follower(tree)
+        self._follower = LogFollower(tree)
         self._is_begun = False
         self._unsaved = 0  # infos
-        self._untold: dict[str, None] = {}  # infos that the ranker is to be told of
+        self._unranked: dict[str, None] = {}  # infos that the ranker is to be told of
         self.text = FullTextIndex(weights)
-        self.known: dict[str, Known] = {}
+        self.known: dict[str, InfoFacts] = {}
         self.referred: dict[str, int] = {}
         self._by_kind: dict[str, set[str]] = defaultdict(set)
         self._by_source: dict[str, set[str]] = defaultdict(set)
@@ -171,7 +171,7 @@ class ContentIndex:
                 self._take(self._follower.catch_up())
             else:
                 with _collector_off():
-                    self._take(self._follower.begin(self._read_tree, lambda news: any(i.deleted for i in news.infos)))
+                    self._take(self._follower.begin(self._read_tree, _has_deleted))
             self._is_begun = True
             if self._unsaved - unsaved >= SAVE_AFTER:
                 self._save()
@@ -186,20 +186,20 @@ class ContentIndex:
         self._forget()
         page = 0
         while infos := self._tree.ListInfos(page, _PAGE):
-            self._take(News(infos=infos))
+            self._take(LogChanges(infos=infos))
             page += 1
 
     def _forget(self) -> None:
-        self._untold |= dict.fromkeys(self.known)
+        self._unranked |= dict.fromkeys(self.known)
         self.text = FullTextIndex(self._weights)
         self.known, self.referred, self._supersedes = {}, {}, {}
         self._by_kind, self._by_source, self._superseding = defaultdict(set), defaultdict(set), defaultdict(set)
 
-    def _take(self, news: News) -> None:
-        if news.from_nothing:
+    def _take(self, changes: LogChanges) -> None:
+        if changes.from_nothing:
             self._forget()
             self._erase()
-        infos = {info.id: info for info in news.infos}
+        infos = {info.id: info for info in changes.infos}
         self._unsaved += len(infos)
         touched: dict[str, None] = {}
         for id, info in infos.items():
@@ -207,7 +207,7 @@ class ContentIndex:
         for info in infos.values():
             self._settle(info)
         others = [id for id in touched if id not in infos]
-        for other in outside(lambda: [self._tree.GetInfo(id) for id in others]) if others else ():
+        for other in outside_operations(lambda: [self._tree.GetInfo(id) for id in others]) if others else ():
             if other is not None:
                 self._settle(other)
 
@@ -235,7 +235,7 @@ class ContentIndex:
         return self.walk_back([*before, *(olds if id in self.walk_back(olds) else ())])
 
     def _is_superseded(self, info: Info) -> bool:
-        return bool(own_fields(info).get("superseded_by")) or bool(self._successors(info.id))
+        return bool(memory_fields(info).get("superseded_by")) or bool(self._successors(info.id))
 
     def walk_back(self, ids: Iterable[str]) -> list[str]:
         """Return infos and all that they supersede, at however many removes, as they come."""
@@ -259,7 +259,7 @@ class ContentIndex:
         return sorted(found.difference(self.walk_back([id]))) if found else []
 
     def _put(self, info: Info, passages: Sequence[str] | None) -> None:
-        known, old = _know(info), self.known.get(info.id)
+        known, old = _facts_of(info), self.known.get(info.id)
         if passages is not None:
             known.text_sum = _sum_text("\0".join(passages))
         if old is not None:
@@ -267,22 +267,22 @@ class ContentIndex:
         self._list(info.id, known)
         if old is None or (old.text_sum, old.source) != (known.text_sum, known.source):
             self.text.add(info.id, passages or split_passages(info.content), info.source or None)
-            self._untold[info.id] = None
+            self._unranked[info.id] = None
 
     def _remove(self, id: str) -> None:
         known = self.known.pop(id, None)
         if known is not None:
             self._unlist(id, known)
             self.text.remove(id)
-            self._untold[id] = None
+            self._unranked[id] = None
 
-    def _list(self, id: str, known: Known) -> None:
+    def _list(self, id: str, known: InfoFacts) -> None:
         self.known[id] = known
         self._by_kind[known.kind].add(id)
         self._by_source[known.source].add(id)
         self._refer(known.references, 1)
 
-    def _unlist(self, id: str, known: Known) -> None:
+    def _unlist(self, id: str, known: InfoFacts) -> None:
         self._by_kind[known.kind].discard(id)
         self._by_source[known.source].discard(id)
         self._refer(known.references, -1)
@@ -326,22 +326,22 @@ class ContentIndex:
         if self._ranker is None:
             return found
         with self._ranker_lock:
-            self._tell(self._ranker)
+            self._pass_on(self._ranker)
             ranked = dict.fromkeys(id for _, id in self._ranker.Rank(query))
         ids = [id for id in ranked if id in self.known and (among is None or id in among)]
         return _fuse(found, ids[:limit])
 
-    def _tell(self, ranker: Ranker) -> None:
+    def _pass_on(self, ranker: Ranker) -> None:
         """Tell the ranker what it has not heard of; what it fails at, it is told again."""
-        while self._untold:
-            id = next(iter(self._untold))
+        while self._unranked:
+            id = next(iter(self._unranked))
             info = self._tree.GetInfo(id) if id in self.known else None
             if info is None:
                 ranker.Remove(id)
             else:
                 passages = self._passages_of(info) if self._passages_of else split_passages(info.content)
                 ranker.Add(id, [(passage, 1.0) for passage in passages])
-            self._untold.pop(id, None)
+            self._unranked.pop(id, None)
 
     # -- on disk --
 
@@ -349,7 +349,7 @@ class ContentIndex:
         """Leave the index on disk, but for one that the log has left behind: that would keep what was deleted."""
         with self._lock:
             position = self._follower.position if self._is_begun else self._read_position()
-            if position is not None and not Follower(self._tree).resume(position):
+            if position is not None and not LogFollower(self._tree).resume(position):
                 self._erase()
             else:
                 self._save()
@@ -387,7 +387,7 @@ class ContentIndex:
 
     def _pack(self) -> list[bytes]:
         names, arrays = self.text.to_parts()
-        rows = [[id, *(getattr(known, name) for name in Known.__slots__)] for id, known in self.known.items()]
+        rows = [[id, *(getattr(known, name) for name in InfoFacts.__slots__)] for id, known in self.known.items()]
         body = _to_json({**names, "known": rows, "supersedes": self._supersedes})
         head = {"position": self._follower.position, "made_by": _made_by(), "body": len(body)}
         head |= {"arrays": [[held.typecode, len(held)] for held in arrays]}
@@ -437,14 +437,18 @@ class ContentIndex:
         self.text = FullTextIndex.from_parts(names, arrays, self._weights)
         for id, kind, source, time, metadata, references, pinned, text_sum in names["known"]:
             kind, source = sys.intern(kind), sys.intern(source)
-            known = Known(kind, source, time, metadata or _NOTHING, tuple(references) or (), pinned, text_sum)
+            known = InfoFacts(kind, source, time, metadata or _NOTHING, tuple(references) or (), pinned, text_sum)
             self._list(id, known)
         for id, olds in names["supersedes"].items():
             self._supersedes[id] = tuple(olds)
             for old in olds:
                 self._superseding[old].add(id)
-        self._untold = dict.fromkeys(self.known) if self._ranker else {}
+        self._unranked = dict.fromkeys(self.known) if self._ranker else {}
         return Position(*head["position"])
+
+
+def _has_deleted(changes: LogChanges) -> bool:
+    return any(info.deleted for info in changes.infos)
 
 
 def _made_by() -> list[Any]:
@@ -488,25 +492,25 @@ def _fuse(found: Mapping[str, tuple[float, int]], ranked: Sequence[str]) -> dict
 # What `MemoryStore` wrote of an info. Metadata is anybody's: what has not this form counts as not written.
 
 
-def own_fields(info: Info) -> Mapping[str, Any]:
+def memory_fields(info: Info) -> Mapping[str, Any]:
     """Return what `MemoryStore` wrote of an info; nothing where somebody else wrote it."""
-    own = info.metadata.get(OWN)
+    own = info.metadata.get(MEMORY_KEY)
     return own if isinstance(own, Mapping) else _NOTHING
 
 
 def superseded_ids(info: Info) -> tuple[str, ...]:
     """Return the infos that an info says it supersedes, itself not among them."""
-    olds = own_fields(info).get("supersedes")
+    olds = memory_fields(info).get("supersedes")
     return tuple(id for id in _strings([olds] if isinstance(olds, str) else olds) if id != info.id)
 
 
 _NOTHING: Mapping[str, Any] = {}
 
 
-def _know(info: Info) -> Known:
-    own = own_fields(info)
-    metadata = {key: value for key, value in info.metadata.items() if key != OWN}
-    return Known(
+def _facts_of(info: Info) -> InfoFacts:
+    own = memory_fields(info)
+    metadata = {key: value for key, value in info.metadata.items() if key != MEMORY_KEY}
+    return InfoFacts(
         kind=sys.intern(str(own.get("kind", "fact"))),
         source=sys.intern(info.source),
         time=_number(own.get("time"), info.created_at),

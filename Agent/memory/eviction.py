@@ -3,10 +3,10 @@
 >>> now = 100 * DAY_S
 >>> memories = [Candidate("often", now - 90 * DAY_S), Candidate("never", now - 90 * DAY_S), Candidate("new", now)]
 >>> stats = {"often": RecallStats(20, 16.0, now - DAY_S)}
->>> for doomed in choose_doomed(memories, RecallBased(max_items=2), stats, now):
-...     print(doomed.id, doomed.why)
+>>> for eviction in choose_evictions(memories, RecallBased(max_items=2), stats, now):
+...     print(eviction.id, eviction.why)
 never the least valuable of 3, where 2 may stay: 0.03 = 0.3 × ln(1 + 0) + 0.5 × 0.00 + 0.2 × 0.12
->>> [doomed.id for doomed in choose_doomed(memories, Ttl(30 * DAY_S), stats, now)]
+>>> [eviction.id for eviction in choose_evictions(memories, Ttl(30 * DAY_S), stats, now)]
 ['often', 'never']
 
 Nothing here deletes: `MemoryStore.plan_forgetting` shows what would go, `MemoryStore.forget` lets it go as one
@@ -27,14 +27,14 @@ from typing import cast
 
 from typing_extensions import override
 
-from Agent.keyword_tree import InvalidInputError
-from Agent.memory.scoring import DAY_S, temporal_decay
+from ..keyword_tree import InvalidInputError
+from .scoring import DAY_S, temporal_decay
 
 __all__ = [
     "DAY_S",
     "Candidate",
     "Capacity",
-    "Doomed",
+    "Eviction",
     "EvictionPolicy",
     "HybridEviction",
     "NoEviction",
@@ -42,7 +42,7 @@ __all__ = [
     "RecallLog",
     "RecallStats",
     "Ttl",
-    "choose_doomed",
+    "choose_evictions",
     "value_of",
 ]
 
@@ -80,7 +80,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Doomed:
+class Eviction:
     """A memory that would go."""
 
     id: str
@@ -195,9 +195,9 @@ class HybridEviction(EvictionPolicy):
         return self.ttl_s, self.max_items
 
 
-def choose_doomed(
+def choose_evictions(
     candidates: Iterable[Candidate], policy: EvictionPolicy, stats: Mapping[str, RecallStats], now: float
-) -> list[Doomed]:
+) -> list[Eviction]:
     """Return what would go, too old ones first, then the least valuable first, equals the oldest first.
 
     Raises:
@@ -206,14 +206,14 @@ def choose_doomed(
     ttl_s, max_items = policy.limits()
     _check_policy(policy, ttl_s, max_items)
     left = sorted((memory for memory in candidates if not memory.pinned), key=lambda memory: memory.created_at)
-    doomed: list[Doomed] = []
+    evictions: list[Eviction] = []
     if ttl_s is not None:
         old = [memory for memory in left if now - memory.created_at > ttl_s]
         left = left[len(old) :]
         for memory in old:
             days = (now - memory.created_at) / DAY_S
             value, _ = _value(memory, policy, stats, now)
-            doomed.append(Doomed(memory.id, value, f"{days:.1f} days old, where {ttl_s / DAY_S:.1f} are allowed"))
+            evictions.append(Eviction(memory.id, value, f"{days:.1f} days old, where {ttl_s / DAY_S:.1f} are allowed"))
     if max_items is not None and len(left) > max_items:
         count = len(left)
         worth = [(*_value(memory, policy, stats, now), memory.id) for memory in left]
@@ -221,8 +221,8 @@ def choose_doomed(
         for value, sum_text, id in worth[: count - max_items]:
             place = "the oldest" if isinstance(policy, Capacity) else "the least valuable"
             why = f"{place} of {count}, where {max_items} may stay"
-            doomed.append(Doomed(id, value, why if isinstance(policy, Capacity) else f"{why}: {sum_text}"))
-    return doomed
+            evictions.append(Eviction(id, value, why if isinstance(policy, Capacity) else f"{why}: {sum_text}"))
+    return evictions
 
 
 def _check_policy(policy: EvictionPolicy, ttl_s: object, max_items: object) -> None:

@@ -35,7 +35,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
-from Agent.memory.keywords import STOP_WORDS, find_words
+from .keywords import STOP_WORDS, find_words
 
 __all__ = ["FullTextIndex", "Hit", "Passages", "RankingWeights", "idf_of", "norm_of", "score_passages"]
 __all__ += ["split_passages", "terms_of", "worth_of"]

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias, cast
 from typing_extensions import override
 
 # The recall's own way of telling scripts with spaces from those without: two of them would disagree one day.
-from Agent.keyword_tree import _FindRuns
+from ..keyword_tree import _FindRuns
 
 __all__ = [
     "CHINESE_STOP_WORDS",

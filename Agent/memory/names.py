@@ -4,7 +4,7 @@ import hashlib
 import unicodedata
 from urllib.parse import quote
 
-from Agent.keyword_tree import InvalidInputError
+from ..keyword_tree import InvalidInputError
 
 __all__ = ["encode_name", "slug_of"]
 

@@ -27,12 +27,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from Agent.keyword_tree import Info, InvalidInputError, KeywordTree
-from Agent.memory.content import ContentIndex, Filters, Known, Ranker, own_fields
-from Agent.memory.fulltext import RankingWeights, split_passages, terms_of
-from Agent.memory.graph import KnowledgeGraph, RelationDirection, TreeGraph
-from Agent.memory.keywords import ChineseKeywordExtractor, KeywordExtractor
-from Agent.memory.scoring import (
+from ..keyword_tree import Info, InvalidInputError, KeywordTree
+from .content import ContentIndex, Filters, InfoFacts, Ranker, memory_fields
+from .fulltext import RankingWeights, split_passages, terms_of
+from .graph import KnowledgeGraph, RelationDirection
+from .keywords import ChineseKeywordExtractor, KeywordExtractor
+from .scoring import (
     HALF_LIFE_S,
     GraphDistance,
     ScoreBreakdown,
@@ -41,6 +41,7 @@ from Agent.memory.scoring import (
     reference_count,
     temporal_decay,
 )
+from .tree_graph import TreeGraph
 
 __all__ = ["MemoryRetriever", "RetrievalStrategy", "Retrieved", "RetrieverConfig"]
 
@@ -201,7 +202,7 @@ class MemoryRetriever:
         )
         return [result for result in results if result is not None]
 
-    def known(self) -> dict[str, Known]:
+    def known(self) -> dict[str, InfoFacts]:
         """Return what may be found, by id: kind, source, time and metadata of each."""
         self.index.catch_up()
         return dict(self.index.known)
@@ -260,7 +261,7 @@ class MemoryRetriever:
         scoring: ScoringStrategy,
     ) -> Retrieved | None:
         info = self._tree.GetInfo(id)
-        if info is None or own_fields(info).get("superseded_by"):  # meanwhile
+        if info is None or memory_fields(info).get("superseded_by"):  # meanwhile
             return None
         keywords = [hanging[id][1]] if id in hanging else [link.keyword_id for link in self._tree.GetLinks(id)]
         path = [node.name for node in self._tree.GetPath(keywords[0])[1:]] if keywords else []

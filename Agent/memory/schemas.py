@@ -36,8 +36,8 @@ from typing import Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_ty
 
 from typing_extensions import override
 
-from Agent.memory.names import slug_of
-from Agent.memory.scoring import DAY_S, saturation, temporal_decay
+from .names import slug_of
+from .scoring import DAY_S, saturation, temporal_decay
 
 __all__ = [
     "OUTCOMES",
@@ -235,7 +235,7 @@ def _complain(record: str, column: _Column, owner: _Record) -> list[str]:
             return [f"{what} is not within the years 1 to 9999 in UTC"]
     if column.one_of:
         known = value in column.one_of or not (value or column.required)
-        return [] if known else [f"{what} must be one of: {', '.join(column.one_of)}"]
+        return [] if known else [f"{what} is {_shorten(value)}: choose from {', '.join(column.one_of)}"]
     if column.required and isinstance(value, str) and not value.strip():
         return [f"{what} is required"]
     if column.kind is int and value < 0:
@@ -243,6 +243,11 @@ def _complain(record: str, column: _Column, owner: _Record) -> list[str]:
     if column.kind is float and not 0.0 <= value <= 1.0:  # so written, it refuses NaN too
         return [f"{what} must be between 0.0 and 1.0"]
     return []
+
+
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 def _complain_of_list(what: str, column: _Column, value: Any) -> list[str]:

@@ -19,7 +19,7 @@ from dataclasses import astuple, dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from Agent.keyword_tree import InvalidInputError
+from ..keyword_tree import InvalidInputError
 
 __all__ = [
     "DAY_S",

@@ -40,7 +40,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from Agent.keyword_tree import (
+from ..keyword_tree import (
     DuplicateIdError,
     Info,
     InvalidInputError,
@@ -50,12 +50,12 @@ from Agent.keyword_tree import (
     NotFoundError,
     RelationType,
 )
-from Agent.memory.content import OWN, Filters, Ranker, own_fields, superseded_ids
-from Agent.memory.eviction import Candidate, Doomed, EvictionPolicy, RecallLog, RecallStats, choose_doomed
-from Agent.memory.graph import TreeGraph
-from Agent.memory.names import encode_name
-from Agent.memory.retriever import MemoryRetriever, Retrieved, RetrieverConfig
-from Agent.memory.schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
+from .content import MEMORY_KEY, Filters, Ranker, memory_fields, superseded_ids
+from .eviction import Candidate, Eviction, EvictionPolicy, RecallLog, RecallStats, choose_evictions
+from .names import encode_name
+from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
+from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
+from .tree_graph import TreeGraph
 
 __all__ = ["ForgettingPlan", "MemoryStore", "Record", "Version", "namespace_folder", "record_of"]
 
@@ -114,7 +114,7 @@ class Version:
 class ForgettingPlan:
     """What would be forgotten, and why; nothing was changed."""
 
-    doomed: Sequence[Doomed]
+    evictions: Sequence[Eviction]
     """What would go."""
     kept: int
     """How many would stay, pinned ones included."""
@@ -124,7 +124,7 @@ class ForgettingPlan:
 
 def record_of(info: Info) -> Record | None:
     """Return the record that an info holds; None for a plain fact, and for what is damaged."""
-    own = own_fields(info)
+    own = memory_fields(info)
     kind, data = _KINDS.get(str(own.get("kind"))), own.get("record")
     if kind is None or not isinstance(data, Mapping):
         return None
@@ -253,7 +253,7 @@ class MemoryStore:
             return self.tree.BatchCreateInfos([{**spec, "keyword_ids": keyword_ids}])[0].id
 
     def _remember_again(self, old: Info, spec: dict[str, Any], names: list[str]) -> str:
-        own, own_before = spec["metadata"][OWN], own_fields(old)
+        own, own_before = spec["metadata"][MEMORY_KEY], memory_fields(old)
         if own_before.get("kind") != own["kind"]:
             raise InvalidInputError(f"{old.id!r} is the id of another memory, which is no {own['kind']}")
         if own_before.get("pinned") is True:
@@ -290,9 +290,9 @@ class MemoryStore:
         return own, _text_of(record)
 
     def _join_metadata(self, metadata: Mapping[str, Any] | None, own: dict[str, Any]) -> dict[str, Any]:
-        if metadata is not None and (not isinstance(metadata, Mapping) or OWN in metadata):
-            raise InvalidInputError(f"metadata must be an object without the key {OWN!r}")
-        return {**(metadata or {}), OWN: own}
+        if metadata is not None and (not isinstance(metadata, Mapping) or MEMORY_KEY in metadata):
+            raise InvalidInputError(f"metadata must be an object without the key {MEMORY_KEY!r}")
+        return {**(metadata or {}), MEMORY_KEY: own}
 
     def _find_keyword(self, name: str) -> str | None:
         named = self.tree.FindByName(name, 0, 1)  # of several, the oldest; `Search` would read its infos, too
@@ -378,13 +378,13 @@ class MemoryStore:
     def _correct(self, id: str, record: str, source: str | None, created_by: str, names: list[str]) -> str:
         with self._lock, self.tree.Operation("correct"):
             old = self._newest(id)
-            own = own_fields(old)
+            own = memory_fields(old)
             if own.get("kind", "fact") != "fact":
                 raise InvalidInputError(f"{old.id!r} is no plain fact: remember the record again")
             # Made from the old one's, so that of two processes one finds it taken: two successors would both be true.
             new_id = str(uuid.uuid5(_SUCCESSORS, old.id))
             pin = {"pinned": True} if own.get("pinned") is True else {}
-            metadata = {**old.metadata, OWN: {"kind": "fact", **pin, "supersedes": old.id}}
+            metadata = {**old.metadata, MEMORY_KEY: {"kind": "fact", **pin, "supersedes": old.id}}
             spec = {"id": new_id, "content": record, "metadata": metadata, "created_by": created_by}
             self.tree.BatchCreateInfos([{**spec, "source": old.source if source is None else source}])
             relations = {link.keyword_id: link.relation for link in self.tree.GetLinks(old.id)}
@@ -394,7 +394,7 @@ class MemoryStore:
                 relations.setdefault(self._keyword_id(name, created_by), RelationType.PRIMARY)
             for keyword_id, relation in relations.items():
                 self.tree.LinkInfo(new_id, keyword_id, relation, created_by)
-            self.tree.UpdateInfo(old.id, {"metadata": {**old.metadata, OWN: {**own, "superseded_by": new_id}}})
+            self.tree.UpdateInfo(old.id, {"metadata": {**old.metadata, MEMORY_KEY: {**own, "superseded_by": new_id}}})
         return new_id
 
     def history(self, id: str) -> list[Version]:
@@ -431,10 +431,10 @@ class MemoryStore:
         return info
 
     def _successor(self, info: Info) -> str | None:
-        named = own_fields(info).get("superseded_by")
+        named = memory_fields(info).get("superseded_by")
         if isinstance(named, str):
             return named
-        if own_fields(info).get("kind") == "pattern":  # only its successors' own links tell of them
+        if memory_fields(info).get("kind") == "pattern":  # only its successors' own links tell of them
             self.retriever.index.catch_up()
         successors = self.retriever.index.successors(info.id)
         return successors[0] if successors else None
@@ -476,9 +476,9 @@ class MemoryStore:
         self.tree.Refresh()  # another process may have corrected it
         with self._lock, self.tree.Operation("pin"):
             info = self._newest(id)
-            own = {name: value for name, value in own_fields(info).items() if name != "pinned"}
+            own = {name: value for name, value in memory_fields(info).items() if name != "pinned"}
             own = {"kind": "fact", **own, **({"pinned": True} if pinned else {})}
-            self.tree.UpdateInfo(info.id, {"metadata": {**info.metadata, OWN: own}})
+            self.tree.UpdateInfo(info.id, {"metadata": {**info.metadata, MEMORY_KEY: own}})
 
     def plan_forgetting(self, policy: EvictionPolicy) -> ForgettingPlan:
         """Return what a policy would forget, and why; changes nothing.
@@ -491,9 +491,9 @@ class MemoryStore:
         candidates = [Candidate(id, known[id].time, known[id].pinned) for id in known]
         stats = self._recalls.stats()
         whole = {id: _add_up(stats, self.retriever.index.walk_back([id])) for id in known}
-        doomed = choose_doomed(candidates, policy, whole, self._clock())
-        infos = [info for going in doomed if (info := self.tree.GetInfo(going.id)) is not None]
-        return ForgettingPlan(doomed, len(candidates) - len(doomed), {info.id: info.version for info in infos})
+        evictions = choose_evictions(candidates, policy, whole, self._clock())
+        infos = [info for eviction in evictions if (info := self.tree.GetInfo(eviction.id)) is not None]
+        return ForgettingPlan(evictions, len(candidates) - len(evictions), {info.id: info.version for info in infos})
 
     def forget(self, what: str | ForgettingPlan) -> str:
         """Delete one memory, or what a plan says, with all that it superseded, and return the operation's id.

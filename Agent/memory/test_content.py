@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from Agent.keyword_tree import Info, InvalidInputError, KeywordTree
 from Agent.memory import content
-from Agent.memory.content import ContentIndex, Filters, Known
+from Agent.memory.content import ContentIndex, Filters, InfoFacts
 from Agent.memory.fulltext import FullTextIndex
 
 
@@ -509,5 +509,5 @@ class TestFilters:
         index = ContentIndex(tree)
         index.catch_up()
 
-        assert isinstance(index.known[id], Known)
+        assert isinstance(index.known[id], InfoFacts)
         assert 0.0 < index.known[id].time < 1e10

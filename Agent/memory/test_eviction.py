@@ -19,7 +19,7 @@ from Agent.memory.eviction import (
     RecallLog,
     RecallStats,
     Ttl,
-    choose_doomed,
+    choose_evictions,
     value_of,
 )
 
@@ -27,9 +27,9 @@ NOW = 1000 * DAY_S
 MEMORIES = [Candidate(f"{days} days", NOW - days * DAY_S) for days in (1, 10, 100)]
 
 
-def doomed(policy: EvictionPolicy, memories: list[Candidate] = MEMORIES, **stats: RecallStats) -> list[str]:
+def ids_to_go(policy: EvictionPolicy, memories: list[Candidate] = MEMORIES, **stats: RecallStats) -> list[str]:
     known = {name.replace("_", " "): value for name, value in stats.items()}
-    return [going.id for going in choose_doomed(memories, policy, known, NOW)]
+    return [going.id for going in choose_evictions(memories, policy, known, NOW)]
 
 
 class TestValueOf:
@@ -50,39 +50,39 @@ class TestValueOf:
 
 class TestChooseDoomed:
     def test_dooms_nothing_without_a_policy(self) -> None:
-        assert doomed(NoEviction()) == []
+        assert ids_to_go(NoEviction()) == []
 
     def test_dooms_what_is_too_old_the_oldest_first(self) -> None:
-        assert doomed(Ttl(5 * DAY_S)) == ["100 days", "10 days"]
-        assert doomed(Ttl(100 * DAY_S)) == []
+        assert ids_to_go(Ttl(5 * DAY_S)) == ["100 days", "10 days"]
+        assert ids_to_go(Ttl(100 * DAY_S)) == []
 
     def test_dooms_the_oldest_above_a_capacity(self) -> None:
-        assert doomed(Capacity(1)) == ["100 days", "10 days"]
-        assert doomed(Capacity(1), MEMORIES, **{"100_days": RecallStats(9, 9.0, NOW)}) == ["100 days", "10 days"]
-        assert doomed(Capacity(3)) == []
+        assert ids_to_go(Capacity(1)) == ["100 days", "10 days"]
+        assert ids_to_go(Capacity(1), MEMORIES, **{"100_days": RecallStats(9, 9.0, NOW)}) == ["100 days", "10 days"]
+        assert ids_to_go(Capacity(3)) == []
 
     def test_dooms_the_least_valuable(self) -> None:
-        assert doomed(RecallBased(2), MEMORIES, **{"100_days": RecallStats(9, 9.0, NOW)}) == ["10 days"]
-        assert len(doomed(RecallBased(0))) == 3
+        assert ids_to_go(RecallBased(2), MEMORIES, **{"100_days": RecallStats(9, 9.0, NOW)}) == ["10 days"]
+        assert len(ids_to_go(RecallBased(0))) == 3
 
     def test_dooms_by_both(self) -> None:
-        assert doomed(HybridEviction(50 * DAY_S, 1)) == ["100 days", "10 days"]
-        assert doomed(HybridEviction(None, 2)) == ["100 days"]
-        assert doomed(HybridEviction()) == []
+        assert ids_to_go(HybridEviction(50 * DAY_S, 1)) == ["100 days", "10 days"]
+        assert ids_to_go(HybridEviction(None, 2)) == ["100 days"]
+        assert ids_to_go(HybridEviction()) == []
 
     def test_lets_the_pinned_stay_and_not_count(self) -> None:
         pinned = [*MEMORIES, Candidate("pinned", 0.0, pinned=True)]
 
-        assert "pinned" not in doomed(HybridEviction(DAY_S, 0), pinned)
-        assert doomed(Capacity(3), pinned) == []
+        assert "pinned" not in ids_to_go(HybridEviction(DAY_S, 0), pinned)
+        assert ids_to_go(Capacity(3), pinned) == []
 
     def test_says_why(self) -> None:
-        old = choose_doomed(MEMORIES, Ttl(99 * DAY_S), {}, NOW)[0]
-        least = choose_doomed(MEMORIES, RecallBased(2), {}, NOW)[0]
+        old = choose_evictions(MEMORIES, Ttl(99 * DAY_S), {}, NOW)[0]
+        least = choose_evictions(MEMORIES, RecallBased(2), {}, NOW)[0]
 
         assert old.why == "100.0 days old, where 99.0 are allowed"
         assert least.why.startswith("the least valuable of 3, where 2 may stay: 0.02 = 0.3 × ln(1 + 0)")
-        assert choose_doomed(MEMORIES, Capacity(2), {}, NOW)[0].why == "the oldest of 3, where 2 may stay"
+        assert choose_evictions(MEMORIES, Capacity(2), {}, NOW)[0].why == "the oldest of 3, where 2 may stay"
 
     @pytest.mark.parametrize(
         "policy",
@@ -101,7 +101,7 @@ class TestChooseDoomed:
     )
     def test_refuses_limits_below_0(self, policy: EvictionPolicy) -> None:
         with pytest.raises(InvalidInputError, match="and not below 0"):
-            doomed(policy)
+            ids_to_go(policy)
 
 
 class TestRecallLog:

@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
-from Agent.memory import graph as graph_module
+from Agent.memory import in_memory_graph
 from Agent.memory.graph import (
     GraphEntity,
     GraphRelation,
-    InMemoryGraph,
     KnowledgeGraph,
     RelationDirection,
     TagConstraints,
-    TreeGraph,
     keyword_fit,
     normalize_tags,
 )
+from Agent.memory.in_memory_graph import InMemoryGraph
+from Agent.memory.tree_graph import TreeGraph
 
 OpenGraph: TypeAlias = Callable[[], AbstractContextManager[KnowledgeGraph]]
 
@@ -465,7 +465,7 @@ class TestFindByKeywords:
         assert found_ids(graph) == found_ids(graph, "", " ", "...") == found_ids(graph, "unknown") == []
 
     def test_returns_the_first_of_many(self, graph: KnowledgeGraph, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(graph_module, "_TELLING", 3)
+        monkeypatch.setattr(in_memory_graph, "_TELLING", 3)
         for id, name in enumerate(("green tea", "black tea", "tea", "white tea cup", "red cup")):
             graph.add_entity(GraphEntity(str(id), name))
 

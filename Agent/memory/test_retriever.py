@@ -7,9 +7,10 @@ import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.memory.content import Filters
-from Agent.memory.graph import GraphRelation, TreeGraph
+from Agent.memory.graph import GraphRelation
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
 from Agent.memory.scoring import DAY_S, Hybrid, ReferenceCount, ScoreWeights, TemporalWeight
+from Agent.memory.tree_graph import TreeGraph
 
 HYBRID, KNOWLEDGE_ONLY, GRAPH_ONLY = RetrievalStrategy
 

@@ -219,7 +219,7 @@ class TestFromDict:
         read = EpisodeTrace.from_dict({**episode().to_dict(), "importance": "high", "outcome": ""})
 
         assert read.validate() == [
-            "EpisodeTrace.outcome must be one of: success, failure, partial",
+            "EpisodeTrace.outcome is '': choose from success, failure, partial",
             "EpisodeTrace.importance must be a number",
         ]
 
@@ -297,15 +297,14 @@ class TestValidate:
                 Link("", "likes", 2.0),
                 [
                     "Link.to_id is required",
-                    "Link.relation must be one of: derived_from, related_to, contradicts, elaborates, example_of, "
-                    "supersedes, superseded_by, supports",
+                    f"Link.relation is 'likes': choose from {', '.join(RELATIONS)}",
                     "Link.strength must be between 0.0 and 1.0",
                 ],
             ),
             (TaskContext("g", ""), []),
             (
                 TaskContext("", "act"),
-                ["TaskContext.goal is required", "TaskContext.phase must be one of: REASON, ACT, REFLECT, VERIFY"],
+                ["TaskContext.goal is required", f"TaskContext.phase is 'act': choose from {', '.join(PHASES)}"],
             ),
         ],
         ids=lambda value: type(value).__name__,
@@ -326,8 +325,8 @@ class TestValidate:
             ({"task_id": ""}, "EpisodeTrace.task_id is required"),
             ({"agent": ""}, "EpisodeTrace.agent is required"),
             ({"goal": ""}, "EpisodeTrace.goal is required"),
-            ({"phase": ""}, "EpisodeTrace.phase must be one of: REASON, ACT, REFLECT, VERIFY"),
-            ({"outcome": "done"}, "EpisodeTrace.outcome must be one of: success, failure, partial"),
+            ({"phase": ""}, f"EpisodeTrace.phase is '': choose from {', '.join(PHASES)}"),
+            ({"outcome": "done"}, "EpisodeTrace.outcome is 'done': choose from success, failure, partial"),
             ({"duration_seconds": -1}, "EpisodeTrace.duration_seconds must be non-negative"),
             ({"tokens_used": -1}, "EpisodeTrace.tokens_used must be non-negative"),
             ({"access_count": -1}, "EpisodeTrace.access_count must be non-negative"),
@@ -480,7 +479,7 @@ class TestChanging:
     def test_refuses_an_invalid_link_with_every_reason(self) -> None:
         pattern = SemanticPattern.create("p", "c")
 
-        with pytest.raises(ValueError, match=r"Link.relation must be one of: .*; Link.strength must be between"):
+        with pytest.raises(ValueError, match=r"Link.relation is 'invalid-relation': .*; Link.strength must be"):
             pattern.add_link("sem-1", "invalid-relation", 2.0)
         assert pattern.links == []
 

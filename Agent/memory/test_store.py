@@ -163,7 +163,7 @@ class TestRemember:
         store.remember(RECORDS[2], ["kettle"])
         clock.now += DAY_S
 
-        assert store.plan_forgetting(Ttl(1.0)).doomed == []
+        assert store.plan_forgetting(Ttl(1.0)).evictions == []
         relations = [relation for _, relation in store.tree.GetKeywordsOfInfo(RECORDS[2].id)]
         assert relations == [RelationType.PRIMARY, RelationType.EXAMPLE]
 
@@ -552,7 +552,7 @@ class TestForget:
             store.remember(f"tea {number}")
         plan = store.plan_forgetting(Capacity(1))
 
-        assert (len(plan.doomed), plan.kept) == (2, 1)
+        assert (len(plan.evictions), plan.kept) == (2, 1)
         assert len(operations(store)) == 3
 
     def test_a_plan_is_one_operation(self, store: MemoryStore, clock: Clock) -> None:
@@ -579,13 +579,13 @@ class TestForget:
             ids = [store.remember(f"tea cup{number}") for number in range(2)]
             store.recall("cup1", 1)
         with MemoryStore(tmp_path) as store:
-            assert [doomed.id for doomed in store.plan_forgetting(RecallBased(1)).doomed] == [ids[0]]
+            assert [eviction.id for eviction in store.plan_forgetting(RecallBased(1)).evictions] == [ids[0]]
 
     def test_lets_the_pinned_stay(self, store: MemoryStore, clock: Clock) -> None:
         ids = [store.remember("Paris", pinned=True), store.remember("Rome"), store.remember("Lhasa")]
         clock.now += 10 * DAY_S
         plan = store.plan_forgetting(Ttl(DAY_S))
-        assert [doomed.id for doomed in plan.doomed] == ids[1:]
+        assert [eviction.id for eviction in plan.evictions] == ids[1:]
         store.pin(ids[1])
         store.forget(plan)
 
@@ -612,7 +612,7 @@ class TestForget:
         corrected = store.correct(often, "Lhasa cup")
         plan = store.plan_forgetting(RecallBased(1))
 
-        assert [doomed.id for doomed in plan.doomed] == [seldom]
+        assert [eviction.id for eviction in plan.evictions] == [seldom]
         assert corrected in store.retriever.known()
 
     def test_of_nothing_leads_nowhere(self, store: MemoryStore) -> None:

@@ -135,14 +135,14 @@ class StoreMachine(RuleBasedStateMachine):
     def forget_above(self, at: int, count: int) -> None:
         plan = self.stores[at].plan_forgetting(Capacity(count))
         free = [id for id in self.model.contents if id not in self.model.newer and id not in self.model.pinned]
-        assert len(plan.doomed) == max(0, len(free) - count)
-        assert {doomed.id for doomed in plan.doomed} <= set(free)
-        if plan.doomed:
+        assert len(plan.evictions) == max(0, len(free) - count)
+        assert {eviction.id for eviction in plan.evictions} <= set(free)
+        if plan.evictions:
 
             def change() -> None:
                 self.stores[1 - at].forget(plan)
-                for doomed in plan.doomed:
-                    self.model.forget(doomed.id)
+                for eviction in plan.evictions:
+                    self.model.forget(eviction.id)
 
             self.write(change)
 

@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,60 @@ class TestArrow:
         if path.name.startswith(("test_", "demo_")) or path.name == "__init__.py":
             return  # the parts of the demo are tested with it
         assert path.with_name(f"test_{path.name}").exists()
+
+
+class TestOwnWords:
+    """Nothing stands here that was copied from the documents that the project began with."""
+
+    SEEDS = ROOT.parent / "shared" / "seeds"
+    RUN = 60  # characters, blanks as one: what two authors hardly write alike by chance
+    MAY_NOT_BE_QUOTED = "004_"  # of the others, names and signatures are what was agreed on
+
+    # A line of a listing: a decorator, a definition, a field, a constant, an argument, a call that forwards.
+    _is_signature = re.compile(r"\s*(@|def |class |async |return |self\.|\w+(: | = )|\w+,?$|[\])}]|\S+\()").match
+
+    def passages(self, seed: Path) -> Iterator[str]:
+        """Yield what stands between signatures, blanks as one."""
+        held: list[str] = []
+        for line in [*seed.read_text(encoding="utf-8").splitlines(), ""]:
+            if self._is_signature(line) and not seed.name.startswith(self.MAY_NOT_BE_QUOTED):
+                yield " ".join(" ".join(held).split())
+                held = []
+            else:
+                held.append(line)
+        yield " ".join(" ".join(held).split())
+
+    def runs_of(self, text: str) -> set[str]:
+        return {text[start : start + self.RUN] for start in range(len(text) - self.RUN + 1)}
+
+    def test_finds_what_was_copied(self, tmp_path: Path) -> None:
+        seed = tmp_path / "000_seed.txt"
+        told = "A keyword hangs beneath the one that a reader would look for it under, and nowhere else."
+        seed.write_text(f"def Search(self, query: str, llm_expand_query: bool = True) -> SearchResult:\n{told}\n")
+
+        runs = set().union(*map(self.runs_of, self.passages(seed)))
+
+        assert runs & self.runs_of(f"# As agreed: {told}")
+        assert not runs & self.runs_of("def Search(self, query: str, llm_expand_query: bool = True) -> SearchResult:")
+
+    @pytest.mark.skipif(not SEEDS.is_dir(), reason="the documents to compare with are not beside the project")
+    def test_nothing_is_copied(self) -> None:
+        own = [path for path in ROOT.rglob("*") if path.suffix in (".py", ".md", ".html", ".toml", ".txt")]
+        own = [path for path in own if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)]
+        texts = {path: " ".join(path.read_text(encoding="utf-8").split()) for path in own}
+        seeds = sorted(self.SEEDS.glob("*.txt"))
+        runs = set().union(*(self.runs_of(passage) for seed in seeds for passage in self.passages(seed)))
+
+        copied = {
+            path.relative_to(ROOT).as_posix(): text[start : start + self.RUN]
+            for path, text in texts.items()
+            for start in range(len(text) - self.RUN + 1)
+            if text[start : start + self.RUN] in runs
+        }
+
+        assert len(seeds) >= 5
+        assert len(own) > 50
+        assert copied == {}
 
 
 class TestReadmes:

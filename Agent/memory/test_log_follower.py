@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from Agent.keyword_tree import Change, KeywordTree
-from Agent.memory.following import Follower, Position, outside
+from Agent.memory.log_follower import LogFollower, Position, outside_operations
 
 
 @pytest.fixture
@@ -21,25 +21,25 @@ class TestCatchUp:
         tea = tree.CreateKeyword("tea")
         info = tree.CreateInfo("hot", keyword_ids=[tea.id])
 
-        news = Follower(tree).catch_up()
-        assert news.from_nothing
-        assert [node.id for node in news.nodes] == ["root", tea.id]
-        assert [record.id for record in news.infos] == [info.id]
-        assert [(link.info_id, link.keyword_id) for link in news.links] == [(info.id, tea.id)]
+        changes = LogFollower(tree).catch_up()
+        assert changes.from_nothing
+        assert [node.id for node in changes.nodes] == ["root", tea.id]
+        assert [record.id for record in changes.infos] == [info.id]
+        assert [(link.info_id, link.keyword_id) for link in changes.links] == [(info.id, tea.id)]
 
     def test_goes_on_where_it_stopped(self, tree: KeywordTree) -> None:
-        follower = Follower(tree)
+        follower = LogFollower(tree)
         follower.catch_up()
         info = tree.CreateInfo("one")
         tree.DeleteInfo(info.id)
 
-        news = follower.catch_up()
-        assert not news.from_nothing
-        assert [(record.id, record.deleted) for record in news.infos] == [(info.id, False), (info.id, True)]
+        changes = follower.catch_up()
+        assert not changes.from_nothing
+        assert [(record.id, record.deleted) for record in changes.infos] == [(info.id, False), (info.id, True)]
         assert follower.catch_up().infos == []
 
     def test_sees_what_others_wrote(self, tree: KeywordTree, tmp_path: Path) -> None:
-        follower = Follower(tree)
+        follower = LogFollower(tree)
         follower.catch_up()
         with KeywordTree(str(tmp_path)) as other:
             other.CreateInfo("theirs")
@@ -48,7 +48,7 @@ class TestCatchUp:
 
     @pytest.mark.parametrize("keep_history", [True, False])
     def test_begins_anew_behind_a_compaction(self, tree: KeywordTree, keep_history: bool) -> None:
-        follower = Follower(tree)
+        follower = LogFollower(tree)
         gone = tree.CreateInfo("gone")
         follower.catch_up()
         tree.DeleteInfo(gone.id)
@@ -56,14 +56,14 @@ class TestCatchUp:
         tree.CompactStorage(keep_history=keep_history)
         tree.CreateInfo("new")
 
-        news = follower.catch_up()
-        assert news.from_nothing
-        assert [record.content for record in news.infos if not record.deleted] == ["left", "new"]
+        changes = follower.catch_up()
+        assert changes.from_nothing
+        assert [record.content for record in changes.infos if not record.deleted] == ["left", "new"]
 
     def test_tells_again_what_it_could_not_read_to_the_end(
         self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        follower = Follower(tree)
+        follower = LogFollower(tree)
         follower.catch_up()
         for content in ("one", "two"):
             tree.CreateInfo(content)
@@ -83,7 +83,7 @@ class TestCatchUp:
 
 class TestResume:
     def test_goes_on_behind_an_operation_that_the_log_has(self, tree: KeywordTree) -> None:
-        first, second = Follower(tree), Follower(tree)
+        first, second = LogFollower(tree), LogFollower(tree)
         tree.CreateInfo("one")
         first.catch_up()
         tree.CreateInfo("two")
@@ -94,7 +94,7 @@ class TestResume:
     def test_goes_on_behind_a_state(self, tree: KeywordTree) -> None:
         tree.CreateInfo("one")
         tree.CompactStorage()
-        first, second = Follower(tree), Follower(tree)
+        first, second = LogFollower(tree), LogFollower(tree)
         first.catch_up()
         tree.CreateInfo("two")
 
@@ -103,10 +103,10 @@ class TestResume:
 
     def test_refuses_what_the_log_has_not(self, tree: KeywordTree) -> None:
         tree.CreateInfo("one")
-        follower = Follower(tree)
+        follower = LogFollower(tree)
         follower.catch_up()
         position = follower.position
-        anew = Follower(tree)
+        anew = LogFollower(tree)
 
         for wrong in (Position(), Position(position.seq, "other"), position._replace(seq=99), Position(-5, "x")):
             assert not anew.resume(wrong)
@@ -119,28 +119,28 @@ class TestResume:
 class TestBegin:
     def test_tells_what_came_behind_the_reading(self, tree: KeywordTree) -> None:
         tree.CreateInfo("one")
-        news = Follower(tree).begin(lambda: None, lambda _: False)
-        assert (news.from_nothing, news.infos) == (False, [])
+        changes = LogFollower(tree).begin(lambda: None, lambda _: False)
+        assert (changes.from_nothing, changes.infos) == (False, [])
 
         def read_and_write() -> None:
             tree.CreateInfo("two")
 
-        news = Follower(tree).begin(read_and_write, lambda _: False)
-        assert [record.content for record in news.infos] == ["two"]
+        changes = LogFollower(tree).begin(read_and_write, lambda _: False)
+        assert [record.content for record in changes.infos] == ["two"]
 
     def test_reads_again_where_it_was_disturbed_and_at_last_the_log(self, tree: KeywordTree) -> None:
         tree.CreateInfo("one")
         read: list[int] = []
-        news = Follower(tree).begin(lambda: read.append(1), lambda _: True)
+        changes = LogFollower(tree).begin(lambda: read.append(1), lambda _: True)
 
         assert len(read) == 3
-        assert news.from_nothing
-        assert [record.content for record in news.infos] == ["one"]
+        assert changes.from_nothing
+        assert [record.content for record in changes.infos] == ["one"]
 
 
 class TestOutside:
     def test_sees_no_open_operation(self, tree: KeywordTree) -> None:
         with tree.Operation("learn"):
             id = tree.CreateInfo("one").id
-            assert outside(lambda: tree.GetInfo(id)) is None
-        assert outside(lambda: tree.GetInfo(id)) is not None
+            assert outside_operations(lambda: tree.GetInfo(id)) is None
+        assert outside_operations(lambda: tree.GetInfo(id)) is not None

@@ -3,7 +3,7 @@
 >>> import tempfile
 >>> from Agent.keyword_tree import KeywordTree
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
-...     follower = Follower(tree)
+...     follower = LogFollower(tree)
 ...     _ = follower.catch_up()
 ...     info = tree.CreateInfo("龙井来自杭州")
 ...     [record.content for record in follower.catch_up().infos]
@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from Agent.keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree
+from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree
 
-__all__ = ["Follower", "News", "Position", "outside"]
+__all__ = ["LogChanges", "LogFollower", "Position", "outside_operations"]
 
 _T = TypeVar("_T")
 
@@ -35,7 +35,7 @@ class Position(NamedTuple):
 
 
 @dataclass
-class News:
+class LogChanges:
     """What has changed since the last time; of a record written twice, both versions in their order."""
 
     from_nothing: bool = False
@@ -48,7 +48,7 @@ class News:
     """Links, likewise."""
 
 
-class Follower:
+class LogFollower:
     """Remembers up to where in a tree's log somebody has read.
 
     What an open `Operation` has written is not in the log yet, so it is not followed either.
@@ -61,25 +61,25 @@ class Follower:
         self._tree = tree
         self.position = Position()
 
-    def catch_up(self) -> News:
+    def catch_up(self) -> LogChanges:
         """Return what is new.  Cost: some 0.4 ms where nothing is, else a decoded row for each record."""
         position = self.position
-        news = News(from_nothing=position.seq == 0)
+        changes = LogChanges(from_nothing=position.seq == 0)
         in_state = False
         for change in self._tree.Changes(position.seq):
             if change.op == _STATE and not in_state:
-                news = News(from_nothing=True)
+                changes = LogChanges(from_nothing=True)
             in_state = change.op == _STATE
             position = Position(change.seq, change.operation_id)
             for record in change.after:
                 if isinstance(record, KeywordNode):
-                    news.nodes.append(record)
+                    changes.nodes.append(record)
                 elif isinstance(record, Info):
-                    news.infos.append(record)
+                    changes.infos.append(record)
                 else:
-                    news.links.append(record)
+                    changes.links.append(record)
         self.position = position  # not before all was read: what fails halfway comes again
-        return news
+        return changes
 
     def resume(self, position: Position) -> bool:
         """Go on behind an operation of which somebody took note; says whether the log still has it there.
@@ -94,7 +94,7 @@ class Follower:
         self.position = position
         return True
 
-    def begin(self, read_tree: Callable[[], None], is_disturbed: Callable[[News], bool]) -> News:
+    def begin(self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool]) -> LogChanges:
         """Let all there is be read from the tree, which is faster than from the log, and return what came after.
 
         Args:
@@ -102,25 +102,25 @@ class Follower:
             is_disturbed: Tells whether what was written meanwhile may have made it miss something.
 
         Returns:
-            The news since; `from_nothing` where all of it had to come from the log after all.
+            The changes since; `from_nothing` where all of it had to come from the log after all.
         """
-        return outside(lambda: self._begin(read_tree, is_disturbed))
+        return outside_operations(lambda: self._begin(read_tree, is_disturbed))
 
-    def _begin(self, read_tree: Callable[[], None], is_disturbed: Callable[[News], bool]) -> News:
+    def _begin(self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool]) -> LogChanges:
         for _ in range(_ATTEMPTS):
             newest = self._tree.History(limit=1)
             if not newest:
                 break
             self.position = Position(newest[0].seq, newest[0].operation_id)
             read_tree()
-            news = self.catch_up()
-            if not is_disturbed(news):
-                return news
+            changes = self.catch_up()
+            if not is_disturbed(changes):
+                return changes
         self.position = Position()
         return self.catch_up()
 
 
-def outside(read: Callable[[], _T]) -> _T:
+def outside_operations(read: Callable[[], _T]) -> _T:
     """Return what `read` returns outside of any `Operation` that is open here: a thread of its own sees none."""
     with ThreadPoolExecutor(1, "KeywordTree memory") as reader:
         return reader.submit(read).result()

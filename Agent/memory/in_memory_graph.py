@@ -1,0 +1,190 @@
+"""Hold a graph in memory: the port's simplest implementation, and the index that the tree's one searches by.
+
+>>> graph = InMemoryGraph()
+>>> graph.add_entity(GraphEntity("1", "龙井", "drink", tags=["tea"]))
+>>> graph.add_entity(GraphEntity("2", "杭州", "city"))
+>>> graph.add_relation(GraphRelation("1", "2", "comes_from"))
+>>> [found.entity.name for found in graph.get_related("1")]
+['杭州']
+"""
+
+import threading
+from collections.abc import Iterable, Set
+from dataclasses import replace
+
+from typing_extensions import override
+
+from ..keyword_tree import InvalidInputError, NotFoundError
+from .graph import (
+    NO_UNITS,
+    EntityText,
+    GraphEntity,
+    GraphRelation,
+    KnowledgeGraph,
+    RelationDirection,
+    TagConstraints,
+    check_direction,
+    check_entity,
+    check_keywords,
+    check_relation,
+    entity_text,
+    fit_of,
+    fold,
+    normalize_tag,
+    normalize_tags,
+)
+
+__all__ = ["InMemoryGraph"]
+
+_TELLING = 1_000  # entities, where a few of them are looked for: what more have in common tells them not apart
+
+
+class InMemoryGraph(KnowledgeGraph):
+    """A graph that lives as long as the process; any number of threads may use it.
+
+    Args:
+        constraints: How many tags there may be; 8 for an entity.
+
+    Cost: some 80 µs to add an entity of 30 words, 15 µs for a relation, 3 µs to read an entity; to find by keywords, 10
+    µs for each entity that has one, with a limit 20 ms at most.
+    """
+
+    def __init__(self, constraints: TagConstraints | None = None) -> None:
+        self._constraints = constraints or TagConstraints()
+        self._lock = threading.RLock()
+        self._entities: dict[str, GraphEntity] = {}
+        # By entity, then by the other end and the type: so both ends find a relation, and each one exists once.
+        self._outgoing: dict[str, dict[tuple[str, str], GraphRelation]] = {}
+        self._incoming: dict[str, dict[tuple[str, str], GraphRelation]] = {}
+        self._texts: dict[str, EntityText] = {}
+        self._ids_by_tag: dict[str, set[str]] = {}
+        self._ids_by_unit: dict[str, set[str]] = {}
+
+    @override
+    def add_entity(self, entity: GraphEntity) -> None:
+        check_entity(entity)
+        tags = normalize_tags(entity.tags, self._constraints.max_tags_per_entity)
+        with self._lock:
+            self._put(replace(entity, tags=tags))
+            self._outgoing.setdefault(entity.id, {})
+            self._incoming.setdefault(entity.id, {})
+
+    @override
+    def get_entity(self, id: str) -> GraphEntity | None:
+        with self._lock:
+            entity = self._entities.get(id)
+            return entity and replace(entity, tags=list(entity.tags))
+
+    @override
+    def remove_entity(self, id: str) -> None:
+        with self._lock:
+            self._find(id)
+            self._take_out(id)
+            for other, relation_type in self._outgoing.pop(id):
+                self._incoming[other].pop((id, relation_type))
+            for other, relation_type in self._incoming.pop(id):
+                self._outgoing[other].pop((id, relation_type))
+
+    @override
+    def add_relation(self, relation: GraphRelation) -> None:
+        check_relation(relation)
+        source, target = relation.source_id, relation.target_id
+        with self._lock:
+            self._find(source)
+            self._find(target)
+            self._outgoing[source][target, relation.relation_type] = relation
+            self._incoming[target][source, relation.relation_type] = relation
+
+    @override
+    def remove_relation(self, source_id: str, target_id: str, relation_type: str) -> None:
+        with self._lock:
+            self._find(source_id)
+            self._find(target_id)
+            self._outgoing[source_id].pop((target_id, relation_type), None)
+            self._incoming[target_id].pop((source_id, relation_type), None)
+
+    @override
+    def get_relations(
+        self, entity_id: str, direction: RelationDirection = RelationDirection.BOTH
+    ) -> list[GraphRelation]:
+        direction = check_direction(direction)
+        with self._lock:
+            self._find(entity_id)
+            outgoing = () if direction is RelationDirection.INCOMING else self._outgoing[entity_id].values()
+            incoming = () if direction is RelationDirection.OUTGOING else self._incoming[entity_id].values()
+            return list(dict.fromkeys([*outgoing, *incoming]))
+
+    @override
+    def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
+        wanted = check_keywords(keywords)
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise InvalidInputError(f"limit must be a whole number above 0, not {limit!r}")
+        with self._lock:
+            candidates: set[str] = set()
+            for found in sorted(map(self._ids_with, wanted), key=len):
+                if limit is None or len(candidates) + len(found) <= _TELLING:
+                    candidates |= found
+            candidates.update(*(self._ids_by_unit.get(keyword, ()) for keyword in wanted))
+            fits = ((fit_of(wanted, self._texts[id]), id) for id in candidates)
+            ranked = sorted((-fit, self._entities[id].name, id) for fit, id in fits if fit)
+            entities = [self._entities[id] for *_, id in ranked[:limit]]
+            return [replace(entity, tags=list(entity.tags)) for entity in entities]
+
+    @override
+    def find_tags(self, prefix: str) -> list[str]:
+        if not isinstance(prefix, str):
+            raise InvalidInputError(f"prefix must be a string, not {type(prefix).__name__}")
+        beginning = fold(prefix).lstrip()
+        with self._lock:
+            used = [(-len(ids), tag) for tag, ids in self._ids_by_tag.items() if tag.startswith(beginning)]
+        return [tag for _, tag in sorted(used)]
+
+    @override
+    def entity_count_by_tag(self, tag: str) -> int:
+        with self._lock:
+            return len(self._ids_by_tag.get(normalize_tag(tag), ()))
+
+    @override
+    def set_entity_tags(self, entity_id: str, tags: Iterable[str]) -> int:
+        kept = normalize_tags(tags, self._constraints.max_tags_per_entity)
+        with self._lock:
+            self._put(replace(self._find(entity_id), tags=kept))
+        return len(kept)
+
+    @override
+    def tag_constraints(self) -> TagConstraints:
+        return self._constraints
+
+    def _find(self, id: str) -> GraphEntity:
+        if id not in self._entities:
+            raise NotFoundError("keyword", id)
+        return self._entities[id]
+
+    def _put(self, entity: GraphEntity) -> None:
+        """Hold an entity and index it, in the place of the one that has its id."""
+        if entity.id in self._entities:
+            self._take_out(entity.id)
+        self._entities[entity.id] = entity
+        self._texts[entity.id] = entity_text(entity)
+        for index, key in self._keys(entity.id):
+            index.setdefault(key, set()).add(entity.id)
+
+    def _take_out(self, id: str) -> None:
+        for index, key in self._keys(id):
+            index[key].discard(id)
+            if not index[key]:
+                del index[key]
+        del self._entities[id], self._texts[id]
+
+    def _keys(self, id: str) -> list[tuple[dict[str, set[str]], str]]:
+        """Return the indexes that an entity stands in, with its keys there."""
+        names, description = self._texts[id]
+        # A whole name stands there, too: the blanks around it tell it from a unit.
+        units = {*names, *(unit for text in (*names, description) for unit in text.split())} - {NO_UNITS}
+        tags = self._entities[id].tags
+        return [*((self._ids_by_unit, unit) for unit in units), *((self._ids_by_tag, tag) for tag in tags)]
+
+    def _ids_with(self, keyword: str) -> Set[str]:
+        """Return the entities that have every unit of a keyword, in whatever order."""
+        sets = sorted((self._ids_by_unit.get(unit, set()) for unit in keyword.split()), key=len)
+        return sets[0].intersection(*sets[1:]) if len(sets) > 1 else sets[0] if sets else set()
