@@ -180,7 +180,7 @@ class ContentIndex:
         """Take in infos that were just written, before the log is read again: it may say the same once more."""
         with self._lock:
             if self._is_begun:
-                self._take(News(infos=list(infos)))
+                self._take(LogChanges(infos=list(infos)))
 
     def _read_tree(self) -> None:
         self._forget()
