@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed by who started us: what is said must still go somewhere
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  it is open to the end
     try:
-        from Agent.cli.program import program
+        from .cli.program import program
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] not in ("click", "rich"):
             raise

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from typing_extensions import override
 
-from Agent.demo_outline import Entry, read_outline
-from Agent.demo_screen import Screen, display_width, draw_tree, fit, fit_end, wrap_items
-from Agent.keyword_tree import KeywordNode, KeywordTree, KeywordTreeError, SearchResult
-from Agent.lexical_client import LexicalLLMClient
+from .demo_outline import Entry, read_outline
+from .demo_screen import Screen, display_width, draw_tree, fit, fit_end, wrap_items
+from .keyword_tree import KeywordNode, KeywordTree, KeywordTreeError, SearchResult
+from .lexical_client import LexicalLLMClient
 
 __all__ = ["DemoError", "main", "run_demo"]
 
@@ -111,7 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 if all was shown, 1 if the folder cannot be used or nobody reads the screen any more.
     """
-    parser = argparse.ArgumentParser(prog="python -m Agent.demo", description=(__doc__ or "").partition("\n")[0])
+    summary = (__doc__ or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}.demo", description=summary)
     parser.add_argument("folder", nargs="?", type=Path, help="where to keep the memory (default: a temporary folder)")
     folder: Path | None = parser.parse_args(arguments).folder
     if isinstance(sys.stdout, io.TextIOWrapper):

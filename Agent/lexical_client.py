@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 # The recall's own way of cutting a text into terms: a candidate must be read by the words by which it was ranked.
-from Agent.keyword_tree import LLMClient, _TermsOf
+from .keyword_tree import LLMClient, _TermsOf
 
 __all__ = ["LexicalLLMClient"]
 

@@ -68,7 +68,7 @@ from urllib.parse import urlsplit
 
 from typing_extensions import override
 
-from Agent.keyword_tree import InvalidInputError, KeywordTreeError, LLMClient
+from .keyword_tree import InvalidInputError, KeywordTreeError, LLMClient
 
 __all__ = [
     "AnthropicChatClient",

@@ -74,7 +74,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
-from Agent import keyword_tree as kt
+from . import keyword_tree as kt
 
 try:  # Windows has no flock; there nobody should write while this reads.
     import fcntl
@@ -1512,7 +1512,7 @@ def main(arguments: list[str] | None = None) -> int:
         0 if all data is saved, 1 if some is not, 2 if nothing was written.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m Agent.repair",
+        prog=f"python -m {__package__}.repair",
         description="Save what can be saved of a damaged store into a new one.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

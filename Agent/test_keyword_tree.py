@@ -60,8 +60,8 @@ try:
 except ModuleNotFoundError as missing:
     if missing.name not in ("Agent", "Agent.keyword_tree"):
         raise
-    import keyword_tree as kt  # type: ignore[import-not-found,no-redef]
-    from keyword_tree import (  # type: ignore[no-redef]
+    import keyword_tree as kt  # type: ignore[no-redef]
+    from keyword_tree import (  # type: ignore[assignment]
         AgentDecision,
         ClosedError,
         DuplicateIdError,

@@ -10,10 +10,10 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from Agent.cli.program import command
-from Agent.cli.screen import count_of, line, shorten, spell_row, table
-from Agent.cli.session import FOUND, KEYWORD, SAVE, STORE_PROBLEM, Session, may_be_id, path_of, user_files
-from Agent.keyword_tree import Change, Info, InfoKeywordLink, InvalidInputError, KeywordNode, KeywordTree, NotFoundError
+from ..keyword_tree import Change, Info, InfoKeywordLink, InvalidInputError, KeywordNode, KeywordTree, NotFoundError
+from .program import command
+from .screen import count_of, line, shorten, spell_row, table
+from .session import FOUND, KEYWORD, SAVE, STORE_PROBLEM, Session, may_be_id, path_of, user_files
 
 __all__: list[str] = []
 
@@ -178,7 +178,7 @@ def repair(session: Session, new: str, take_cut: bool) -> int:
     The damaged one, named by --data, is not changed.  Exit code 3 where data could not be saved, or was left in files
     cut_tail-…; 0 where it is only history that is missing.
     """
-    from Agent.repair import repair as repair_store
+    from ..repair import repair as repair_store
 
     session.refuse_nothing()
     with session.waiting("repairing …"), user_files():

@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from Agent.cli.program import command, program
-from Agent.cli.screen import count_of, line, shorten, show_progress, spell_row
-from Agent.cli.session import BAD_USE, FOUND, KEYWORD, ROOT_ID, Session, user_files
-from Agent.formats import FORMATS, READ_FORMATS, export_file, format_of, import_file
-from Agent.keyword_tree import InvalidInputError, KeywordTree
+from ..formats import FORMATS, READ_FORMATS, export_file, format_of, import_file
+from ..keyword_tree import InvalidInputError, KeywordTree
+from .program import command, program
+from .screen import count_of, line, shorten, show_progress, spell_row
+from .session import BAD_USE, FOUND, KEYWORD, ROOT_ID, Session, user_files
 
 __all__: list[str] = []
 
@@ -107,8 +107,8 @@ def demo(session: Session, modules: tuple[str, ...]) -> int:
     It is built, searched, asked, closed and opened again: in a temporary folder, unless --data names one.  A MODULE or
     several take in only these.
     """
-    from Agent import demo as library_demo  # what few commands need is imported there: a prompt waits for all of it
-    from Agent.demo_screen import Screen as DemoScreen
+    from .. import demo as library_demo  # what few commands need is imported there: a prompt waits for all of it
+    from ..demo_screen import Screen as DemoScreen
 
     unknown = [module for module in modules if module not in sys.stdlib_module_names]
     if unknown:

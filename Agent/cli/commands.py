@@ -25,10 +25,7 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from Agent.cli.program import command
-from Agent.cli.screen import clean, draw_tree, line, shorten, spell_row, table
-from Agent.cli.session import FOUND, KEYWORD, NOT_FOUND, ROOT_ID, Session, Watcher, path_of, spell_keyword, spell_places
-from Agent.keyword_tree import (
+from ..keyword_tree import (
     Info,
     InvalidInputError,
     KeywordNode,
@@ -38,6 +35,9 @@ from Agent.keyword_tree import (
     SearchResult,
     SearchStatus,
 )
+from .program import command
+from .screen import clean, draw_tree, line, shorten, spell_row, table
+from .session import FOUND, KEYWORD, NOT_FOUND, ROOT_ID, Session, Watcher, path_of, spell_keyword, spell_places
 
 __all__ = ["REASONS"]
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import click
 from typing_extensions import override
 
-import Agent.cli.completing  # noqa: F401  importing it teaches click our way of completing
-from Agent.cli.session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREAD, Session
-from Agent.keyword_tree import InvalidInputError, KeywordTreeError
+from ..keyword_tree import InvalidInputError, KeywordTreeError
+from . import completing  # noqa: F401  importing it teaches click our way of completing
+from .session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREAD, Session
 
 __all__ = ["MODULES", "SECTIONS", "command", "pass_session", "program"]
 
@@ -26,7 +26,7 @@ SECTIONS = {
 """What people want to do, and the commands for it."""
 
 MODULES = {
-    "Agent.cli.commands": (
+    ".commands": (
         "add",
         "info",
         "link",
@@ -40,7 +40,7 @@ MODULES = {
         "merge",
         "delete",
     ),
-    "Agent.cli.care": (
+    ".care": (
         "metrics",
         "reorganize",
         "history",
@@ -51,7 +51,7 @@ MODULES = {
         "compact",
         "repair",
     ),
-    "Agent.cli.carry": ("import", "export", "demo", "completion"),
+    ".carry": ("import", "export", "demo", "completion"),
 }
 """Where each command is; a module is imported when one of its commands is wanted, since a prompt waits for it."""
 
@@ -119,7 +119,7 @@ class _Program(click.Group):
         """Return a command, from its module."""
         for module, names in MODULES.items():
             if cmd_name in names:
-                importlib.import_module(module)
+                importlib.import_module(module, __package__)
         return super().get_command(ctx, cmd_name)
 
     @override

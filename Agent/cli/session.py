@@ -24,8 +24,7 @@ from click.shell_completion import CompletionItem
 from rich.console import RenderableType
 from typing_extensions import override
 
-from Agent.cli.screen import Screen, clean, line, shorten, spell_row, table
-from Agent.keyword_tree import (
+from ..keyword_tree import (
     Info,
     InvalidInputError,
     KeywordNode,
@@ -36,6 +35,7 @@ from Agent.keyword_tree import (
     StoreCorruptError,
     StoreError,
 )
+from .screen import Screen, clean, line, shorten, spell_row, table
 
 __all__ = [
     "KEYWORD",
@@ -165,8 +165,8 @@ class Session:
     def client(self) -> LLMClient:
         """Return the model that options or environment name, and the lexical client where they name none."""
         # Imported here: few commands ask anybody, and a prompt waits for what is imported.
-        from Agent.lexical_client import LexicalLLMClient
-        from Agent.model_clients import client_from_environment
+        from ..lexical_client import LexicalLLMClient
+        from ..model_clients import client_from_environment
 
         if self.model and self.model != "lexical":
             os.environ[MODEL_VARIABLE] = self.model

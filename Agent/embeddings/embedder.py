@@ -23,7 +23,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from Agent.keyword_tree import InvalidInputError
+from ..keyword_tree import InvalidInputError
 
 __all__ = [
     "Embedder",

@@ -17,9 +17,9 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 
-from Agent.embeddings.embedder import Embedder, check_embedder, renew_after_fork
-from Agent.embeddings.recall import Knowing
-from Agent.embeddings.vectors import Vectors, path_for
+from .embedder import Embedder, check_embedder, renew_after_fork
+from .recall import Knowing
+from .vectors import Vectors, path_for
 
 __all__ = ["EmbeddingRanker"]
 

@@ -43,10 +43,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from Agent.embeddings.embedder import Embedder, check_embedder, renew_after_fork
-from Agent.embeddings.scripts import LITTLE_TRUST, PROBES, check_trust, probe, scripts_of, trust_in
-from Agent.embeddings.vectors import TEXT_LIMIT, Vectors, path_for
-from Agent.keyword_tree import InvalidInputError, KeywordNode, KeywordTree, Ranking, Recall, Texts, _LexicalRecall
+from ..keyword_tree import InvalidInputError, KeywordNode, KeywordTree, Ranking, Recall, Texts, _LexicalRecall
+from .embedder import Embedder, check_embedder, renew_after_fork
+from .scripts import LITTLE_TRUST, PROBES, check_trust, probe, scripts_of, trust_in
+from .vectors import TEXT_LIMIT, Vectors, path_for
 
 __all__ = ["EmbeddingRecall", "EmbeddingTree"]
 

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from Agent.keyword_tree import InvalidInputError
+from ..keyword_tree import InvalidInputError
 
 if TYPE_CHECKING:
-    from Agent.embeddings.vectors import Numbers
+    from .vectors import Numbers
 
 __all__ = ["LEAST_TRUST", "LITTLE_TRUST", "PROBES", "check_trust", "probe", "scripts_of", "trust_in"]
 

@@ -45,7 +45,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from Agent.embeddings.embedder import Embedder, check_embedder, renew_after_fork
+from .embedder import Embedder, check_embedder, renew_after_fork
 
 try:
     import numpy as np

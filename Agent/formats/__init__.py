@@ -42,8 +42,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from Agent.formats.records import BATCH, ROOT_ID, ImportReport, Outline, Progress, Source, View, load, refuse
-from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
+from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError
+from .records import BATCH, ROOT_ID, ImportReport, Outline, Progress, Source, View, load, refuse
 
 __all__ = ["FORMATS", "READ_FORMATS", "ImportReport", "Progress", "export_file", "format_of", "import_file"]
 

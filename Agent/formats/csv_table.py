@@ -26,8 +26,8 @@ import re
 from collections.abc import Iterator
 from typing import TextIO
 
-from Agent.formats.records import Outline, Record, Source, View, join_names, refuse, split_names
-from Agent.keyword_tree import RelationType
+from ..keyword_tree import RelationType
+from .records import Outline, Record, Source, View, join_names, refuse, split_names
 
 COLUMNS = ("keyword_id", "path", "aliases", "description", "info_id", "relation", "info", "source")
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import TextIO
 
-from Agent.formats.records import View, printable
+from .records import View, printable
 
 _CODES = {"&": "#amp;", "<": "#lt;", ">": "#gt;"}
 

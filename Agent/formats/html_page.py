@@ -27,8 +27,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
-from Agent.formats.records import ROOT_ID, View, inert_json
-from Agent.keyword_tree import Change, Info, InfoKeywordLink, KeywordNode, RelationType
+from ..keyword_tree import Change, Info, InfoKeywordLink, KeywordNode, RelationType
+from .records import ROOT_ID, View, inert_json
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 

@@ -42,8 +42,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, TypeAlias, TypeGuard
 
-from Agent.formats.records import ROOT_ID, Fact, Keyword, Link, Outline, Record, Source, View, refuse
-from Agent.keyword_tree import Info, InfoKeywordLink, KeywordNode, RelationType
+from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, RelationType
+from .records import ROOT_ID, Fact, Keyword, Link, Outline, Record, Source, View, refuse
 
 _VERSION = 2
 _TIMES = ("version", "created_at", "updated_at")

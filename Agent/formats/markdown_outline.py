@@ -34,7 +34,7 @@ try:
 except ImportError as error:
     raise ImportError("Markdown needs markdown-it-py: pip install 'keyword-tree[formats]'") from error
 
-from Agent.formats.records import (
+from .records import (
     Keyword,
     Outline,
     Record,

@@ -30,8 +30,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from Agent.formats.records import Fact, Outline, Record, Source, View, is_blank, refuse
-from Agent.keyword_tree import Info, KeywordNode, RelationType
+from ..keyword_tree import Info, KeywordNode, RelationType
+from .records import Fact, Outline, Record, Source, View, is_blank, refuse
 
 BENEATH = "is beneath"
 KEYWORD = "keyword"

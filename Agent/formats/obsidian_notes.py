@@ -36,7 +36,8 @@ try:
 except ImportError as error:
     raise ImportError("notes need PyYAML: pip install 'keyword-tree[formats]'") from error
 
-from Agent.formats.records import (
+from ..keyword_tree import Info, RelationType
+from .records import (
     ROOT_ID,
     Fact,
     Outline,
@@ -48,7 +49,6 @@ from Agent.formats.records import (
     refuse,
     split_front_matter,
 )
-from Agent.keyword_tree import Info, RelationType
 
 _Front: TypeAlias = dict[str, Any]
 

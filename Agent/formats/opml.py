@@ -29,7 +29,7 @@ from typing import TextIO
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
-from Agent.formats.records import Outline, Record, Source, View, is_blank, join_names, printable, refuse, split_names
+from .records import Outline, Record, Source, View, is_blank, join_names, printable, refuse, split_names
 
 _ADDRESSES = ("url", "xmlUrl", "htmlUrl")
 _CHUNK = 1 << 16  # bytes

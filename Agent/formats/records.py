@@ -24,7 +24,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from Agent.keyword_tree import (
+from ..keyword_tree import (
     Change,
     Info,
     InfoKeywordLink,

@@ -41,7 +41,7 @@ try:
 except ModuleNotFoundError as missing:
     if missing.name not in ("Agent", "Agent.keyword_tree"):
         raise
-    from keyword_tree import (  # type: ignore[import-not-found,no-redef]
+    from keyword_tree import (  # type: ignore[assignment]
         DuplicateIdError,
         InvalidInputError,
         KeywordTree,

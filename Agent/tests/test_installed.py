@@ -1,0 +1,121 @@
+"""Tests of the package as it is installed: its name, and that it leaves a project's own `Agent` alone."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from Agent.tests.support import ROOT
+
+KEEP_A_FACT = """
+from keyword_tree import KeywordTree
+with KeywordTree("memory") as tree:
+    tea = tree.CreateKeyword("龙井茶")
+    tree.CreateInfo("No sugar.", "chat", [tea.id])
+with KeywordTree("memory") as tree:
+    print(tree.Search("龙井茶").infos[0].content)
+"""
+
+
+def run(folder: Path, *arguments: str, path: Path | None = None) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(path) if path else "", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("hatchling", reason="building the wheel needs hatchling: pip install 'keyword-tree[test]'")
+    made = tmp_path_factory.mktemp("wheel")
+    run(ROOT, "-m", "hatchling", "build", "-t", "wheel", "-d", str(made))
+    return next(made.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    installed = tmp_path_factory.mktemp("site")
+    run(ROOT, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(installed), str(wheel))
+    return installed
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    own = tmp_path / "Agent"
+    own.mkdir()
+    (own / "__init__.py").write_text("", encoding="utf-8")
+    (own / "planner.py").write_text("def plan():\n    return 'our own plan'\n", encoding="utf-8")
+    return tmp_path
+
+
+class TestInstalled:
+    def test_the_wheel_holds_one_package_and_no_tests(self, wheel: Path) -> None:
+        with zipfile.ZipFile(wheel) as packed:
+            names = packed.namelist()
+
+        assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"keyword_tree"}
+        assert not [name for name in names if "test_" in name or name.endswith("conftest.py")]
+        assert {"keyword_tree/py.typed", "keyword_tree/formats/page.html"} <= set(names)
+
+    def test_a_project_keeps_its_own_agent(self, site: Path, project: Path) -> None:
+        ours_and_theirs = KEEP_A_FACT + "from Agent.planner import plan\nprint(plan())"
+
+        assert run(project, "-c", ours_and_theirs, path=site).splitlines() == ["No sugar.", "our own plan"]
+
+    def test_the_siblings_are_its_modules(self, site: Path, project: Path) -> None:
+        recall = """
+from keyword_tree.memory import MemoryStore
+from keyword_tree.lexical_client import LexicalLLMClient
+from keyword_tree.formats import export_file
+import keyword_tree.repair, keyword_tree.model_clients
+with MemoryStore("memories", user="ada") as store:
+    store.remember("Ada is allergic to peanuts.", keywords=["Ada"])
+    print(store.recall("who is allergic to peanuts?")[0].info.content)
+"""
+
+        assert run(project, "-c", recall, path=site) == "Ada is allergic to peanuts."
+
+    def test_its_command_runs_beside_an_agent_of_ones_own(self, site: Path, project: Path) -> None:
+        pytest.importorskip("click")
+        pytest.importorskip("rich")
+        run(project, str(site / "bin/keyword-tree"), "add", "茶", "--parent", "/", path=site)
+
+        assert "茶" in run(project, str(site / "bin/keyword-tree"), "show", path=site)
+
+    def test_a_module_run_as_a_program_names_itself_as_it_was_called(self, site: Path, project: Path) -> None:
+        usage = run(project, "-m", "keyword_tree.repair", "--help", path=site)
+
+        assert "python -m keyword_tree.repair" in usage
+
+
+class TestOneFile:
+    def test_the_file_copied_alone_is_imported_by_the_same_line(self, tmp_path: Path) -> None:
+        shutil.copy(ROOT / "Agent/keyword_tree.py", tmp_path)
+
+        assert run(tmp_path, "-c", KEEP_A_FACT) == "No sugar."
+
+    def test_beside_a_program_of_its_own_it_lies_in_agent(self, tmp_path: Path) -> None:
+        (tmp_path / "Agent").mkdir()
+        shutil.copy(ROOT / "Agent/keyword_tree.py", tmp_path / "Agent")
+
+        assert run(tmp_path, "-c", KEEP_A_FACT.replace("from keyword_tree", "from Agent.keyword_tree")) == "No sugar."
+
+
+class TestRepository:
+    @pytest.mark.parametrize("name", ["Agent.keyword_tree", "keyword_tree"])
+    def test_both_names_lead_to_it(self, name: str, tmp_path: Path) -> None:
+        assert run(tmp_path, "-c", KEEP_A_FACT.replace("from keyword_tree", f"from {name}"), path=ROOT) == "No sugar."
+
+    @pytest.mark.parametrize("path", sorted((ROOT / "Agent").rglob("*.py")), ids=lambda path: path.name)
+    def test_a_module_names_its_siblings_relatively(self, path: Path) -> None:
+        if path.name.startswith("test_") or path.name == "conftest.py" or "tests" in path.parts:
+            return  # what is not installed
+        lines = path.read_text(encoding="utf-8").splitlines()
+
+        assert [line for line in lines if line.lstrip().startswith(("from Agent", "import Agent"))] == []
