@@ -267,7 +267,9 @@ class TestEveryCommand:
 
 class TestProgram:
     def test_is_declared_as_a_console_command(self) -> None:
-        assert 'keyword-tree = "keyword_tree.command_line:main"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+        declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+        assert 'keyword-tree = "keyword_tree.command_line:main"' in declared
 
     def test_says_what_its_documentation_shows(self, tmp_path: Path) -> None:
         texts = [command_line.__doc__ or "", *((ROOT / name).read_text(encoding="utf-8") for name in READMES)]

@@ -15,3 +15,7 @@ Optional; the library in `Agent.keyword_tree` knows nothing of it. Read in this 
     eviction    what may be forgotten, and why
     store       `MemoryStore`, the door: remember, recall, correct, forget
 """
+
+from .store import MemoryStore
+
+__all__ = ["MemoryStore"]
