@@ -41,8 +41,8 @@ The rooms of this house, in order; each opens with its rule or its format:
     Store       the log, its three projections, recovery, the commit
     Indexes     what opening rebuilds in memory
     Cache       the most recently used keywords
-    Recall      ranking keywords by words and character n-grams
-    Descent     the table of replies: what each answer of a model leads to
+    Ranking     keywords by words and character n-grams
+    Descent     a model walks the tree: views, the table of replies, what each leads to
     Plans       what each change of the tree decides, undo and restore too
     Care        what verifying, measuring and reorganising decide
     Tree        KeywordTree, the public class
@@ -2808,7 +2808,7 @@ class _MRUCache:
         return list(reversed(self._ids))
 
 
-# == Recall ===================================================================
+# == Ranking ==================================================================
 #
 # Texts become *terms*: words, their character trigrams (typos, inflections), and, in scripts that do not separate
 # words, characters and pairs of them.  Only a node's own texts are indexed; what is above it counts when a query comes.
@@ -2823,6 +2823,7 @@ class _MRUCache:
 
 Texts: TypeAlias = tuple[Sequence[str], Sequence[str]]  # name and aliases; description, and what else it is found by
 _Gains: TypeAlias = dict[str, dict[str, float]]  # id -> term -> what a node gains, where it gains anything
+_See: TypeAlias = Callable[[], contextlib.AbstractContextManager["_Indexes"]]  # the state, under the tree's lock
 
 
 class Ranking(NamedTuple):
@@ -2835,6 +2836,8 @@ class Ranking(NamedTuple):
     weights: Mapping[str, float]  # term of the query -> the most that it can gain
     Gains: Callable[[Collection[str], bool], _Gains]  # (ids, by names alone?) -> id -> term -> gain, no zeros; some
     # of the ids may never have been added, like the root's
+    Nearness: Callable[[Sequence[str]], Sequence[float]] | None = None  # ids -> 0 … 1 of each: a confidence by what
+    # is no word; the greater counts
 
 
 class Recall(Protocol):
@@ -2862,7 +2865,7 @@ _STOP_WORDS = frozenset(
     "什么 是什 么是 怎么 怎样 为什 如何 为何 哪里 哪些 哪个 多少 是否 可以 一个 这个 那个 这些 那些 我们".split()
 )
 _STOP_WEIGHT, _CHARACTER_WEIGHT, _TRIGRAMS_WEIGHT = 0.1, 0.15, 1.2  # beside 1 of a word; its trigrams share theirs
-_FOLLOWED = 100  # changes that the index takes in before it lets others have the lock: some milliseconds
+_PIECE = 1000  # keywords that are looked up under one hold of the tree's lock: a millisecond
 _READ, _READ_SHARE = 15_000, 0.1  # postings read for a query, rarest terms first: so many, or of so many nodes
 _RANKED, _EXPANDED = 200, 8  # nodes that are scored in full; inner ones among them whose children are, too
 
@@ -2991,18 +2994,8 @@ class _LexicalRecall:
         return Ranking([(-score, id) for score, id in best], weights, Gains)
 
 
-def _Hear(ids: Iterable[str], ranking: Ranking, indexes: _Indexes, names_only: bool) -> tuple[_Gains, dict[str, float]]:
-    """Return what `ids` and all above them gain by themselves, and Σ heard(t) of each."""
-    parents: dict[str, str] = {"": ""}  # upper ones first
-    for id in ids:
-        way = []
-        while id not in parents:
-            way.append((id, parent_id := indexes.ParentOf(id)))
-            id = parent_id
-            if len(way) > len(indexes.nodes):
-                indexes.PathOf(id)  # refuses a circle
-        parents.update(reversed(way))
-    del parents[""]
+def _Hear(parents: Mapping[str, str], ranking: Ranking, names_only: bool) -> tuple[_Gains, dict[str, float]]:
+    """Return what each keyword gains by itself, and Σ heard(t) of each; `parents` holds upper ones first."""
     gains = ranking.Gains(parents, names_only)
     heard: _Gains = {"": {}}
     for id, parent_id in parents.items():
@@ -3013,14 +3006,31 @@ def _Hear(ids: Iterable[str], ranking: Ranking, indexes: _Indexes, names_only: b
     return gains, {id: sum(terms.values()) for id, terms in heard.items()}
 
 
-def _FitQuery(ranking: Ranking, indexes: _Indexes) -> dict[str, float]:
+def _ParentsAbove(ids: Iterable[str], state: _Indexes) -> dict[str, str]:
+    """Return keyword -> parent of `ids` and all that is above them, upper ones first."""
+    parents: dict[str, str] = {}
+    for id in ids:
+        way = []
+        while id and id not in parents:
+            way.append(id)
+            id = state.ParentOf(id)
+            if len(way) > len(state.nodes):
+                state.PathOf(id)  # refuses a circle
+        parents.update((step, state.ParentOf(step)) for step in reversed(way))
+    return parents
+
+
+def _FitQuery(ranking: Ranking, see: _See) -> dict[str, float]:
     """Return id -> score of what a query could mean: the best by their own texts, and children of such."""
-    wanted = dict.fromkeys(id for _, id in ranking.best)
-    for id in [id for id in wanted if indexes.children.Get(id)][:_EXPANDED]:
-        wanted.update(dict.fromkeys(indexes.children.Get(id)[:_PAGE]))
-    gains, scores = _Hear(wanted, ranking, indexes, names_only=False)
+    with see() as state:
+        wanted = dict.fromkeys(id for _, id in ranking.best if id in state.nodes)
+        for id in list(filter(state.children.Get, wanted))[:_EXPANDED]:
+            wanted.update(dict.fromkeys(state.children.Get(id)[:_PAGE]))
+        parents = _ParentsAbove(wanted, state)
+        inner = list(filter(state.children.Get, wanted))
+    gains, scores = _Hear(parents, ranking, names_only=False)
     asked, words = sum(ranking.weights.values()) or 1.0, max(1.0, _CountWords(ranking.weights))
-    for id in filter(indexes.children.Get, wanted):  # asked at length, a theme stands for what lies beneath it
+    for id in inner:  # asked at length, a theme stands for what lies beneath it
         held = gains.get(id, {})
         share = sum(ranking.weights[term] for term in held) / asked
         share = max(share, _CountWords(held) / words)  # a rare word, or one that nothing has, makes no query long
@@ -3035,17 +3045,21 @@ def _CountWords(terms: Iterable[str]) -> float:
     return sum(_IsUnspaced(word) is None for word in words) + (pairs + 1) / 2 * (pairs > 0)
 
 
-def _FitParents(ranking: Ranking, indexes: _Indexes, name: str) -> dict[str, float]:
+def _FitParents(ranking: Ranking, see: _See, name: str) -> dict[str, float]:
     """Return id -> score of the parents that a new keyword could have; a leaf is one until it has a child."""
-    scores = {id: 0.0 for _, id in ranking.best}
+    scores: dict[str, float] = {}
     votes: dict[str, float] = {}
-    for score, id in ranking.best:
-        parent_id = indexes.ParentOf(id) or _ROOT_ID
-        scores[parent_id] = scores.get(parent_id, 0.0) + score * votes.setdefault(parent_id, 1.0)
-        votes[parent_id] /= 2
-    heard = _Hear(scores, ranking, indexes, names_only=True)[1]
+    with see() as state:
+        best = [(score, id) for score, id in ranking.best if id in state.nodes]
+        scores.update((id, 0.0) for _, id in best)
+        for score, id in best:
+            parent_id = state.ParentOf(id) or _ROOT_ID
+            scores[parent_id] = scores.get(parent_id, 0.0) + score * votes.setdefault(parent_id, 1.0)
+            votes[parent_id] /= 2
+        parents = _ParentsAbove(scores, state)
+        bearers = next(filter(None, (state.ByName(name[start:]) for start in range(len(name)))), ())
+    _, heard = _Hear(parents, ranking, names_only=True)
     scores = {id: score + 1.5 * heard[id] for id, score in scores.items()}
-    bearers = next(filter(None, (indexes.ByName(name[start:]) for start in range(len(name)))), ())
     for id in bearers[:_PAGE]:
         scores[id] = scores.get(id, 0.0) + 0.5 * max(ranking.best, default=(1.0, id))[0] / len(bearers)
     return scores
@@ -3062,6 +3076,101 @@ def _ConfidenceOf(score: float, texts: Iterable[str], ranking: Ranking) -> float
     shares = [sum(terms[term] for term in terms if term in ranking.weights) / sum(terms.values()) for terms in named]
     could_score = (sum(ranking.weights.values()) or 1.0) / 1.4  # so that below 0.3 nothing fits
     return math.sqrt(max(shares, default=0.0) * min(1.0, score / could_score))
+
+
+class _Ranker:
+    """The recall of a tree, made when it is first asked, and told of every change before it ranks.
+
+    Whoever writes only notes which keywords changed; whoever asks pays for taking that in.  The ranking has a lock of
+    its own.  It is taken before the tree's, which is held for moments, to look rows up: reading and writing go on
+    while a ranking is made.
+    """
+
+    def __init__(self, make: Callable[[], Recall], see: _See, enter: Callable[[], None]) -> None:
+        self._make = make
+        self._see = see
+        self._enter = enter  # refuses a closed tree, and who holds the tree's lock
+        self._recall: Recall | None = None
+        self._rows: dict[str, bytes] = {}  # id -> the row by which the recall knows it
+        self._noted: set[str] | None = None  # ids that changed since; None: it must be made anew.  The tree's lock
+        self.RenewAfterFork()
+
+    def RenewAfterFork(self) -> None:
+        self._lock = threading.RLock()
+        self.Forget()
+
+    def Forget(self) -> None:
+        """Let the recall be made anew.  The tree's lock is held."""
+        self._noted = None
+
+    def Note(self, ids: Iterable[str]) -> None:
+        """Take down which keywords changed.  The tree's lock is held.  Cost: a step for each id."""
+        if self._noted is not None:
+            self._noted.update(ids)
+
+    @contextlib.contextmanager
+    def Asking(self) -> Iterator[Recall]:
+        """Give the recall, which knows all that was written before, to one thread at a time."""
+        self._enter()
+        if _IsOwned(self._lock):
+            raise StoreError("a signal handler cannot rank while its own thread does")
+        with self._lock:
+            yield self._Follow()
+
+    def Prepare(self, query: str, more: str) -> None:
+        """Let a recall that has a model of its own ask it now, outside of every lock."""
+        with self.Asking() as recall:
+            prepare = getattr(recall, "Prepare", None)
+        if prepare is not None:
+            prepare(query, more)
+
+    def BearFailure(self, error: Exception) -> None:
+        """Log what somebody else's ranking raised; the built-in one does not fail."""
+        if self._make is _LexicalRecall:
+            raise error
+        _LOGGER.warning("nothing is ranked: %s: %s", type(error).__name__, error)
+
+    def _Follow(self) -> Recall:
+        with self._see() as state:
+            noted, self._noted = self._noted, set()
+            if noted is not None and len(noted) > max(1000, len(state.nodes) // 4):
+                noted = None  # it is made anew sooner than it follows
+            ids = list(state.nodes if noted is None else noted)
+        try:
+            if noted is None or self._recall is None:
+                self._recall, self._rows = self._make(), {}
+            with _CollectorOff():
+                for start in range(0, len(ids), _PIECE):
+                    self._TakeIn(self._recall, ids[start : start + _PIECE])
+        except BaseException:  # the port failed, or Ctrl-C came: nobody knows how far it got
+            self._noted = None
+            raise
+        return self._recall
+
+    def _TakeIn(self, recall: Recall, ids: list[str]) -> None:
+        """Tell the recall what the keywords say now."""
+        with self._see() as state:
+            rows = [state.nodes.get(id) for id in ids]
+        for id, row in zip(ids, rows, strict=True):
+            old_row = self._rows.pop(id, None)
+            if row is not None:
+                self._rows[id] = row
+            old, new = (None if row is None or id == _ROOT_ID else _TextsOf(row) for row in (old_row, row))
+            if old is not None and old != new:  # what was moved says what it said
+                recall.Remove(id, old)
+            if new is not None and old != new:
+                recall.Add(id, new)
+
+
+def _ChangedKeywords(state: _Indexes, records: _Records) -> list[str]:
+    """Return the keywords whose texts or infos the rows, already applied, have changed; cheap, a write waits for it."""
+    ids = [_IdOf(row) for row in records.nodes]
+    ids += [_ReadHead(link)[1] for link in records.links]
+    for row in records.infos:
+        match = _MatchInfo(row)
+        if match is not None:
+            ids += [_ReadHead(link)[1] for link in state.by_info.Get(_Unescape(match[1]))]
+    return ids
 
 
 # == Descent ==================================================================
@@ -3107,6 +3216,17 @@ class _Reading(NamedTuple):
     targets: list[str] = []  # noqa: RUF012  a NamedTuple's default is shared, and never changed
     suggest_name: str | None = None
     words: str = ""
+
+
+class _Position(NamedTuple):
+    """Where a descent stands."""
+
+    path: list[str]
+    """From the root to what was opened."""
+    targets: list[str]
+    """What was opened, and stays in the view."""
+    members: list[str]
+    """What lies beneath, all of it to be shown."""
 
 
 def _ReadReply(reply: object, view: _View) -> _Reading:
@@ -3172,6 +3292,401 @@ def _ElidePath(names: Sequence[str]) -> str:
         if len(path) <= _PATH_LIMIT:
             return path
     return path and f"{path[: _PATH_LIMIT - 1]}…"
+
+
+class _Trace:
+    """What a descent asked and was told so far."""
+
+    def __init__(self, query: str, intent: str) -> None:
+        self.query = query
+        self.intent = intent
+        self.steps: list[DescentStep] = []
+        self.rounds: list[_Row] = []
+
+
+class _Descent:
+    """Lets a model choose from views of the tree, round by round.
+
+    It stands on three things: the state, seen under the tree's lock for moments; the ranking, which has a lock of its
+    own; and the client, which is called outside of both.  It writes nothing.
+    """
+
+    def __init__(
+        self,
+        see: _See,
+        see_own: _See,
+        ranker: _Ranker,
+        client: LLMClient,
+        mru: _MRUCache,
+        *,
+        max_candidates: int,
+        max_rounds: int,
+        show_descriptions: bool,
+        log_messages: bool,
+    ) -> None:
+        self._see = see  # what is committed
+        self._see_own = see_own  # and what this thread's open operation did on top
+        self._ranker = ranker
+        self._client = client
+        self._mru = mru
+        self._max_candidates = max_candidates
+        self._max_rounds = max_rounds
+        self._show_descriptions = show_descriptions
+        self._log_messages = log_messages
+        self._levels = _SortedLevels()
+        self.spent = Counter(descents=0, model_calls=0, names_shown=0)
+
+    def Note(self, ids: Collection[str]) -> None:
+        """Take down which keywords changed.  The tree's lock is held."""
+        self._ranker.Note(ids)
+        self._levels.Note(ids)
+
+    def Forget(self) -> None:
+        """Forget what is known of the state, which is read anew.  The tree's lock is held."""
+        self._ranker.Forget()
+        self._levels = _SortedLevels()
+
+    # -- rounds ---------------------------------------------------------------
+
+    def Walk(self, query: str, intent: str, **about: str) -> _Row:
+        """Let the model walk the tree; see `_Conclude` for what is returned."""
+        question, trace = _MakeQuestion(query, about), _Trace(query, intent)
+        if silence := self.AskWhetherSilent():
+            return self._Conclude(trace, _Reading("silent", "missing", words=silence), [_ROOT_ID])
+        position: _Position | None = None
+        for _ in range(self._max_rounds):
+            ranked = self.Rank(question, intent)
+            with self._see() as state:
+                position = position or self.Begin(state)
+                if any(id not in state.nodes for id in (*position.path, *position.targets)):
+                    return self._Conclude(trace, _Reading("vanished"), position.path)
+                view = self.BuildView(state, ranked, position, is_first=not trace.steps)
+                names = state.NamesOnPath(position.path[-1])
+            reading = self._AskRound(trace, question, names, view)
+            with self._see() as state:
+                reading = self._CheckTargets(state, reading, view)
+                _Settle(trace, reading)
+                if reading.case != "jump":
+                    return self._Conclude(trace, reading, position.path)
+                position = self.Open(state, reading.targets, view)
+        return self._Conclude(trace, _Reading("rounds_used_up"), position.path if position else [_ROOT_ID])
+
+    def ChooseAmong(self, ids: Sequence[str], query: str, intent: str, **about: str) -> _Row:
+        """Let the model choose one of a few keywords, also of those that the caller's open operation made."""
+        question, trace = _MakeQuestion(query, about), _Trace(query, intent)
+        if silence := self.AskWhetherSilent():
+            return self._Conclude(trace, _Reading("silent", "missing", words=silence), [_ROOT_ID])
+        with self._see_own() as state:
+            view = _View(self.Describe(state, [id for id in ids if id in state.nodes]), {})
+        reading = self._AskRound(trace, question, [], view)
+        if reading.case == "jump":
+            reading = _Reading("jump_invalid", "jump", words="there is nothing beneath to look at")
+        with self._see_own() as state:
+            reading = self._CheckTargets(state, reading, view)
+        _Settle(trace, reading)
+        return self._Conclude(trace, reading, [_ROOT_ID])
+
+    def AskWhetherSilent(self) -> str:
+        try:
+            return str(getattr(self._client, "Silent", str)())
+        except Exception:  # the model's port: whatever happens there, the tree goes on
+            return ""
+
+    def _AskRound(self, trace: _Trace, question: _Row, names: list[str], view: _View) -> _Reading:
+        """Show the model a view, outside of every lock, and read its reply."""
+        path = [_ElidePath([name]) for name in names[-_PATH_LIMIT:]]
+        shown = [{"idx": i, **{k: entry[k] for k in entry if k != "id"}} for i, entry in enumerate(view.entries)]
+        messages = _BuildMessages(trace.intent, {**question, "path": path, "candidates": shown})
+        told: _Row = {"shown": [entry["id"] for entry in view.entries], "reply": None}
+        try:
+            reply = self._client.Chat(*copy.deepcopy((messages, _DECISION_SCHEMA)))  # it may change what it gets
+            if isinstance(reply, AgentDecision):
+                reply = vars(reply)
+            told["reply"] = _DescribeReply(reply)
+            reading = _ReadReply(reply, view)
+        except Exception as error:  # the model's port: recorded in the step, and never passed on
+            case = "timed_out" if isinstance(error, TimeoutError) else "failed"
+            reading = _Reading(case, words=_Printable(_Shorten(error, 200)))
+            told["error"] = reading.words
+        if self._log_messages:
+            told["messages"] = messages
+        trace.rounds.append(told)
+        trace.steps.append(DescentStep(reading.action, reading.words, len(view.entries), *self._ReadUsage()))
+        return reading
+
+    def _ReadUsage(self) -> tuple[int, int, float]:
+        """Return tokens in, tokens out and cost of the last call, as far as the client tells them."""
+        try:
+            usage = self._client.last_usage  # type: ignore[attr-defined]  # only clients that count have it
+            told = [getattr(usage, name, 0) or 0 for name in ("input_tokens", "output_tokens", "cost")]
+            tokens_in, tokens_out, cost = (value if 0 <= value < 1e15 else 0 for value in map(float, told))
+            return int(tokens_in), int(tokens_out), cost
+        except Exception:  # the model's port: whatever stands there, the answer is not lost for it
+            return 0, 0, 0.0
+
+    def _CheckTargets(self, state: _Indexes, reading: _Reading, view: _View) -> _Reading:
+        """Look at what the model chose as the tree is now, not as it was when it was shown."""
+        if any(id not in state.nodes and id not in view.groups for id in reading.targets):
+            return _Reading("vanished", reading.action, reading.targets, words="what was chosen is gone")
+        opened = [id for id in reading.targets if reading.case == "jump" and id not in view.groups]
+        if len(opened) > 1 and opened == reading.targets and not any(map(state.children.Get, opened)):
+            return reading._replace(case="jump_to_leaves")
+        if len(opened) > max(1, self._max_candidates - 2):  # what lies beneath needs room for two groups
+            return _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
+        return reading
+
+    def _Conclude(self, trace: _Trace, reading: _Reading, path: list[str]) -> _Row:
+        """Return how a descent ended: outcome, reason, what was chosen, and the row for the log (`io`)."""
+        outcome, reason = _OUTCOMES[reading.case]
+        if reading.case == "vanished" and trace.intent == "suggest_parent":
+            reason = "parent_gone"
+        node_id = reading.targets[0] if outcome == "matched" else None
+        with self._see() as state:
+            stood_at = state.Nearest([*path, *reading.targets][-1] if reading.case == "vanished" else path[-1])
+            if node_id is not None and node_id in state.nodes:
+                path = state.PathOf(node_id)
+                self._mru.Touch(*path[1:])
+            shown = sum(step.shown for step in trace.steps)
+            self.spent.update(descents=1, model_calls=len(trace.steps), names_shown=shown)
+        io: _Row = {"prompt_version": _PROMPT_VERSION, "intent": trace.intent, "query": trace.query[:_QUERY_LIMIT]}
+        if self._show_descriptions:
+            io["show_descriptions"] = True
+        io |= {"rounds": trace.rounds, "outcome": outcome, "reason": reason}
+        is_choice = reading.action in ("match", "ambiguous") or reading.case == "jump_to_leaves"
+        is_chosen = is_choice and (reading.case == "vanished" or outcome != "missing")
+        return {
+            "outcome": outcome,
+            "reason": reason,
+            "steps": trace.steps,
+            "io": io if trace.rounds else None,
+            "node_id": node_id,
+            "path": path if outcome == "matched" else [],
+            "candidates": reading.targets if outcome == "ambiguous" else [],
+            "chosen": reading.targets if is_chosen else [],
+            "stood_at": stood_at,
+            "suggested_parent_id": stood_at if outcome == "missing" else None,
+            "suggested_name": reading.suggest_name if outcome == "missing" else None,
+        }
+
+    # -- views ----------------------------------------------------------------
+    #
+    # First the targets of the jump, in the first view the newest of the cache (a tenth), what fits best (two fifths),
+    # parents of what fits (a tenth).  Then all children of what was opened, some in groups: by induction every node can
+    # be reached.  What room is left goes to more of what fits, and to the tree's top.
+
+    def Begin(self, state: _Indexes) -> _Position:
+        return _Position([_ROOT_ID], [], self._ListChildren(state, _ROOT_ID))
+
+    def Open(self, state: _Indexes, ids: list[str], view: _View) -> _Position:
+        """Return the position that looks beneath keywords and groups of a view."""
+        targets = [id for id in ids if id not in view.groups]
+        members = [child for id in _DropBeneath(state, targets) for child in self._ListChildren(state, id)]
+        steps = list(targets)
+        for id in ids:
+            group = [member for member in view.groups.get(id, ()) if member in state.nodes]
+            members += group
+            steps += [state.ParentOf(member) or _ROOT_ID for member in group[:1] + group[-1:]]
+        return _Position(_CommonPath(state, steps), targets, members)
+
+    def BuildView(self, state: _Indexes, ranked: list[str], position: _Position, *, is_first: bool) -> _View:
+        limit, within = self._max_candidates, set(position.members)
+        members = [id for id in position.members if id in state.nodes]
+        recent = [id for id in self._mru.Snapshot() if id in state.nodes and id != _ROOT_ID] if is_first else []
+        best = [id for id in ranked if id in state.nodes]
+        if not is_first:
+            best = [id for id in best if not within.isdisjoint(state.PathOf(id))]
+        parents = [state.ParentOf(id) for id in best[:limit] if id not in within]
+        shown = dict.fromkeys(position.targets)
+        for ids, share in (recent, limit // 10), (best, 2 * limit // 5), (parents, limit // 10):
+            room = max(0, min(share, limit - 2 - len(shown)))  # groups need two places
+            shown.update(dict.fromkeys([id for id in dict.fromkeys(ids) if id not in shown][:room]))
+        rest = [id for id in members if id not in shown]
+        if len(rest) > limit - len(shown):
+            return self._GroupMembers(state, shown, rest)
+        more = itertools.chain(rest, best, state.Beneath(members))
+        shown.update(dict.fromkeys(itertools.islice((id for id in more if id not in shown), limit - len(shown))))
+        return _View(self.Describe(state, shown), {})
+
+    def _GroupMembers(self, state: _Indexes, shown: dict[str, None], rest: list[str]) -> _View:
+        """Show what there is room for of `rest`, and groups that hold all the others."""
+        room = self._max_candidates - len(shown)
+        group_count = min(room, max(2, -(-len(rest) // self._max_candidates)))
+        shown.update(dict.fromkeys(rest[: room - group_count]))
+        entries, groups, hidden = self.Describe(state, shown), dict[str, list[str]](), rest[room - group_count :]
+        for number in range(group_count):
+            group = hidden[number * len(hidden) // group_count : (number + 1) * len(hidden) // group_count]
+            ends = " – ".join(state.Head(id).name[:40] for id in (group[0], group[-1]))
+            name = f"… {len(group):,} more: {ends}"
+            group_id = f"group:{number}"
+            while group_id in state.nodes:  # a batch may have brought such an id along
+                group_id += "'"
+            groups[group_id] = group
+            path = _ElidePath([*state.NamesOnPath(group[0])[:-1], name])
+            entries.append({"id": group_id, "name": name, "path": path})
+        return _View(entries, groups)
+
+    def _ListChildren(self, state: _Indexes, id: str) -> list[str]:
+        """Return a keyword's children: in order, or by name where they are too many for one view."""
+        ids = state.children.Get(id)
+        return list(ids) if len(ids) <= self._max_candidates else self._levels.Sort(state, id)
+
+    def CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
+        with self._see() as state:
+            below = (id for id in state.Beneath(start_ids) if id != _ROOT_ID)
+            return self.Describe(state, itertools.islice(below, self._max_candidates))
+
+    def Describe(self, state: _Indexes, ids: Iterable[str]) -> list[_Row]:
+        entries = []
+        for id in ids:
+            names = state.NamesOnPath(id)
+            entry = {"id": id, "name": [_ROOT_ID, *names][-1], "path": _ElidePath(names)}
+            if self._show_descriptions:
+                text = _DecodeRow(state.nodes[id], _NODE_FIELDS)["description"]
+                if text.strip():
+                    entry["description"] = text if len(text) <= _SHOWN_LIMIT else f"{text[: _SHOWN_LIMIT - 1]}…"
+            entries.append(entry)
+        return entries
+
+    # -- ranking --------------------------------------------------------------
+
+    def Rank(self, question: _Row, intent: str) -> list[str]:
+        """Return the ids of what fits, best first; nothing where the ranking fails: a view has other parts, too."""
+        more = question.get("description") or question.get("content") or ""
+        try:
+            self._ranker.Prepare(question["query"], more)
+            with self._ranker.Asking() as recall:
+                fits, _ = self._Fit(recall, question["query"], more, is_placing=intent == "suggest_parent")
+        except Exception as error:
+            self._ranker.BearFailure(error)
+            return []
+        return [id for _, id in fits]
+
+    def _Fit(
+        self, recall: Recall, query: str, more: str = "", is_placing: bool = False
+    ) -> tuple[list[tuple[float, str]], Ranking]:
+        """Return (score, id) of what fits a text, best first, ties by id, the root left out; and how words ranked."""
+        ranking = recall.Rank(query, more)
+        fits = _FitParents(ranking, self._see, query) if is_placing else _FitQuery(ranking, self._see)
+        fits.pop(_ROOT_ID, None)
+        return sorted(((score, id) for id, score in fits.items()), key=lambda fit: (-fit[0], fit[1])), ranking
+
+    def ListConfidences(self, query: str, limit: int) -> list[tuple[str, float]]:
+        """Return the ids of at most `limit` keywords that fit, best first, each with its confidence."""
+        self._ranker.Prepare(query, "")
+        with self._ranker.Asking() as recall:
+            fits, ranking = self._Fit(recall, query)
+            with self._see() as state:
+                found = [(id, score, state.nodes[id]) for score, id in fits if id in state.nodes][:limit]
+            confidences = [_ConfidenceOf(score, itertools.chain(*_TextsOf(row)), ranking) for _, score, row in found]
+            ids = [id for id, _, _ in found]
+            if ranking.Nearness is not None:
+                confidences = list(map(max, confidences, ranking.Nearness(ids)))
+        return list(zip(ids, confidences, strict=True))
+
+    def ChooseByContext(self, ids: list[str], context: str) -> list[str]:
+        """Return as many ids as a view shows: those first that a context speaks of, or of what is above them."""
+        if len(ids) <= self._max_candidates:
+            return ids
+        places = {id: place for place, id in enumerate(self.Rank({"query": context[:_QUERY_LIMIT]}, "search"))}
+        best = {}
+        with self._see_own() as state:
+            for id in ids:
+                steps = state.PathOf(id) if id in state.nodes else []
+                best[id] = min((places.get(step, len(places)) for step in steps), default=len(places))
+        return heapq.nsmallest(self._max_candidates, best, key=best.__getitem__)
+
+    # -- proposing ------------------------------------------------------------
+
+    def ProposeLink(self, info_id: str, content: str) -> _Row:
+        """Return the step of a plan that links an info to the keyword that fits best."""
+        ranked = self.Rank({"query": content[:_QUERY_LIMIT]}, "search")
+        keyword_id = ranked[0] if ranked else _ROOT_ID
+        return {"action": "link", "info_id": info_id, "keyword_id": keyword_id, "why": "it hangs on no keyword"}
+
+    def ProposeSteps(self, ids: list[str]) -> Iterator[_Row]:
+        """Let the model look at keywords: is one the same as one that reads alike, does it belong elsewhere?"""
+        for id in ids:
+            with self._see() as state:
+                if id not in state.nodes:
+                    continue
+                fields = _DecodeRow(state.nodes[id], _NODE_FIELDS)
+            name, description = fields["name"], fields["description"]
+            alike = [other for other in self.Rank({"query": name}, "search")[:6] if other != id]
+            if alike:
+                double = self.ChooseAmong(alike, name, "dedup_check", description=description)
+                if double["node_id"]:
+                    yield {"action": "merge", "src_id": id, "dst_id": double["node_id"], "why": _WhyOf(double)}
+                    continue
+            place = self.Walk(name, "suggest_parent", description=description)
+            with self._see() as state:
+                led = state.Lead(place["node_id"] or _ROOT_ID)
+                ancestors = [id] if led is None else state.PathOf(led)
+            if place["node_id"] and place["node_id"] != fields["parent_id"] and id not in ancestors:
+                yield {"action": "move", "id": id, "new_parent_id": place["node_id"], "why": _WhyOf(place)}
+
+
+def _MakeQuestion(query: str, about: Mapping[str, str]) -> dict[str, str]:
+    """Return what a model is told besides the view."""
+    question = {"query": query[:_QUERY_LIMIT]}
+    for what, text in about.items():
+        if text:
+            question[what] = text[:_QUERY_LIMIT]
+    return question
+
+
+def _Settle(trace: _Trace, reading: _Reading) -> None:
+    """Let a round's step say what its reply came to, once the targets were looked at."""
+    trace.steps[-1].action, trace.steps[-1].reason = reading.action, reading.words
+
+
+def _DropBeneath(state: _Indexes, ids: Iterable[str]) -> list[str]:
+    """Return `ids` without those that lie beneath another of them."""
+    wanted = dict.fromkeys(ids)
+    return [id for id in wanted if not any(ancestor in wanted for ancestor in state.PathOf(id)[:-1])]
+
+
+def _CommonPath(state: _Indexes, ids: Iterable[str]) -> list[str]:
+    """Return the path to the lowest common ancestor of `ids`."""
+    paths = [state.PathOf(id) for id in ids]
+    return [steps[0] for steps in zip(*paths, strict=False) if len(set(steps)) == 1] or [_ROOT_ID]
+
+
+def _WhyOf(descent: _Row) -> str:
+    words = descent["steps"][-1].reason if descent["steps"] else ""
+    return f"the model: {words}" if words else "the model proposes it"
+
+
+class _SortedLevels:
+    """The children of large levels by name; kept, since sorting 45,000 anew takes a tenth of a second."""
+
+    def __init__(self) -> None:
+        self._keys_of: dict[str, dict[str, tuple[str, str]]] = {}  # parent -> child -> what it is sorted by, in order
+        self._noted: set[str] = set()
+
+    def Note(self, ids: Collection[str]) -> None:
+        if self._keys_of:
+            self._noted.update(ids)
+
+    def Sort(self, state: _Indexes, parent_id: str) -> list[str]:
+        """Return a keyword's children by name.  The tree's lock is held."""
+        unsorted = set()
+        for id in self._noted:
+            for keys in self._keys_of.values():
+                keys.pop(id, None)
+            above = state.ParentOf(id) if id in state.nodes else ""
+            if above in self._keys_of:
+                self._keys_of[above][id] = self._KeyOf(state, id)
+                unsorted.add(above)
+        self._noted.clear()
+        if parent_id not in self._keys_of:
+            self._keys_of[parent_id] = {id: self._KeyOf(state, id) for id in state.children.Get(parent_id)}
+            unsorted.add(parent_id)
+        for above in unsorted:
+            self._keys_of[above] = dict(sorted(self._keys_of[above].items(), key=operator.itemgetter(1)))
+        return list(self._keys_of[parent_id])
+
+    def _KeyOf(self, state: _Indexes, id: str) -> tuple[str, str]:
+        return _Fold(state.Head(id).name), id
 
 
 # -- paths that a user writes -------------------------------------------------
@@ -3698,11 +4213,6 @@ def _IdsIn(steps: Iterable[_Row]) -> list[str]:
     return list(dict.fromkeys(itertools.chain(*ids)))
 
 
-def _WhyOf(descent: _Row) -> str:
-    words = descent["steps"][-1].reason if descent["steps"] else ""
-    return f"the model: {words}" if words else "the model proposes it"
-
-
 # == Tree =====================================================================
 
 
@@ -3962,32 +4472,36 @@ class KeywordTree:
         self.data_dir = os.path.abspath(os.fspath(data_dir))  # the current folder may change
         _Check(max_candidates=max_candidates, descend_max_rounds=descend_max_rounds, mru_capacity=mru_capacity)
         _Check(log_messages=log_messages, learn_matches=learn_matches, show_descriptions=show_descriptions)
-        self._max_candidates, self._descend_max_rounds = max_candidates, descend_max_rounds
-        self._log_messages, self._learn_matches = log_messages, learn_matches
-        self._show_descriptions = show_descriptions
+        self._max_candidates, self._learn_matches = max_candidates, learn_matches
         self._mru = _MRUCache(mru_capacity)
-        self._llm_client = StubLLMClient() if llm_client is None else llm_client
-        if not callable(getattr(self._llm_client, "Chat", None)):
+        client = StubLLMClient() if llm_client is None else llm_client
+        if not callable(getattr(client, "Chat", None)):
             raise _Invalid("llm_client must have a method Chat", llm_client)
         if not callable(normalizer or _NormalizeText):
             raise _Invalid("normalizer must be a function from a text to tokens", normalizer)
         if not callable(recall):
             raise _Invalid("recall must be a class, or a function, that makes a Recall", recall)
-        self._make_recall = recall
         self._normalizer = _CheckNormalizer(normalizer) if normalizer else _NormalizeText
         self._clock = clock
         self._new_id = new_id
         self._lock = threading.RLock()  # guards what is in memory; never held over a sync or a model
         self._commit_lock = threading.RLock()  # held while the store is in use
-        self._recall_lock = threading.RLock()  # held while the recall is made
         self._is_closed = self._must_close = False
         self._must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
-        self._recall: Recall | None = None  # made when it is first asked
-        self._unranked: dict[str, bytes | None] | None = None  # what changed since it was asked: id -> the row it knows
-        self._sorted_children: dict[str, list[str]] = {}  # of large levels, by name
+        self._ranker = _Ranker(recall, self._See, self._EnterRanking)
+        self._descent = _Descent(
+            self._See,
+            self._SeeOwn,
+            self._ranker,
+            client,
+            self._mru,
+            max_candidates=max_candidates,
+            max_rounds=descend_max_rounds,
+            show_descriptions=show_descriptions,
+            log_messages=log_messages,
+        )
         self._change_count = 0  # how often the committed indexes have changed
         self._running = threading.local()  # `transaction`, while this thread runs a plan
-        self._spent = Counter(descents=0, model_calls=0, names_shown=0)
         self._committer = _GroupCommit(self._CommitGroup, self._RefuseReentry)
         self._finalizer = weakref.finalize(self, str)
         self._OpenStore()
@@ -4015,8 +4529,8 @@ class KeywordTree:
                 raise StoreError(f"cannot open {_Shorten(self.data_dir)}: {error}") from error
             raise
         with self._lock:
-            self._store, self._committed, self._recall, self._unranked = store, indexes, None, None
-            self._sorted_children.clear()
+            self._store, self._committed = store, indexes
+            self._descent.Forget()
             self._must_reopen = False
         self._finalizer.detach()
         self._finalizer = weakref.finalize(self, store.Release)
@@ -4026,6 +4540,18 @@ class KeywordTree:
         """What this thread is to see: what is committed, and what its open operation did on top.  The lock is held."""
         scope = self._OpenScope()
         return self._committed if scope is None else scope.See()
+
+    @contextlib.contextmanager
+    def _See(self) -> Iterator[_Indexes]:
+        """Give what is committed, for moments: the tree's lock is held."""
+        with self._lock:
+            yield self._committed
+
+    @contextlib.contextmanager
+    def _SeeOwn(self) -> Iterator[_Indexes]:
+        """Give what this thread is to see."""
+        with self._lock:
+            yield self._indexes
 
     def _OpenScope(self) -> _Scope | None:
         """Return the operation that is open in this task or thread."""
@@ -4039,7 +4565,8 @@ class KeywordTree:
         # Another thread of the parent may have held any lock, and been in the
         # middle of taking rows in; and a lock that is shared excludes nobody.
         self._lock = threading.RLock()
-        self._commit_lock, self._recall_lock = threading.RLock(), threading.RLock()
+        self._commit_lock = threading.RLock()
+        self._ranker.RenewAfterFork()
         self._committer = _GroupCommit(self._CommitGroup, self._RefuseReentry)
         self._must_reopen = not self._is_closed
 
@@ -4122,7 +4649,7 @@ class KeywordTree:
         if ambiguous is not None:
             if not context or not llm_expand_query:
                 return ambiguous
-            among = self._ChooseAmong(among, context)
+            among = self._descent.ChooseByContext(among, context)
             descent = self._AgentDescend(query, "disambiguate_same_name", among=among, context=context)
             chosen = self._ConvertToSearchResult(descent)
             return chosen if chosen.node is not None else self._AddCosts(ambiguous, descent["steps"])
@@ -4136,18 +4663,6 @@ class KeywordTree:
                 node_id, agent_ios = result.node.id, [descent["io"]] if descent["io"] else []
                 self._Change("confirm", lambda tx: _PlanConfirm(tx, node_id, query), agent_ios)
         return result
-
-    def _ChooseAmong(self, ids: list[str], context: str) -> list[str]:
-        """Return as many ids as a view shows: those first that a context speaks of, or of what is above them."""
-        if len(ids) <= self._max_candidates:
-            return ids
-        self._PrepareRecall()
-        with self._lock:
-            ranked = self._RankNodes({"query": context[:_QUERY_LIMIT]}, "search")
-            places = {id: number for number, (_, id) in enumerate(ranked)}
-            paths = {id: self._committed.PathOf(id) for id in ids if id in self._committed.nodes}
-            best = {id: min(places.get(step, len(places)) for step in path) for id, path in paths.items()}
-        return heapq.nsmallest(self._max_candidates, best, key=best.__getitem__)
 
     def _FindExactly(self, query: str) -> tuple[Sequence[str], str]:
         if len(query) > _QUERY_LIMIT:  # far longer than any name; to fold it could take long
@@ -4817,7 +5332,7 @@ class KeywordTree:
         Cost: a step for each keyword and info; decodes no row.
         """
         with self._ReadLock():
-            return {**_Measure(self._indexes), "bytes_on_disk": self._store.Sizes(), **self._spent}
+            return {**_Measure(self._indexes), "bytes_on_disk": self._store.Sizes(), **self._descent.spent}
 
     def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
         """Look for what is out of order, and return a plan; changes nothing.
@@ -4847,49 +5362,22 @@ class KeywordTree:
             steps = list(_FindDisorder(indexes, led, self._max_candidates))
             then = dict(indexes.nodes)
             unlinked = list(indexes.UnlinkedInfos()) if led == _ROOT_ID else []
-        steps += filter(None, map(self._LinkBest, unlinked))
-        if not self._AskWhetherSilent():
+        for info_id in unlinked:
+            info = self.GetInfo(info_id)
+            if info is not None:
+                steps.append(self._descent.ProposeLink(info_id, info.content))
+        if not self._descent.AskWhetherSilent():
             with self._lock:
                 below = self._committed.Beneath(self._committed.children.Get(led))
                 newest = heapq.nlargest(10 * _REORGANIZE_NODES, below, key=self._committed.OrdinalOf)
             touched = set(_IdsIn(steps))
-            asked = self._AskForSteps([id for id in newest if id not in touched][:_REORGANIZE_NODES])
+            asked = self._descent.ProposeSteps([id for id in newest if id not in touched][:_REORGANIZE_NODES])
             steps = self._KeepPossible([*steps, *asked])
         with self._lock:  # a model thinks for long: what has changed meanwhile is not what it was asked about
             now = self._committed.nodes
             steps = [step for step in steps if all(now.get(id) is then.get(id) for id in _IdsIn([step]))]
             seen = {id: _Seen(self._committed, id) for id in _IdsIn(steps) if id in now}
             return {"scope_id": scope_id, "steps": steps, "seen": seen}
-
-    def _LinkBest(self, info_id: str) -> _Row | None:
-        """Return the step that links an info to the keyword that fits best."""
-        self._PrepareRecall()
-        with self._lock:  # one at a time: others want to read
-            if info_id not in self._committed.infos:
-                return None
-            ranked = self._RankNodes({"query": self._HydrateInfo(info_id).content[:_QUERY_LIMIT]}, "search")
-        keyword_id = ranked[0][1] if ranked else _ROOT_ID
-        return {"action": "link", "info_id": info_id, "keyword_id": keyword_id, "why": "it hangs on no keyword"}
-
-    def _AskForSteps(self, ids: list[str]) -> Iterator[_Row]:
-        """Let the model look at keywords: is one the same as one that reads alike, does it belong elsewhere?"""
-        self._PrepareRecall()
-        for id in ids:
-            with self._lock:
-                if id not in self._committed.nodes:
-                    continue
-                node = self._Hydrate(id)
-                alike = [other for _, other in self._RankNodes({"query": node.name}, "search")[:6] if other != id]
-            double = alike and self._AgentDescend(node.name, "dedup_check", among=alike, description=node.description)
-            if double and double["node_id"]:
-                yield {"action": "merge", "src_id": id, "dst_id": double["node_id"], "why": _WhyOf(double)}
-                continue
-            place = self._AgentDescend(node.name, "suggest_parent", description=node.description)
-            with self._lock:
-                led = self._committed.Lead(place["node_id"] or _ROOT_ID)
-                ancestors = [id] if led is None else self._committed.PathOf(led)
-            if place["node_id"] and place["node_id"] != node.parent_id and id not in ancestors:
-                yield {"action": "move", "id": id, "new_parent_id": place["node_id"], "why": _WhyOf(place)}
 
     def ApplyReorganizePlan(self, plan: dict[str, Any]) -> str:
         """Carry out a plan, or what the caller left of it, as one operation; return its id, for `Undo`.
@@ -4948,16 +5436,10 @@ class KeywordTree:
         Cost: one ranking, some milliseconds; no model.
         """
         query, limit = self._Enter(query=query, limit=limit)
-        self._PrepareRecall()
+        ranked = self._descent.ListConfidences(query[:_QUERY_LIMIT], limit)
         with self._lock:
-            query = query[:_QUERY_LIMIT]
-            ranking = self._EnsureRecall().Rank(query)
-            ranked = self._RankNodes({"query": query}, "search", ranking)[:limit]
-            found = [(self._Hydrate(id), score) for score, id in ranked if id in self._indexes.nodes]
-            texts = ([node.name, *node.aliases, node.description, *node.confirmed] for node, _ in found)
-            return [
-                (node, _ConfidenceOf(score, said, ranking)) for (node, score), said in zip(found, texts, strict=True)
-            ]
+            living = [(id, confidence) for id, confidence in ranked if id in self._indexes.nodes]
+            return [(self._Hydrate(id), confidence) for id, confidence in living]
 
     # -- committing -----------------------------------------------------------
     #
@@ -5092,22 +5574,10 @@ class KeywordTree:
 
     def _TakeIn(self, records: _Records) -> None:
         """Make durable rows visible to readers, all at once."""
-        indexes, old_rows = self._committed, dict[str, bytes | None]()
         with self._lock:
             self._change_count += 1
-            unranked = self._unranked
-            if unranked is not None or self._sorted_children:
-                old_rows = {id: indexes.nodes.get(id) for id in map(_IdOf, records.nodes)}
-            indexes.Apply(records)
-            if self._sorted_children:
-                self._KeepSorted(old_rows)
-            if self._unranked is not unranked:  # a signal handler has asked meanwhile, in the middle of this
-                self._recall = self._unranked = None
-            if self._unranked is not None:  # whoever asks for a ranking pays for it, not whoever writes
-                for id, old in old_rows.items():
-                    self._unranked.setdefault(id, old)
-                if len(self._unranked) > max(1000, len(indexes.nodes) // 4):
-                    self._recall = self._unranked = None  # by now it is made anew sooner than it follows
+            self._committed.Apply(records)
+            self._descent.Note(_ChangedKeywords(self._committed, records))
 
     def _AppendNodeVersion(self, node: KeywordNode) -> None:
         self._running.transaction.Stage(node)  # called by plans alone
@@ -5121,296 +5591,26 @@ class KeywordTree:
     # -- asking the model -----------------------------------------------------
 
     def _AgentDescend(self, query: str, intent: str, *, among: list[str] | None = None, **about: str) -> _Row:
-        """Let the model walk the tree, or choose `among` some; see `_Conclude`, and the table in the room "Descent"."""
-        question = {"query": query[:_QUERY_LIMIT]} | {what: text[:_QUERY_LIMIT] for what, text in about.items() if text}
-        steps, rounds, path = list[DescentStep](), list[_Row](), [_ROOT_ID]
-        targets, members = list[str](), list[str]()
-        silence = self._AskWhetherSilent()
-        if silence:
-            return self._Conclude(query, intent, _Reading("silent", "missing", words=silence), path, steps, rounds)
-        for number in range(self._descend_max_rounds if among is None else 1):
-            self._CheckOpen()  # never with the lock held: who reopens needs it
-            if among is None:
-                self._PrepareRecall()
-            with self._lock:
-                if any(id not in self._committed.nodes for id in (*path, *targets)):
-                    reading = _Reading("vanished", words="what was opened is gone")
-                    break
-                living = (id for id in members if id in self._committed.nodes)
-                members = list(living) if number else self._ChildrenToShow(_ROOT_ID)
-                if among is None:
-                    view = self._BuildView(question, intent, targets, members, is_first=number == 0)
-                else:
-                    view = _View(self._Describe(id for id in among if id in self._committed.nodes), {})
-                names = self._committed.NamesOnPath(path[-1])
-            names = [_ElidePath([name]) for name in names[-_PATH_LIMIT:]]
-            shown = [{"idx": i, **{k: entry[k] for k in entry if k != "id"}} for i, entry in enumerate(view.entries)]
-            messages = _BuildMessages(intent, {**question, "path": names, "candidates": shown})
-            reply, reading = self._Ask(messages, view)
-            costs = self._ReadUsage()
-            if among is not None and reading.case == "jump":
-                reading = _Reading("jump_invalid", "jump", words="there is nothing beneath to look at")
-            with self._lock:
-                reading = self._CheckTargets(reading, view)
-                steps.append(DescentStep(reading.action, reading.words, len(view.entries), *costs))
-                rounds.append({"shown": [entry["id"] for entry in view.entries], "reply": reply})
-                if reading.case in ("failed", "timed_out"):
-                    rounds[-1]["error"] = reading.words
-                if self._log_messages:
-                    rounds[-1]["messages"] = messages
-                if reading.case != "jump":
-                    break
-                targets, members, path = self._OpenTargets(reading.targets, view)
-        else:
-            reading = _Reading("rounds_used_up")
-        return self._Conclude(query, intent, reading, path, steps, rounds)
-
-    def _AskWhetherSilent(self) -> str:
-        try:
-            return str(getattr(self._llm_client, "Silent", str)())
-        except Exception:  # the model's port: whatever happens there, the tree goes on
-            return ""
-
-    def _Ask(self, messages: list[dict[str, str]], view: _View) -> tuple[Any, _Reading]:
-        """Call the model, outside of every lock.  Returns its reply for the log, and what it says."""
-        try:
-            reply = self._llm_client.Chat(*copy.deepcopy((messages, _DECISION_SCHEMA)))  # it may change what it gets
-            return _DescribeReply(reply), _ReadReply(reply, view)
-        except Exception as error:  # the model's port: recorded in the step, and never passed on
-            case = "timed_out" if isinstance(error, TimeoutError) else "failed"
-            return None, _Reading(case, words=_Printable(_Shorten(error, 200)))
-
-    def _ReadUsage(self) -> tuple[int, int, float]:
-        """Return tokens in, tokens out and cost of the last call, as far as the client tells them."""
-        try:
-            usage = self._llm_client.last_usage  # type: ignore[attr-defined]  # only clients that count have it
-            told = [getattr(usage, name, 0) or 0 for name in ("input_tokens", "output_tokens", "cost")]
-            tokens_in, tokens_out, cost = (value if 0 <= value < 1e15 else 0 for value in map(float, told))
-            return int(tokens_in), int(tokens_out), cost
-        except Exception:  # the model's port: whatever stands there, the answer is not lost for it
-            return 0, 0, 0.0
-
-    def _CheckTargets(self, reading: _Reading, view: _View) -> _Reading:
-        """Look at what the model chose as the tree is now, not as it was when it was shown."""
-        if any(id not in self._committed.nodes and id not in view.groups for id in reading.targets):
-            return _Reading("vanished", reading.action, reading.targets, words="what was chosen is gone")
-        opened = [id for id in reading.targets if reading.case == "jump" and id not in view.groups]
-        if len(opened) > 1 and opened == reading.targets and not any(map(self._committed.children.Get, opened)):
-            return reading._replace(case="jump_to_leaves")
-        if len(opened) > max(1, self._max_candidates - 2):  # what lies beneath needs room for two groups
-            return _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
-        return reading
-
-    def _OpenTargets(self, ids: list[str], view: _View) -> tuple[list[str], list[str], list[str]]:
-        """Return the targets that stay in the next view, what lies beneath them, and the path to all."""
-        targets = [id for id in ids if id not in view.groups]
-        members = [child for id in self._DedupAncestors(targets) for child in self._ChildrenToShow(id)]
-        members += [id for group in ids for id in view.groups.get(group, []) if id in self._committed.nodes]
-        ends = [group[end] for group in (view.groups.get(id, []) for id in ids) for end in (0, -1) if group]
-        parents = [self._committed.Head(id).parent_id or _ROOT_ID for id in ends if id in self._committed.nodes]
-        return targets, members, self._CommonPath([*targets, *parents])
-
-    def _DedupAncestors(self, ids: Iterable[str]) -> list[str]:
-        """Return `ids` without those that lie beneath another of them."""
-        wanted = dict.fromkeys(ids)
-        return [id for id in wanted if not any(ancestor in wanted for ancestor in self._committed.PathOf(id)[:-1])]
-
-    def _CommonPath(self, ids: list[str]) -> list[str]:
-        """Return the path to the lowest common ancestor of `ids`."""
-        paths = [self._committed.PathOf(id) for id in ids]
-        return [steps[0] for steps in zip(*paths, strict=False) if len(set(steps)) == 1] or [_ROOT_ID]
-
-    def _Conclude(
-        self, query: str, intent: str, reading: _Reading, path: list[str], steps: list[DescentStep], rounds: list[_Row]
-    ) -> _Row:
-        outcome, reason = _OUTCOMES[reading.case]
-        if reading.case == "vanished" and intent == "suggest_parent":
-            reason = "parent_gone"
-        node_id = reading.targets[0] if outcome == "matched" else None
-        with self._lock:
-            left = self._committed.Nearest([*path, *reading.targets][-1] if reading.case == "vanished" else path[-1])
-            if node_id is not None and node_id in self._committed.nodes:
-                path = self._committed.PathOf(node_id)
-                self._mru.Touch(*path[1:])
-            self._spent.update(descents=1, model_calls=len(steps), names_shown=sum(step.shown for step in steps))
-        io: _Row = {"prompt_version": _PROMPT_VERSION, "intent": intent, "query": query[:_QUERY_LIMIT]}
-        io |= {"show_descriptions": True} if self._show_descriptions else {}
-        io |= {"rounds": rounds, "outcome": outcome, "reason": reason}
-        descent: _Row = {"outcome": outcome, "reason": reason, "steps": steps, "io": io if rounds else None}
-        descent |= {"node_id": node_id, "path": path if outcome == "matched" else []}
-        descent["candidates"] = reading.targets if outcome == "ambiguous" else []
-        is_choice = reading.action in ("match", "ambiguous") or reading.case == "jump_to_leaves"
-        descent["chosen"] = (
-            reading.targets if is_choice and (reading.case == "vanished" or outcome != "missing") else []
-        )
-        descent["stood_at"] = left
-        descent["suggested_parent_id"] = left if outcome == "missing" else None
-        descent["suggested_name"] = reading.suggest_name if outcome == "missing" else None
-        return descent
+        """Let the model walk the tree, or choose `among` some."""
+        if among is not None:
+            return self._descent.ChooseAmong(among, query, intent, **about)
+        return self._descent.Walk(query, intent, **about)
 
     def _SuggestParent(self, name: str) -> str:
         descent = self._AgentDescend(name, "suggest_parent")
         return cast("str", descent["node_id"] or descent["suggested_parent_id"] or _ROOT_ID)
 
+    def _CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
+        return self._descent.CollectCandidates(start_ids)
+
     def _InvalidateNodeFromCache(self, node_id: str) -> None:
         with self._lock:
             self._mru.Remove(node_id)
 
-    # -- building the view ----------------------------------------------------
-    #
-    # First the targets of the jump, in the first view the newest of the cache (a tenth), what fits best (two fifths),
-    # parents of what fits (a tenth).  Then all children of what was opened, some in groups: by induction every node can
-    # be reached.  What room is left goes to more of what fits, and to the tree's top.
-
-    def _BuildView(self, ask: _Row, intent: str, targets: list[str], members: list[str], *, is_first: bool) -> _View:
-        limit, indexes = self._max_candidates, self._committed
-        shown, within = dict.fromkeys(targets), set(members)
-        recent = [id for id in self._mru.Snapshot() if id in indexes.nodes and id != _ROOT_ID] if is_first else []
-        ranked = self._RankNodes(ask, intent)
-        best = [id for _, id in ranked if is_first or not within.isdisjoint(indexes.PathOf(id))]
-        parents = [indexes.ParentOf(id) for id in best[:limit] if id not in within]
-        for ids, share in (recent, limit // 10), (best, 2 * limit // 5), (parents, limit // 10):
-            room = max(0, min(share, limit - 2 - len(shown)))  # groups need two places
-            shown.update(dict.fromkeys([id for id in dict.fromkeys(ids) if id not in shown][:room]))
-        rest = [id for id in members if id not in shown]
-        if len(rest) > limit - len(shown):
-            return self._GroupMembers(shown, rest)
-        more = itertools.chain(rest, best, self._committed.Beneath(members))
-        shown.update(dict.fromkeys(itertools.islice((id for id in more if id not in shown), limit - len(shown))))
-        return _View(self._Describe(shown), {})
-
-    def _GroupMembers(self, shown: dict[str, None], rest: list[str]) -> _View:
-        """Show what there is room for of `rest`, and groups that hold all the others."""
-        room = self._max_candidates - len(shown)
-        group_count = min(room, max(2, -(-len(rest) // self._max_candidates)))
-        shown.update(dict.fromkeys(rest[: room - group_count]))
-        entries, groups, hidden = self._Describe(shown), dict[str, list[str]](), rest[room - group_count :]
-        for number in range(group_count):
-            group = hidden[number * len(hidden) // group_count : (number + 1) * len(hidden) // group_count]
-            ends = " – ".join(self._committed.Head(id).name[:40] for id in (group[0], group[-1]))
-            name = f"… {len(group):,} more: {ends}"
-            group_id = f"group:{number}"
-            while group_id in self._committed.nodes:  # a batch may have brought such an id along
-                group_id += "'"
-            groups[group_id] = group
-            path = _ElidePath([*self._committed.NamesOnPath(group[0])[:-1], name])
-            entries.append({"id": group_id, "name": name, "path": path})
-        return _View(entries, groups)
-
-    def _ChildrenToShow(self, id: str) -> list[str]:
-        """Return a keyword's children: in order, or by name where they are too many for one view."""
-        ids = self._committed.children.Get(id)
-        if len(ids) > self._max_candidates and id not in self._sorted_children:
-            self._sorted_children[id] = sorted(ids, key=self._SortKey)
-        return list(self._sorted_children.get(id, ids))
-
-    def _SortKey(self, id: str) -> tuple[str, str]:
-        return _Fold(self._committed.Head(id).name), id
-
-    def _KeepSorted(self, old_rows: dict[str, bytes | None]) -> None:
-        """Follow rows that were taken in: new children find their places, all other changes sort a level anew."""
-        nodes, held = self._committed.nodes, self._sorted_children
-        rows = old_rows.items()
-        for row in (row for id, old in rows if old is not None for row in (old, nodes.get(id)) if row is not None):
-            held.pop(_ReadNodeHead(row).parent_id or "", None)
-        for id in (id for id, old in rows if old is None and id in nodes):
-            siblings = held.get(self._committed.Head(id).parent_id or "")
-            if siblings is not None:
-                bisect.insort(siblings, id, key=self._SortKey)
-
-    def _CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
-        below = (id for id in self._committed.Beneath(start_ids) if id != _ROOT_ID)
-        return self._Describe(itertools.islice(below, self._max_candidates))
-
-    def _Describe(self, ids: Iterable[str]) -> list[_Row]:
-        paths = ((id, self._committed.NamesOnPath(id)) for id in ids)
-        entries = [{"id": id, "name": [_ROOT_ID, *names][-1], "path": _ElidePath(names)} for id, names in paths]
-        for entry in entries if self._show_descriptions else ():
-            text = _DecodeRow(self._committed.nodes[entry["id"]], _NODE_FIELDS)["description"]
-            if text.strip():
-                entry["description"] = text if len(text) <= _SHOWN_LIMIT else f"{text[: _SHOWN_LIMIT - 1]}…"
-        return entries
-
-    def _RankNodes(self, question: _Row, intent: str, ranking: Ranking | None = None) -> list[tuple[float, str]]:
-        """Return (score, id) of what fits, best first, ties by id, the root left out.  The lock is held."""
-        text, more = question["query"], question.get("description") or question.get("content") or ""
-        is_search, asked = intent != "suggest_parent", ranking
-        try:
-            ranking = asked or self._EnsureRecall().Rank(text, more)
-            fits = _FitQuery(ranking, self._committed) if is_search else _FitParents(ranking, self._committed, text)
-        except Exception as error:  # a view goes without: its other parts, and the groups, lead everywhere
-            if asked is not None:
-                raise
-            self._BearFailure("nothing is ranked", error)
-            fits = {}
-        return sorted(((fits[id], id) for id in fits if id != _ROOT_ID), key=lambda fit: (-fit[0], fit[1]))
-
-    def _BearFailure(self, said: str, error: Exception) -> None:
-        """Log what a ranking of somebody else's raised; the built-in one does not fail: a signal handler raised it."""
-        if self._make_recall is _LexicalRecall:
-            raise error
-        _LOGGER.warning("%s: %s: %s", said, type(error).__name__, error)
-
-    def _EnsureRecall(self) -> Recall:
-        """Return the recall, which knows all that was written.  The lock is held."""
-        self._FollowRows(sys.maxsize)
-        self._FillRecall()  # where there is none, also where a reopening dropped what was prepared
-        return cast("Recall", self._recall)
-
-    def _PrepareRecall(self) -> None:
-        """Make the recall, or let it follow, so that with the lock held little is left to do."""
-        if _IsOwned(self._lock):  # in a signal handler: who holds the other lock may be waiting for this one
-            return
-        with self._recall_lock:
-            for _ in range(len(self._unranked or ()) // _FOLLOWED):
-                with self._lock:
-                    self._FollowRows(_FOLLOWED)
-                time.sleep(0.0005)  # a lock is not fair: others wait for it
-            try:
-                self._FillRecall()
-            except Exception as error:
-                self._BearFailure("there is no ranking", error)
-
-    def _FillRecall(self) -> None:
-        """Make the recall where there is none, without the lock if it is not held."""
-        with self._lock:
-            if self._recall is not None:
-                return
-            rows, unranked = dict(self._committed.nodes), dict[str, bytes | None]()
-            self._unranked = unranked
-        whole = None
-        try:
-            recall = self._make_recall()
-            with _CollectorOff():
-                for id, row in rows.items():
-                    self._UpdateRecall(recall, id, None, row)
-            whole = recall
-        finally:
-            with self._lock:
-                if self._unranked is unranked:  # nobody else made one meanwhile, nor was the tree opened anew
-                    self._recall, self._unranked = whole, None if whole is None else unranked
-
-    def _FollowRows(self, count: int) -> None:
-        """Tell the recall of so many of the changes that it does not know.  The lock is held."""
-        recall, unranked = self._recall, self._unranked
-        if recall is None or not unranked:
-            return
-        self._recall = None  # until it is whole again: Ctrl-C may come, or the port fail; then it is made anew
-        try:
-            for id in list(itertools.islice(unranked, count)):
-                self._UpdateRecall(recall, id, unranked.pop(id), self._committed.nodes.get(id))
-        except Exception as error:
-            self._BearFailure("the ranking is made anew", error)
-            return
-        if self._unranked is unranked:  # a signal handler may have asked, too
-            self._recall = recall
-
-    def _UpdateRecall(self, recall: Recall, id: str, old_row: bytes | None, new_row: bytes | None) -> None:
-        old, new = (row and _TextsOf(row) for row in (old_row, new_row))
-        if old and old != new and id != _ROOT_ID:  # what was moved says what it said
-            recall.Remove(id, old)
-        if new and old != new and id != _ROOT_ID:
-            recall.Add(id, new)
+    def _EnterRanking(self) -> None:
+        if _IsOwned(self._lock):
+            raise StoreError("a signal handler cannot rank while its own thread uses the tree")
+        self._CheckOpen()
 
     # -- keeping the store ----------------------------------------------------
 

@@ -116,8 +116,8 @@ class BothFinder(Finder):
         from Agent.embeddings.recall import EmbeddingRecall
 
         super().__init__(task.specs)
-        self.tree._make_recall = lambda: EmbeddingRecall(embedder)
-        self.recall = cast("EmbeddingRecall", self.tree._EnsureRecall())
+        self.tree._ranker._make = lambda: EmbeddingRecall(embedder)
+        self.recall = cast("EmbeddingRecall", self._recall())
         self.recall.vectors.catch_up()
 
     def prepare(self, case: Case, way: Way) -> None:
@@ -126,7 +126,7 @@ class BothFinder(Finder):
 
         recall.WEIGHT, recall._POWER = way.weight, way.power
         self.recall.Prepare(case.query, case.description)
-        self.tree._recall = self.recall if way.weight else self.recall._words
+        self.use(self.recall if way.weight else self.recall._words)
 
 
 class Measured:
@@ -170,7 +170,7 @@ class Measured:
 
     def _is_shown(self, case: Case, way: Way) -> bool:
         self._finder.prepare(case, way)
-        shown, _, _ = self._finder.show(case, self.task.intent, *self._finder.begin(), is_first=True)
+        shown, _, _ = self._finder.show(case, self.task.intent, self._finder.begin(), is_first=True)
         return not case.gold.isdisjoint(shown)
 
 
@@ -337,7 +337,7 @@ def _view_costs(report: common.Report, dimension: int = 384) -> None:
             for case in sample([Case(spec["name"], "", frozenset()) for spec in specs], 200):
                 finder.prepare(case, way)
                 began = time.perf_counter()
-                finder.show(case, intent, *finder.begin(), is_first=True)
+                finder.show(case, intent, finder.begin(), is_first=True)
                 spent.append(1e3 * (time.perf_counter() - began))
             cells += [f"{common.percentile(spent, part):.1f}" for part in (0.5, 0.95)]
         rows.append([name, *cells])

@@ -243,7 +243,7 @@ def _confirmed(report: common.Report) -> None:
     rows = []
     cases = [Case(query, "", frozenset([id])) for id, queries in by_node.items() for query in queries[:10]]
     for count in (0, 1, 3, 10):
-        finder.tree._recall = index_of(specs, {id: held[10 : 10 + count] for id, held in by_node.items()})
+        finder.use(index_of(specs, {id: held[10 : 10 + count] for id, held in by_node.items()}))
         hits, _ = _answer(lambda case: [id for _, id in finder.rank(case, "search")], cases)
         rows.append([count, *(share(hit, len(cases)) for hit in hits)])
     finder.close()
@@ -261,7 +261,7 @@ def _serve_tree(store: str, size: str) -> Callable[..., dict[str, Any]]:
 
     def first() -> dict[str, Any]:
         held, began = common.rss_mb(), time.process_time()
-        finder.show(cases[0], "search", *finder.begin(), is_first=True)
+        finder.show(cases[0], "search", finder.begin(), is_first=True)
         spent = time.process_time() - began
         return {"opened": opened, "first": spent, "grown": common.rss_mb() - held, "mib": finder.index_mib()}
 
@@ -288,7 +288,7 @@ def _view_time(finder: Finder, case: Case, intent: str) -> float:
     times = []
     for _ in range(3):
         began = time.process_time()
-        finder.show(case, intent, *finder.begin(), is_first=True)
+        finder.show(case, intent, finder.begin(), is_first=True)
         times.append(time.process_time() - began)
     return min(times)
 

@@ -134,18 +134,18 @@ class Sets:
         return self._known[which, setting]
 
     def _rank(self, which: int, room: Mapping[str, Any]) -> list[float]:
-        task, indexes = self.tasks[which], self._finders[which].tree._committed
+        task, tree = self.tasks[which], self._finders[which].tree
         recall = room["_LexicalRecall"]()
-        for id, row in indexes.nodes.items():
+        for id, row in tree._committed.nodes.items():
             if id != "root":
                 recall.Add(id, keyword_tree._TextsOf(row))
         found = []
         for case in task.cases:
             ranking = recall.Rank(case.query, case.description)
             if task.intent == SEARCH:
-                fits = room["_FitQuery"](ranking, indexes)
+                fits = room["_FitQuery"](ranking, tree._See)
             else:
-                fits = room["_FitParents"](ranking, indexes, case.query)
+                fits = room["_FitParents"](ranking, tree._See, case.query)
             best = sorted((-score, id) for id, score in fits.items() if id != "root")[:200]
             found.append(next((1 / place for place, (_, id) in enumerate(best, 1) if id in case.gold), 0.0))
         return found

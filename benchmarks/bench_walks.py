@@ -39,15 +39,16 @@ class Walk(NamedTuple):
 def walk(finder: Finder, case: Case, intent: str, wrong: float, draw: random.Random) -> Walk:
     """Let a chooser walk that is wrong in a share of its choices."""
     ways = [finder.path(id) for id in sorted(case.gold)]
-    targets, members = finder.begin()
+    position = finder.begin()
     names = characters = 0
     at_once = False
     for number in range(1, ROUNDS + 1):
-        shown, size, groups = finder.show(case, intent, targets, members, number == 1)
+        shown, size, groups = finder.show(case, intent, position, number == 1)
+        opened = position.targets
         names, characters = names + len(shown), characters + size
         right = [id for id in shown if id in case.gold]
         at_once = at_once or (number == 1 and bool(right))
-        above = {id: depth for way in ways for depth, id in enumerate(way) if id in shown and id not in targets}
+        above = {id: depth for way in ways for depth, id in enumerate(way) if id in shown and id not in opened}
         covering = [id for id, held in groups.items() if any(step in held for way in ways for step in way)]
         choice = right[0] if right else max(above, key=lambda id: above[id]) if above else next(iter(covering), None)
         others = [id for id in shown if id != choice]
@@ -58,7 +59,7 @@ def walk(finder: Finder, case: Case, intent: str, wrong: float, draw: random.Ran
         if right and choice not in groups:
             outcome = "right" if choice in case.gold else "wrong"
             return Walk(outcome, number, names, characters, at_once)
-        targets, members = finder.jump(choice)
+        position = finder.jump(choice)
     return Walk("clean", ROUNDS, names, characters, at_once)
 
 

@@ -63,11 +63,20 @@ class Finder:
 
     def index(self) -> None:
         """Build the ranking's index."""
-        self.tree._EnsureRecall()
+        self._recall()
+
+    def use(self, recall: Any) -> None:
+        """Rank with another index from now on."""
+        with self.tree._ranker.Asking():
+            self.tree._ranker._recall = recall
+
+    def _recall(self) -> Any:
+        with self.tree._ranker.Asking() as recall:
+            return recall
 
     def index_mib(self) -> float:
         """Return what the index holds beside the ids, which the tree has anyway."""
-        recall: Any = self.tree._EnsureRecall()
+        recall = self._recall()
         held = sum(sys.getsizeof(term) + sys.getsizeof(postings) for term, postings in recall._postings.items())
         tables = sum(map(sys.getsizeof, (recall._postings, recall._ids, recall._slot_of, recall._free)))
         return (held + tables) / 2**20
@@ -77,12 +86,12 @@ class Finder:
         for write in writes:
             write()
         began = time.process_time()
-        self.tree._EnsureRecall()
+        self._recall()
         return time.process_time() - began
 
     def taking_in_time(self, write: Callable[[], object], has_index: int) -> float:
         """Return the seconds in which a write's rows become visible, where an index has to be told, or none."""
-        self.tree._unranked, spent = {} if has_index else None, list[float]()
+        self.tree._ranker._noted, spent = set() if has_index else None, list[float]()
 
         def take_in(records: Any) -> None:
             began = time.process_time()
@@ -98,29 +107,34 @@ class Finder:
 
     def rank(self, case: Case, intent: str) -> list[tuple[float, str]]:
         """Return (score, id), best first."""
-        return self.tree._RankNodes(_question(case), intent)
+        with self.tree._ranker.Asking() as recall:
+            is_placing = intent == "suggest_parent"
+            return self.tree._descent._Fit(recall, case.query, case.description, is_placing)[0]
 
     def confidence(self, case: Case) -> float:
         """Return the best candidate's confidence, 0 where there is none."""
         return next((confidence for _, confidence in self.tree.RankCandidates(case.query, 1)), 0.0)
 
-    def begin(self) -> tuple[list[str], list[str]]:
-        """Return the targets and the members of the first view."""
-        return [], self.tree._ChildrenToShow("root")
+    def begin(self) -> Any:
+        """Return the position of the first view."""
+        with self.tree._See() as state:
+            return self.tree._descent.Begin(state)
 
     def show(
-        self, case: Case, intent: str, targets: list[str], members: list[str], is_first: bool
+        self, case: Case, intent: str, position: Any, is_first: bool
     ) -> tuple[list[str], int, dict[str, list[str]]]:
         """Return the ids shown, their characters, and group -> what it stands for."""
-        self._view = self.tree._BuildView(_question(case), intent, targets, members, is_first=is_first)
+        ranked = self.tree._descent.Rank(_question(case), intent)
+        with self.tree._See() as state:
+            self._view = self.tree._descent.BuildView(state, ranked, position, is_first=is_first)
         entries = self._view.entries
         size = sum(len(entry["name"]) + len(entry["path"]) for entry in entries)
         return [entry["id"] for entry in entries], size, self._view.groups
 
-    def jump(self, id: str) -> tuple[list[str], list[str]]:
-        """Return the targets and members of the next view."""
-        targets, members, _ = self.tree._OpenTargets([id], self._view)
-        return targets, members
+    def jump(self, id: str) -> Any:
+        """Return the position of the next view."""
+        with self.tree._See() as state:
+            return self.tree._descent.Open(state, [id], self._view)
 
     def path(self, id: str) -> list[str]:
         """Return the ids from the root to `id`."""

@@ -699,13 +699,13 @@ LOCKS = [
     Mutation("a child is told of the fork", "        _OPEN_TREES.add(self)\n", ""),
     Mutation(
         "a child has a lock of its own for memory",
-        "        self._lock = threading.RLock()\n        self._commit_lock, self._recall_lock",
-        "        self._commit_lock, self._recall_lock",
+        "        self._lock = threading.RLock()\n        self._commit_lock = threading.RLock()\n        self._ranker",
+        "        self._commit_lock = threading.RLock()\n        self._ranker",
     ),
     Mutation(
         "a child has a lock of its own for the store",
-        "        self._commit_lock, self._recall_lock = threading.RLock(), threading.RLock()\n",
-        "        self._recall_lock = threading.RLock()\n",
+        "        self._commit_lock = threading.RLock()\n        self._ranker",
+        "        self._ranker",
     ),
     Mutation(
         "a child has groups of its own",

@@ -36,6 +36,7 @@ import os
 import reprlib
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
@@ -43,7 +44,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from ..keyword_tree import InvalidInputError, KeywordNode, KeywordTree, Ranking, Recall, Texts, _LexicalRecall
+from ..keyword_tree import InvalidInputError, KeywordTree, Ranking, Recall, Texts, _LexicalRecall
 from .embedder import Embedder, check_embedder, renew_after_fork
 from .scripts import LITTLE_TRUST, PROBES, check_trust, probe, scripts_of, trust_in
 from .vectors import TEXT_LIMIT, Vectors, path_for
@@ -123,7 +124,7 @@ class Knowing:
 
 
 class EmbeddingRecall:
-    """The tree's port `Recall`: words and likeness as one ranking. The tree's lock guards all but `Prepare`.
+    """The tree's port `Recall`: words and likeness as one ranking. The ranking's lock guards all but `Prepare`.
 
     Args:
         embedder: The model.
@@ -171,7 +172,7 @@ class EmbeddingRecall:
                 del self._ids_of[text]
 
     def Prepare(self, query: str, description: str = "") -> None:  # noqa: N802
-        """Embed a query, and some of the texts that wait; to be called before `Rank`, and outside of every lock.
+        """Embed a query, and some of the texts that wait. The tree calls it before `Rank`, outside of every lock.
 
         Cost: a call of the model, none where the query is known and no text waits; two where the model fails, or where
         its dimension turns out to be another than on disk; three where it refuses a text of the first.
@@ -214,7 +215,8 @@ class EmbeddingRecall:
         best = sorted((-gain - scores.get(id, 0.0), id) for id, gain in likeness_gains(wanted).items())
         rarest = max(ranking.weights.values(), default=0.0)
         weights = {**ranking.weights, _LIKENESS: 4 * trust * rarest * rarest / asked}
-        return Ranking([(-score, id) for score, id in best[:_NEAREST]], weights, gains)
+        best_first = [(-score, id) for score, id in best[:_NEAREST]]
+        return Ranking(best_first, weights, gains, partial(self.confidence, text))
 
     def likenesses(self, text: str, ids: Sequence[str]) -> list[float]:
         """Return how near the nearest text of each node is to one that was prepared, -1 where that is not known."""
@@ -274,11 +276,9 @@ class EmbeddingTree(KeywordTree):
     @property
     def recall(self) -> EmbeddingRecall:
         """The ranking; made from all keywords when it is first asked for."""
-        self._PrepareRecall()
-        with self._lock:
-            recall = self._EnsureRecall()
-        assert isinstance(recall, EmbeddingRecall)
-        return recall
+        with self._ranker.Asking() as recall:
+            assert isinstance(recall, EmbeddingRecall)
+            return recall
 
     def catch_up(self) -> int:
         """Embed all that waits, and return how many texts still do: none, or the model fails.
@@ -296,33 +296,6 @@ class EmbeddingTree(KeywordTree):
         vectors = self.recall.vectors
         vectors.catch_up(at_once=True)
         return vectors.waiting
-
-    @override
-    def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
-        """Return the keywords that fit `query` best, best first, each with a confidence; see `KeywordTree`.
-
-        The confidence is the greater of what words and what likeness give.
-
-        Cost: a call of the model, see `EmbeddingRecall.Prepare`, and one ranking.
-        """
-        query, limit = self._Enter(query=query, limit=limit)  # what is refused must not reach the model
-        self._prepare(query, "")
-        ranked = super().RankCandidates(query, limit)
-        recall = self.recall
-        with self._lock:
-            by_likeness = recall.confidence(query[:TEXT_LIMIT], [node.id for node, _ in ranked])
-        return [(node, max(words, near)) for (node, words), near in zip(ranked, by_likeness, strict=True)]
-
-    @override
-    def _AgentDescend(self, query: str, intent: str, *, among: list[str] | None = None, **about: str) -> dict[str, Any]:
-        if among is None and not self._AskWhetherSilent():
-            self._prepare(query, about.get("description") or about.get("content") or "")
-        return super()._AgentDescend(query, intent, among=among, **about)
-
-    def _prepare(self, query: str, description: str) -> None:
-        """Ask the model now: the tree's lock is taken for ranking, and nobody must wait for a network under it."""
-        self._CheckOpen()
-        self.recall.Prepare(query[:TEXT_LIMIT], description[:TEXT_LIMIT])
 
     @override
     def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:

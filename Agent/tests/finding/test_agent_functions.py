@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import (
+    AgentDecision,
     ConflictError,
     DuplicateIdError,
     InvalidInputError,
@@ -31,6 +32,7 @@ from Agent.keyword_tree import (
     SearchResult,
     SearchStatus,
     StoreError,
+    StubLLMClient,
 )
 
 MATCHED, AMBIGUOUS, NOT_FOUND = SearchStatus.MATCHED, SearchStatus.AMBIGUOUS, SearchStatus.NOT_FOUND
@@ -1249,3 +1251,26 @@ class TestMeanwhile:
             tree.CreateKeyword("龙井")
         with KeywordTree(str(folder)) as again:
             assert set(keywords(again)) == {spec["id"] for spec in SPECS}
+
+
+class TestReplies:
+    def test_a_decision_object_is_the_reply_that_it_is(self, tmp_path: Path) -> None:
+        stub = StubLLMClient([AgentDecision("match", node_id=0, reason="the only one")])
+        with KeywordTree(str(tmp_path), stub) as tree:
+            tea = tree.CreateKeyword("tea", "root")
+            found = tree.Search("what may I drink?")
+
+            assert (found.reason, found.node and found.node.id) == ("agent_match", tea.id)
+            assert [(step.action, step.reason) for step in found.steps] == [("match", "the only one")]
+
+    def test_namesakes_that_an_open_operation_made_are_shown(self, tmp_path: Path) -> None:
+        stub = StubLLMClient([{"action": "match", "node_id": 1}])
+        with KeywordTree(str(tmp_path), stub) as tree, tree.Operation():
+            planet = tree.CreateKeyword("Mercury", "root", description="a planet")
+            metal = tree.CreateKeyword("Mercury", "root", description="a metal")
+            found = tree.Search("Mercury", context="it is liquid")
+
+            assert (found.reason, found.node and found.node.id) == ("agent_match", metal.id)
+            question = json.loads(stub.calls[0][0][-1]["content"])
+            assert [candidate["idx"] for candidate in question["candidates"]] == [0, 1]
+            assert planet.id != metal.id

@@ -43,13 +43,12 @@ def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def scores(tree: KeywordTree, name: str, description: str = "") -> list[list[tuple[float, str]]]:
     """Rank for a search, for a search with a context, and for a place; scores to the last bit."""
-    short, long = {"query": name}, {"query": name, "description": description}
-    return [
-        tree._RankNodes(short, "search"),
-        tree._RankNodes(long, "search"),
-        tree._RankNodes(short, "suggest_parent"),
-        tree._RankNodes(long, "suggest_parent"),
-    ]
+    with tree._ranker.Asking() as recall:
+        return [
+            tree._descent._Fit(recall, name, more, is_placing)[0]
+            for is_placing in (False, True)
+            for more in ("", description)
+        ]
 
 
 # == As one built afresh ==================================================================================
@@ -212,9 +211,9 @@ def test_after_any_writes_the_index_ranks_as_one_built_afresh(
                 assert scores(anew, name, description) == ranked
         with KeywordTree(folder + "/store") as again:
             assert scores(again, name, description) == ranked
-            again._recall = kt._LexicalRecall()
-            for id in rows:
-                again._UpdateRecall(again._recall, id, None, again._committed.nodes[id])
+            ranker = again._ranker
+            ranker._recall, ranker._rows = kt._LexicalRecall(), {}
+            ranker._TakeIn(ranker._recall, rows)
             assert scores(again, name, description) == ranked
 
 
@@ -235,10 +234,10 @@ def test_after_a_hundred_random_rounds_of_writes_too(
                 change = writer.merge if draw.random() < 0.2 else writer.move
                 change(draw.randrange(60), draw.randrange(60))
                 writer.undo(draw.randrange(8))
-        kept = tree._recall
+        kept = tree._ranker._recall
         with built_anew(tmp_path / "anew", tree) as anew:
             assert len(tree._committed.nodes) > 40
-            assert kept is tree._recall
+            assert kept is tree._ranker._recall
             for query in (*WORDS, " ".join(WORDS), "oat tea", "绿茶豆浆"):
                 assert scores(tree, query, "milk of 茶") == scores(anew, query, "milk of 茶")
 
@@ -367,6 +366,7 @@ def test_children_without_a_word_of_a_short_query_stand_behind_the_keyword_that_
     specs += [{"id": f"other {number}", "name": " ".join(words)} for number, words in enumerate(elsewhere)]
     with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
         tree.BatchCreateKeywords(specs)
-        ranked = {id: score for score, id in tree._RankNodes({"query": " ".join(asked)}, "search")}
+        with tree._ranker.Asking() as recall:
+            ranked = {id: score for score, id in tree._descent._Fit(recall, " ".join(asked))[0]}
 
     assert all(score < ranked["named"] for id, score in ranked.items() if id.startswith("child"))

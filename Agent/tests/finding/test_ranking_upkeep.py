@@ -11,14 +11,14 @@ import string
 import threading
 import unicodedata
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, NotFoundError, SearchStatus
+from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, NotFoundError, SearchStatus, StoreError
 
 PATIENCE_S = 20
 
@@ -68,11 +68,9 @@ def contents(recall: kt.Recall) -> tuple[Any, ...]:
 
 def check_index(tree: KeywordTree) -> None:
     """Compare the index with one of the same rows that is built afresh, posting by posting."""
-    with tree._lock:
-        anew = kt._LexicalRecall()
-        for id, row in tree._committed.nodes.items():
-            tree._UpdateRecall(anew, id, None, row)
-        assert contents(tree._EnsureRecall()) == contents(anew)
+    anew = kt._Ranker(kt._LexicalRecall, tree._See, tree._EnterRanking)
+    with tree._ranker.Asking() as recall, anew.Asking() as other:
+        assert contents(recall) == contents(other)
 
 
 def ranked(tree: KeywordTree, query: str) -> list[str]:
@@ -83,140 +81,89 @@ def specs(*names: str, parent_id: str = "root") -> list[dict[str, Any]]:
     return [{"id": name, "name": name, "parent_id": parent_id} for name in names]
 
 
-class TellingLock:
-    """A lock that says when somebody has to wait for it."""
-
-    def __init__(self, lock: Any, tell: Callable[[], object]) -> None:
-        self._lock, self._tell = lock, tell
-
-    def __enter__(self) -> bool:
-        if not self._lock.acquire(blocking=False):
-            self._tell()
-            self._lock.acquire()
-        return True
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._lock, name)
-
-
 # == Threads, and handlers ================================================================================
 
 
-def test_two_threads_that_rank_while_one_follows_lose_no_row(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    follows, may_follow, second_waits, prepared, may_rank, second_rests, may_end = (threading.Event() for _ in range(7))
-    told: list[str] = []
+def test_reading_and_writing_go_on_while_an_index_is_made_and_while_it_follows(folder: str) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
 
     def hook(step: str) -> None:
-        told.append(step)
-        if step == "make" and told.count("make") == 2:  # it has its rows, and builds for a while
-            second_rests.set()
-            assert may_end.wait(PATIENCE_S)
-        if step == "Add first note" and told.count("make") == 1:
-            follows.set()
-            assert may_follow.wait(PATIENCE_S)
-
-    def rank_first() -> None:
-        tree._PrepareRecall()
-        prepared.set()
-        assert may_rank.wait(PATIENCE_S)
-        with tree._lock:
-            tree._EnsureRecall().Rank("tea")
-
-    def rank_second() -> None:
-        tree.RankCandidates("tea")
-        second_rests.set()
-
-    def fill() -> None:
-        second_waits.set()
-        KeywordTree._FillRecall(tree)
-
-    with KeywordTree(folder, recall=hooked(hook)) as tree, ThreadPoolExecutor(2) as threads:
-        tree.BatchCreateKeywords(specs("tea", "milk"))
-        tree.RankCandidates("tea")
-        tree.BatchCreateKeywords(specs("first note", *(f"zebra {number}" for number in range(250))))
-        monkeypatch.setattr(tree, "_recall_lock", TellingLock(tree._recall_lock, second_waits.set))
-        monkeypatch.setattr(tree, "_FillRecall", fill)
-        try:
-            first = threads.submit(rank_first)
-            assert follows.wait(PATIENCE_S)
-            second = threads.submit(rank_second)
-            assert second_waits.wait(PATIENCE_S)
-            may_follow.set()
-            assert prepared.wait(PATIENCE_S)
-            assert second_rests.wait(PATIENCE_S)
-            tree.CreateKeyword("quagga", "root")
-            tree.DeleteKeyword("zebra 3")
-            may_rank.set()
-            first.result(PATIENCE_S)
-            may_end.set()
-            second.result(PATIENCE_S)
-        finally:
-            for event in (may_follow, may_rank, may_end):
-                event.set()
-
-        assert told.count("make") == 1
-        assert ranked(tree, "quagga") == ["quagga"]
-        assert "zebra 3" not in ranked(tree, "zebra 3")
-        check_index(tree)
-
-
-def test_a_filling_that_fails_leaves_one_beside_it_alone(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first_begun, second_begun, first_failed = (threading.Event() for _ in range(3))
-    made: list[int] = []
-
-    def hook(step: str) -> None:
-        if step != "make":
-            return
-        made.append(1)
-        if len(made) == 2:
-            first_begun.set()
-            assert second_begun.wait(PATIENCE_S)
-            raise RuntimeError("away for a moment")
-        if len(made) == 3:
-            second_begun.set()
-            assert first_failed.wait(PATIENCE_S)
-
-    def prepare() -> None:
-        try:
-            tree._PrepareRecall()
-        finally:
-            first_failed.set()
+        if step in ("Add tea", "Add first note"):
+            begun.set()
+            assert may_go_on.wait(PATIENCE_S)
 
     with KeywordTree(folder, recall=hooked(hook)) as tree, ThreadPoolExecutor(1) as threads:
         tree.BatchCreateKeywords(specs("tea", "milk"))
-        tree.RankCandidates("tea")
-        tree.CompactStorage()  # which opens the folder anew, without an index
-        first = threads.submit(prepare)
-        assert first_begun.wait(PATIENCE_S)
-        monkeypatch.setattr(tree, "_lock", TellingLock(tree._lock, first_failed.set))
-        with tree._lock:
-            assert [id for _, id in tree._EnsureRecall().Rank("tea").best] == ["tea"]
-        first.result(PATIENCE_S)
-        tree.CreateKeyword("cocoa", "root")
+        for number in range(2):
+            begun.clear()
+            may_go_on.clear()
+            asking = threads.submit(ranked, tree, "tea milk")
+            try:
+                assert begun.wait(PATIENCE_S)
+                assert tree.GetKeyword("milk") is not None
+                assert tree.Search("tea").node is not None
+                tree.CreateKeyword(f"tea {number}", "root")
+            finally:
+                may_go_on.set()
+            assert set(asking.result(PATIENCE_S)) >= {"tea", "milk"}
+            tree.BatchCreateKeywords(specs("first note") if number == 0 else [])
 
-        assert ranked(tree, "cocoa") == ["cocoa"]
-        assert len(made) == 3
+        assert {"tea 0", "tea 1"} <= set(ranked(tree, "tea"))
+        check_index(tree)
+
+
+def test_threads_that_rank_while_others_write_lose_no_row(folder: str) -> None:
+    with KeywordTree(folder) as tree, ThreadPoolExecutor(4) as threads:
+        tree.BatchCreateKeywords(specs("tea", "milk"))
+
+        def write(number: int) -> None:
+            node = tree.CreateKeyword(f"zebra {number}", "root")
+            tree.UpdateKeyword(node.id, {"name": f"quagga {number}"}, node.version)
+
+        asked: list[Future[Any]] = [threads.submit(ranked, tree, "quagga zebra tea") for _ in range(20)]
+        written = [threads.submit(write, number) for number in range(40)]
+        asked += [threads.submit(ranked, tree, "quagga zebra tea") for _ in range(20)]
+        for future in (*asked, *written):
+            future.result(PATIENCE_S)
+
+        assert len(ranked(tree, "quagga")) == 40
+        assert ranked(tree, "zebra") == []
+        check_index(tree)
+
+
+def test_an_index_whose_making_fails_is_made_again(folder: str) -> None:
+    failures = ["make", "Add milk"]
+
+    def hook(step: str) -> None:
+        if failures and step == failures[0]:
+            raise RuntimeError(f"away for a moment: {failures.pop(0)}")
+
+    with KeywordTree(folder, recall=hooked(hook)) as tree:
+        tree.BatchCreateKeywords(specs("tea", "milk"))
+        for step in ("make", "Add milk"):
+            with pytest.raises(RuntimeError, match=f"away for a moment: {step}"):
+                ranked(tree, "tea")
+
+        assert ranked(tree, "tea") == ["tea"]
         check_index(tree)
 
 
 @pytest.mark.parametrize("is_forked", [False, True])
 @pytest.mark.parametrize("step", ["make", "Add tea", "Remove milk", "Add cocoa", "Add note 50"])
-def test_a_handler_that_ranks_meanwhile_neither_waits_for_itself_nor_loses_a_row(
+def test_a_handler_that_ranks_meanwhile_is_refused_and_one_that_reads_and_writes_loses_no_row(
     folder: str, step: str, is_forked: bool
 ) -> None:
-    is_free, seen = list[bool](), list[list[str]]()
+    refused: list[str] = []
 
     def hook(told: str) -> None:
-        if told != step or is_free:
+        if told != step or refused:
             return
-        is_free.append(tree._recall_lock.acquire(blocking=False))  # else it would wait for ever
-        if is_free[0]:
-            tree._recall_lock.release()
-            seen.append(ranked(tree, "tea cocoa"))
-            tree.UpdateKeyword("tea", {"name": "matcha"}, 1)
+        refused.append("")
+        with pytest.raises(StoreError, match="a signal handler cannot rank while its own thread does") as caught:
+            ranked(tree, "tea cocoa")
+        refused.append(str(caught.value))
+        assert tree.GetKeyword("tea") is not None
+        tree.UpdateKeyword("tea", {"name": "matcha"}, 1)
 
     def write() -> None:
         tree.UpdateKeyword("milk", {"name": "cocoa"}, 1)
@@ -234,8 +181,7 @@ def test_a_handler_that_ranks_meanwhile_neither_waits_for_itself_nor_loses_a_row
             write()
         tree.RankCandidates("tea")
 
-        assert is_free == [True]
-        assert sorted(seen[0]) == ["cocoa", "tea"]
+        assert len(refused) == 2
         assert ranked(tree, "matcha") == ["matcha"]
         check_index(tree)
 
@@ -293,8 +239,7 @@ def test_searching_and_creating_go_on_without_a_ranking_that_fails(
         info = tree.CreateInfo("oat milk is drunk cold", auto_link=True)
         assert [node.id for node, _ in tree.GetKeywordsOfInfo(info.id)] == ["drinks"]
         assert {(record.name, record.levelname) for record in caplog.records} == {("Agent.keyword_tree", "WARNING")}
-        assert "nothing is ranked: RuntimeError: no service" in caplog.messages
-        assert ("there is no ranking: RuntimeError: no service" in caplog.messages) == (step != "Rank")
+        assert set(caplog.messages) == {"nothing is ranked: RuntimeError: no service"}
         for _ in range(2):
             with pytest.raises(RuntimeError, match="no service"):
                 tree.RankCandidates("oat milk")
@@ -306,7 +251,7 @@ def test_searching_and_creating_go_on_without_a_ranking_that_fails(
 
 
 @pytest.mark.parametrize("step", ["Remove", "Add"])
-def test_a_ranking_that_fails_to_follow_is_made_anew(folder: str, step: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_ranking_that_fails_to_follow_is_made_anew(folder: str, step: str) -> None:
     broken: set[str] = set()
 
     def hook(told: str) -> None:
@@ -319,13 +264,10 @@ def test_a_ranking_that_fails_to_follow_is_made_anew(folder: str, step: str, cap
         broken.add(step)
         tree.UpdateKeyword("tea", {"name": "coffee"}, 1)
         tree.DeleteKeyword("milk")
-        assert caplog.messages == []
-        if step == "Remove":  # which making it needs not
+        with pytest.raises(RuntimeError, match="cannot follow"):
+            tree.RankCandidates("coffee")
+        if step == "Remove":  # which making it anew needs not
             assert ranked(tree, "coffee milk tea") == ["coffee"]
-        else:
-            with pytest.raises(RuntimeError, match="cannot follow"):
-                tree.RankCandidates("coffee")
-        assert caplog.messages[0] == "the ranking is made anew: RuntimeError: cannot follow"
 
         broken.clear()
         assert ranked(tree, "coffee milk tea") == ["coffee"]
@@ -343,19 +285,18 @@ def test_a_ranking_must_be_something_that_makes_one(tmp_path: Path) -> None:
 # == Many changes =========================================================================================
 
 
-def test_more_changes_than_a_quarter_of_the_tree_are_not_noted_but_the_index_is_made_anew(folder: str) -> None:
-    with KeywordTree(folder) as tree:
+def test_after_more_changes_than_a_quarter_of_the_tree_the_index_is_made_anew(folder: str) -> None:
+    made: list[str] = []
+    with KeywordTree(folder, recall=hooked(lambda step: made.append(step) if step == "make" else None)) as tree:
         tree.BatchCreateKeywords(specs(*(f"tea {number}" for number in range(4400))))
         tree.RankCandidates("tea")
-        kept = tree._recall
         tree.BatchCreateKeywords(specs(*(f"oat {number}" for number in range(1100))))
-        assert len(tree._unranked or ()) == 1100
         assert ranked(tree, "oat 7")[0] == "oat 7"
-        assert tree._recall is kept
+        assert len(made) == 1
         tree.BatchCreateKeywords(specs(*(f"rye {number}" for number in range(2000))))
 
-        assert (tree._recall, tree._unranked) == (None, None)
         assert ranked(tree, "rye 7")[0] == "rye 7"
+        assert len(made) == 2
         check_index(tree)
 
 
@@ -375,7 +316,6 @@ def test_after_many_changes_of_any_kind_the_index_is_as_one_built_afresh(folder:
         ):
             tree.RankCandidates("tea")
             write()
-            assert (tree._recall, tree._unranked) == (None, None)
             assert ranked(tree, "oat 7")[:1] == [found] * bool(found)
             check_index(tree)
 
@@ -516,7 +456,7 @@ def test_choosing_among_few_of_a_name_makes_no_index(folder: str) -> None:
         for about in ("a planet", "a metal", "a god"):
             tree.CreateKeyword("Mercury", "root", description=about)
         found = tree.Search("Mercury", context="the planet")
-        assert (found.status, found.rounds, tree._recall) == (SearchStatus.MATCHED, 1, None)
+        assert (found.status, found.rounds, tree._ranker._recall) == (SearchStatus.MATCHED, 1, None)
         tree.CreateKeyword("Mercury", "root", description="a singer of a band")
         found = tree.Search("Mercury", context="the singer of a band")
 
@@ -591,20 +531,19 @@ def test_blanks_tell_words_apart_but_not_characters(folder: str) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "behind"])
-@pytest.mark.parametrize("is_filling", [False, True])
-def test_a_handler_that_ranks_while_its_thread_takes_a_write_in_loses_no_row(
-    folder: str, monkeypatch: pytest.MonkeyPatch, when: str, is_filling: bool
+def test_a_handler_that_ranks_while_its_thread_takes_a_write_in_is_refused(
+    folder: str, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     apply = kt._Indexes.Apply
     with KeywordTree(folder) as tree:
         tree.BatchCreateKeywords([{"name": f"tea {number}", "parent_id": "root"} for number in range(3)])
-        if is_filling:  # as another thread does that has begun to make an index
-            tree._unranked = {}
+        tree.RankCandidates("tea")
 
         def apply_and_rank(indexes: Any, records: Any) -> None:
             if when == "behind":
                 apply(indexes, records)
-            tree.RankCandidates("tea")
+            with pytest.raises(StoreError, match="a signal handler cannot rank"):
+                tree.RankCandidates("tea")
             if when == "before":
                 apply(indexes, records)
 
