@@ -25,7 +25,7 @@ demo: $(VENV)/.installed
 	@$(RUN) -m Agent.demo $(DEMO_FOLDER)
 
 test: $(VENV)/.installed-test
-	$(RUN) -m pytest
+	$(RUN) -m pytest --numprocesses auto
 
 check: $(VENV)/.installed-check
 	$(RUN) -m ruff check .

@@ -28,7 +28,7 @@ import pytest
 
 from Agent import command_line
 from Agent.demo_screen import display_width
-from Agent.keyword_tree import _OUTCOMES, KeywordNode, KeywordTree
+from Agent.keyword_tree import KeywordNode, KeywordTree
 
 pytest.importorskip("click", reason="the extra [cli] is not installed")
 pytest.importorskip("rich", reason="the extra [cli] is not installed")
@@ -40,6 +40,7 @@ from Agent.cli.completing import quote
 from Agent.cli.program import MODULES, SECTIONS
 from Agent.cli.program import program as group
 from Agent.cli.screen import Screen, table
+from Agent.tests.support import inside
 
 ROOT = Path(__file__).resolve().parent.parent
 READMES = ("README.md", "README.zh-CN.md")
@@ -500,7 +501,7 @@ class TestSearch:
         assert program.ask("search", "Rust", "--names-only", code=1)["reason"] == "exact_miss_llm_disabled"
 
     def test_has_words_for_every_reason(self) -> None:
-        codes = {reason for _, reason in _OUTCOMES.values() if reason}
+        codes = {reason for _, reason in inside.OUTCOMES.values() if reason}
         own = {"exact", "path", "normalized", "confirmed", "empty_query", "exact_miss_llm_disabled"}
         assert set(REASONS) == codes | own
         assert LEXICAL_REASONS.keys() <= codes

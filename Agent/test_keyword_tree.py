@@ -4290,7 +4290,7 @@ class TestBadInput:
             {"data_dir": 5},
             {"data_dir": None},
             {"llm_client": "a model"},
-            {"llm_client": object()},
+            pytest.param({"llm_client": object()}, id="llm_client: an object"),  # its repr is another each time
             {"mru_capacity": -1},
             {"mru_capacity": "128"},
             {"max_candidates": 0},

@@ -31,7 +31,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from Agent import keyword_tree as kt
 from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, SearchStatus
 from Agent.lexical_client import LexicalLLMClient
 from Agent.model_clients import (
@@ -49,6 +48,7 @@ from Agent.model_clients import (
     client_from_environment,
     read_reply,
 )
+from Agent.tests.support import inside
 
 KEY = "sk-Secret0123456789abcdef"
 ROOT = Path(__file__).resolve().parent.parent
@@ -1548,8 +1548,8 @@ class TestSession:
         assert [question.pop("intent") for question in asked] == INTENTS
         for request, intent, question in zip(requests, INTENTS, asked, strict=True):
             # To record it anew: python -m Agent.test_model_clients
-            assert wire.messages(request) == kt._BuildMessages(intent, question)
-            assert schema_of(request) == kt._DECISION_SCHEMA
+            assert wire.messages(request) == inside.build_messages(intent, question)
+            assert schema_of(request) == inside.DECISION_SCHEMA
 
 
 class TestExample:

@@ -19,6 +19,7 @@ import pytest
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import ConflictError, KeywordTree, RelationType, StoreCorruptError, StoreError
 from Agent.repair import Loss, RepairError, RepairReport, main, repair
+from Agent.tests.support.log_format import is_whole, operation_line
 
 SEEDS = 2000 if os.environ.get("KEYWORD_TREE_STORM") == "1" else 60
 LOG = "change_log.jsonl"
@@ -462,12 +463,8 @@ class TestPlaces:
     def forge(self, folder: Path, rows: Callable[[], list[dict[str, Any]]]) -> None:
         """Append an operation that the library itself would refuse, with a right checksum."""
         last = json.loads(lines_of(folder)[-1])
-        records = kt._NoRecords()
-        records.nodes.extend(kt._EncodeRow(row) for row in rows())
-        entry = kt._Entry("move_keyword", "forged", 1.0, None, kt._NoRecords(), records)
-        line, _ = kt._EncodeLine(last["seq"] + 1, last["crc"].encode(), last["seq"], entry)
         with open(folder / LOG, "ab") as log:
-            log.write(line)
+            log.write(operation_line(last, "move_keyword", rows()))
 
     def row_of(self, folder: Path, of: str, **changes: Any) -> dict[str, Any]:
         rows = [json.loads(line) for line in lines_of(folder, "nodes.jsonl")]
@@ -658,10 +655,7 @@ class TestRefused:
 
     def test_is_a_newer_format(self, damaged: Path, new: Path) -> None:
         first = json.loads(lines_of(damaged)[0])
-        records = kt._NoRecords()
-        records.nodes.append(kt._EncodeRow(first["after"]))
-        entry = kt._Entry("create_store", first["operation_id"], 1.0, None, kt._NoRecords(), records)
-        line, _ = kt._EncodeLine(1, b"00000000", 0, entry, '"format": 99, ')
+        line = operation_line(None, "create_store", [first["after"]], '"format": 99, ')
         write_lines(damaged, [line[:-1], *lines_of(damaged)[1:]])
         self.refuse(damaged, new, "format 99")
 
@@ -1236,7 +1230,7 @@ class TestHistoryThatLacks:
                     spoilt = bytes(len(line)) if how == "zeros" else line[:middle] + b"\x01" + line[middle + 1 :]
                     lines = [spoilt if each == line else each for each in lines]
             write_lines(path.parent, lines, path.name)
-            whole |= {json.loads(line)["seq"] for line in lines if kt._ReadLine(line) is not None}
+            whole |= {json.loads(line)["seq"] for line in lines if is_whole(line)}
         report = repaired(kept, new)
 
         assert lost_numbers(report) == wanted.keys() - whole

@@ -111,7 +111,7 @@ def _fts5(ids: list[str], documents: list[list[str]]) -> Peer:
 def _bm25s(ids: list[str], documents: list[list[str]]) -> Peer:
     if importlib.util.find_spec("bm25s") is None:
         raise common.Skip("bm25s is not installed (pip install bm25s)")
-    import bm25s  # type: ignore[import-not-found,unused-ignore]  # optional
+    import bm25s  # type: ignore[import-not-found,import-untyped,unused-ignore]  # optional
 
     index = bm25s.BM25()
     index.index(documents, show_progress=False)

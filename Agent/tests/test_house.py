@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from Agent.tests.support import ROOT
+from Agent.tests.support import ROOT, inside
 
 READMES = ("README.md", "README.zh-CN.md")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -116,6 +116,26 @@ class TestOwnWords:
         assert copied == {}
 
 
+class TestInside:
+    """Whoever changes a private name of the core looks into one file of the tests."""
+
+    OF_THE_SEED = frozenset(("_Normalize", "_ExactLookup", "_AgentDescend", "_SuggestParent", "_CollectCandidates"))
+
+    @pytest.mark.parametrize("path", sorted((ROOT / "Agent/tests").rglob("*.py")), ids=lambda path: path.stem)
+    def test_only_one_module_of_the_tests_knows_private_names(self, path: Path) -> None:
+        private = set(re.findall(r"\b_[A-Za-z]\w+", read("Agent/keyword_tree.py"))) - {"_replace", "_asdict", "_exit"}
+        names = set[str]()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
+                names.add(node.attr)
+            elif isinstance(node, ast.ImportFrom) and node.module == "Agent.keyword_tree":
+                names.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("attr"):  # setattr and its like
+                names.update(str(each.value) for each in node.args if isinstance(each, ast.Constant))
+
+        assert path.name == "inside.py" or names & private <= self.OF_THE_SEED
+
+
 class TestReadmes:
     def test_both_show_the_same_sessions_and_screens(self) -> None:
         ours, theirs = (code_blocks(name) for name in READMES)
@@ -139,7 +159,5 @@ class TestReadmes:
 
     @pytest.mark.parametrize("name", READMES)
     def test_names_every_reason_of_a_search(self, name: str) -> None:
-        from Agent.keyword_tree import _OUTCOMES
-
-        for reason in {reason for _, reason in _OUTCOMES.values() if reason}:
+        for reason in {reason for _, reason in inside.OUTCOMES.values() if reason}:
             assert f"`{reason}`" in read(name), reason

@@ -10,7 +10,6 @@ import contextlib
 import copy
 import errno
 import fcntl
-import json
 import os
 import pickle
 import re
@@ -36,6 +35,8 @@ from Agent.keyword_tree import (
     StoreError,
     VersionConflictError,
 )
+from Agent.tests.support import inside
+from Agent.tests.support.threads import Together, wait_until
 
 
 @pytest.fixture
@@ -152,104 +153,79 @@ def test_a_thread_of_a_forked_child_writes_for_itself(tree: KeywordTree) -> None
 
 
 class TestGroups:
+    """Writers that come while another commits are committed together behind it."""
+
     def test_nobody_is_told_what_hung_on_an_operation_that_failed(
         self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         keyword, info = tree.CreateKeyword("k", "root"), tree.CreateInfo("i")
-        jobs: list[Any] = [
-            kt._Job(
-                "link_info", f"job {number}", [lambda tx: tree._StageLink(tx, info.id, keyword.id, PRIMARY, "u")], ()
-            )
-            for number in range(2)
-        ]
 
         def fail(*_: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         with monkeypatch.context() as full:
-            full.setattr(type(tree._store.files), "Write", fail)
-            tree._CommitGroup(jobs)
+            together = Together(tree, full)
+            for _ in range(2):
+                together.queue_up(lambda: tree.LinkInfo(info.id, keyword.id))
+            full.setattr(inside.Files, "Write", fail)
+            together.go_on()
 
-        assert [type(job.error) for job in jobs] == [StoreError, StoreError]
+        assert [type(error) for error in together.raised] == [StoreError, StoreError]
         assert tree.GetLinks(info.id) == []
         assert tree.LinkInfo(info.id, keyword.id) in tree.GetLinks(info.id)
 
-    def test_do_not_commit_what_was_interrupted_while_it_waited(self) -> None:
-        committed: list[list[str]] = []
-        begun, may_go_on = threading.Event(), threading.Event()
-
-        def commit(jobs: list[kt._Job[Any]]) -> None:
-            committed.append([job.op for job in jobs])
-            begun.set()
-            assert may_go_on.wait(30)
-            for job in jobs:
-                job.is_done = True
-
-        groups = kt._GroupCommit(commit, lambda: None)
-
-        def start(name: str) -> threading.Thread:
-            thread = threading.Thread(target=groups.Run, args=(kt._Job(name, name, [], ()),))
-            thread.start()
-            return thread
-
+    def test_do_not_commit_what_was_interrupted_while_it_waited(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def interrupt() -> None:
-            while len(groups._forming.jobs) < 2:
-                time.sleep(0.001)
+            wait_until(lambda: inside.waiting_writers(tree) == 2)
             time.sleep(0.1)  # it waits for its group's leader by now
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-        threads = [start("first")]
-        assert begun.wait(30)
-        threads.append(start("second"))  # the leader of the next group, until the first one is committed
-        while not groups._forming.jobs:
-            time.sleep(0.001)
+        together = Together(tree, monkeypatch)
+        together.queue_up(lambda: tree.CreateKeyword("second", "root"))  # leads the group that forms meanwhile
         time.sleep(0.1)  # it holds its group's lock by now
         interrupter = threading.Thread(target=interrupt)
         interrupter.start()
         with pytest.raises(KeyboardInterrupt):
-            groups.Run(kt._Job("interrupted", "interrupted", [], ()))
-        may_go_on.set()
-        for thread in (*threads, interrupter):
-            thread.join()
+            tree.CreateKeyword("interrupted", "root")
+        interrupter.join()
+        together.go_on()
 
-        assert committed == [["first"], ["second"]]
-
-
-PRIMARY = kt.RelationType.PRIMARY
+        assert together.raised == []
+        assert names(tree) == ["first", "second"]
+        assert [change.op for change in tree.History()] == ["create_keyword", "create_keyword", "create_store"]
 
 
 class TestReaders:
     def test_go_on_while_the_log_is_compacted(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
         made = tree.CreateKeyword("k", "root")
         answered: list[object] = []
-        compact = kt._JsonlStore.Compact
+        replace, replaced = inside.Files.Replace, list[str]()
 
-        def compact_and_look(store: Any, *arguments: Any) -> None:
-            compact(store, *arguments)
+        def replace_and_look(path: str, new_path: str) -> None:
+            replace(path, new_path)
+            replaced.append(os.path.basename(new_path))
             reader = threading.Thread(target=lambda: answered.append(tree.GetKeyword(made.id)))
             reader.start()
             reader.join(10)
 
-        monkeypatch.setattr(kt._JsonlStore, "Compact", compact_and_look)
+        monkeypatch.setattr(inside.Files, "Replace", staticmethod(replace_and_look))
         tree.CompactStorage()
 
-        assert answered == [made]
+        assert replaced[-1] == "change_log.jsonl"
+        assert answered == [made] * len(replaced)
 
     def test_see_an_operation_wholly_or_not_at_all(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
         parent = tree.CreateKeyword("parent", "root")
         seen: list[list[str]] = []
         reader = threading.Thread(target=lambda: seen.append(names(tree, parent.id)))
-        apply = kt._Indexes.Apply
 
-        def apply_half_and_look(indexes: Any, records: Any) -> None:
-            if len(records.nodes) > 1:
-                apply(indexes, records._replace(nodes=records.nodes[:1], infos=[], links=[]))
-                reader.start()
-                reader.join(0.3)
-                records = records._replace(nodes=records.nodes[1:])
-            apply(indexes, records)
+        def look() -> None:
+            reader.start()
+            reader.join(0.3)
 
-        monkeypatch.setattr(kt._Indexes, "Apply", apply_half_and_look)
+        inside.in_two_steps(monkeypatch, look)
         tree.BatchCreateKeywords([{"name": name, "parent_id": parent.id} for name in "abc"])
         reader.join()
 
@@ -272,7 +248,7 @@ class TestReaders:
     def test_go_on_while_the_ranking_is_made_and_find_what_they_wrote_meanwhile(self, tmp_path: Path) -> None:
         begun, may_go_on = threading.Event(), threading.Event()
 
-        class SlowRecall(kt._LexicalRecall):
+        class SlowRecall(inside.LexicalRecall):
             def Add(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
                 begun.set()
                 assert may_go_on.wait(30)
@@ -304,10 +280,8 @@ class TestReaders:
         info = tree.CreateInfo("a long content " * 1000)
         reading, closed = threading.Event(), threading.Event()
         told: list[BaseException] = []
-        real = KeywordTree._CheckOpen
 
-        def check(self: KeywordTree) -> None:  # behind the look whether the tree is open, before the lock
-            real(self)
+        def wait() -> None:
             if threading.current_thread() is reader:
                 reading.set()
                 closed.wait(30)
@@ -318,7 +292,7 @@ class TestReaders:
             except kt.KeywordTreeError as error:
                 told.append(error)
 
-        monkeypatch.setattr(KeywordTree, "_CheckOpen", check)
+        inside.behind_looking_whether_open(monkeypatch, wait)
         reader = threading.Thread(target=look)
         reader.start()
         assert reading.wait(30)
@@ -339,10 +313,10 @@ class TestReentry:
     def test_does_not_give_the_lock_away(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
         told: list[str] = []
         lock = os.open(os.path.join(tree.data_dir, "lock"), os.O_RDWR)
-        real = kt._JsonlStore.Append
+        real = inside.Files.Write
 
-        def append(store: kt._JsonlStore, *arguments: Any) -> Any:
-            monkeypatch.setattr(kt._JsonlStore, "Append", real)
+        def write(files: inside.Files, *arguments: Any) -> None:
+            monkeypatch.setattr(inside.Files, "Write", real)
             tree.History(limit=1)  # reads what is there, without catching up
             for call in (tree.Refresh, tree.Verify, lambda: tree.CreateKeyword("inner", "root")):
                 with pytest.raises(StoreError, match="while its own thread commits"):
@@ -350,9 +324,9 @@ class TestReentry:
             with pytest.raises(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             told.append("nobody else can write")
-            return real(store, *arguments)
+            real(files, *arguments)
 
-        monkeypatch.setattr(kt._JsonlStore, "Append", append)
+        monkeypatch.setattr(inside.Files, "Write", write)
         tree.CreateKeyword("outer", "root")
         os.close(lock)
 
@@ -364,7 +338,7 @@ class TestReentry:
 
 class TestRankings:
     def test_that_fail_make_no_durable_write_look_as_if_it_had_failed(self, tmp_path: Path) -> None:
-        class Failing(kt._LexicalRecall):
+        class Failing(inside.LexicalRecall):
             is_down = False
 
             def Add(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
@@ -415,7 +389,7 @@ class TestLostLogs:
     def test_a_log_that_is_gone_is_not_begun_anew(self, tree: KeywordTree, tmp_path: Path) -> None:
         tree.CreateKeyword("mine", "root")
         (tmp_path / "store").rename(tmp_path / "elsewhere")
-        tree._must_reopen = True  # as in a forked child
+        inside.must_reopen(tree)
         for _ in range(2):
             with pytest.raises(StoreCorruptError, match="the log is gone, though it was read"):
                 tree.CreateKeyword("more", "root")
@@ -426,8 +400,7 @@ class TestLostLogs:
     def test_a_circle_of_parents_is_refused_by_a_ranking_too(self, tree: KeywordTree) -> None:
         ids = [tree.CreateKeyword(name, "root").id for name in ("egg", "hen")]
         for id, parent_id in zip(ids, reversed(ids), strict=True):  # as only a forged log can have it
-            row = tree._committed.nodes[id]
-            tree._committed.nodes[id] = row.replace(b'"parent_id":"root"', b'"parent_id":"%b"' % parent_id.encode())
+            inside.forge_parent(tree, id, parent_id)
 
         with pytest.raises(StoreCorruptError, match="do not lead to the root"):
             tree.RankCandidates("egg")
@@ -463,21 +436,5 @@ class TestFolders:
     def test_are_named_when_a_tree_cannot_be_copied(
         self, tree: KeywordTree, duplicate: Callable[[object], Any]
     ) -> None:
-        with pytest.raises(TypeError, match=re.escape(f"open {kt._Shorten(tree.data_dir)} once more")):
+        with pytest.raises(TypeError, match=re.escape(f"open {inside.shorten(tree.data_dir)} once more")):
             duplicate(tree)
-
-
-def test_each_record_is_encoded_as_the_general_encoder_would() -> None:
-    node = kt.KeywordNode(
-        'i"d', "n\\\t\x00\u2028编", ["a", "🐍"], ["t"], 3, None, [], "d", {"k": [1.5, None]}, 2, 1.0, 2
-    )
-    node.confirmed, node.merged_into = ["q?"], "other"
-    info = kt.Info("i", "c\n", "s", {}, 1, 0.1, 1e22, True, "我")
-    link = kt.InfoKeywordLink("i", "k", kt.RelationType.EXAMPLE, "u", 1.25, False, 7)
-    for record in (node, info, link):
-        row = kt._RowOf(record)
-
-        assert kt._EncodeText(json.loads(row)).encode() == row
-        assert kt._ReadRecord(row) == record
-        kinds = kt._FIELDS_OF[type(record)] | (kt._OPTIONAL_FIELDS if record is node else {})
-        assert list(json.loads(row)) == list(kinds)

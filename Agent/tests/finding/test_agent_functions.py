@@ -34,6 +34,7 @@ from Agent.keyword_tree import (
     StoreError,
     StubLLMClient,
 )
+from Agent.tests.support import inside
 
 MATCHED, AMBIGUOUS, NOT_FOUND = SearchStatus.MATCHED, SearchStatus.AMBIGUOUS, SearchStatus.NOT_FOUND
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -285,7 +286,7 @@ def parametrize(*cases: Case) -> pytest.MarkDecorator:
 
 
 def test_the_tables_have_every_reason_that_ends_in_nothing() -> None:
-    reasons = {reason for outcome, reason in kt._OUTCOMES.values() if outcome == "missing"}
+    reasons = {reason for outcome, reason in inside.OUTCOMES.values() if outcome == "missing"}
 
     # Nothing vanishes while these models think; that is what the last class but one is about.
     assert {case.reason for case in (*MADNESS, *OF_HIDDEN)} == reasons - {"stale_view"}
@@ -415,7 +416,7 @@ class TestSuggestParent:
         with opened(folder, match("茶")) as (tree, _):
             before, known = {name: data.rstrip() for name, data in disk(folder).items()}, keywords(tree)
             with monkeypatch.context() as patched:
-                patched.setattr(kt._Files, "Write", refuse)
+                patched.setattr(inside.Files, "Write", refuse)
                 with pytest.raises(StoreError, match="No space left on device"):
                     tree.CreateKeyword("龙井")
 
@@ -1005,7 +1006,7 @@ class TestPrompts:
 
     def test_are_written_in_english(self) -> None:
         for intent in INTENTS:
-            system = kt._BuildMessages(intent, {})[0]["content"]
+            system = inside.build_messages(intent, {})[0]["content"]
             assert not re.search(r"[^\x00-\x7f…–]", system)  # the two marks of a group's name
             assert len(system) < 2500
 
@@ -1017,7 +1018,7 @@ class TestPrompts:
             linked = last_io(tree)
 
             for io, intent, query in ((placed, "suggest_parent", "龙井"), (linked, "link_info", "")):
-                assert (io["prompt_version"], io["intent"], io["query"]) == (kt._PROMPT_VERSION, intent, query)
+                assert (io["prompt_version"], io["intent"], io["query"]) == (inside.PROMPT_VERSION, intent, query)
                 assert set(io["rounds"][0]) == {"shown", "reply"}
                 assert "tea" in io["rounds"][0]["shown"]
 

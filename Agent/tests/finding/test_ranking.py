@@ -23,9 +23,9 @@ pytest.importorskip("hypothesis", reason="pip install 'keyword-tree[test]' bring
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from Agent import keyword_tree as kt
 from Agent.keyword_tree import KeywordTree, KeywordTreeError, LLMClient
-from Agent.tests.support import ROOT
+from Agent.tests.support import ROOT, inside
+from Agent.tests.support.looking import keyword_ids
 
 thorough = settings(
     deadline=None,
@@ -43,12 +43,11 @@ def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def scores(tree: KeywordTree, name: str, description: str = "") -> list[list[tuple[float, str]]]:
     """Rank for a search, for a search with a context, and for a place; scores to the last bit."""
-    with tree._ranker.Asking() as recall:
-        return [
-            tree._descent._Fit(recall, name, more, is_placing)[0]
-            for is_placing in (False, True)
-            for more in ("", description)
-        ]
+    return [
+        inside.scores(tree, name, more, is_placing=is_placing)
+        for is_placing in (False, True)
+        for more in ("", description)
+    ]
 
 
 # == As one built afresh ==================================================================================
@@ -85,7 +84,7 @@ class Writer:
         self.snapshots: list[str] = []
 
     def pick(self, number: int) -> str:
-        ids = list(self.tree._committed.nodes)
+        ids = keyword_ids(self.tree)
         return ids[number % len(ids)]
 
     def create(self, parent: int, name: str, aliases: list[str], description: str) -> None:
@@ -205,15 +204,13 @@ def test_after_any_writes_the_index_ranks_as_one_built_afresh(
                     getattr(writer, write)(*arguments)
                 tree.RankCandidates(name)  # the index is there, and has to follow the next write
             ranked = scores(tree, name, description)
-            rows = list(tree._committed.nodes)
-            draw.shuffle(rows)
+            ids = keyword_ids(tree)
+            draw.shuffle(ids)
             with built_anew(Path(folder, "anew"), tree) as anew:
                 assert scores(anew, name, description) == ranked
         with KeywordTree(folder + "/store") as again:
             assert scores(again, name, description) == ranked
-            ranker = again._ranker
-            ranker._recall, ranker._rows = kt._LexicalRecall(), {}
-            ranker._TakeIn(ranker._recall, rows)
+            inside.rank_anew(again, ids)
             assert scores(again, name, description) == ranked
 
 
@@ -221,8 +218,8 @@ def test_after_any_writes_the_index_ranks_as_one_built_afresh(
 def test_after_a_hundred_random_rounds_of_writes_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: int, ranked: int
 ) -> None:
-    for limit, value in (("_READ", read), ("_READ_SHARE", 0), ("_RANKED", ranked)):  # what a large tree runs into
-        monkeypatch.setattr(kt, limit, value)
+    # What a large tree runs into.
+    inside.set_limits(monkeypatch, postings_read=read, share_read=0, scored_in_full=ranked)
     draw = random.Random(5)
     with KeywordTree(str(tmp_path / "store")) as tree:
         writer = Writer(tree)
@@ -234,10 +231,10 @@ def test_after_a_hundred_random_rounds_of_writes_too(
                 change = writer.merge if draw.random() < 0.2 else writer.move
                 change(draw.randrange(60), draw.randrange(60))
                 writer.undo(draw.randrange(8))
-        kept = tree._ranker._recall
+        kept = inside.ranking_of(tree)
         with built_anew(tmp_path / "anew", tree) as anew:
-            assert len(tree._committed.nodes) > 40
-            assert kept is tree._ranker._recall
+            assert len(keyword_ids(tree)) > 40
+            assert kept is inside.ranking_of(tree)
             for query in (*WORDS, " ".join(WORDS), "oat tea", "绿茶豆浆"):
                 assert scores(tree, query, "milk of 茶") == scores(anew, query, "milk of 茶")
 
@@ -366,7 +363,6 @@ def test_children_without_a_word_of_a_short_query_stand_behind_the_keyword_that_
     specs += [{"id": f"other {number}", "name": " ".join(words)} for number, words in enumerate(elsewhere)]
     with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
         tree.BatchCreateKeywords(specs)
-        with tree._ranker.Asking() as recall:
-            ranked = {id: score for score, id in tree._descent._Fit(recall, " ".join(asked))[0]}
+        ranked = {id: score for score, id in inside.scores(tree, " ".join(asked))}
 
     assert all(score < ranked["named"] for id, score in ranked.items() if id.startswith("child"))

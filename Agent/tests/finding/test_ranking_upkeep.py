@@ -19,6 +19,7 @@ import pytest
 
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, NotFoundError, SearchStatus, StoreError
+from Agent.tests.support import inside
 
 PATIENCE_S = 20
 
@@ -34,10 +35,10 @@ def folder(tmp_path: Path) -> str:
     return str(tmp_path / "store")
 
 
-def hooked(hook: Callable[[str], object]) -> Callable[[], kt._LexicalRecall]:
+def hooked(hook: Callable[[str], object]) -> Callable[[], inside.LexicalRecall]:
     """Return the built-in ranking, which first tells `hook` of each step: "make", "Add tea", "Remove tea", "Rank"."""
 
-    class Hooked(kt._LexicalRecall):
+    class Hooked(inside.LexicalRecall):
         def __init__(self) -> None:
             hook("make")
             super().__init__()
@@ -55,22 +56,6 @@ def hooked(hook: Callable[[str], object]) -> Callable[[], kt._LexicalRecall]:
             return super().Rank(query, description)
 
     return Hooked
-
-
-def contents(recall: kt.Recall) -> tuple[Any, ...]:
-    assert isinstance(recall, kt._LexicalRecall)
-    held = {
-        term: sorted((recall._ids[posting >> 8], posting & 255) for posting in postings)
-        for term, postings in recall._postings.items()
-    }
-    return held, recall._lengths, set(recall._slot_of)
-
-
-def check_index(tree: KeywordTree) -> None:
-    """Compare the index with one of the same rows that is built afresh, posting by posting."""
-    anew = kt._Ranker(kt._LexicalRecall, tree._See, tree._EnterRanking)
-    with tree._ranker.Asking() as recall, anew.Asking() as other:
-        assert contents(recall) == contents(other)
 
 
 def ranked(tree: KeywordTree, query: str) -> list[str]:
@@ -109,7 +94,7 @@ def test_reading_and_writing_go_on_while_an_index_is_made_and_while_it_follows(f
             tree.BatchCreateKeywords(specs("first note") if number == 0 else [])
 
         assert {"tea 0", "tea 1"} <= set(ranked(tree, "tea"))
-        check_index(tree)
+        inside.check_ranking(tree)
 
 
 def test_threads_that_rank_while_others_write_lose_no_row(folder: str) -> None:
@@ -128,7 +113,7 @@ def test_threads_that_rank_while_others_write_lose_no_row(folder: str) -> None:
 
         assert len(ranked(tree, "quagga")) == 40
         assert ranked(tree, "zebra") == []
-        check_index(tree)
+        inside.check_ranking(tree)
 
 
 def test_an_index_whose_making_fails_is_made_again(folder: str) -> None:
@@ -145,7 +130,7 @@ def test_an_index_whose_making_fails_is_made_again(folder: str) -> None:
                 ranked(tree, "tea")
 
         assert ranked(tree, "tea") == ["tea"]
-        check_index(tree)
+        inside.check_ranking(tree)
 
 
 @pytest.mark.parametrize("is_forked", [False, True])
@@ -171,7 +156,7 @@ def test_a_handler_that_ranks_meanwhile_is_refused_and_one_that_reads_and_writes
 
     with KeywordTree(folder, recall=hooked(hook)) as tree:
         if is_forked:  # as in the child of a fork
-            tree._RenewAfterFork()
+            inside.renew_as_in_a_child(tree)
             tree.Refresh()
         tree.BatchCreateKeywords(specs("tea", "milk"))
         if step in ("make", "Add tea"):
@@ -183,7 +168,7 @@ def test_a_handler_that_ranks_meanwhile_is_refused_and_one_that_reads_and_writes
 
         assert len(refused) == 2
         assert ranked(tree, "matcha") == ["matcha"]
-        check_index(tree)
+        inside.check_ranking(tree)
 
 
 @pytest.mark.parametrize("write", ["few", "many", "compact", "restore"])
@@ -205,7 +190,7 @@ def test_what_is_written_while_the_index_is_made_is_in_it(folder: str, write: st
         tree.BatchCreateKeywords(specs("tea", "milk"))
         stamp = tree.Snapshot()
         assert ranked(tree, "cocoa tea") == ["tea" if write == "restore" else "cocoa"]
-        check_index(tree)
+        inside.check_ranking(tree)
 
 
 # == Rankings that fail ===================================================================================
@@ -246,7 +231,7 @@ def test_searching_and_creating_go_on_without_a_ranking_that_fails(
 
         broken.clear()
         assert ranked(tree, "oat milk")[0] == "oat milk"
-        check_index(tree)
+        inside.check_ranking(tree)
         assert tree.Verify() == []
 
 
@@ -271,11 +256,11 @@ def test_a_ranking_that_fails_to_follow_is_made_anew(folder: str, step: str) -> 
 
         broken.clear()
         assert ranked(tree, "coffee milk tea") == ["coffee"]
-        check_index(tree)
+        inside.check_ranking(tree)
 
 
 def test_a_ranking_must_be_something_that_makes_one(tmp_path: Path) -> None:
-    for recall in (None, "words", kt._LexicalRecall()):
+    for recall in (None, "words", inside.LexicalRecall()):
         with pytest.raises(InvalidInputError, match="recall must be a class, or a function"):
             KeywordTree(str(tmp_path / "store"), recall=recall)  # type: ignore[arg-type]
 
@@ -297,7 +282,7 @@ def test_after_more_changes_than_a_quarter_of_the_tree_the_index_is_made_anew(fo
 
         assert ranked(tree, "rye 7")[0] == "rye 7"
         assert len(made) == 2
-        check_index(tree)
+        inside.check_ranking(tree)
 
 
 def test_after_many_changes_of_any_kind_the_index_is_as_one_built_afresh(folder: str) -> None:
@@ -317,7 +302,7 @@ def test_after_many_changes_of_any_kind_the_index_is_as_one_built_afresh(folder:
             tree.RankCandidates("tea")
             write()
             assert ranked(tree, "oat 7")[:1] == [found] * bool(found)
-            check_index(tree)
+            inside.check_ranking(tree)
 
 
 # == Odd queries ==========================================================================================
@@ -334,7 +319,7 @@ def test_a_query_without_any_word_ranks_nothing(folder: str, query: str) -> None
 
 
 def test_a_ranking_that_knows_no_words_of_the_query_is_taken_as_it_is(folder: str) -> None:
-    class ByLikeness(kt._LexicalRecall):
+    class ByLikeness(inside.LexicalRecall):
         def Rank(self, query: str, description: str = "") -> kt.Ranking:  # noqa: N802  the port's name
             return kt.Ranking([(1.0, "animals")], {}, lambda ids, names_only: {})
 
@@ -368,19 +353,19 @@ def test_no_long_text_is_normalised_in_one_piece(folder: str, monkeypatch: pytes
 
 
 def test_no_long_word_stays_in_memory() -> None:
-    kt._TermsOfWord.cache_clear()
+    inside.forget_words()
     short, long = "b" * 63, "c" * 64
-    terms = kt._TermsOf(f"tea {short} {long} {'d' * 60_000}")
-    assert kt._TermsOfWord.cache_info().currsize == 2
-    assert kt._TermsOf(f"tea {short} {long} {'d' * 60_000}") == terms
+    terms = inside.terms_of(f"tea {short} {long} {'d' * 60_000}")
+    assert inside.remembered_words() == 2
+    assert inside.terms_of(f"tea {short} {long} {'d' * 60_000}") == terms
 
-    assert kt._TermsOfWord.cache_info().currsize == 2
+    assert inside.remembered_words() == 2
     assert {"=tea", f"={short}", f"={long}", "^cc", "^dd"} <= terms.keys()
 
 
 def test_a_token_is_the_same_by_the_quick_way_and_by_the_long_one(folder: str) -> None:
     def long_way(folded: str) -> str:
-        return unicodedata.normalize("NFKC", folded.translate(kt._DROPPED)) or folded
+        return unicodedata.normalize("NFKC", inside.without_dropped(folded)) or folded
 
     texts = [f"a{chr(code)}b" for code in range(128)] + [chr(code) * 2 for code in range(128)]
     texts += [
@@ -395,7 +380,7 @@ def test_a_token_is_the_same_by_the_quick_way_and_by_the_long_one(folder: str) -
         "🍵",
         "— …",
     ]
-    assert [kt._TokenOf(text) for text in texts] == [long_way(text) for text in texts]
+    assert [inside.token_of(text) for text in texts] == [long_way(text) for text in texts]
 
     with KeywordTree(folder) as tree:
         tree.BatchCreateKeywords(specs("Ice-Tea", "绿-茶"))
@@ -456,7 +441,7 @@ def test_choosing_among_few_of_a_name_makes_no_index(folder: str) -> None:
         for about in ("a planet", "a metal", "a god"):
             tree.CreateKeyword("Mercury", "root", description=about)
         found = tree.Search("Mercury", context="the planet")
-        assert (found.status, found.rounds, tree._ranker._recall) == (SearchStatus.MATCHED, 1, None)
+        assert (found.status, found.rounds, inside.ranking_of(tree)) == (SearchStatus.MATCHED, 1, None)
         tree.CreateKeyword("Mercury", "root", description="a singer of a band")
         found = tree.Search("Mercury", context="the singer of a band")
 
@@ -499,7 +484,7 @@ def test_a_confirmed_query_can_be_forgotten_and_remembered(folder: str) -> None:
         assert (forgotten.confirmed, forgotten.version) == (["another way"], 4)
         assert tree.Search(query).status is SearchStatus.NOT_FOUND
         assert ranked(tree, "get there") == []
-        check_index(tree)
+        inside.check_ranking(tree)
     with KeywordTree(folder) as tree:
         assert tree.Search(query).status is SearchStatus.NOT_FOUND
         change = tree.History(limit=1)[0]
@@ -534,29 +519,28 @@ def test_blanks_tell_words_apart_but_not_characters(folder: str) -> None:
 def test_a_handler_that_ranks_while_its_thread_takes_a_write_in_is_refused(
     folder: str, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    apply = kt._Indexes.Apply
+    refused: list[str] = []
+
+    def rank() -> None:
+        with pytest.raises(StoreError, match="a signal handler cannot rank"):
+            tree.RankCandidates("tea")
+        refused.append("once")
+
     with KeywordTree(folder) as tree:
         tree.BatchCreateKeywords([{"name": f"tea {number}", "parent_id": "root"} for number in range(3)])
         tree.RankCandidates("tea")
 
-        def apply_and_rank(indexes: Any, records: Any) -> None:
-            if when == "behind":
-                apply(indexes, records)
-            with pytest.raises(StoreError, match="a signal handler cannot rank"):
-                tree.RankCandidates("tea")
-            if when == "before":
-                apply(indexes, records)
-
         with monkeypatch.context() as handler:
-            handler.setattr(kt._Indexes, "Apply", apply_and_rank)
+            inside.around_taking_in(handler, **{when: rank})
             tree.CreateKeyword("milk", "root")
 
+        assert refused == ["once"]
         assert ranked(tree, "milk") == ["milk"]
-        check_index(tree)
+        inside.check_ranking(tree)
 
 
 def test_gains_that_fail_leave_a_search_and_a_placement_without_a_ranking(folder: str) -> None:
-    class Failing(kt._LexicalRecall):
+    class Failing(inside.LexicalRecall):
         def Rank(self, query: str, description: str = "") -> kt.Ranking:  # noqa: N802  the port's name
             def fail(*_: object) -> Any:
                 raise RuntimeError("away")

@@ -47,7 +47,7 @@ from Agent.keyword_tree import (
     StoreError,
     VersionConflictError,
 )
-from Agent.tests.support import ROOT
+from Agent.tests.support import ROOT, inside
 
 LOG = "change_log.jsonl"
 DATA = ROOT.parent / "shared" / "data"
@@ -1456,7 +1456,7 @@ class TestSnapshot:
 
         before = picture(tree)
         monkeypatch.setattr(os, "link", refuse)
-        monkeypatch.setattr(kt._Files, "Link", refuse)
+        monkeypatch.setattr(inside.Files, "Link", refuse)
         name = tree.Snapshot()
         tree.DeleteKeyword("prog", True)
         tree.Restore(name)
@@ -1594,21 +1594,21 @@ class TestHistoryOnDisk:
 class TestFullDisk:
     def full(self, monkeypatch: pytest.MonkeyPatch, *ends: str) -> None:
         """Let files whose names end so be made, and take no byte."""
-        real, refused = kt._Files.Open, set[int]()
+        real, refused = inside.Files.Open, set[int]()
 
-        def open_file(files: kt._Files, path: str, **how: Any) -> int:
+        def open_file(files: inside.Files, path: str, **how: Any) -> int:
             fd = real(files, path, **how)
             (refused.add if path.endswith(ends) else refused.discard)(fd)
             return fd
 
-        def write(files: kt._Files, fd: int, data: bytes, offset: int) -> None:
+        def write(files: inside.Files, fd: int, data: bytes, offset: int) -> None:
             if fd in refused:
                 raise OSError(28, "No space left on device")
             write_file(files, fd, data, offset)
 
-        write_file = kt._Files.Write
-        monkeypatch.setattr(kt._Files, "Open", open_file)
-        monkeypatch.setattr(kt._Files, "Write", write)
+        write_file = inside.Files.Write
+        monkeypatch.setattr(inside.Files, "Open", open_file)
+        monkeypatch.setattr(inside.Files, "Write", write)
 
     def test_a_compaction_without_room_leaves_none_of_its_files(
         self, tree: KeywordTree, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -1879,7 +1879,7 @@ class TestCompactStorage:
 
         for keep_history in (True, False, True):
             with monkeypatch.context() as patched:
-                patched.setattr(kt._Files, "Replace", staticmethod(refuse))
+                patched.setattr(inside.Files, "Replace", staticmethod(refuse))
                 with pytest.raises(StoreError, match="No space"):
                     tree.CompactStorage(keep_history)
             assert picture(tree) == before
@@ -2048,8 +2048,8 @@ def spoil(name: str, old: str, new: str) -> Callable[[KeywordTree, Path], None]:
     return damage
 
 
-def in_memory(damage: Callable[[Any], object]) -> Callable[[KeywordTree, Path], object]:
-    return lambda tree, _folder: damage(tree._committed)
+def in_memory(what: str) -> Callable[[KeywordTree, Path], object]:
+    return lambda tree, _folder: inside.DAMAGE_IN_MEMORY[what](tree)
 
 
 def in_history(tree: KeywordTree, folder: Path) -> None:
@@ -2074,17 +2074,7 @@ DAMAGE: dict[str, Callable[[KeywordTree, Path], object]] = {
     "infos.jsonl: gone": lambda _tree, folder: (folder / "infos.jsonl").unlink(),
     "infos.jsonl: a long content": spoil("infos.jsonl", "长内容", "短内容"),
     "links.jsonl: a byte": spoil("links.jsonl", "EXAMPLE", "EXAMPLF"),
-    "memory: a row": in_memory(lambda i: i.nodes.update(py=i.nodes["rust"])),
-    "memory: a keyword is missing": in_memory(lambda i: i.nodes.pop("typ")),
-    "memory: a keyword too much": in_memory(lambda i: i.nodes.update(more=i.nodes["typ"])),
-    "memory: an info is missing": in_memory(lambda i: i.infos.pop("free")),
-    "memory: a child is missing": in_memory(lambda i: i.children.Discard("py", "typ")),
-    "memory: a name is missing": in_memory(lambda i: i.names.Discard("python", "py")),
-    "memory: a name too much": in_memory(lambda i: i.names.Add("snake", "py")),
-    "memory: a query is missing": in_memory(lambda i: i.queries.Discard(next(iter(i.queries.Keys())), "py")),
-    "memory: a link of the info": in_memory(lambda i: i.by_info.Discard("both", i.by_info.Get("both")[0])),
-    "memory: a link of the keyword": in_memory(lambda i: i.by_node.Discard("py", i.by_node.Get("py")[0])),
-    "memory: what is gone": in_memory(lambda i: i.gone_nodes.clear()),
+    **{f"memory: {what}": in_memory(what) for what in inside.DAMAGE_IN_MEMORY},
     "history: a byte": in_history,
     "snapshot: a byte": in_snapshot,
 }
@@ -2111,7 +2101,7 @@ class TestVerify:
         link = InfoKeywordLink("free", "nowhere", PRIMARY, "user", 0.0, ordinal=10_000)
         orphan = dataclasses.replace(node(tree, "typ"), id="orphan", parent_id="nowhere", children=[], ordinal=10_001)
         for record in (link, orphan):
-            tree._Write("planted", lambda tx, record=record: tx.Stage(record))  # type: ignore[misc]
+            inside.plant(tree, record)
         problems = tree.Verify()
         assert any("nowhere" in problem for problem in problems)
         assert any("typing" in problem or "orphan" in problem for problem in problems)

@@ -38,7 +38,10 @@ import pytest
 
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import KeywordTree, RelationType, StoreCorruptError, StoreError
+from Agent.tests.support import inside
 from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, Killed, Mode, Moment
+from Agent.tests.support.log_format import reframed, rows_of, whole_lines
+from Agent.tests.support.threads import wait_until
 
 STORM = os.environ.get("KEYWORD_TREE_STORM", "") not in ("", "0")
 SEED = int(os.environ.get("KEYWORD_TREE_SEED", "0"))
@@ -54,11 +57,14 @@ Case = TypeVar("Case")
 @pytest.fixture
 def door(monkeypatch: pytest.MonkeyPatch) -> Door:
     # Small, so that a short workload crosses every border that a long one would.
-    monkeypatch.setattr(kt, "_CHECKPOINT_OPERATIONS", 6)
-    monkeypatch.setattr(kt, "_CHECKPOINT_BYTES", 20_000)
-    monkeypatch.setattr(kt, "_CHUNK", 1500)
-    monkeypatch.setattr(kt, "_PADDING", b" " * 2047 + b"\n")
-    return Door(kt, monkeypatch)
+    inside.set_limits(
+        monkeypatch,
+        checkpoint_operations=6,
+        checkpoint_bytes=20_000,
+        chunk_bytes=1500,
+        padding=inside.padding(2048),
+    )
+    return Door(monkeypatch)
 
 
 def storm(quick: int, exhaustive: int) -> range:
@@ -344,14 +350,13 @@ class World:
                 self.spans[first + index] = (self.spans[first + index][0], self._moment_count())
 
         threads = [threading.Thread(target=write, args=(index,), daemon=True) for index in range(len(single))]
-        queue = tree._committer
 
         def queue_up(call: str) -> None:
             if call == "fdatasync change_log.jsonl":
                 self.disk.listeners.remove(queue_up)
                 for count, thread in enumerate(threads[1:], 1):
                     thread.start()
-                    wait_until(lambda count=count: len(queue._forming.jobs) == count)  # type: ignore[misc]
+                    wait_until(lambda count=count: inside.waiting_writers(tree) == count)  # type: ignore[misc]
 
         self.disk.listeners.append(queue_up)
         threads[0].start()
@@ -371,42 +376,15 @@ class World:
         return raised
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "what was waited for never happened"
-        time.sleep(0.0002)
-
-
 # == What must hold after a restart =======================================================================
 
 
-def whole_lines(log: bytes) -> list[bytes]:
-    """Return the lines from the first on whose checksums and chain are right, read as the format says."""
-    lines: list[bytes] = []
-    first = 0
-    for raw in log.split(b"\n")[:-1]:
-        crc, body = raw[9:17], raw[20:]
-        if raw[:9] + raw[17:20] != b'{"crc": "", ' or b"%08x" % zlib.crc32(body) != crc:
-            break
-        line = json.loads(raw)
-        first = first or line["seq"]  # a log that was compacted goes on counting
-        if line["seq"] != first + len(lines) or line["prev"] != (lines[-1][9:17].decode() if lines else "00000000"):
-            break
-        lines.append(raw)
-    return lines
-
-
-def rows_of(lines: Sequence[bytes]) -> dict[str, list[Any]]:
+def rows_in(lines: Sequence[bytes]) -> dict[str, list[Any]]:
     """Return the rows that the projections must hold, in their order."""
     rows: dict[str, list[Any]] = {kind: [] for kind in PROJECTIONS}
     for raw in lines:
-        after = json.loads(raw).get("after") or {}
-        if "nodes" in after and "infos" in after:
-            for kind in rows:
-                rows[kind] += after[kind]
-        elif after:
-            rows["links" if "info_id" in after else "infos" if "content" in after else "nodes"].append(after)
+        for kind, brought in rows_of(json.loads(raw)).items():
+            rows[kind] += brought
     return rows
 
 
@@ -516,7 +494,7 @@ class Judge:
 
     def _check_files(self, files: dict[str, bytes]) -> None:
         lines = whole_lines(files[LOG])
-        for kind, rows in rows_of(lines).items():
+        for kind, rows in rows_in(lines).items():
             held = [json.loads(row) for row in files[PROJECTIONS[kind]].split(b"\n")[:-1]]
             assert held == rows, f"{kind}.jsonl does not hold what the log says"
         assert not torn_tail(files), "something stands behind the last line"
@@ -693,11 +671,12 @@ class TestFaultyDisk:
 class TestDoor:
     def test_is_the_only_way_to_the_disk(self) -> None:
         tree = ast.parse(Path(str(kt.__file__)).read_text("utf-8"))
-        inside = {id(node) for room in tree.body if getattr(room, "name", "") == "_Files" for node in ast.walk(room)}
+        door = inside.Files.__name__
+        within = {id(node) for room in tree.body if getattr(room, "name", "") == door for node in ast.walk(room)}
         outside = {
             ast.unparse(node)
             for node in ast.walk(tree)
-            if id(node) not in inside
+            if id(node) not in within
             and isinstance(node, ast.Attribute)
             and isinstance(node.value, (ast.Name, ast.Attribute))
             and ast.unparse(node).split(".")[0] in ("os", "io", "fcntl", "shutil", "pathlib", "tempfile", "mmap")
@@ -706,7 +685,7 @@ class TestDoor:
         harmless |= {"os.fspath", "os.name", "os.urandom", "os.getpid", "os.register_at_fork"}
 
         assert outside <= harmless
-        calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and id(node) not in inside]
+        calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and id(node) not in within]
         assert "open" not in [ast.unparse(function) for function in calls]
 
     def test_is_passed_by_one_write_and_one_sync_of_the_log_for_each_operation(self, door: Door) -> None:
@@ -1049,7 +1028,7 @@ class TestTraps:
         assert tree.Verify() == []
 
     def test_a_ranking_that_fails_does_not_make_a_write_fail_that_is_done(self, door: Door) -> None:
-        class Failing(kt._LexicalRecall):
+        class Failing(inside.LexicalRecall):
             def Add(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
                 if "unknown to it" in texts[0]:
                     raise ConnectionError("the service behind it is down")
@@ -1460,9 +1439,8 @@ class Store(NamedTuple):
 
 
 def small_store(door: Door, monkeypatch: pytest.MonkeyPatch, *, closed: bool) -> Store:
-    monkeypatch.setattr(kt, "_RESIDENT_LIMIT", 200)  # of a row: short contents are read from disk, as long ones are
-    monkeypatch.setattr(kt, "_CHUNK", 1024 * 1024)
-    monkeypatch.setattr(kt, "_PADDING", b" " * 400 + b"\n")
+    # Short contents are read from disk, as long ones are.
+    inside.set_limits(monkeypatch, resident_bytes=200, chunk_bytes=1024 * 1024, padding=inside.padding(401))
     world = World(door)
     steps = [
         Step("a", "open"),
@@ -1542,7 +1520,7 @@ class Examiner:
         after = disk.read_all()
         tail = torn_tail({name: held for name, held in files.items() if held is not None})
         assert not tail or tail in [held for name, held in after.items() if "cut_tail" in name]
-        for kind, rows in rows_of(whole_lines(after[LOG])).items():
+        for kind, rows in rows_in(whole_lines(after[LOG])).items():
             assert [json.loads(row) for row in after[PROJECTIONS[kind]].split(b"\n")[:-1]] == rows
 
     def examine(
@@ -1565,16 +1543,6 @@ def some(positions: Sequence[Any], count: int, seed: object) -> Sequence[Any]:
 
 def bits_of_newlines(log: bytes) -> list[int]:
     return [8 * match.start() + bit for match in re.finditer(b"\n", log.rstrip(b" \n")) for bit in range(8)]
-
-
-def reframed(lines: Sequence[bytes]) -> bytes:
-    """Return a log of lines that were changed, with checksums that are right again."""
-    log, crc = b"", b"00000000"
-    for raw in lines:
-        body = re.sub(rb'"prev": "[0-9a-f]{8}"', b'"prev": "%b"' % crc, raw[20:], count=1)
-        crc = b"%08x" % zlib.crc32(body)
-        log += b'{"crc": "%b", %b\n' % (crc, body)
-    return log
 
 
 class TestCorruption:
@@ -1865,7 +1833,7 @@ class TestLargeBatches:
     """The real limits: 1,000 operations or 8 MiB make a checkpoint."""
 
     def test_that_make_a_checkpoint_lose_nothing(self, monkeypatch: pytest.MonkeyPatch, tally: Counter[str]) -> None:
-        door = Door(kt, monkeypatch)
+        door = Door(monkeypatch)
         world = World(door)
         batch = tuple({"id": f"k{n}", "name": f"k{n}", "parent_id": "root"} for n in range(1100 if STORM else 300))
         world.run([Step("a", "open"), Step("a", "keywords", batch)])
@@ -1882,7 +1850,7 @@ class TestLargeBatches:
         assert judge.losses == []
 
     def test_of_a_thousand_operations_are_checkpointed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        world = World(Door(kt, monkeypatch))
+        world = World(Door(monkeypatch))
         world.disk.owner = "a"
         tree = world.tree()
         for number in range(1001):
@@ -2032,7 +2000,7 @@ class Survivor:
         # A tree that failed while it opened the log anew opens it again when it is next read, and copies it then.
         is_marked &= disk.read_all()["memory/tree/lock"] != b""
         for number, (actor, tree) in enumerate(world.trees.items()):
-            if not is_marked and (actor != step.actor or not tree._store._failure):
+            if not is_marked and (actor != step.actor or not inside.knows_of_a_failed_sync(tree)):
                 continue
             try:
                 tree.BatchCreateKeywords([{"id": f"refused-{number}", "name": "refused", "parent_id": "root"}])
@@ -2326,7 +2294,7 @@ def refuse_links(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: Any, path: str, new_path: str) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
-    monkeypatch.setattr(kt._Files, "Link", refuse)
+    monkeypatch.setattr(inside.Files, "Link", refuse)
 
 
 class TestMethodsOfADyingProcess:
@@ -2438,7 +2406,7 @@ class Clock:
         self.granularity_ns = granularity_ns
         for name in ("gmtime", "strftime"):
             setattr(self, name, getattr(time, name))
-        monkeypatch.setattr(kt, "time", self)
+        inside.replace_clock(monkeypatch, self)
 
     def time(self) -> float:
         return self.now_ns / 1e9
@@ -2557,7 +2525,7 @@ class TestReplacedLog:
             world.write(world.trees["a"], step("a", "of a"))
         thread.join(20)
 
-        assert disk.fstat(opened[0]._store._lock_fd).st_ino == disk.stat(f"{FOLDER}/lock").st_ino
+        assert disk.fstat(inside.lock_descriptor(opened[0])).st_ino == disk.stat(f"{FOLDER}/lock").st_ino
         world.write(opened[0], step("b", "of b"))
         world.write(world.trees["a"], step("a", "more of a"))
         assert traps.names_after(Mode("none")) == {"first", "of a", "of b", "more of a"}
@@ -2759,13 +2727,7 @@ class TestOpeningFromACheckpoint:
         world.run([*SAGA[:7], Step("a", "close"), Step("b", "close")])
         with pytest.MonkeyPatch.context() as patch:
             read: list[bytes] = []
-            real = kt._ReadLine
-
-            def note(raw: bytes) -> Any:
-                read.append(raw)
-                return real(raw)
-
-            patch.setattr(kt, "_ReadLine", note)
+            inside.note_lines_read(patch, read.append)
             world.do(Step("a", "open"))
 
         assert {json.loads(raw)["op"] for raw in read} == {"checkpoint"}
@@ -2895,18 +2857,16 @@ class TestSharedFiles:
     def test_a_history_that_is_read_while_a_commit_counts_its_line_is_sound(
         self, traps: Traps, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        told: list[bool] = []
+        told: list[list[str]] = []
+        tree = traps.world.trees["a"]
 
-        def locate(store: Any, records: Any, line: bytes) -> Any:
-            found = real(store, records, line)
-            told.extend(line is not None for line, _ in store.ReadBack(True))  # as another thread may, without waiting
-            return found
+        def look() -> None:  # as another thread may, without waiting
+            told.append([change.op for change in tree.History()])
 
-        real = kt._JsonlStore._Locate
-        monkeypatch.setattr(kt._JsonlStore, "_Locate", locate)
+        inside.behind_counting_a_line(monkeypatch, look)
         traps.world.do(step("a", "second"))
 
-        assert told == [True, True, True]
+        assert told == [["create_keyword", "create_keyword", "create_store"]]
 
     @pytest.mark.parametrize("damage", ["a byte", "its end"])
     def test_a_log_that_has_changed_under_the_store_is_not_copied(self, traps: Traps, damage: str) -> None:

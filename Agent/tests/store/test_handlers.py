@@ -12,23 +12,25 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import ClosedError, KeywordTree, StoreCorruptError, StoreError
+from Agent.tests.support import inside
 from Agent.tests.support.faulty_files import Door, FaultyDisk
 
 FOLDER = "/disk/store"
+LOCK = f"{FOLDER}/lock"
 LOG = "store/change_log.jsonl"
 LONG = "too long for memory " * 250
 
 
 @pytest.fixture
 def door(monkeypatch: pytest.MonkeyPatch) -> Door:
-    monkeypatch.setattr(kt, "_PADDING", b" " * 2047 + b"\n")
-    return Door(kt, monkeypatch)
+    inside.set_limits(monkeypatch, padding=inside.padding(2048))
+    return Door(monkeypatch)
 
 
 @pytest.fixture
@@ -99,19 +101,6 @@ def at_each_call(
         yield Met(met[0], tree, returned, raised)
 
 
-def is_locked() -> bool:
-    """Tell whether anybody holds the store's lock."""
-    files, locks = kt._Files(), vars(kt)["fcntl"]  # those of the disk
-    fd = files.Open(f"{FOLDER}/lock")
-    try:
-        locks.flock(fd, locks.LOCK_EX | locks.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        files.Close(fd)
-    return False
-
-
 def check_reopened(expected: list[str]) -> None:
     """Open the store anew: it holds these keywords, and is sound."""
     with KeywordTree(FOLDER) as again:
@@ -129,7 +118,7 @@ def write_many(tree: KeywordTree) -> object:
 
 
 def checkpoint(tree: KeywordTree) -> object:
-    tree._store._operations = kt._CHECKPOINT_OPERATIONS
+    inside.make_checkpoint_due(tree)
     return tree.CreateKeyword("made", "root")
 
 
@@ -137,9 +126,9 @@ class TestClose:
     """In a handler it waits for the call that it interrupts."""
 
     def close(self, tree: KeywordTree) -> None:
-        was_locked = is_locked()
+        was_locked = inside.is_locked(LOCK)
         tree.Close()
-        assert is_locked() == was_locked, "the lock was given away"
+        assert inside.is_locked(LOCK) == was_locked, "the lock was given away"
 
     @pytest.mark.parametrize("work", [write, write_many, checkpoint])
     def test_lets_a_write_be_done_and_closes_behind_it(self, door: Door, work: Callable[[KeywordTree], object]) -> None:
@@ -183,21 +172,19 @@ class TestClose:
         self, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tree = KeywordTree(FOLDER)
-        exclusively = KeywordTree._Exclusively
 
-        def do_and_close(self: KeywordTree, work: Callable[[], None]) -> None:
-            exclusively(self, work)
+        def close() -> None:
             closing = threading.Thread(target=tree.Close)
             closing.start()
             closing.join()
 
-        monkeypatch.setattr(KeywordTree, "_Exclusively", do_and_close)
+        inside.behind_exclusive_work(monkeypatch, close)
         assert tree.CompactStorage()["snapshots"] == []
         monkeypatch.undo()
 
         assert disk.open_count() == 0
 
-    @pytest.mark.parametrize("end", [KeywordTree.Close, lambda tree: tree._finalizer()])
+    @pytest.mark.parametrize("end", [KeywordTree.Close, inside.finalize])
     def test_gives_the_lock_away_last(self, disk: FaultyDisk, end: Callable[[KeywordTree], object]) -> None:
         tree = KeywordTree(FOLDER)
         left: list[int] = []
@@ -252,27 +239,6 @@ class TestTimeouts:
         check_reopened(["first", "second"])
 
 
-class NoisyLock:
-    """A lock that tells before and behind being taken, and behind being let go."""
-
-    def __init__(self, name: str, tell: Callable[[str], None]) -> None:
-        self._lock = threading.RLock()
-        self._name = name
-        self._tell = tell
-
-    def __enter__(self) -> None:
-        self._tell(f"before {self._name}")
-        self._lock.acquire()
-        self._tell(f"holding {self._name}")
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-        self._tell(f"behind {self._name}")
-
-    def _is_owned(self) -> bool:
-        return kt._IsOwned(self._lock)
-
-
 def at_each_lock(door: Door, act: Callable[[KeywordTree], object], *moments: str) -> Iterator[Met]:
     """Let a tree write for each time that its group commit comes to one of its locks, and do something there."""
     for number in itertools.count():
@@ -289,9 +255,7 @@ def at_each_lock(door: Door, act: Callable[[KeywordTree], object], *moments: str
                     met.append(moment)
                     act(tree)
 
-        groups: Any = tree._committer
-        groups._lock, groups._turn = NoisyLock("the forming group", tell), NoisyLock("the turn", tell)
-        groups._forming.lock = NoisyLock("a group", tell)
+        inside.tell_at_locks_of_commits(tree, tell)
         returned, raised = None, None
         try:
             returned = write(tree)
@@ -344,8 +308,7 @@ class TestGroups:
                 told.append("refused")
                 may_go_on.set()
 
-        groups: Any = tree._committer
-        groups._turn = NoisyLock("the turn", tell)
+        inside.tell_at_locks_of_commits(tree, tell)
         other = threading.Thread(target=tree.CreateKeyword, args=("of another thread", "root"))
         disk.listeners.append(listen)
         other.start()
@@ -465,7 +428,7 @@ class TestStolenLock:
         held: list[bool] = []
         with (
             stepping_in(disk, "flock lock", partial(disk.remove, f"{FOLDER}/lock")) as met,
-            stepping_in(disk, "open change_log.jsonl", lambda: held.append(is_locked())),
+            stepping_in(disk, "open change_log.jsonl", lambda: held.append(inside.is_locked(LOCK))),
         ):
             KeywordTree(FOLDER).Close()
 
@@ -518,7 +481,7 @@ class TestReplacedLog:
             nonlocal compactions
             if made == "flock lock" and compactions < 6:
                 disk.listeners.remove(listen)
-                if not is_locked():
+                if not inside.is_locked(LOCK):
                     compactions += 1
                     other.CompactStorage()
                 disk.listeners.append(listen)
@@ -577,10 +540,8 @@ class TestReaders:
         tree = KeywordTree(FOLDER)
         looked, is_closing, is_reading = threading.Event(), threading.Event(), threading.Event()
         told: list[object] = []
-        check_open = KeywordTree._CheckOpen
 
-        def check(self: KeywordTree) -> None:
-            check_open(self)
+        def look() -> None:
             if threading.current_thread() is reader:  # behind the look whether the tree is open, before the lock
                 looked.set()
                 assert is_closing.wait(30)
@@ -599,7 +560,7 @@ class TestReaders:
             except kt.KeywordTreeError as error:
                 told.append(error)
 
-        monkeypatch.setattr(KeywordTree, "_CheckOpen", check)
+        inside.behind_looking_whether_open(monkeypatch, look)
         disk.listeners.append(listen)
         reader, closer = threading.Thread(target=read), threading.Thread(target=tree.Close)
         reader.start()

@@ -40,6 +40,7 @@ from Agent.tests.store.test_processes import (
     give_say,  # noqa: F401  a fixture: say
     give_start,  # noqa: F401  a fixture: start
 )
+from Agent.tests.support import inside
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="these processes are made by fork")
 
@@ -170,7 +171,7 @@ def make(tree: KeywordTree, step: Step) -> str:
 def live(folder: Path, model: Model, draw: random.Random, tell: Tell, steps: Iterator[Step] | None = None) -> None:
     """Make steps and tell each before and after; somebody will end it."""
     if draw.random() < 0.5:
-        kt._CHECKPOINT_OPERATIONS = 3
+        inside.set_limits(checkpoint_operations=3)
     tree = KeywordTree(str(folder))
     tell("open")
     for step in plan(draw, model) if steps is None else steps:
@@ -250,7 +251,7 @@ class Check:
                 self.compare(again, None, [model.now])
                 self.losses += again.Verify()
         else:
-            tree._store.Release()  # as the end of the process would, without a checkpoint
+            inside.release(tree)  # as the end of the process would, without a checkpoint
 
     def settle(self, tree: KeywordTree, folder: Path, flying: Step, before: Holding) -> None:
         """Take the step in flight into the model if it was done, though it could not be told."""

@@ -30,7 +30,6 @@ import sys
 import threading
 import time
 import traceback
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -49,15 +48,14 @@ from Agent.keyword_tree import (
     StoreCorruptError,
     StoreError,
 )
-from Agent.tests.support import ROOT
+from Agent.tests.support import ROOT, inside
+from Agent.tests.support.log_format import KINDS, LOG, read_log, rows_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="these processes are made by fork")
 
 STORM = os.environ.get("KEYWORD_TREE_STORM") == "1"
 SEED = int(os.environ.get("KEYWORD_TREE_SEED", "1"))
 PATIENCE_S = 60.0  # what takes longer hangs
-LOG = "change_log.jsonl"
-PROJECTIONS = ("nodes.jsonl", "infos.jsonl", "links.jsonl")
 
 Tell = Callable[[str], None]
 
@@ -231,59 +229,31 @@ def state_of(tree: KeywordTree) -> State:
     return state
 
 
-def read_log(folder: Path) -> list[dict[str, Any]]:
-    """Read the log without the library: every line whole, in sequence, chained; return the operations."""
-    operations: list[dict[str, Any]] = []
-    previous, seq = "00000000", 0
-    for line in (folder / LOG).read_bytes().split(b"\n"):
-        if line.strip():
-            assert zlib.crc32(line[len('{"crc": "00000000", ') :]) == int(line[9:17], 16), "a checksum is wrong"
-            operation = json.loads(line)
-            seq = seq + 1 if operations else operation["seq"]  # a log that was compacted goes on counting
-            assert (operation["seq"], operation["prev"]) == (seq, previous)
-            assert operation["durable"] < seq
-            previous = operation["crc"]
-            operations.append(operation)
-    return operations
-
-
-def rows_of(operation: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows that an operation brought, by the projection they belong to."""
-    after = operation.get("after")
-    if after is None:
-        return {}
-    if "nodes" in after:
-        return {f"{kind}.jsonl": after[kind] for kind in ("nodes", "infos", "links")}
-    if "keyword_id" in after:
-        return {"links.jsonl": [after]}
-    return {"nodes.jsonl" if "name" in after else "infos.jsonl": [after]}
-
-
 def state_in_log(folder: Path) -> State:
     """Work out from the log alone what the tree must hold (keywords, infos, links that were never changed)."""
     state, levels = State({}, {}, {}), {"root": 0}
-    for operation in read_log(folder):
+    for operation in read_log((folder / LOG).read_bytes()):
         rows = rows_of(operation)
-        for row in rows.get("nodes.jsonl", []):
+        for row in rows["nodes"]:
             if row["id"] != "root":
                 levels[row["id"]] = levels[row["parent_id"]] + 1
                 state.nodes[row["id"]] = (row["name"], row["parent_id"], levels[row["id"]], *row["aliases"])
-        for row in rows.get("infos.jsonl", []):
+        for row in rows["infos"]:
             state.infos[row["id"]] = row["content"]
-        for row in rows.get("links.jsonl", []):
+        for row in rows["links"]:
             state.links[row["info_id"], row["keyword_id"]] = row["relation"]
     return state
 
 
 def check_files(folder: Path) -> None:
     """See that the log is whole, and that after an orderly end each projection holds its rows."""
-    projected: dict[str, list[dict[str, Any]]] = {name: [] for name in PROJECTIONS}
-    for operation in read_log(folder):
-        for name, rows in rows_of(operation).items():
-            projected[name] += rows
-    for name, rows in projected.items():
-        found = [json.loads(line) for line in (folder / name).read_bytes().split(b"\n") if line]
-        assert found == rows, f"{name} does not hold what the log says"
+    projected: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+    for operation in read_log((folder / LOG).read_bytes()):
+        for kind, rows in rows_of(operation).items():
+            projected[kind] += rows
+    for kind, rows in projected.items():
+        found = [json.loads(line) for line in (folder / f"{kind}.jsonl").read_bytes().split(b"\n") if line]
+        assert found == rows, f"{kind}.jsonl does not hold what the log says"
 
 
 # == The work =============================================================================================
@@ -385,7 +355,7 @@ def check_store(folder: Path, progress: Progress, *, close: bool = True) -> None
         tree.Close()
         check_files(folder)
     else:
-        tree._store.Release()  # as the end of the process would, without a checkpoint
+        inside.release(tree)  # as the end of the process would, without a checkpoint
 
 
 def check_verified(tree: Any) -> None:
@@ -398,7 +368,7 @@ def check_verified(tree: Any) -> None:
 def live(folder: Path, writer: str, first: int, way: str, tell: Tell) -> None:
     """Write for ever, in one of several ways of life; somebody will end it."""
     if way == "checkpointing":
-        kt._CHECKPOINT_OPERATIONS = 2
+        inside.set_limits(checkpoint_operations=2)
     lives = {"closing": 2, "opening": 1, "recovering": 1, "compacting": 6}.get(way, 1 << 40)
     draw = random.Random(f"{SEED} {writer} {first}")
     for n in itertools.count(first, lives):
@@ -418,10 +388,10 @@ def live(folder: Path, writer: str, first: int, way: str, tell: Tell) -> None:
         if way == "closing":
             tree.Close()
             continue
-        tree._store.Release()
+        inside.release(tree)
         if way == "recovering":  # a line that a power cut tore
             with open(folder / "lock", "rb+") as lock, open(folder / LOG, "rb+") as log:
-                kt._Files().Lock(lock.fileno())
+                inside.lock(lock.fileno())
                 end = len(log.read().rstrip(b" \n"))
                 os.pwrite(log.fileno(), b'\n{"crc": "0a1b2c3d", "seq": %d, "prev"' % n, end)
 
@@ -525,7 +495,7 @@ def be_mortal(at: int, when: str) -> None:
     """Let this process die at its n-th call to the operating system: before, after, or halfway through a write."""
     left = itertools.count(1)
 
-    class Dying(kt._Files):
+    class Dying(inside.Files):
         def __getattribute__(self, name: str) -> Any:
             real = super().__getattribute__(name)
 
@@ -543,12 +513,12 @@ def be_mortal(at: int, when: str) -> None:
 
             return call
 
-    pytest.MonkeyPatch().setattr(kt, "_Files", Dying)
+    inside.replace_files(pytest.MonkeyPatch(), Dying)
 
 
 def die_at(folder: Path, at: int, when: str, writer: str, what: str, tell: Tell) -> None:
     """Open, write, checkpoint, compact or go back, refresh and close; die at the n-th call to the operating system."""
-    kt._CHECKPOINT_OPERATIONS = 2
+    inside.set_limits(checkpoint_operations=2)
     be_mortal(at, when)
     with KeywordTree(str(folder)) as tree:
         for n in range(3):
@@ -571,14 +541,14 @@ def die_at(folder: Path, at: int, when: str, writer: str, what: str, tell: Tell)
 
 def stop_in(call: str, at: int = 1) -> None:
     """Let this process stop itself (SIGSTOP) just before its n-th such call to the operating system."""
-    real, left = getattr(kt._Files, call), itertools.count(1)
+    real, left = getattr(inside.Files, call), itertools.count(1)
 
-    def stopping(self: kt._Files, *arguments: Any) -> Any:
+    def stopping(self: inside.Files, *arguments: Any) -> Any:
         if next(left) == at:
             os.kill(os.getpid(), signal.SIGSTOP)
         return real(self, *arguments)
 
-    setattr(kt._Files, call, stopping)
+    setattr(inside.Files, call, stopping)
 
 
 def write_some(folder: Path, writer: str, count: int, tell: Tell) -> None:
@@ -658,14 +628,14 @@ class TestStop:
 
         sleeper = start(sleep_between)
         sleeper.await_stop()
-        before = kt._CHECKPOINT_OPERATIONS
+        before = inside.limit("checkpoint_operations")
 
         def busy(tell: Tell) -> None:
-            kt._CHECKPOINT_OPERATIONS = 2
+            inside.set_limits(checkpoint_operations=2)
             write_some(folder, "b", 13, tell)  # checkpoints, and trims the log at its end
 
         assert start(busy).end() == 0
-        assert before == kt._CHECKPOINT_OPERATIONS
+        assert before == inside.limit("checkpoint_operations")
         sleeper.send(signal.SIGCONT)
 
         assert sleeper.end() == 0
@@ -742,14 +712,14 @@ class TestLock:
             with KeywordTree(str(folder)) as tree:
                 operate(tree, "a", 0)
                 stop_in("Sync")
-                real = kt._Files.Sync
+                real = inside.Files.Sync
 
-                def sync(self: kt._Files, fd: int) -> None:
+                def sync(self: inside.Files, fd: int) -> None:
                     for path in sorted(folder.iterdir()):  # what `lockf` would lose its lock by
                         os.close(os.open(path, os.O_RDWR))
                     real(self, fd)
 
-                pytest.MonkeyPatch().setattr(kt._Files, "Sync", sync)
+                pytest.MonkeyPatch().setattr(inside.Files, "Sync", sync)
                 operate(tree, "a", 1)
                 tell("1")
 
@@ -795,12 +765,12 @@ class TestLock:
         def work(tell: Tell) -> None:
             is_reading = threading.Event()
 
-            def load(*_: object) -> None:
+            def read(*_: object) -> bytes:  # behind the lock
                 is_reading.set()
                 while True:
                     time.sleep(60)
 
-            kt._JsonlStore._Load = load  # type: ignore[method-assign, assignment]  # the lock is held by now
+            pytest.MonkeyPatch().setattr(inside.Files, "Read", read)
             threading.Thread(target=KeywordTree, args=(str(folder),), daemon=True).start()
             is_reading.wait()
             child = os.fork()
@@ -873,7 +843,7 @@ def _is_in_library(frame: FrameType | None) -> bool:
 
 def write_through_a_storm(folder: Path, duration_s: float, thread_count: int, tell: Tell) -> None:
     """Write in the main thread, interrupted, and in others besides; tell what was acknowledged, and compare."""
-    kt._CHECKPOINT_OPERATIONS = 20
+    inside.set_limits(checkpoint_operations=20)
     tree = KeywordTree(str(folder))
     made: list[str] = []
     unexpected: list[str] = []
@@ -1168,17 +1138,15 @@ class TestFork:
         self, folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         is_reading, may_go_on = threading.Event(), threading.Event()
-        read_row = kt._JsonlStore.ReadRow
 
-        def read(store: Any, extent: Any) -> bytes:
+        def wait() -> None:
             if threading.current_thread() is reader:
                 is_reading.set()
                 may_go_on.wait()
-            return bytes(read_row(store, extent))
 
         with KeywordTree(str(folder)) as tree:
             tree.CreateInfo("an info")
-            monkeypatch.setattr(kt._JsonlStore, "ReadRow", read)
+            inside.in_reading_a_row(monkeypatch, wait)
             reader = threading.Thread(target=tree.ListInfos)
             reader.start()
             is_reading.wait()
@@ -1340,7 +1308,7 @@ class TestNeighbours:
 
     def test_that_checkpoint_lose_nothing(self, folder: Path, start: Start) -> None:
         def work(tell: Tell) -> None:
-            kt._CHECKPOINT_OPERATIONS = 1
+            inside.set_limits(checkpoint_operations=1)
             write_some(folder, "b", times(60, 600), tell)
 
         self.check(folder, *self.write_beside(folder, start, work))
@@ -1434,11 +1402,11 @@ class TestNeighbours:
             operate(tree, "b", 0)
             tell("0")
 
-            def sync(self: kt._Files, fd: int) -> None:
+            def sync(self: inside.Files, fd: int) -> None:
                 if os.fstat(fd).st_ino == (folder / LOG).stat().st_ino:
                     raise OSError(errno.EIO, "the disk is broken")
 
-            pytest.MonkeyPatch().setattr(kt._Files, "Sync", sync)
+            pytest.MonkeyPatch().setattr(inside.Files, "Sync", sync)
             with pytest.raises(StoreError) as caught:
                 operate(tree, "b", 1)
             assert caught.value.outcome_unknown
@@ -1729,7 +1697,8 @@ class TestConflicts:
                 assert links[0] == links[1]
                 assert [found.id for found in tree.GetInfosOfKeyword(node.id)] == [info.id]
                 assert [found.id for found, _ in tree.GetKeywordsOfInfo(info.id)] == [node.id]
-        links_logged = [row for operation in read_log(folder) for row in rows_of(operation).get("links.jsonl", [])]
+        log = (folder / LOG).read_bytes()
+        links_logged = [row for operation in read_log(log) for row in rows_of(operation)["links"]]
         assert len(links_logged) == times(60, 1000), "a link that was there was written again"
 
     def test_of_relations_leave_the_one_that_was_logged_last(self, folder: Path) -> None:
@@ -1808,7 +1777,7 @@ class TestFullDisk:
 def run_full_disk(disk: str, kilobytes: str) -> None:
     """Fill, free, go on; after each failure memory must be what the log says."""
     faulthandler.dump_traceback_later(150, exit=True, file=2)
-    kt._CHECKPOINT_OPERATIONS = 10
+    inside.set_limits(checkpoint_operations=10)
     mount_small(Path(disk), f"size={kilobytes}k")
     folder, ballasts = Path(disk) / "tree", [Path(disk) / f"ballast {n}" for n in range(2)]
     chooser, counts = random.Random(f"{SEED} {kilobytes}"), Counter[str]()
@@ -1869,7 +1838,7 @@ def run_full_disk(disk: str, kilobytes: str) -> None:
     fill(8)
     counts["of them after there was space again"] = counts["acknowledged"] - before
     check()  # on the full disk, with projections that may lag behind
-    tree._store.Release()  # as if it was killed there
+    inside.release(tree)  # as if it was killed there
     tree = KeywordTree(str(folder))
     compare(tree)
     fill(3)

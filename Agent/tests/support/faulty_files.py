@@ -42,10 +42,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
+
+from Agent import keyword_tree as kt
+from Agent.tests.support import inside
 
 ROOM = "/disk"
 """The one folder that is there from the beginning; no real folder of the name is ever touched."""
@@ -839,7 +841,7 @@ class _Paths:
 
 
 class Door:
-    """Stands where a module's `os`, `fcntl` and `_Files` stood, and leads to `disk`, which a test may change.
+    """Stands where the module's `os`, `fcntl` and door to the disk stood, and leads to `disk`, which a test may change.
 
     A call that the disk does not know is an AttributeError: nothing gets past it to the real one.
     """
@@ -853,7 +855,7 @@ class Door:
         *("replace", "remove", "mkdir", "listdir", "access", "dup", "link"),
     )
 
-    def __init__(self, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.disk = FaultyDisk()
         system: Any = ModuleType("os")
         locks: Any = ModuleType("fcntl")
@@ -865,9 +867,9 @@ class Door:
         system.rename, system.unlink, system.path = system.replace, system.remove, _Paths(self)
         locks.flock = self._passing_on("flock")
         locks.LOCK_SH, locks.LOCK_EX, locks.LOCK_NB, locks.LOCK_UN = _LOCK_SH, _LOCK_EX, _LOCK_NB, _LOCK_UN
-        monkeypatch.setattr(module, "os", system)
-        monkeypatch.setattr(module, "fcntl", locks)
-        monkeypatch.setattr(module, "_Files", self._rebound(module, system))
+        monkeypatch.setattr(kt, "os", system)
+        monkeypatch.setattr(kt, "fcntl", locks)
+        inside.replace_files(monkeypatch, self._rebound(system))
 
     def _passing_on(self, name: str) -> Callable[..., Any]:
         def call(where: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -877,14 +879,13 @@ class Door:
 
         return call
 
-    def _rebound(self, module: ModuleType, system: Any) -> type:
+    def _rebound(self, system: Any) -> type[inside.Files]:
         """Return the module's door with the functions of `os` that it holds as attributes exchanged."""
-        files: type = module.__dict__["_Files"]
         exchanged: dict[str, Any] = {}
-        for name, value in vars(files).items():
+        for name, value in vars(inside.Files).items():
             function = value.__func__ if isinstance(value, staticmethod) else None
-            if function is None or getattr(function, "__module__", module.__name__) == module.__name__:
+            if function is None or getattr(function, "__module__", kt.__name__) == kt.__name__:
                 continue
             where = system if hasattr(os, function.__name__) else system.path
             exchanged[name] = staticmethod(getattr(where, function.__name__))
-        return type("FaultyFiles", (files,), exchanged)
+        return type("FaultyFiles", (inside.Files,), exchanged)

@@ -1,0 +1,69 @@
+"""Rows in the files: what a general encoder of JSON would write, in the order that the format tells."""
+
+import json
+from pathlib import Path
+
+from Agent.keyword_tree import KeywordTree, RelationType
+from Agent.tests.support.log_format import KINDS, LOG, encoded, read_log, rows_of
+
+STRANGE = 'i"d', "n\\\t\x00\u2028编", "🐍", "é", "a\x7f", "</script>"
+TIMES = [0.1, 1e-7, 1.25, 1_700_000_000.123456, 2.0, 3.5, 10.0**10, 4.25, 5.0, 6.0]
+FIELDS = {
+    "nodes": [
+        *("id", "ordinal", "deleted", "parent_id", "name", "aliases", "normalized", "level", "children"),
+        *("description", "metadata", "version", "created_at", "updated_at", "created_by"),
+    ],
+    "infos": [
+        *("id", "deleted", "source", "metadata", "version", "created_at", "updated_at", "created_by", "content"),
+    ],
+    "links": ["info_id", "keyword_id", "ordinal", "deleted", "relation", "created_by", "created_at"],
+}
+
+
+def make(folder: Path) -> dict[str, object]:
+    times = iter(TIMES)
+    with KeywordTree(str(folder), clock=lambda: next(times, 7.0)) as tree:
+        spec = {"name": STRANGE[1], "aliases": list(STRANGE[2:]), "description": "d" * 5000, "created_by": "我"}
+        [node] = tree.BatchCreateKeywords([{**spec, "metadata": {"k": [1.5, None, {"": True}]}, "parent_id": "root"}])
+        tree.Confirm(STRANGE[0] + "?", node.id)
+        info = tree.CreateInfo("c\n" + STRANGE[1], STRANGE[0], [node.id], metadata={"n": 1e22, "m": -0.5})
+        tree.LinkInfo(info.id, "root", RelationType.EXAMPLE)
+        tree.BatchCreateInfos([{"content": text, "id": text, "keyword_ids": [node.id]} for text in STRANGE[:2]])
+        return look(tree, node.id, info.id)
+
+
+def look(tree: KeywordTree, id: str, info_id: str) -> dict[str, object]:
+    return {
+        "id": id,
+        "info_id": info_id,
+        "node": tree.GetKeyword(id),
+        "infos": [tree.GetInfo(one) for one in (info_id, *STRANGE[:2])],
+        "links": [tree.GetLinks(one) for one in (info_id, *STRANGE[:2])],
+    }
+
+
+def test_are_compact_json_with_their_fields_in_order(tmp_path: Path) -> None:
+    make(tmp_path)
+    for kind in KINDS:
+        rows = (tmp_path / f"{kind}.jsonl").read_text("utf-8").split("\n")[:-1]
+        assert rows
+        for row in rows:
+            assert row == encoded(json.loads(row))
+            told = [field for field in json.loads(row) if field not in ("confirmed", "merged_into")]
+            assert told == FIELDS[kind]
+
+
+def test_stand_in_the_log_as_in_the_projections(tmp_path: Path) -> None:
+    make(tmp_path)
+    log = (tmp_path / LOG).read_bytes()
+    for kind in KINDS:
+        rows = [row for operation in read_log(log) for row in rows_of(operation)[kind]]
+        assert (tmp_path / f"{kind}.jsonl").read_text("utf-8") == "".join(f"{encoded(row)}\n" for row in rows)
+        assert all(encoded(row).encode() in log for row in rows)
+
+
+def test_are_read_as_they_were_written(tmp_path: Path) -> None:
+    made = make(tmp_path)
+    with KeywordTree(str(tmp_path)) as again:
+        assert look(again, str(made["id"]), str(made["info_id"])) == made
+        assert again.Verify() == []

@@ -1,0 +1,354 @@
+"""All that these tests know of the core's inside: whoever changes a private name there changes it here, and only here.
+
+A test asks a tree through its public methods. What no public call can bring about (a border that is near, an end of a
+process without a checkpoint, a moment within a commit, a row in memory that is wrong) is a function here, named by
+what it brings about. The names that the seed gives (`_Normalize`, `_ExactLookup`, `_AgentDescend`, `_SuggestParent`,
+`_CollectCandidates`) are part of the contract, and the tests call them themselves.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from Agent import keyword_tree as kt
+from Agent.keyword_tree import KeywordTree
+
+Files = kt._Files
+"""The one door to the disk; a test that patches a method of it stands before every tree."""
+
+LexicalRecall = kt._LexicalRecall
+"""The ranking that is built in."""
+
+OUTCOMES: Mapping[str, tuple[str | None, str]] = kt._OUTCOMES
+"""What a reply comes to, and the reason that is told: the table of the descent."""
+
+PROMPT_VERSION = kt._PROMPT_VERSION
+DECISION_SCHEMA = kt._DECISION_SCHEMA
+build_messages = kt._BuildMessages
+
+
+# == Borders ==============================================================================================
+
+_LIMITS = {
+    "checkpoint_operations": "_CHECKPOINT_OPERATIONS",  # so many operations make a checkpoint due,
+    "checkpoint_bytes": "_CHECKPOINT_BYTES",  # or so many bytes of the log
+    "chunk_bytes": "_CHUNK",  # how much is read at once
+    "padding": "_PADDING",  # what a log is made longer by in advance
+    "resident_bytes": "_RESIDENT_LIMIT",  # a longer row is read from the disk when it is asked for
+    "postings_read": "_READ",  # how much a ranking reads of a common term
+    "share_read": "_READ_SHARE",
+    "scored_in_full": "_RANKED",  # how many candidates a ranking looks at closely
+}
+
+
+def limit(name: str) -> Any:
+    """Return a border as it is now."""
+    return getattr(kt, _LIMITS[name])
+
+
+def set_limits(patch: pytest.MonkeyPatch | None = None, **limits: Any) -> None:
+    """Move borders nearer; without a patch for good, as is right in a process that ends with the test."""
+    for name, value in limits.items():
+        (patch or pytest.MonkeyPatch()).setattr(kt, _LIMITS[name], value)
+
+
+def padding(size: int) -> bytes:
+    """Return what a log is made longer by, shorter than usual."""
+    return b" " * (size - 1) + b"\n"
+
+
+# == The disk =============================================================================================
+
+
+def replace_files(patch: pytest.MonkeyPatch, files: type[Files]) -> None:
+    """Let every tree that is opened from now on go through another door."""
+    patch.setattr(kt, "_Files", files)
+
+
+def replace_clock(patch: pytest.MonkeyPatch, clock: object) -> None:
+    """Let the module tell the time by another `time`."""
+    patch.setattr(kt, "time", clock)
+
+
+def lock(fd: int) -> None:
+    """Lock a lock file as a tree does."""
+    kt._Files().Lock(fd)
+
+
+def is_locked(path: str) -> bool:
+    """Tell whether anybody holds a store's lock, on the disk that the trees are on."""
+    files, locks = kt._Files(), vars(kt)["fcntl"]
+    fd = files.Open(path)
+    try:
+        locks.flock(fd, locks.LOCK_EX | locks.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        files.Close(fd)
+    return False
+
+
+def lock_descriptor(tree: KeywordTree) -> int:
+    """Return the descriptor of the lock file that a tree holds."""
+    descriptor: int = tree._store._lock_fd
+    return descriptor
+
+
+def release(tree: KeywordTree) -> None:
+    """Let go of the files and of the lock, as the end of a process does: without a checkpoint."""
+    tree._store.Release()
+
+
+def finalize(tree: KeywordTree) -> None:
+    """Do what the garbage collector does with a tree that nobody closed."""
+    tree._finalizer()
+
+
+def note_lines_read(patch: pytest.MonkeyPatch, note: Callable[[bytes], object]) -> None:
+    """Tell of each line of a log that is read and checked."""
+    real = kt._ReadLine
+
+    def read(raw: bytes) -> Any:
+        note(raw)
+        return real(raw)
+
+    patch.setattr(kt, "_ReadLine", read)
+
+
+# == Commits ==============================================================================================
+
+
+def waiting_writers(tree: KeywordTree) -> int:
+    """Return how many writers wait to be committed together."""
+    return len(tree._committer._forming.jobs)
+
+
+class _TellingLock:
+    """A lock that tells before and behind being taken, and behind being let go."""
+
+    def __init__(self, name: str, tell: Callable[[str], None]) -> None:
+        self._lock = threading.RLock()
+        self._name = name
+        self._tell = tell
+
+    def __enter__(self) -> None:
+        self._tell(f"before {self._name}")
+        self._lock.acquire()
+        self._tell(f"holding {self._name}")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        self._tell(f"behind {self._name}")
+
+    def _is_owned(self) -> bool:
+        return kt._IsOwned(self._lock)
+
+
+def tell_at_locks_of_commits(tree: KeywordTree, tell: Callable[[str], None]) -> None:
+    """Tell "before", "holding" and "behind" of each lock that a writer takes until it is committed.
+
+    The turn to commit is "the turn".
+    """
+    groups: Any = tree._committer
+    groups._lock, groups._turn = _TellingLock("the forming group", tell), _TellingLock("the turn", tell)
+    groups._forming.lock = _TellingLock("a group", tell)
+
+
+def make_checkpoint_due(tree: KeywordTree) -> None:
+    """Let the next write make a checkpoint, too."""
+    tree._store._operations = kt._CHECKPOINT_OPERATIONS
+
+
+def must_reopen(tree: KeywordTree) -> None:
+    """Let a tree open its folder anew at the next call, as one in a forked child does."""
+    tree._must_reopen = True
+
+
+def knows_of_a_failed_sync(tree: KeywordTree) -> bool:
+    """Tell whether a tree writes no more, since it saw a sync of the log fail."""
+    return bool(tree._store._failure)
+
+
+def renew_as_in_a_child(tree: KeywordTree) -> None:
+    """Do to a tree what a fork does to it in the child."""
+    tree._RenewAfterFork()
+
+
+def behind_exclusive_work(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something each time that a tree has just ended what it does alone (a compaction, say)."""
+    real = KeywordTree._Exclusively
+
+    def work_and_act(self: KeywordTree, work: Callable[[], None]) -> None:
+        real(self, work)
+        act()
+
+    patch.setattr(KeywordTree, "_Exclusively", work_and_act)
+
+
+def behind_looking_whether_open(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something in each call of a tree when it has found the tree open, and has taken no lock yet."""
+    real = KeywordTree._CheckOpen
+
+    def check(self: KeywordTree) -> None:
+        real(self)
+        act()
+
+    patch.setattr(KeywordTree, "_CheckOpen", check)
+
+
+def behind_counting_a_line(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something in each commit when its line stands in the log, and nobody has been told."""
+    real = kt._JsonlStore._Locate
+
+    def locate(store: Any, records: Any, line: bytes) -> Any:
+        found = real(store, records, line)
+        act()
+        return found
+
+    patch.setattr(kt._JsonlStore, "_Locate", locate)
+
+
+# == What a tree holds in memory ==========================================================================
+
+
+def in_two_steps(patch: pytest.MonkeyPatch, between: Callable[[], object]) -> None:
+    """Take what an operation of several keywords brings into memory in two steps, and do something between them."""
+    real = kt._Indexes.Apply
+
+    def apply(indexes: Any, records: Any) -> None:
+        if len(records.nodes) > 1:
+            real(indexes, records._replace(nodes=records.nodes[:1], infos=[], links=[]))
+            between()
+            records = records._replace(nodes=records.nodes[1:])
+        real(indexes, records)
+
+    patch.setattr(kt._Indexes, "Apply", apply)
+
+
+def around_taking_in(
+    patch: pytest.MonkeyPatch, before: Callable[[], object] | None = None, behind: Callable[[], object] | None = None
+) -> None:
+    """Do something before, or behind, what an operation brings is taken into memory."""
+    real = kt._Indexes.Apply
+
+    def apply(indexes: Any, records: Any) -> None:
+        if before is not None:
+            before()
+        real(indexes, records)
+        if behind is not None:
+            behind()
+
+    patch.setattr(kt._Indexes, "Apply", apply)
+
+
+def in_reading_a_row(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something each time that a row is about to be read, under the lock of whoever reads."""
+    real = kt._JsonlStore.ReadRow
+
+    def read(store: Any, extent: Any) -> bytes:
+        act()
+        return bytes(real(store, extent))
+
+    patch.setattr(kt._JsonlStore, "ReadRow", read)
+
+
+def forge_parent(tree: KeywordTree, id: str, parent_id: str) -> None:
+    """Let a child of the root hang beneath another keyword, in memory alone: as only a forged log can have it."""
+    row = tree._committed.nodes[id]
+    tree._committed.nodes[id] = row.replace(b'"parent_id":"root"', b'"parent_id":"%b"' % parent_id.encode())
+
+
+def plant(tree: KeywordTree, record: kt.KeywordNode | kt.Info | kt.InfoKeywordLink) -> None:
+    """Write a record as it is, through all but the checks."""
+    tree._Write("planted", lambda tx: tx.Stage(record))
+
+
+def _spoil(damage: Callable[[Any], object]) -> Callable[[KeywordTree], object]:
+    return lambda tree: damage(tree._committed)
+
+
+DAMAGE_IN_MEMORY: dict[str, Callable[[KeywordTree], object]] = {
+    "a row": _spoil(lambda i: i.nodes.update(py=i.nodes["rust"])),
+    "a keyword is missing": _spoil(lambda i: i.nodes.pop("typ")),
+    "a keyword too much": _spoil(lambda i: i.nodes.update(more=i.nodes["typ"])),
+    "an info is missing": _spoil(lambda i: i.infos.pop("free")),
+    "a child is missing": _spoil(lambda i: i.children.Discard("py", "typ")),
+    "a name is missing": _spoil(lambda i: i.names.Discard("python", "py")),
+    "a name too much": _spoil(lambda i: i.names.Add("snake", "py")),
+    "a query is missing": _spoil(lambda i: i.queries.Discard(next(iter(i.queries.Keys())), "py")),
+    "a link of the info": _spoil(lambda i: i.by_info.Discard("both", i.by_info.Get("both")[0])),
+    "a link of the keyword": _spoil(lambda i: i.by_node.Discard("py", i.by_node.Get("py")[0])),
+    "what is gone": _spoil(lambda i: i.gone_nodes.clear()),
+}
+"""Ways in which what a tree holds can be wrong: of the tree that `methods.test_methods` furnishes."""
+
+
+# == Ranking ==============================================================================================
+
+
+def scores(
+    tree: KeywordTree, name: str, description: str = "", *, is_placing: bool = False
+) -> list[tuple[float, str]]:
+    """Return how a tree ranks the keywords for a name, to find it or to place it: score and id, best first."""
+    with tree._ranker.Asking() as recall:
+        return tree._descent._Fit(recall, name, description, is_placing)[0]
+
+
+def ranking_of(tree: KeywordTree) -> object:
+    """Return the ranking that a tree has made, None before the first question."""
+    return tree._ranker._recall
+
+
+def rank_anew(tree: KeywordTree, ids: list[str]) -> None:
+    """Give a tree a ranking that has learnt the keywords in this order."""
+    ranker = tree._ranker
+    ranker._recall, ranker._rows = kt._LexicalRecall(), {}
+    ranker._TakeIn(ranker._recall, ids)
+
+
+def _contents(recall: object) -> tuple[Any, ...]:
+    assert isinstance(recall, kt._LexicalRecall)
+    held = {
+        term: sorted((recall._ids[posting >> 8], posting & 255) for posting in postings)
+        for term, postings in recall._postings.items()
+    }
+    return held, recall._lengths, set(recall._slot_of)
+
+
+def check_ranking(tree: KeywordTree) -> None:
+    """Compare the ranking with one of the same keywords that is built afresh, posting by posting."""
+    anew = kt._Ranker(kt._LexicalRecall, tree._See, tree._EnterRanking)
+    with tree._ranker.Asking() as recall, anew.Asking() as other:
+        assert _contents(recall) == _contents(other)
+
+
+# == Texts ================================================================================================
+
+terms_of = kt._TermsOf
+
+
+def remembered_words() -> int:
+    """Return of how many words the terms are kept in memory."""
+    return kt._TermsOfWord.cache_info().currsize
+
+
+def forget_words() -> None:
+    """Empty what is kept of words' terms."""
+    kt._TermsOfWord.cache_clear()
+
+
+token_of = kt._TokenOf
+"""Make a token of a folded text, the quick way where that does."""
+
+
+def without_dropped(folded: str) -> str:
+    """Return a folded text without the characters that no token has."""
+    return folded.translate(kt._DROPPED)
+
+
+shorten: Callable[[object], str] = kt._Shorten
+"""Return what an error tells of a value."""
