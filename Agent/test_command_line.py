@@ -4,6 +4,7 @@ Each command runs as the installed program, in a process of its own, and so does
 terminals, pipes, encodings. What else the commands answer is asked of `main` in this process, which costs a tenth.
 """
 
+import ast
 import contextlib
 import csv
 import ctypes
@@ -35,6 +36,7 @@ pytest.importorskip("rich", reason="the extra [cli] is not installed")
 
 import click
 
+from Agent.cli.chinese import TEXTS
 from Agent.cli.commands import LEXICAL_REASONS, REASONS
 from Agent.cli.completing import quote
 from Agent.cli.program import MODULES, SECTIONS
@@ -51,6 +53,7 @@ PROGRAM = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "Agent.co
 NAMED = (
     *("KEYWORD_TREE_DATA", "KEYWORD_TREE_MODEL", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY"),
     *("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"),
+    *("KEYWORD_TREE_LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG"),
 )
 PLAIN = {key: value for key, value in os.environ.items() if key not in NAMED}
 ENVIRONMENT = {**PLAIN, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "TZ": "UTC"}
@@ -160,12 +163,32 @@ def every_command() -> dict[str, click.Command]:
     return {name: command for name in names if (command := group.get_command(context, name)) is not None}
 
 
+def texts_of_the_source() -> set[str]:
+    """Return what the modules of the program say to people."""
+    said: set[str] = set()
+    for path in (ROOT / "Agent/cli").glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(call, ast.Call):
+                continue
+            name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+            place = {"say": 0, "parts": 0, "tell": 3, "count_of": 1}.get(name, len(call.args))
+            if path.name == "language.py" or place >= len(call.args):
+                continue
+            said |= {
+                "# " * (name == "count_of") + part.value
+                for part in ast.walk(call.args[place])
+                if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value not in ("_", " ")
+            }
+    return said | set(REASONS.values()) | set(LEXICAL_REASONS.values()) | set(SECTIONS)
+
+
 IN_TURN = [
     ("add", ["Rust", "--parent", "编程"], "added 编程 / Rust  (undo "),
     ("info", ["No garbage collector.", "--to", "Rust"], "stored "),
     ("link", ["tea", "Rust", "--relation", "example"], "linked to 编程 / Rust  (undo "),
     ("import", ["table.csv"], "new: 2 keywords, 1 info, 1 link  "),
     ("search", ["programming/rust"], "编程 / Rust  (it reads as a path)"),
+    ("ask", ["does it collect garbage?"], "No garbage collector."),
     ("rank", ["rust"], "编程 / Rust"),
     ("show", ["编程", "--infos"], "No garbage collector."),
     ("metrics", [], "keywords"),
@@ -179,11 +202,12 @@ IN_TURN = [
     ("reorganize", [], ""),
     ("history", ["--limit", "1"], "delete_keyword"),
     ("undo", [], "undone: "),
+    ("redo", [], "redone: "),
     ("snapshot", [], "kept as 20"),
     ("restore", ["THE SNAPSHOT"], "restored 20"),
-    ("verify", [], "all is well: 8 keywords"),
+    ("verify", [], "all is well: 6 keywords"),
     ("compact", [], " bytes became "),
-    ("repair", ["repaired"], "8 keywords"),
+    ("repair", ["repaired"], "6 keywords"),
     ("demo", ["json"], "Find by name"),
     ("completion", ["zsh"], "#compdef keyword-tree"),
 ]
@@ -264,6 +288,63 @@ class TestEveryCommand:
         for line in lines.split("|"):
             assert nothing.ask(*shlex.split(line), code=3)["error"] == "NoStoreError"
         assert list(tmp_path.iterdir()) == []
+
+
+class TestLanguage:
+    def test_everything_that_is_said_has_its_chinese_with_the_same_places(self) -> None:
+        for text in texts_of_the_source():
+            assert text in TEXTS or text in ("", " "), text
+        for english, chinese in TEXTS.items():
+            assert len(re.findall(r"\{", english)) == len(re.findall(r"\{", chinese)), english
+
+    def test_every_page_of_help_is_chinese(self, program: Program) -> None:
+        for name in ["", *every_command()]:
+            said = program.run(*filter(None, [name]), "--help", KEYWORD_TREE_LANG="zh")
+            shown = [one for one in said.splitlines() if one.strip() and not one.lstrip().startswith("keyword-tree")]
+            english = [one for one in shown if re.search(r"  [A-Z][a-z]+ [a-z]+ [a-z]+", one)]
+
+            assert said.startswith("用法："), name
+            assert english == [], name
+
+    @pytest.mark.parametrize(
+        ("environment", "is_chinese"),
+        [
+            ({"LANG": "zh_CN.UTF-8"}, True),
+            ({"LC_ALL": "zh_TW.UTF-8", "LANG": "en_US.UTF-8"}, True),
+            ({"LC_ALL": "C.UTF-8", "LANG": "zh_CN.UTF-8"}, False),
+            ({"LANG": "de_DE.UTF-8"}, False),
+            ({"KEYWORD_TREE_LANG": "en", "LANG": "zh_CN.UTF-8"}, False),
+            ({}, False),
+        ],
+    )
+    def test_speaks_the_language_of_the_locale(
+        self, program: Program, environment: dict[str, str], is_chinese: bool
+    ) -> None:
+        with mock.patch.dict(ENVIRONMENT, environment):
+            said = program.run("move", "C#", "kitchen")
+
+        assert said.startswith("已把 C# 移到 kitchen  (undo " if is_chinese else "moved C# to kitchen  (undo ")
+
+    @pytest.mark.parametrize("where", ["before", "behind"])
+    def test_the_option_comes_before_the_locale(self, program: Program, where: str) -> None:
+        words = ["--lang", "zh", "show", "nope"] if where == "before" else ["show", "nope", "--lang", "zh"]
+
+        assert "没有关键词的名字" in program.run(*words, code=1, LANG="en_US.UTF-8")
+
+    def test_what_is_typed_wrongly_is_said_in_chinese(self, program: Program) -> None:
+        for line, said in {
+            "bogus": "错误：没有这个命令：bogus",
+            "move Python kitchen --nowhere": "错误：没有这个选项：--nowhere",
+            "move Python": "错误：缺少参数 PARENT",
+            "undo 1 2": "错误：多余的参数：2",
+            "show --depth": "错误：选项 --depth 后面要有值",
+        }.items():
+            assert said in program.run(*shlex.split(line), code=2, KEYWORD_TREE_LANG="zh")
+
+    def test_json_keeps_its_keys_and_codes(self, program: Program) -> None:
+        said = json.loads(program.run("show", "nope", "--json", code=1, KEYWORD_TREE_LANG="zh"))
+
+        assert (said["error"], said["exit_code"]) == ("UnknownNameError", 1)
 
 
 class TestProgram:
@@ -500,6 +581,18 @@ class TestSearch:
     def test_ends_with_1_where_nothing_is_found(self, program: Program) -> None:
         assert program.ask("search", "Rust", "--names-only", code=1)["reason"] == "exact_miss_llm_disabled"
 
+    def test_falls_through_to_texts_by_any_of_the_words_with_the_sentence(self, program: Program) -> None:
+        program.run("info", "Moved in May. The boiler was serviced by Frank Sanders.", "--no-auto")  # on no keyword
+        said = program.run("search", "when was the boiler serviced?")
+        answer = program.ask("search", "when was the boiler serviced?")
+
+        assert said.splitlines()[-1] == "no keyword  The boiler was serviced by Frank Sanders."
+        assert (answer["status"], answer["texts"][0]["sentence"]) == (
+            "not_found",
+            "The boiler was serviced by Frank Sanders.",
+        )
+        assert program.ask("search", "when was the boiler serviced?", "--names-only", code=1)["texts"] == []
+
     def test_has_words_for_every_reason(self) -> None:
         codes = {reason for _, reason in inside.OUTCOMES.values() if reason}
         own = {"exact", "path", "normalized", "confirmed", "empty_query", "exact_miss_llm_disabled"}
@@ -511,7 +604,7 @@ class TestSearch:
         said = program.run("search", "--in-texts", "ＭＩＬＫ second")
         answer = program.ask("search", "--in-texts", "milk", "--limit", "1")
 
-        assert said == "1 info holds these words\ntea  kitchen  Tea first, milk second.\n"
+        assert said == "1 info with these words\ntea  kitchen  Tea first, milk second.\n"
         assert (answer["info_count"], len(answer["infos"])) == (2, 1)
         assert "no keyword  Milk comes from cows, and is white." in program.run("search", "--in-texts", "cows")
         assert program.ask("search", "--in-texts", "coffee", code=1)["info_count"] == 0
@@ -561,6 +654,16 @@ class TestShow:
             "    ├── • Tea first, milk second.\n"
             "    └── open\n"
         )
+
+    def test_draws_a_small_tree_whole_and_a_large_one_two_levels_deep(self, program: Program) -> None:
+        assert program.run("show") == program.run("show", "--depth", "0")
+
+        (program.data.parent / "many.csv").write_text(
+            "path\n" + "".join(f"编程/Python/n{i}\n" for i in range(60)), encoding="utf-8"
+        )
+        program.run("import", "many.csv")
+        assert program.run("show") == program.run("show", "--depth", "2")
+        assert program.run("show", "kitchen") == "kitchen\n└── open\n"
 
     def test_begins_where_it_is_told_and_tells_what_it_leaves_out(self, program: Program) -> None:
         assert program.run("show", "编程", "--depth", "1", "--limit", "1").splitlines()[1:] == [
@@ -658,6 +761,24 @@ class TestCorrecting:
         program.run("move", "编程", "Python", code=2)
 
 
+class TestAsk:
+    def test_finds_the_sentence_by_any_of_the_words(self, program: Program) -> None:
+        program.run("info", "She works nights. Anna is allergic to peanuts! Easter is free.", "--to", "kitchen")
+        said = program.run("ask", "who is allergic to nuts or peanuts?")
+
+        assert said == "kitchen  Anna is allergic to peanuts!\n"
+
+    def test_finds_chinese_and_tells_programs_all(self, program: Program) -> None:
+        program.run("info", "她在二小读三年级。小雨对花生过敏。", "--to", "kitchen", "--source", "聊天")
+        [text] = program.ask("ask", "谁对花生过敏？")["texts"]
+
+        assert (text["sentence"], text["path"], text["source"]) == ("小雨对花生过敏。", ["kitchen"], "聊天")
+        assert 0 < text["score"] <= 1
+
+    def test_ends_with_1_where_no_word_fits(self, program: Program) -> None:
+        assert program.run("ask", "zebra crossing", code=1) == "nothing found\n"
+
+
 class TestDelete:
     def test_lets_children_and_infos_move_up(self, program: Program) -> None:
         assert "deleted 编程 / Python; 1 beneath it moved up  (undo " in program.run("delete", "Python")
@@ -696,19 +817,58 @@ class TestHistory:
 
 
 class TestUndo:
-    def test_takes_back_the_newest_and_an_undo_too(self, program: Program) -> None:
+    def test_again_goes_further_back_and_redo_forward(self, program: Program) -> None:
         program.run("delete", "gil")
+        program.run("delete", "tea")
 
+        program.run("undo")
+        assert (program.infos("Python"), program.infos("kitchen")) == ([], ["Tea first, milk second."])
         program.run("undo")
         assert program.infos("Python") == ["PEP 703 makes the GIL optional."]
-        program.run("undo")
+        program.run("redo")
+        assert (program.infos("Python"), program.infos("kitchen")) == ([], ["Tea first, milk second."])
+        program.run("redo")
+        assert program.infos("kitchen") == []
+        assert "nothing was taken back" in program.run("redo", code=2)
+
+    def test_goes_back_to_an_empty_memory_and_says_that_nothing_is_left(self, program: Program) -> None:
+        while program.run("undo", code=None).startswith("undone"):
+            pass
+
+        assert program.ask("metrics")["keywords"] == 0
+        assert program.ask("undo", code=1)["error"] == "NothingLeftError"
+        assert "create_store" in program.run("undo", "1", code=2)
+
+    def test_the_number_of_an_undo_brings_back_what_it_took(self, program: Program) -> None:
+        taken = program.ask("delete", "gil")["seq"]
+        number = program.ask("undo")["seq"]
+
+        assert program.ask("undo", str(number))["redone"]["seq"] == taken
         assert program.infos("Python") == []
+        assert program.ask("undo")["undone"]["seq"] == taken
+        assert f"redo {taken}" in program.run("undo", str(taken), code=2)
 
-    def test_is_refused_where_later_changes_stand_in_the_way(self, program: Program) -> None:
+    def test_what_was_written_since_ends_redoing_unless_it_is_named(self, program: Program) -> None:
+        taken = program.ask("delete", "gil")["seq"]
+        program.run("undo")
+        program.run("rename", "C#", "F#")
+
+        program.run("redo", code=2)
+        assert program.infos("Python") == ["PEP 703 makes the GIL optional."]
+        program.run("redo", str(taken))
+        assert program.infos("Python") == []
+        assert "nothing to bring back" in program.run("redo", str(taken), code=2)
+
+    def test_a_conflict_names_what_to_take_back_first_and_the_command(self, program: Program) -> None:
         number = program.ask("add", "Rust", "--parent", "编程")["seq"]
-        program.run("add", "borrow checker", "--parent", "Rust")
+        later = program.ask("add", "borrow checker", "--parent", "Rust")["seq"]
 
-        assert program.ask("undo", str(number), code=2)["error"] == "ConflictError"
+        refused = program.ask("undo", str(number), code=2)
+        assert refused["next_step"] == f"keyword-tree undo {later}"
+        assert f"keyword-tree undo {later}\n" in program.run("undo", str(number), code=2)
+        program.run(*refused["next_step"].split()[1:])
+        program.run("undo", str(number))
+        assert program.keyword("Rust") is None
         assert "no operation" in program.run("undo", "9999", code=1)
 
 
@@ -820,7 +980,7 @@ class TestCarrying:
 
         assert (first["keywords"], first["infos"], first["links"]) == (6, 2, 2)
         assert (second["keywords"], second["infos"], second["skipped"]) == (0, 0, 8)
-        assert (len(first["seqs"]), second["seqs"]) == (1, [])
+        assert (first["seq"] is None, second["seq"]) == (False, None)
         assert copy.run("show", "--depth", "0", "--infos") == program.run("show", "--depth", "0", "--infos")
 
     def test_a_part_goes_to_standard_output_and_beneath_a_keyword(self, program: Program, tmp_path: Path) -> None:
@@ -840,14 +1000,28 @@ class TestCarrying:
         assert "bad.json" in program.run("import", str(tmp_path / "bad.json"), code=2)
         assert "does not exist" in program.run("import", str(tmp_path / "none.csv"), code=2)
 
-    def test_an_import_says_how_to_take_it_back(self, program: Program, tmp_path: Path) -> None:
-        (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(1500)), encoding="utf-8")
+    def test_an_import_is_one_undo_however_large(self, program: Program, tmp_path: Path) -> None:
+        (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(2500)), encoding="utf-8")
         said = program.run("import", str(tmp_path / "many.csv"))
-        [last, first] = re.findall(r"\(undo (\d+) down to (\d+): 2 operations\)", said)[0]
-        for number in (last, first):
-            program.run("undo", number)
+        program.run("add", "later", "--parent", "/")
 
+        program.run("undo", re.findall(r"\(undo (\d+)\)", said)[0])
+        assert program.ask("metrics")["keywords"] == 7
+        program.run("undo")
         assert program.ask("metrics")["keywords"] == 6
+        program.run("redo")
+        program.run("redo", re.findall(r"\(undo (\d+)\)", said)[0])
+        assert program.ask("metrics")["keywords"] == 2507
+
+    def test_an_import_that_was_built_on_is_taken_back_wholly_or_not_at_all(
+        self, program: Program, tmp_path: Path
+    ) -> None:
+        (tmp_path / "many.csv").write_text("path\n" + "".join(f"n{i}\n" for i in range(1500)), encoding="utf-8")
+        number = program.ask("import", str(tmp_path / "many.csv"))["seq"]
+        later = program.ask("add", "on it", "--parent", "n3")["seq"]
+
+        assert program.ask("undo", str(number), code=2)["next_step"] == f"keyword-tree undo {later}"
+        assert program.ask("metrics")["keywords"] == 1507
 
     def test_an_export_tells_what_it_leaves_out(self, program: Program) -> None:
         program.run("info", "on nothing", "--no-auto")

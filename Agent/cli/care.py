@@ -1,7 +1,6 @@
 """The commands that look after a memory: what was done, taking it back, snapshots, order, the store itself."""
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,33 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..keyword_tree import Change, Info, InfoKeywordLink, InvalidInputError, KeywordNode, KeywordTree, NotFoundError
+from ..formats.records import import_id
+from ..keyword_tree import (
+    Change,
+    ConflictError,
+    Info,
+    InfoKeywordLink,
+    InvalidInputError,
+    KeywordNode,
+    KeywordTree,
+    NotFoundError,
+)
+from .language import count_of, parts, say
 from .program import command
-from .screen import count_of, line, shorten, spell_row, table
-from .session import FOUND, KEYWORD, SAVE, STORE_PROBLEM, Session, may_be_id, path_of, user_files
+from .screen import line, shorten, spell_row, table
+from .session import (
+    FOUND,
+    KEYWORD,
+    SAVE,
+    STORE_PROBLEM,
+    BlockedUndoError,
+    NothingLeftError,
+    Session,
+    may_be_id,
+    path_of,
+    user_files,
+)
+from .undoing import Step, blocker, last_taken_back, named, steps
 
 __all__: list[str] = []
 
@@ -36,12 +58,12 @@ def history(session: Session, keyword: str | None, limit: int) -> None:
             is_gone = not is_info and may_be_id(keyword) and not tree.GetKeyword(keyword) and tree.History(keyword, 1)
             id = keyword if is_info or is_gone else session.find(tree, keyword).id
         changes = tree.History(id, limit)
-        rows = [(str(change.seq), local_time(change.timestamp), change.op, describe(change)) for change in changes]
+        rows = [(str(change.seq), local_time(change.timestamp), op_of(change), describe(change)) for change in changes]
         value = [
             {**spell_row(change), "before": spell_records(change.before), "after": spell_records(change.after)}
             for change in changes
         ]
-        session.answer(value, table(rows, ("undo", "when", "what", "of"), numbers=(0,)))
+        session.answer(value, table(rows, ("undo", say("when"), say("what"), say("of")), numbers=(0,)))
 
 
 def local_time(timestamp: float) -> str:
@@ -53,8 +75,8 @@ def describe(change: Change) -> str:
     """Return what an operation touched: the first names, and how many more."""
     records = [record for record in change.after if not isinstance(record, InfoKeywordLink)]
     names = [shorten(record.name if isinstance(record, KeywordNode) else record.content, 40) for record in records[:3]]
-    gone = " (gone)" if records and all(record.deleted for record in records) else ""
-    more = f" and {len(records) - 3:,} more" if len(records) > 3 else ""
+    gone = say(" (gone)") if records and all(record.deleted for record in records) else ""
+    more = say(" and {:,} more", len(records) - 3) if len(records) > 3 else ""
     links = len(change.after) - len(records)
     return f"{', '.join(names)}{more}{gone}" if records else count_of(links, "link")
 
@@ -68,30 +90,87 @@ def spell_records(records: list[Any]) -> list[dict[str, Any]]:
 @command("undo")
 @click.argument("operation", required=False)
 def undo(session: Session, operation: str | None) -> None:
-    """Take back an OPERATION, named by its number or its id; without one the newest.
+    """Take back an OPERATION, named by its number or its id.
 
-    An undo is an operation, too: the next `undo` takes it back.
+    Without one, the newest; again, the one before, and so on. `redo` goes the other way.
     """
     with session.open() as tree:
-        change = find_change(tree, operation)
-        operation_id = tree.Undo(change.operation_id)
-        value = {"undone": {"seq": change.seq, "operation_id": change.operation_id}}
-        session.tell(tree, operation_id, value, f"undone: {change.seq} ", change.op, ", ", describe(change))
+        if operation is None:
+            step = next((step for step in steps(tree) if step.taken_back_by is None), None)
+            if step is None:
+                raise NothingLeftError
+        else:
+            step, is_undo = find_step(tree, operation)
+            if is_undo:
+                bring_back(session, tree, step)
+                return
+        take_back(session, tree, step)
 
 
-def find_change(tree: KeywordTree, name: str | None) -> Change:
-    """Return the operation with this number or id, the newest where there is no name."""
-    newest = tree.History(limit=1)
-    if not newest:
-        raise NotFoundError("operation", name or "newest")
-    if name is None:
-        return newest[0]
-    by_number = name.isdecimal()
-    limit = max(0, newest[0].seq - int(name) + 1) if by_number else sys.maxsize
-    for change in tree.History(limit=limit):
-        if (str(change.seq) if by_number else change.operation_id) == name:
-            return change
-    raise NotFoundError("operation", name)
+@command("redo")
+@click.argument("operation", required=False)
+def redo(session: Session, operation: str | None) -> None:
+    """Bring back an OPERATION that was taken back; without one, the last that was.
+
+    Once something else was written, only an operation that is named is brought back.
+    """
+    with session.open() as tree:
+        step = last_taken_back(tree) if operation is None else find_step(tree, operation)[0]
+        if step is None:
+            raise InvalidInputError(
+                say("nothing was taken back since the last change: name the operation to bring back")
+            )
+        bring_back(session, tree, step)
+
+
+def find_step(tree: KeywordTree, name: str) -> tuple[Step, bool]:
+    """Return the operation with this number or id, and whether it was named by what took it back."""
+    found = named(tree, name)
+    if found is None:
+        raise NotFoundError("operation", name)
+    return found
+
+
+def take_back(session: Session, tree: KeywordTree, step: Step) -> None:
+    """Undo all parts of a step, as one operation."""
+    if step.taken_back_by is not None:
+        raise InvalidInputError(say("{0} is taken back already: keyword-tree redo {0}", step.number))
+    try:
+        with tree.Operation(f"undo {step.number}") as operation:
+            for part in step.parts:
+                tree.Undo(part.operation_id)
+    except ConflictError as error:
+        first = blocker(tree, step, error)
+        if first is None:
+            raise
+        raise BlockedUndoError(error, step.number, first.number) from error
+    session.tell(tree, operation.id, spell_step("undone", step), "undone: {} {}, {}", *name_step(step))
+
+
+def bring_back(session: Session, tree: KeywordTree, step: Step) -> None:
+    """Redo a step, by undoing what took it back."""
+    if step.taken_back_by is None:
+        raise InvalidInputError(say("{} stands: there is nothing to bring back", step.number))
+    with tree.Operation(f"redo {step.number}") as operation:
+        tree.Undo(step.taken_back_by.operation_id)
+    session.tell(tree, operation.id, spell_step("redone", step), "redone: {} {}, {}", *name_step(step))
+
+
+def spell_step(done: str, step: Step) -> dict[str, Any]:
+    """Return a step as JSON has it, under what was done to it."""
+    return {done: {"seq": step.number, "operation_id": step.parts[0].operation_id, "parts": len(step.parts)}}
+
+
+def name_step(step: Step) -> tuple[str, str, str]:
+    """Return an operation's number, what it is called and what it touched."""
+    newest = step.parts[0]
+    more = say(" and {:,} more parts", len(step.parts) - 1) if len(step.parts) > 1 else ""
+    return str(step.number), op_of(newest), describe(newest) + more
+
+
+def op_of(change: Change) -> str:
+    """Return what an operation is called, without the id of the import that it is a part of."""
+    return "import" if import_id(change) else change.op
 
 
 @command("snapshot")
@@ -102,11 +181,11 @@ def snapshot(session: Session, copy: bool, is_list: bool) -> None:
     if is_list:
         with session.open():
             names = snapshots(session)
-        session.answer({"snapshots": names}, *(line(name) for name in names or ["there are none"]))
+        session.answer({"snapshots": names}, *(line(name) for name in names or [say("there are none")]))
         return
     with session.open() as tree:
         name = tree.Snapshot(copy)
-        session.answer({"snapshot": name}, line("kept as ", (name, "bold")))
+        session.answer({"snapshot": name}, line(*parts("kept as {}", name)))
 
 
 def snapshots(session: Session) -> list[str]:
@@ -122,7 +201,7 @@ def restore(session: Session, name: str) -> None:
         known = snapshots(session)
         if name not in known:
             raise NotFoundError("snapshot", name)
-        session.tell(tree, tree.Restore(name), {"snapshot": name}, "restored ", name)
+        session.tell(tree, tree.Restore(name), {"snapshot": name}, "restored {}", name)
 
 
 # Caring
@@ -135,18 +214,18 @@ def verify(session: Session) -> int:
     Exit code 3 where something is wrong, or where opening the memory had to cut or mend something.
     """
     with session.open(tells=False) as tree:
-        with session.waiting("verifying …"):
+        with session.waiting(say("verifying …")):
             problems = tree.Verify()
         metrics = tree.TreeMetrics()
         counts = (count_of(metrics[f"{noun}s"], noun) for noun in ("keyword", "info", "link"))
         recovery = list(tree.recovery)
-        said = [line(("recovered: ", "yellow"), sentence, keep_lines=True) for sentence in recovery]
+        said = [line((say("recovered: "), "yellow"), sentence, keep_lines=True) for sentence in recovery]
         said += [line(problem, keep_lines=True) for problem in problems]
         has_cut = any("cut_tail-" in sentence for sentence in (*recovery, *problems))
         if problems or has_cut:
-            said.append(line(SAVE, session.next_step() + " --take-cut" * has_cut, keep_lines=True))
+            said.append(line(say(SAVE), session.next_step() + " --take-cut" * has_cut, keep_lines=True))
         if not problems:
-            well = "the rest is well" if recovery else "all is well"
+            well = say("the rest is well") if recovery else say("all is well")
             said.append(line(f"{well}: {', '.join(counts)}"))
         session.answer({"problems": problems, "recovery": recovery}, *said)
     return STORE_PROBLEM if problems or recovery else FOUND
@@ -160,13 +239,14 @@ def compact(session: Session, forget_history: bool, yes: bool) -> None:
     with session.open() as tree:
         if forget_history and not yes:
             if session.as_json:
-                raise click.UsageError("--json asks nobody: add --yes")
-            click.confirm("History and everything that was deleted will be gone for ever. Go on?", abort=True, err=True)
-        with session.waiting("compacting …"):
+                raise click.UsageError(say("--json asks nobody: add --yes"))
+            question = say("History and everything that was deleted will be gone for ever. Go on?")
+            click.confirm(question, abort=True, err=True)
+        with session.waiting(say("compacting …")):
             said = tree.CompactStorage(keep_history=not forget_history)
         kept = said["snapshots"]
-        note = [line(("these snapshots may hold what was deleted: " + ", ".join(kept), "yellow"))] if kept else []
-        session.answer(said, line(f"{said['bytes_before']:,} bytes became {said['bytes_after']:,}"), *note)
+        note = [line((say("these snapshots may hold what was deleted: ") + ", ".join(kept), "yellow"))] if kept else []
+        session.answer(said, line(say("{:,} bytes became {:,}", said["bytes_before"], said["bytes_after"])), *note)
 
 
 @command("repair")
@@ -181,7 +261,7 @@ def repair(session: Session, new: str, take_cut: bool) -> int:
     from ..repair import repair as repair_store
 
     session.refuse_nothing()
-    with session.waiting("repairing …"), user_files():
+    with session.waiting(say("repairing …")), user_files():
         report = repair_store(session.data, new, take_cut)
     value = {
         **{key: part for key, part in vars(report).items() if isinstance(part, str | int)},
@@ -200,18 +280,18 @@ def metrics(session: Session) -> None:
         said = tree.TreeMetrics()
         fullest = path_of(tree, said["fan_out_id"])
     notes = {
-        "fan_out": f"children of {fullest}",
-        "depth": "levels below the root",
-        "same_names": "names that several bear",
-        "unlinked_infos": "on no keyword: show --unlinked" if said["unlinked_infos"] else "",
+        "fan_out": say("children of {}", fullest),
+        "depth": say("levels below the root"),
+        "same_names": say("names that several bear"),
+        "unlinked_infos": say("on no keyword: show --unlinked") if said["unlinked_infos"] else "",
     }
     rows = [
-        (name.replace("_", " "), f"{value:,}", line((notes.get(name, ""), "dim")))
+        (say(name.replace("_", " ")), f"{value:,}", line((notes.get(name, ""), "dim")))
         for name, value in said.items()
         if isinstance(value, int) and name not in ("descents", "model_calls", "names_shown")
     ]
     files = sorted(said["bytes_on_disk"].items(), key=lambda item: -item[1])
-    rows += [(f"bytes of {name}", f"{size:,}", Text()) for name, size in files if size]
+    rows += [(say("bytes of {}", name), f"{size:,}", Text()) for name, size in files if size]
     session.answer(said, table(rows, numbers=(1,)))
 
 
@@ -235,28 +315,28 @@ def reorganize(session: Session, keyword: str | None, apply: bool, plan: Any, li
     """
     with session.open(client=session.client()) as tree:
         if plan is None:
-            with session.waiting("looking …"):
+            with session.waiting(say("looking …")):
                 steps = tree.Reorganize(None if keyword is None else session.find(tree, keyword).id)
         elif keyword is not None:
-            raise click.UsageError("a plan has its own scope: name no keyword")
+            raise click.UsageError(say("a plan has its own scope: name no keyword"))
         else:
             try:
                 steps = json.load(plan)
             except ValueError as error:
-                raise InvalidInputError(f"{plan.name} holds no JSON: {error}") from error
+                raise InvalidInputError(say("{} holds no JSON: {}", plan.name, error)) from error
         known = steps.get("steps") if isinstance(steps, dict) else None
         if not isinstance(known, list) or not all(isinstance(step, dict) for step in known):
-            raise InvalidInputError("that is no plan: it has no steps")
+            raise InvalidInputError(say("that is no plan: it has no steps"))
         drawn: list[RenderableType] = [table([describe_step(tree, step) for step in known[:limit]])]
         if not known:
-            drawn = [line("nothing is out of order")]
+            drawn = [line(say("nothing is out of order"))]
         if len(known) > limit:
-            drawn.append(line((f"… {len(known) - limit:,} more steps", "dim")))
+            drawn.append(line((say("… {:,} more", len(known) - limit), "dim")))
         if not apply:
             session.answer(steps, *drawn)
             return
         operation_id = tree.ApplyReorganizePlan(steps) if known else None
-        applied = [line(f"applied {len(known):,} steps", ("  (undo)", "dim"))] if known else []
+        applied = [line(say("steps applied: {:,}", len(known)), ("  (undo)", "dim"))] if known else []
         session.answer({"operation_id": operation_id, "steps": known}, *drawn, *applied)
 
 
@@ -269,9 +349,11 @@ def describe_step(tree: KeywordTree, step: dict[str, Any]) -> tuple[str, str, Te
 
     action = str(step.get("action"))
     said = {
-        "merge": lambda: f"{name('src_id')} into {name('dst_id')}",
-        "move": lambda: f"{name('id')} to {name('new_parent_id')}",
-        "link": lambda: f"info {step.get('info_id')} to {name('keyword_id')}",
-        "group": lambda: f"{len(step.get('ids', ())):,} keywords beneath {name('parent_id')} as {step.get('name')}",
+        "merge": lambda: say("{} into {}", name("src_id"), name("dst_id")),
+        "move": lambda: say("{} to {}", name("id"), name("new_parent_id")),
+        "link": lambda: say("info {} to {}", step.get("info_id"), name("keyword_id")),
+        "group": lambda: say(
+            "{:,} keywords beneath {} as {}", len(step.get("ids", ())), name("parent_id"), step.get("name")
+        ),
     }.get(action, lambda: "?")()
-    return action, said, line((str(step.get("why", "")), "dim"))
+    return say(action), said, line((str(step.get("why", "")), "dim"))

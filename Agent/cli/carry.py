@@ -12,8 +12,9 @@ from click.shell_completion import get_completion_class
 
 from ..formats import FORMATS, READ_FORMATS, export_file, format_of, import_file
 from ..keyword_tree import InvalidInputError, KeywordTree
+from .language import count_of, parts, say
 from .program import command, program
-from .screen import count_of, line, shorten, show_progress, spell_row
+from .screen import line, shorten, show_progress, spell_row
 from .session import BAD_USE, FOUND, KEYWORD, ROOT_ID, Session, user_files
 
 __all__: list[str] = []
@@ -31,31 +32,25 @@ KEEP_LOOSE = ("json", "html")
 def import_(session: Session, path: str, format_name: str | None, parent: str, key: str | None, encoding: str) -> None:
     """Take in a file or a folder of notes.
 
-    What is there already is skipped: run it again at will.  It is written a thousand records at a time, each thousand
-    as one operation: an import that is stopped keeps the whole ones, and the same command goes on from there.
+    What is there already is skipped: run it again at will.  It is written a thousand records at a time: an import that
+    is stopped keeps the whole thousands, and the same command goes on from there.  One `undo` takes back all of it.
     """
     with session.open(makes=True) as tree:
         parent_id = session.find(tree, parent).id
         started = time.monotonic()
-        with show_progress(f"importing {Path(path).name}", session.messages) as progress, user_files():
+        with show_progress(say("importing {}", Path(path).name), session.messages) as progress, user_files():
             report = import_file(
                 tree, path, format_name, parent_id=parent_id, key=key, encoding=encoding, progress=progress
             )
         keywords, infos, links = (count_of(getattr(report, f"{noun}s"), noun) for noun in ("keyword", "info", "link"))
-        skipped = f"; {count_of(report.skipped, 'record')} already there" if report.skipped else ""
+        skipped = say("; {} already there", count_of(report.skipped, "record")) if report.skipped else ""
         took = f"  {time.monotonic() - started:.1f} s"
-        numbers = sorted(
-            change.seq
-            for change in tree.History(limit=2 * len(report.operation_ids) + 20)
-            if change.operation_id in report.operation_ids
-        )
-        if len(numbers) > 1:
-            back = f"  (undo {numbers[-1]} down to {numbers[0]}: {len(numbers):,} operations)"
-        else:
-            back = "".join(f"  (undo {number})" for number in numbers)
+        last = report.operation_ids[-1:]
+        number = next((change.seq for change in tree.History(limit=20) if change.operation_id in last), None)
+        back = f"  (undo {number})" if number else ""
         session.answer(
-            {**spell_row(report), "seqs": numbers},
-            line(f"new: {keywords}, {infos}, {links}{skipped}", (took + back, "dim")),
+            {**spell_row(report), "seq": number},
+            line(say("new: {}, {}, {}", keywords, infos, links) + skipped, (took + back, "dim")),
         )
 
 
@@ -77,12 +72,12 @@ def export(session: Session, path: str, format_name: str | None, start: str, no_
     """
     if path == "-" and (format_name is None or format_name == "notes" or session.as_json):
         raise click.UsageError(
-            "standard output needs --format, cannot be a folder of notes, and has no room for --json"
+            say("standard output needs --format, cannot be a folder of notes, and has no room for --json")
         )
     with session.open() as tree, tempfile.TemporaryDirectory() as aside:
         root_id = session.find(tree, start).id
         target = Path(aside, "export") if path == "-" else Path(path)
-        with show_progress(f"exporting to {path}", session.messages, unit="keywords") as progress, user_files():
+        with show_progress(say("exporting to {}", path), session.messages, unit="keywords") as progress, user_files():
             count = export_file(
                 tree, target, format_name, root_id=root_id, with_history=not no_history, progress=progress
             )
@@ -92,10 +87,10 @@ def export(session: Session, path: str, format_name: str | None, start: str, no_
             return
         format_name = format_name or format_of(target)
         loose = tree.TreeMetrics()["unlinked_infos"] if root_id == ROOT_ID and format_name not in KEEP_LOOSE else 0
-        note = [line((f"infos on no keyword are not in it: {loose:,}; json has them", "yellow"))] if loose else []
+        note = [line((say("infos on no keyword are not in it: {:,}; json has them", loose), "yellow"))] if loose else []
         value = {"path": path, "format": format_name, "keywords": count, "infos_left_out": loose}
         session.answer(
-            value, line(f"{count_of(count, 'keyword')} written to ", (path, "bold"), f" as {format_name}"), *note
+            value, line(*parts("{} written to {} as {}", count_of(count, "keyword"), path, format_name)), *note
         )
 
 
@@ -112,19 +107,20 @@ def demo(session: Session, modules: tuple[str, ...]) -> int:
 
     unknown = [module for module in modules if module not in sys.stdlib_module_names]
     if unknown:
-        raise InvalidInputError(f"the library has no module called {shorten(', '.join(unknown), 60)}")
+        raise InvalidInputError(say("the library has no module called {}", shorten(", ".join(unknown), 60)))
     screen = DemoScreen(io.StringIO() if session.as_json else sys.stdout)
     with tempfile.TemporaryDirectory(prefix="keyword-tree-demo-") as temporary:
         folder = Path(session.data if session.is_data_named else temporary)
         try:
             library_demo.run_demo(folder, screen, modules or None)
         except library_demo.DemoError as error:
-            raise InvalidInputError(f"the demo stopped: {error}") from error
+            raise InvalidInputError(say("the demo stopped: {}", error)) from error
         if session.as_json:
             with KeywordTree(str(folder)) as tree:
                 session.answer(tree.TreeMetrics())
         elif not session.is_data_named:
-            screen.line("  (a temporary folder, gone now; to keep it: keyword-tree demo --data library-memory)", "dim")
+            kept = say("(a temporary folder, gone now; to keep it: keyword-tree demo --data library-memory)")
+            screen.line(f"  {kept}", "dim")
     return FOUND
 
 

@@ -16,9 +16,11 @@ nothing found  (no name reads so, and no model was to be asked)
 """
 
 import itertools
+import re
 import sys
 import unicodedata
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -35,6 +37,7 @@ from ..keyword_tree import (
     SearchResult,
     SearchStatus,
 )
+from .language import count_of, parts, say
 from .program import command
 from .screen import clean, draw_tree, line, shorten, spell_row, table
 from .session import FOUND, KEYWORD, NOT_FOUND, ROOT_ID, Session, Watcher, path_of, spell_keyword, spell_places
@@ -72,6 +75,14 @@ PAGE = 500
 NEAREST = 5
 """Keywords named where nothing is found."""
 
+RECALLED = 3
+"""Infos shown where no keyword is found."""
+
+SMALL = 60
+"""A tree of at most so many keywords is drawn whole: it fits a screen or two."""
+
+SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?](?=\s|$)|[。！？\n]|$)|[.!?]")
+
 
 def read_content(content: str) -> str:
     """Return a content, from standard input where it is `-`: as it stands there, line ends and all."""
@@ -80,7 +91,7 @@ def read_content(content: str) -> str:
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidInputError(f"standard input is not UTF-8: {error}") from error
+        raise InvalidInputError(say("standard input is not UTF-8: {}", error)) from error
 
 
 # Writing
@@ -106,7 +117,7 @@ def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...
         with tree.Operation("create_keyword") as operation:
             node = tree.CreateKeyword(name, parent_id, list(aliases), description)
         value = {"keyword": spell_keyword(tree, node)}
-        session.tell(tree, operation.id, value, "added ", path_of(tree, node.id))
+        session.tell(tree, operation.id, value, "added {}", path_of(tree, node.id))
 
 
 @command("info", asks=True)
@@ -135,15 +146,15 @@ def info(
     """
     if change is not None:
         if names or auto:
-            raise click.UsageError("--change leaves the keywords as they are: use link")
+            raise click.UsageError(say("--change leaves the keywords as they are: use link"))
         patch = {} if content is None else {"content": read_content(content)}
         patch |= {} if source is None else {"source": source}
         if not patch:
-            raise click.UsageError("say what to change: a CONTENT or --source")
+            raise click.UsageError(say("say what to change: a CONTENT or --source"))
         with session.open() as tree:
             with tree.Operation("update_info") as operation:
                 stored = tree.UpdateInfo(change, patch)
-            session.tell(tree, operation.id, {"info": spell_row(stored)}, "changed ", shorten(stored.content, 60))
+            session.tell(tree, operation.id, {"info": spell_row(stored)}, "changed {}", shorten(stored.content, 60))
         return
     if content is None:
         raise click.UsageError("Missing argument 'CONTENT'.")
@@ -153,9 +164,9 @@ def info(
         with tree.Operation("create_info") as operation:
             stored = tree.CreateInfo(read_content(content), source or "", ids, auto)
         links = [node for node, _ in tree.GetKeywordsOfInfo(stored.id)]
-        on = ", ".join(path_of(tree, node.id) for node in links) or "no keyword: use link"
+        on = ", ".join(path_of(tree, node.id) for node in links) or say("no keyword: use link")
         value = {"info": spell_row(stored), "keywords": spell_places(tree, links)}
-        session.tell(tree, operation.id, value, "stored ", stored.id, " on ", on)
+        session.tell(tree, operation.id, value, "stored {} on {}", stored.id, on)
 
 
 @command("link")
@@ -185,8 +196,8 @@ def link(session: Session, info_id: str, keyword: str, relation: str, remove: bo
             for of, relation in tree.GetKeywordsOfInfo(info_id)
             for place in spell_places(tree, [of])
         ]
-        said = ("unlinked from " if remove else "linked to ", path_of(tree, node.id))
-        session.tell(tree, operation.id, {"info_id": info_id, "keywords": links}, *said)
+        said = "unlinked from {}" if remove else "linked to {}"
+        session.tell(tree, operation.id, {"info_id": info_id, "keywords": links}, said, path_of(tree, node.id))
 
 
 # Looking
@@ -210,7 +221,7 @@ def search(
     """
     if in_texts:
         if names_only or explain or context:
-            raise click.UsageError("--in-texts asks nobody: it goes with --limit alone")
+            raise click.UsageError(say("--in-texts asks nobody: it goes with --limit alone"))
         with session.open() as tree:
             return search_texts(session, tree, " ".join(query), limit)
     watcher = Watcher(session.client())
@@ -218,13 +229,79 @@ def search(
         result = tree.Search(" ".join(query), not names_only, context)
         is_found = result.status is not SearchStatus.NOT_FOUND
         near = [] if is_found else spell_ranked(tree, tree.RankCandidates(" ".join(query), NEAREST))
+        texts = [] if is_found or names_only else recall(session, tree, " ".join(query), RECALLED)
         if session.as_json:
-            session.answer({**spell_result(tree, result, watcher if explain else None), "nearest": near})
+            value = spell_result(tree, result, watcher if explain else None)
+            session.answer({**value, "nearest": near, "texts": texts})
         else:
             if explain:
                 show_rounds(session, result, watcher, limit)
-            show_result(session, tree, result, limit, near)
-    return FOUND if is_found else NOT_FOUND
+            if texts:
+                session.screen.print(line(say("no keyword fits, but these texts do")), draw_recalled(texts))
+            else:
+                show_result(session, tree, result, limit, near)
+    return FOUND if is_found or texts else NOT_FOUND
+
+
+@command("ask")
+@click.argument("question", nargs=-1, required=True)
+@click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="Sentences shown.")
+def ask(session: Session, question: tuple[str, ...], limit: int) -> int:
+    r"""Find what the infos say about a question: the sentence, and where it hangs.
+
+    It asks no model: any of the words may fit, and the names of the keywords count, too. Exit code 1 where none fits.
+
+    \b
+    keyword-tree ask "who is allergic to peanuts?"
+    """
+    with session.open() as tree:
+        texts = recall(session, tree, " ".join(question), limit)
+        session.answer({"texts": texts}, draw_recalled(texts) if texts else line(say("nothing found")))
+    return FOUND if texts else NOT_FOUND
+
+
+def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[dict[str, Any]]:
+    """Return the infos that fit best, as JSON has them, each with the sentence that fits and its score from 0 to 1."""
+    from ..memory.retriever import MemoryRetriever  # few commands need it, and a prompt waits for what is imported
+
+    index = Path(session.data, "indexes", "memory.index")  # the one that a `MemoryStore` of this folder keeps
+    found = MemoryRetriever(tree, index_path=index).retrieve(query, limit)
+    return [
+        {
+            **spell_row(one.info),
+            "path": one.path,
+            "sentence": sentence_of(one.passage, query),
+            "score": round(one.score, 3),
+        }
+        for one in found
+    ]
+
+
+def sentence_of(passage: str, query: str) -> str:
+    """Return the sentence of a passage that has most in common with a query: in words, or in pairs of characters."""
+    wanted = pairs_of(query)
+    sentences = [one.strip() for one in SENTENCE.findall(passage) if one.strip()]
+    return max(sentences, key=lambda one: len(pairs_of(one) & wanted), default=passage.strip())
+
+
+def pairs_of(text: str) -> set[str]:
+    """Return the pairs of neighbouring letters: words share them whatever their ending, and Chinese has no spaces."""
+    words = re.findall(r"\w+", fold(text))
+    return {word[place : place + 2] for word in words for place in range(max(1, len(word) - 1))}
+
+
+def draw_recalled(texts: list[dict[str, Any]]) -> RenderableType:
+    """Return the sentences, each with where it hangs and where it is from."""
+    return table(
+        [
+            (
+                Text(clean(" / ".join(text["path"]) or say("no keyword")), "cyan"),
+                shorten(text["sentence"]),
+                line((text["source"], "dim")),
+            )
+            for text in texts
+        ]
+    )
 
 
 def search_texts(session: Session, tree: KeywordTree, query: str, limit: int) -> int:
@@ -239,27 +316,13 @@ def search_texts(session: Session, tree: KeywordTree, query: str, limit: int) ->
             if not limit or len(found) < limit:
                 found.append(info)
     rows = [{**spell_row(info), "keywords": spell_places(tree, keywords_of(tree, info))} for info in found]
-    drawn: list[RenderableType] = (
-        [line(f"{count:,} info{'s hold' if count > 1 else ' holds'} these words")] if found else [line("nothing found")]
-    )
+    drawn: list[RenderableType] = [line(say("nothing found"))]
     if found:
-        drawn.append(
-            table(
-                [
-                    (
-                        Text(clean(info.id), "dim"),
-                        Text(
-                            clean(
-                                ", ".join(path_of(tree, node.id) for node in keywords_of(tree, info)) or "no keyword"
-                            ),
-                            "cyan",
-                        ),
-                        excerpt(info.content, words),
-                    )
-                    for info in found
-                ]
-            )
-        )
+        cells = [
+            (Text(clean(info.id), "dim"), Text(clean(spell_paths(tree, info)), "cyan"), excerpt(info.content, words))
+            for info in found
+        ]
+        drawn = [line(say("{} with these words", count_of(count, "info"))), table(cells)]
     session.answer({"info_count": count, "infos": rows}, *drawn)
     return FOUND if found else NOT_FOUND
 
@@ -275,6 +338,11 @@ def all_infos(tree: KeywordTree, *, unlinked: bool = False) -> Iterator[Info]:
 def keywords_of(tree: KeywordTree, info: Info) -> list[KeywordNode]:
     """Return the keywords that an info hangs on."""
     return [node for node, _ in tree.GetKeywordsOfInfo(info.id)]
+
+
+def spell_paths(tree: KeywordTree, info: Info) -> str:
+    """Return where an info hangs."""
+    return ", ".join(path_of(tree, node.id) for node in keywords_of(tree, info)) or say("no keyword")
 
 
 def fold(text: str) -> str:
@@ -319,7 +387,7 @@ def show_result(
     """Draw what was found; where nothing was, what is near."""
     print_line = session.screen.print
     own = LEXICAL_REASONS if session.is_lexical else {}
-    why = own.get(result.reason) or REASONS.get(result.reason, result.reason)
+    why = say(own.get(result.reason) or REASONS.get(result.reason, result.reason))
     if result.node is not None:
         aliases = f"  = {', '.join(result.node.aliases)}" if result.node.aliases else ""
         print_line(line((path_of(tree, result.node.id), "bold"), aliases, (f"  ({why})", "dim")))
@@ -329,19 +397,27 @@ def show_result(
         if infos:
             print_line(table([(line(("  " + info.id, "dim")), shorten(info.content), said_by(info)) for info in infos]))
         if result.info_count > min(len(result.infos), limit or result.info_count):
-            print_line(line((f"  {result.info_count:,} infos in all: show --infos {result.node.id}", "dim")))
+            print_line(
+                line(
+                    (
+                        "  "
+                        + say("{} in all: {}", count_of(result.info_count, "info"), f"show --infos {result.node.id}"),
+                        "dim",
+                    )
+                )
+            )
     elif result.candidates:
-        print_line(line(f"{result.candidate_count:,} keywords fit", (f"  ({why})", "dim")))
+        print_line(line(say("{} fit", count_of(result.candidate_count, "keyword")), (f"  ({why})", "dim")))
         places = spell_places(tree, result.candidates[: limit or None])
         print_line(table([(Text(clean(place["id"]), "dim"), place["path"]) for place in places]))
     else:
-        print_line(line("nothing found", (f"  ({why})", "dim")))
+        print_line(line(say("nothing found"), (f"  ({why})", "dim")))
         if near:
-            print_line(line(("  nearest: ", "dim"), ", ".join(shorten(place["name"], 60) for place in near)))
-        print_line(line(("  search --in-texts looks through the infos", "dim")))
+            print_line(line((say("  nearest: "), "dim"), ", ".join(shorten(place["name"], 60) for place in near)))
+        print_line(line((say("  search --in-texts looks through the infos"), "dim")))
         if result.suggested_name and not session.is_lexical:
             parent = path_of(tree, result.suggested_parent_id or ROOT_ID)
-            print_line(line(("  it could be called ", "dim"), result.suggested_name, (" and hang on ", "dim"), parent))
+            print_line(line("  ", *parts("it could be called {} and hang on {}", result.suggested_name, parent)))
 
 
 @command("rank")
@@ -355,7 +431,11 @@ def rank(session: Session, query: tuple[str, ...], limit: int) -> int:
     with session.open() as tree:
         rows = spell_ranked(tree, tree.RankCandidates(" ".join(query), limit))
         cells = [(f"{row['confidence']:.2f}", line((row["id"], "dim")), row["path"]) for row in rows]
-        drawn = table(cells, ("confidence", "id", "keyword"), numbers=(0,)) if rows else line("nothing found")
+        drawn = (
+            table(cells, (say("confidence"), "id", say("keyword")), numbers=(0,))
+            if rows
+            else line(say("nothing found"))
+        )
         session.answer({"candidates": rows}, drawn)
     return FOUND if rows else NOT_FOUND
 
@@ -369,8 +449,8 @@ def show_rounds(session: Session, result: SearchResult, watcher: Watcher, limit:
     """Draw each round: the view with what was chosen, the action and its reason."""
     screen = session.screen
     for number, (shown, step) in enumerate(zip(watcher.rounds, result.steps, strict=False), 1):
-        beneath = " / ".join(shown["path"]) or "the top"
-        screen.print(line((f"Round {number}", "bold"), f"  beneath {beneath}, {step.shown} names shown"))
+        beneath = " / ".join(shown["path"]) or say("the top")
+        screen.print(line((say("Round {}", number), "bold"), say("  beneath {}, {} names shown", beneath, step.shown)))
         reply = shown["reply"] if isinstance(shown["reply"], dict) else {}
         named = [reply.get("node_id"), reply.get("node_ids"), reply.get("candidate_ids")]
         chosen = [idx for some in named for idx in (some if isinstance(some, list) else [some])]
@@ -386,16 +466,18 @@ def show_rounds(session: Session, result: SearchResult, watcher: Watcher, limit:
         ]
         screen.print(table(rows, numbers=(1,)))
         if len(rows) < step.shown:
-            screen.print(line((f"   … {step.shown - len(rows)} more", "dim")))
-        tokens = f"  {step.input_tokens:,} + {step.output_tokens:,} tokens" if step.input_tokens else ""
+            screen.print(line(("   " + say("… {:,} more", step.shown - len(rows)), "dim")))
+        tokens = say("  {:,} + {:,} tokens", step.input_tokens, step.output_tokens) if step.input_tokens else ""
         screen.print(line(("   " + step.action, "cyan"), f": {step.reason}", (tokens, "dim")))
     if not result.steps:
-        screen.print(line(("No model was asked.", "dim")))
+        screen.print(line((say("No model was asked."), "dim")))
 
 
 @command("show")
 @click.argument("keyword", type=KEYWORD, default="/")
-@click.option("--depth", type=click.IntRange(0), default=2, show_default=True, help="Levels drawn; 0 for all.")
+@click.option(
+    "--depth", type=click.IntRange(0), help="Levels drawn; 0 for all.  [default: all of a small tree, else 2]"
+)
 @click.option(
     "--limit",
     type=click.IntRange(0),
@@ -406,7 +488,7 @@ def show_rounds(session: Session, result: SearchResult, watcher: Watcher, limit:
 @click.option("--infos", is_flag=True, help="Show what hangs on the keywords, too.")
 @click.option("--ids", is_flag=True, help="Show ids.")
 @click.option("--unlinked", is_flag=True, help="List the infos that hang on no keyword instead.")
-def show(session: Session, keyword: str, depth: int, limit: int, infos: bool, ids: bool, unlinked: bool) -> None:
+def show(session: Session, keyword: str, depth: int | None, limit: int, infos: bool, ids: bool, unlinked: bool) -> None:
     """Draw the tree, or show one info in full."""
     with session.open() as tree:
         if unlinked:
@@ -417,6 +499,8 @@ def show(session: Session, keyword: str, depth: int, limit: int, infos: bool, id
             show_info(session, tree, info)
             return
         start = session.find(tree, keyword)
+        if depth is None:
+            depth = 0 if is_small(tree, start) else 2
         if session.as_json:
             session.answer(list(spell_tree(tree, start, depth, limit, infos)))
             return
@@ -430,8 +514,8 @@ def show_unlinked(session: Session, tree: KeywordTree, limit: int) -> None:
     count = tree.TreeMetrics()["unlinked_infos"]
     infos = list(itertools.islice(all_infos(tree, unlinked=True), limit or None))
     rows = [(Text(clean(info.id), "dim"), shorten(info.content), said_by(info)) for info in infos]
-    rest = [line((f"… {count - len(infos):,} more", "dim"))] if count > len(infos) else []
-    drawn = [table(rows), *rest] if rows else [line("every info hangs on a keyword")]
+    rest = [line((say("… {:,} more", count - len(infos)), "dim"))] if count > len(infos) else []
+    drawn = [table(rows), *rest] if rows else [line(say("every info hangs on a keyword"))]
     session.answer({"info_count": count, "infos": [spell_row(info) for info in infos]}, *drawn)
 
 
@@ -442,8 +526,10 @@ def show_info(session: Session, tree: KeywordTree, info: Info) -> None:
         **spell_row(info),
         "keywords": [{**spell_places(tree, [node])[0], "relation": how.value} for node, how in links],
     }
-    drawn = [line(("  on ", "dim"), path_of(tree, node.id), (f"  {how.value.lower()}", "dim")) for node, how in links]
-    source = [line(("from ", "dim"), (info.source, "cyan"))] if info.source else []
+    drawn = [
+        line((say("  on "), "dim"), path_of(tree, node.id), (f"  {how.value.lower()}", "dim")) for node, how in links
+    ]
+    source = [line((say("from "), "dim"), (info.source, "cyan"))] if info.source else []
     session.answer(value, line(info.content, keep_lines=True), *source, *drawn)
 
 
@@ -457,6 +543,11 @@ def walk(tree: KeywordTree, start: KeywordNode, depth: int, limit: int) -> Itera
         yield level, node, len(node.children) - (len(children) if is_open else 0)
         if is_open:
             waiting += [(level + 1, child) for child in reversed(children)]
+
+
+def is_small(tree: KeywordTree, start: KeywordNode) -> bool:
+    """Tell whether a keyword and all beneath it can be drawn whole."""
+    return len(list(itertools.islice(walk(tree, start, 0, SMALL), SMALL + 1))) <= SMALL
 
 
 def spell_tree(tree: KeywordTree, start: KeywordNode, depth: int, limit: int, infos: bool) -> Iterator[dict[str, Any]]:
@@ -483,7 +574,7 @@ def label_tree(
             yield label_rest(*more.pop())
         is_open = not depth or level < depth
         aliases = (f"  = {', '.join(node.aliases)}", "dim") if node.aliases else ""
-        below = (f"  ({hidden:,} below)", "dim") if hidden and not is_open else ""
+        below = (say("  ({:,} below)", hidden), "dim") if hidden and not is_open else ""
         description = ("  " + shorten(node.description), "dim italic") if node.description else ""
         name = path_of(tree, node.id) if level == 0 else node.name
         yield (
@@ -506,7 +597,7 @@ def label_tree(
 
 def label_rest(level: int, count: int) -> tuple[int, Text]:
     """Return the line for children that are left out."""
-    return level, line((f"… {count:,} more", "dim"))
+    return level, line((say("… {:,} more", count), "dim"))
 
 
 # Correcting
@@ -520,12 +611,12 @@ def rename(session: Session, keyword: str, name: str | None, description: str | 
     """Change a keyword's name or description."""
     patch = {key: value for key, value in (("name", name), ("description", description)) if value is not None}
     if not patch:
-        raise click.UsageError("say what to change: a NAME or --description")
+        raise click.UsageError(say("say what to change: a NAME or --description"))
     with session.open() as tree:
         node = session.find(tree, keyword)
         with tree.Operation("update_keyword") as operation:
             renamed = tree.UpdateKeyword(node.id, patch, node.version)
-        said = ("renamed ", node.name, " to ", renamed.name) if name is not None else ("described ", node.name)
+        said = ("renamed {} to {}", node.name, renamed.name) if name is not None else ("described {}", node.name)
         session.tell(tree, operation.id, {"keyword": spell_keyword(tree, renamed)}, *said)
 
 
@@ -541,9 +632,11 @@ def alias(session: Session, keyword: str, aliases: tuple[str, ...], remove: bool
             for one in aliases:
                 node = (tree.RemoveAlias if remove else tree.AddAlias)(node.id, one)
         said = (
-            (node.name, " has the aliases ", ", ".join(node.aliases)) if node.aliases else (node.name, " has no alias")
+            ("{} has the aliases {}", node.name, ", ".join(node.aliases))
+            if node.aliases
+            else ("{} has no alias", node.name)
         )
-        session.tell(tree, operation.id, {"keyword": spell_keyword(tree, node)}, "", *said)
+        session.tell(tree, operation.id, {"keyword": spell_keyword(tree, node)}, *said)
 
 
 @command("confirm")
@@ -562,7 +655,7 @@ def confirm(session: Session, query: str, keyword: str) -> None:
         with tree.Operation("confirm") as operation:
             node = tree.Confirm(query, node.id)
         session.tell(
-            tree, operation.id, {"keyword": spell_keyword(tree, node)}, "", query, " means ", path_of(tree, node.id)
+            tree, operation.id, {"keyword": spell_keyword(tree, node)}, "{} means {}", query, path_of(tree, node.id)
         )
 
 
@@ -576,7 +669,7 @@ def move(session: Session, keyword: str, parent: str) -> None:
         with tree.Operation("move_keyword") as operation:
             moved = tree.MoveKeyword(node.id, above.id)
         value = {"keyword": spell_keyword(tree, moved)}
-        session.tell(tree, operation.id, value, "moved ", node.name, " to ", path_of(tree, above.id))
+        session.tell(tree, operation.id, value, "moved {} to {}", node.name, path_of(tree, above.id))
 
 
 @command("merge")
@@ -589,7 +682,7 @@ def merge(session: Session, source: str, target: str) -> None:
     """
     with session.open() as tree:
         one, other = session.find(tree, source), session.find(tree, target)
-        said = ("merged ", path_of(tree, one.id), " into ", path_of(tree, other.id))
+        said = ("merged {} into {}", path_of(tree, one.id), path_of(tree, other.id))
         with tree.Operation("merge_keywords") as operation:
             merged = tree.MergeKeywords(one.id, other.id)
         session.tell(tree, operation.id, {"keyword": spell_keyword(tree, merged)}, *said)
@@ -612,14 +705,16 @@ def delete(session: Session, keyword: str, cascade: bool, infos: str) -> None:
         if info is not None:
             with tree.Operation("delete_info") as operation:
                 tree.DeleteInfo(info.id)
-            value, said, count, more = {"info": spell_row(info)}, shorten(info.content, 60), 0, ""
+            value, said, count = {"info": spell_row(info)}, shorten(info.content, 60), 0
         else:
             node = session.find(tree, keyword)
             if node.id == ROOT_ID:
-                raise InvalidInputError("the root stays: delete what is beneath it")
+                raise InvalidInputError(say("the root stays: delete what is beneath it"))
             value, said = {"keyword": spell_keyword(tree, node)}, path_of(tree, node.id)
             count = len(node.children)
             with tree.Operation("delete_keyword") as operation:
                 tree.DeleteKeyword(node.id, cascade, infos)
-            more = ", with what was beneath" if cascade else f"; {count:,} beneath it moved up"
-        session.tell(tree, operation.id, {"deleted": value}, "deleted ", said, more if count else "")
+        text = "deleted {}"
+        if count:
+            text = "deleted {}, with what was beneath" if cascade else "deleted {}; {} beneath it moved up"
+        session.tell(tree, operation.id, {"deleted": value}, text, said, f"{count:,}")

@@ -2,8 +2,9 @@
 
 import importlib
 import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -11,15 +12,17 @@ from typing_extensions import override
 
 from ..keyword_tree import InvalidInputError, KeywordTreeError
 from . import completing  # noqa: F401  importing it teaches click our way of completing
+from .language import LANGUAGE_VARIABLE, LANGUAGES, choose, choose_from_environment, say
+from .screen import line
 from .session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREAD, Session
 
 __all__ = ["MODULES", "SECTIONS", "command", "pass_session", "program"]
 
 SECTIONS = {
     "Write": ("add", "info", "link", "import"),
-    "Look": ("search", "rank", "show", "metrics", "export"),
+    "Look": ("search", "ask", "rank", "show", "metrics", "export"),
     "Correct": ("rename", "alias", "confirm", "move", "merge", "delete", "reorganize"),
-    "Take back": ("history", "undo", "snapshot", "restore"),
+    "Take back": ("history", "undo", "redo", "snapshot", "restore"),
     "Care for the store": ("verify", "compact", "repair"),
     "Begin": ("demo", "completion"),
 }
@@ -31,6 +34,7 @@ MODULES = {
         "info",
         "link",
         "search",
+        "ask",
         "rank",
         "show",
         "rename",
@@ -45,6 +49,7 @@ MODULES = {
         "reorganize",
         "history",
         "undo",
+        "redo",
         "snapshot",
         "restore",
         "verify",
@@ -71,6 +76,12 @@ def _set_json(context: click.Context, _: click.Parameter, value: bool) -> None:
     session.as_json = session.as_json or value
 
 
+def _set_language(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        choose(value)
+        translate(context.command)
+
+
 def _set_model(context: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
         context.ensure_object(Session).model = value
@@ -87,6 +98,14 @@ _SHARED: Sequence[Callable[[_Command], _Command]] = (
         help=f"The folder of the memory.  [env: {DATA_VARIABLE}; default: {DEFAULT_DATA}]",
     ),
     click.option("--json", is_flag=True, expose_value=False, callback=_set_json, help="Answer in JSON, for programs."),
+    click.option(
+        "--lang",
+        type=click.Choice(LANGUAGES),
+        expose_value=False,
+        is_eager=True,  # before --help
+        callback=_set_language,
+        help=f"The language to speak.  [env: {LANGUAGE_VARIABLE}; default: the locale's]",
+    ),
 )
 
 
@@ -106,8 +125,70 @@ def _share(command: _Command, asks: bool = True) -> _Command:
     return command
 
 
+class _Formatter(click.HelpFormatter):
+    """Writes the frame of a help page in the chosen language."""
+
+    @override
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        super().write_usage(prog, args, say("Usage: ") if prefix is None else prefix)
+
+    @override
+    def write_heading(self, heading: str) -> None:
+        super().write_heading(say(heading))
+
+    @override
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl([(name, _say_help(text)) for name, text in rows], col_max, col_spacing)
+
+
+def _say_help(text: str) -> str:
+    """Return an option's help, behind which click has put its default."""
+    said = say(text)
+    if said == text:
+        text, bracket, extra = text.rpartition("  [")
+        said = f"{say(text)}{bracket}{extra}" if bracket else said
+    return said.replace("[default: ", say("[default: "))
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
+class _Asked(click.Command):
+    """A command whose help is written in the chosen language."""
+
+    context_class = _Context
+
+
+def translate(command: click.Command) -> None:
+    """Give a command its help in the chosen language."""
+    english = vars(command).setdefault("english_help", (command.help, command.epilog))
+    command.help, command.epilog = english
+    if say("Usage: ") != "Usage: ":
+        from .chinese import COMMANDS
+
+        is_program = isinstance(command, click.Group)
+        command.help = COMMANDS["" if is_program else str(command.name)]
+        command.epilog = COMMANDS["epilog"] if is_program else None
+    command.short_help = None
+
+
+def spell_use(message: str) -> str:
+    """Return what the command line complains of, in the chosen language."""
+    if say("Usage: ") != "Usage: ":
+        from .chinese import ERRORS
+
+        for pattern, text, more in ERRORS:
+            if found := re.fullmatch(pattern, message, re.DOTALL):
+                groups = found.groups()
+                return (text + more if groups and groups[-1] is not None else text).format(*groups)
+    return message
+
+
 class _Program(click.Group):
     """Lists its commands by what they are for, and turns every error into a sentence and an exit code."""
+
+    context_class = _Context
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -120,7 +201,10 @@ class _Program(click.Group):
         for module, names in MODULES.items():
             if cmd_name in names:
                 importlib.import_module(module, __package__)
-        return super().get_command(ctx, cmd_name)
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            translate(command)
+        return command
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -136,12 +220,14 @@ class _Program(click.Group):
     ) -> click.Context:
         """Read the options before the command."""
         wants_json = "--json" in args
+        choose_from_environment()
+        translate(self)
         try:
             return super().make_context(info_name, args, parent, **extra)
+        except click.exceptions.NoArgsIsHelpError:
+            raise
         except click.UsageError as error:
-            if not wants_json:
-                raise
-            raise click.exceptions.Exit(_explain_use(Session(), error)) from error
+            raise click.exceptions.Exit(_explain_use(Session(), error, wants_json)) from error
         except BrokenPipeError as error:  # of --help
             raise click.exceptions.Exit(_end_unread()) from error
 
@@ -156,9 +242,7 @@ class _Program(click.Group):
         except click.Abort:
             ctx.exit(BAD_USE)  # somebody was asked, and said no
         except click.UsageError as error:
-            if not wants_json:
-                raise
-            ctx.exit(_explain_use(session, error))
+            ctx.exit(_explain_use(session, error, wants_json))
         except (click.ClickException, click.exceptions.Exit):
             raise
         except (KeywordTreeError, OSError, ImportError, KeyboardInterrupt) as error:
@@ -173,10 +257,15 @@ def _end_unread() -> int:
     return UNREAD
 
 
-def _explain_use(session: Session, error: click.UsageError) -> int:
-    """Say in JSON what is wrong with the words of a command."""
-    session.as_json = True
-    return session.explain(InvalidInputError(error.format_message()))
+def _explain_use(session: Session, error: click.UsageError, as_json: bool) -> int:
+    """Say what is wrong with the words of a command."""
+    session.as_json = as_json
+    if not as_json and error.ctx is not None:
+        usage = error.ctx.get_usage().rstrip()
+        session.messages.print(
+            line(usage, "\n", say("Try '{} --help' for help.", error.ctx.command_path), keep_lines=True)
+        )
+    return session.explain(InvalidInputError(spell_use(error.format_message())))
 
 
 @_share
@@ -189,7 +278,7 @@ def program() -> None:
 program.epilog = """\b
 A KEYWORD is named by its id, its exact name, or a path such as 编程/Python; / is the root.
 An INFO is a text on keywords; it is named by its id, which `search` and `show --infos --ids` tell.
-Whatever a command changes, `undo` takes back.
+Whatever a command changes, `undo` takes back; `undo` again goes further back, `redo` forward.
 
 \b
   keyword-tree add tea --parent /
@@ -213,6 +302,6 @@ def command(name: str, *, asks: bool = False) -> Callable[[Callable[..., Any]], 
     def make(function: Callable[..., Any]) -> click.Command:
         # In a raw docstring click's mark, before a paragraph that stays as it is, is two characters.
         function.__doc__ = (function.__doc__ or "").replace(r"\b", "\b")
-        return _share(program.command(name)(pass_session(function)), asks)
+        return _share(program.command(name, cls=_Asked)(pass_session(function)), asks)
 
     return make

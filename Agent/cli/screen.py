@@ -24,7 +24,9 @@ from rich.text import Text
 from rich.tree import Tree
 from typing_extensions import override
 
-__all__ = ["Progress", "Screen", "clean", "count_of", "draw_tree", "line", "show_progress", "table", "to_json"]
+from .language import say
+
+__all__ = ["Progress", "Screen", "clean", "draw_tree", "line", "show_progress", "table", "to_json"]
 
 Progress: TypeAlias = Callable[[int, float | None], None]
 """Called with the records done so far, and the share of all: 0 to 1, None where nobody knows."""
@@ -199,7 +201,7 @@ def show_progress(what: str, screen: Screen, *, unit: str = "records") -> Iterat
         BarColumn(bar_width=24),
         TextColumn("{task.fields[rate]}"),
         TimeElapsedColumn(),
-        TextColumn("left:"),
+        TextColumn(say("left:")),
         TimeRemainingColumn(),
     ]
     started = time.monotonic()
@@ -207,7 +209,7 @@ def show_progress(what: str, screen: Screen, *, unit: str = "records") -> Iterat
         task = bar.add_task(clean(what), total=None, rate="")
 
         def advance(done: int, share: float | None) -> None:
-            rate = f"{done:,} {unit}, {done / max(time.monotonic() - started, 1e-3):,.0f}/s"
+            rate = f"{done:,} {say(unit)}, {done / max(time.monotonic() - started, 1e-3):,.0f}/s"
             bar.update(task, completed=share or 0, total=None if share is None else 1, rate=rate)
 
         yield advance
@@ -222,15 +224,6 @@ def shorten(text: str, limit: int = 120) -> str:
     first, _, rest = text[: 10 * limit].strip().partition("\n")
     first = first.rstrip()
     return first if len(first) <= limit and not rest.strip() else f"{first[: limit - 1].rstrip()} …"
-
-
-def count_of(count: int, noun: str) -> str:
-    """Return a number and what is counted.
-
-    >>> count_of(1, "info"), count_of(43_118, "keyword")
-    ('1 info', '43,118 keywords')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def spell_row(record: Any) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from rich.console import RenderableType
 from typing_extensions import override
 
 from ..keyword_tree import (
+    ConflictError,
     Info,
     InvalidInputError,
     KeywordNode,
@@ -35,11 +36,14 @@ from ..keyword_tree import (
     StoreCorruptError,
     StoreError,
 )
+from .language import count_of, parts, say
 from .screen import Screen, clean, line, shorten, spell_row, table
 
 __all__ = [
     "KEYWORD",
+    "BlockedUndoError",
     "KeywordName",
+    "NothingLeftError",
     "Session",
     "Watcher",
     "may_be_id",
@@ -71,8 +75,8 @@ class UnclearNameError(InvalidInputError):
     """Several keywords bear the name, and one is meant."""
 
     def __init__(self, name: str, rows: list[dict[str, Any]], count: int, besides: str = "") -> None:
-        keywords = f"{count:,} keyword{'s' * (count > 1)} {besides}".rstrip()
-        super().__init__(f"{keywords} are called {shorten(clean(name), 60)!r}; say which, by id or path")
+        keywords = " ".join(filter(None, (count_of(count, "keyword"), say(besides))))
+        super().__init__(say("{} are called {!r}; say which, by id or path", keywords, shorten(clean(name), 60)))
         self.rows = rows
 
 
@@ -81,10 +85,26 @@ class UnknownNameError(NotFoundError):
 
     def __init__(self, name: str, rows: list[dict[str, Any]]) -> None:
         super().__init__("keyword", name)
-        self.args = (
-            f"no keyword has the name, path or id {shorten(clean(name), 60)!r}" + ("; perhaps:" if rows else ""),
-        )
+        said = say("no keyword has the name, path or id {!r}", shorten(clean(name), 60))
+        self.args = (said + (say("; perhaps:") if rows else ""),)
         self.rows = rows
+
+
+class BlockedUndoError(ConflictError):
+    """What came later must be taken back first."""
+
+    def __init__(self, conflict: ConflictError, number: int, first: int) -> None:
+        super().__init__("", conflict.records)
+        self.args = (say("{} cannot be taken back: {} has built on it", number, first),)
+        self.first = first
+
+
+class NothingLeftError(NotFoundError):
+    """All that can be taken back is."""
+
+    def __init__(self) -> None:
+        super().__init__("operation", "")
+        self.args = (say("nothing is left to take back"),)
 
 
 class NoStoreError(StoreError):
@@ -149,18 +169,24 @@ class Session:
             self.refuse_nothing()
         with KeywordTree(self.data, client) as tree:
             for sentence in tree.recovery if tells else ():
-                self.messages.print(line(("recovered: ", "yellow"), sentence))
+                self.messages.print(line((say("recovered: "), "yellow"), sentence))
             yield tree
 
     def refuse_nothing(self) -> None:
         """Raise NoStoreError where the folder holds no memory."""
         if not any(Path(self.data, name).exists() for name in FILES):
-            raise NoStoreError(f"there is no memory in {self.data}: name its folder with --data, or begin one with add")
+            raise NoStoreError(
+                say("there is no memory in {}: name its folder with --data, or begin one with add", self.data)
+            )
 
     def next_step(self) -> str:
         """Return the command that saves what can be saved of a damaged memory."""
         folder = os.path.normpath(self.data)
         return f"keyword-tree repair {shlex.quote(f'{folder}-repaired')} --data {shlex.quote(folder)}"
+
+    def named_folder(self) -> str:
+        """Return the option that names the folder, as it was given on the command line; nothing where it was not."""
+        return f" --data {shlex.quote(self.data)}" if self.is_data_named else ""
 
     def client(self) -> LLMClient:
         """Return the model that options or environment name, and the lexical client where they name none."""
@@ -173,7 +199,10 @@ class Session:
         client = None if self.model == "lexical" else client_from_environment()
         if client is None and self.model not in ("", "lexical"):
             raise InvalidInputError(
-                f"--model {clean(self.model)} needs a service: set OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY"
+                say(
+                    "--model {} needs a service: set OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY",
+                    clean(self.model),
+                )
             )
         self.is_lexical = client is None
         return client or LexicalLLMClient()
@@ -227,22 +256,22 @@ class Session:
             for renderable in drawn:
                 self.screen.print(renderable)
 
-    def tell(self, tree: KeywordTree, operation_id: str, value: dict[str, Any], *said: str) -> None:
+    def tell(self, tree: KeywordTree, operation_id: str, value: dict[str, Any], text: str, *values: str) -> None:
         """Answer with what a change did, and how to take it back.
 
         Args:
             tree: that was changed.
             operation_id: of the change; where nothing had to change, of none.
             value: for programs.
-            said: for people: ours, theirs, ours, …
+            text: for people, with a `{}` for each value.
+            values: names and contents, which are drawn bold.
         """
         written = next((change for change in tree.History(limit=20) if change.operation_id == operation_id), None)
         number = written.seq if written else None
-        end = f"(undo {number})" if number else "(nothing had to change)"
-        parts = [(part, "bold") if index % 2 else part for index, part in enumerate(said)]
+        end = f"(undo {number})" if number else say("(nothing had to change)")
         self.answer(
             {"operation_id": operation_id if written else None, "seq": number, **value},
-            line(*parts, ("  " + end, "dim")),
+            line(*parts(text, *values), ("  " + end, "dim")),
         )
 
     @contextmanager
@@ -261,17 +290,21 @@ class Session:
             return code
         rows: Sequence[Mapping[str, Any]] = getattr(error, "rows", ())
         said = str(error)
-        step = self.next_step() if isinstance(error, StoreCorruptError) else ""
+        step, why = "", ""
+        if isinstance(error, StoreCorruptError):
+            step, why = self.next_step(), say(SAVE)
+        elif isinstance(error, BlockedUndoError):
+            step, why = f"keyword-tree undo {error.first}{self.named_folder()}", say("take that back first: ")
         if code == STOPPED:
-            said = "stopped; what was written before is whole"
+            said = say("stopped; what was written before is whole")
         if self.as_json:
             said_json = {"error": type(error).__name__, "message": said, "exit_code": code}
             said_json |= {"next_step": step} if step else {}
             self.messages.write_json({**said_json, **({"candidates": list(rows)} if rows else {})})
             return code
-        self.messages.print(line(("Error: ", "red"), said, keep_lines=True), soft_wrap=True)
+        self.messages.print(line((say("Error: "), "red"), said, keep_lines=True), soft_wrap=True)
         if step:
-            self.messages.print(line(SAVE, step, keep_lines=True), soft_wrap=True)
+            self.messages.print(line(why, step, keep_lines=True), soft_wrap=True)
         if rows:
             self.messages.print(table([(row["id"], row["path"]) for row in rows]))
         return code

@@ -43,9 +43,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError
-from .records import BATCH, ROOT_ID, ImportReport, Outline, Progress, Source, View, load, refuse
+from .records import BATCH, ROOT_ID, ImportReport, Outline, Progress, Source, View, load, refuse, undo_import
 
-__all__ = ["FORMATS", "READ_FORMATS", "ImportReport", "Progress", "export_file", "format_of", "import_file"]
+__all__ = [
+    "FORMATS",
+    "READ_FORMATS",
+    "ImportReport",
+    "Progress",
+    "export_file",
+    "format_of",
+    "import_file",
+    "undo_import",
+]
 
 
 class _Format(NamedTuple):

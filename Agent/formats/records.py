@@ -102,7 +102,7 @@ class ImportReport:
     skipped: int = 0
     """Keywords and infos that were there already, or came twice."""
     operation_ids: list[str] = field(default_factory=list, compare=False, repr=False)
-    """One for each batch that wrote something, in their order; to take an import back, `Undo` them from the last on."""
+    """One for each batch that wrote something, in their order; `undo_import` takes all of them back."""
 
 
 class Source:
@@ -289,7 +289,8 @@ def load(
 
     def flush() -> None:
         nonlocal done
-        with tree.Operation("import") as operation:
+        first = report.operation_ids[:1]
+        with tree.Operation(f"import, part of {first[0]}" if first else "import") as operation:
             written = _load_batch(tree, batch, report)
         if written:
             report.operation_ids.append(operation.id)
@@ -304,6 +305,28 @@ def load(
             flush()
     flush()
     return report
+
+
+def import_id(change: Change) -> str | None:
+    """Return the id of the first operation of the import that a change is a part of; None where it is of none."""
+    if change.op == "import":
+        return change.operation_id
+    name, _, first = change.op.partition(", part of ")
+    return first if name == "import" and first else None
+
+
+def undo_import(tree: KeywordTree, report: ImportReport) -> str:
+    """Take back all that an import wrote, as one operation, and return the id of that, which `Undo` takes.
+
+    Raises:
+        ConflictError: something was built on it; nothing is taken back then.
+
+    Cost: reads the log backwards to the import; all that was imported is in memory meanwhile.
+    """
+    with tree.Operation("undo import") as operation:
+        for operation_id in reversed(report.operation_ids):
+            tree.Undo(operation_id)
+    return operation.id
 
 
 def _load_batch(tree: KeywordTree, batch: list[Record], report: ImportReport) -> int:

@@ -36,8 +36,17 @@ from Agent.formats.records import (
     load,
     printable,
     split_names,
+    undo_import,
 )
-from Agent.keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError, RelationType
+from Agent.keyword_tree import (
+    ConflictError,
+    Info,
+    InvalidInputError,
+    KeywordNode,
+    KeywordTree,
+    NotFoundError,
+    RelationType,
+)
 
 DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """A disk in memory, where there is one: what waits for no sync can be tried more often."""
@@ -637,6 +646,20 @@ class TestImport:
         path.write_text(f'{{"keywords": [{",".join(rows)}]}}')
 
         assert import_file(tree, path, batch_size=3) == ImportReport(keywords=3, skipped=3)
+
+    def test_an_import_is_taken_back_by_one_call_wholly_or_not_at_all(self, tree: KeywordTree) -> None:
+        report = load(tree, [Keyword(f"k{i}", "root", f"k{i}") for i in range(7)], batch_size=2)
+        assert len(report.operation_ids) == 4
+
+        undoing = undo_import(tree, report)
+        assert tree.TreeMetrics()["keywords"] == 0
+        tree.Undo(undoing)
+        assert tree.TreeMetrics()["keywords"] == 7
+
+        tree.CreateKeyword("on it", "k3")
+        with pytest.raises(ConflictError):
+            undo_import(tree, report)
+        assert tree.TreeMetrics()["keywords"] == 8
 
     def test_a_batch_is_one_operation_that_can_be_undone(self, tree: KeywordTree, tmp_path: Path) -> None:
         made: list[Keyword | Fact | Link] = [
