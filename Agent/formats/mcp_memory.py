@@ -6,7 +6,7 @@
 Read: an entity is a keyword beneath a keyword for its type, an observation is an info of it, a relation is an info
 ("Ada lives in Bern") that belongs to the first entity and is RELATED to the second one. What has no place in a keyword
 goes into its metadata under `"mcp"`, so an imported graph is exported again as the same entities, observations and
-relations, in the order of the tree.
+relations, in the order of the tree. A relation keeps the names of its ends, for one that leads to nobody.
 
 Written from any tree: a keyword is an entity of the type "keyword", named by its path where its name alone is taken,
 with its infos' contents as observations and a relation "is beneath" to its parent, which puts it there again when it is
@@ -27,15 +27,88 @@ read. Aliases, descriptions, sources and what else an entity has no field for ar
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, TextIO
 
 from ..keyword_tree import Info, KeywordNode, RelationType
-from .records import Fact, Outline, Record, Source, View, is_blank, refuse
+from .records import ROOT_ID, Fact, Keyword, Outline, Record, Source, View, is_blank, refuse
 
 BENEATH = "is beneath"
 KEYWORD = "keyword"
 _MCP = "mcp"
+
+
+# -- how a graph stands in a tree: here, and in `mcp_server` -------------------
+
+
+def said_of(record: KeywordNode | Info) -> dict[str, Any]:
+    """Return what a graph said of a record: metadata is anybody's, and what has not this form counts as not said."""
+    said = record.metadata.get(_MCP)
+    return said if isinstance(said, dict) else {}
+
+
+def is_type(said: dict[str, Any]) -> bool:
+    """Tell whether a keyword stands for a type of entities, and is none itself."""
+    return said.get("is") == "type"
+
+
+def kind_of(said: dict[str, Any]) -> str:
+    """Return an entity's type: "keyword" where no graph said another one."""
+    return str(said.get("type", KEYWORD))
+
+
+def kept_names(said: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Return the names of a relation's two ends, as they were when it was made; None where nobody wrote them down."""
+    names = said.get("names")
+    is_pair = isinstance(names, list) and len(names) == 2 and all(isinstance(name, str) for name in names)
+    return (names[0], names[1]) if is_pair and names else (None, None)
+
+
+def free_name(name: str, path: list[str], taken: Container[str]) -> str:
+    """Return a name that no entity has: the name, its path, or its path with a number."""
+    choice, number = name, 1
+    while choice in taken:
+        choice = " / ".join(path) + (f" ({number})" if number > 1 else "")
+        number += 1
+    return choice
+
+
+def entity_id(outline: Outline, name: str) -> str:
+    """Return the id of the keyword that an entity of this name becomes."""
+    return outline.id_of("entity", name)
+
+
+def type_keyword(outline: Outline, kind: str) -> Keyword:
+    """Return the keyword of a type, beneath which its entities hang."""
+    keyword = outline.keyword(outline.parent_id, kind, id=outline.id_of("type", kind))
+    keyword.metadata = {_MCP: {"is": "type"}}
+    return keyword
+
+
+def entity_keyword(outline: Outline, name: str, kind: str, parent_id: str) -> Keyword:
+    """Return the keyword of an entity."""
+    keyword = outline.keyword(parent_id, name, id=entity_id(outline, name))
+    said = ({} if kind == KEYWORD else {"type": kind}) | ({} if keyword.name == name else {"name": name})
+    keyword.metadata = {_MCP: said} if said else {}
+    return keyword
+
+
+def relation_fact(outline: Outline, names: tuple[str, str], ids: tuple[str, str], kind: str, linked: list[str]) -> Fact:
+    """Return the info of a relation.
+
+    Args:
+        outline: gives the id.
+        names: of its two ends.
+        ids: of their keywords, whether they are there or not.
+        kind: what the relation is called.
+        linked: those of the ids that are there, each once.
+    """
+    start, end = names
+    relations = (RelationType.PRIMARY, RelationType.RELATED)
+    links = list(zip(linked, relations, strict=False))
+    fact = Fact(outline.id_of("relation", start, kind, end), f"{start} {kind} {end}", links=links)
+    fact.metadata = {_MCP: {"relation": kind, "from": ids[0], "to": ids[1], "names": list(names)}}
+    return fact
 
 
 # -- writing ------------------------------------------------------------------
@@ -48,43 +121,32 @@ def write(view: View, out: TextIO) -> None:
     """
     names: dict[str, str] = {}
     taken: set[str] = set()
-    relations: list[tuple[str, str, str]] = []
+    relations: dict[str, dict[str, Any]] = {}
+    beneath: list[tuple[str, str]] = []
     path: list[str] = []
     for depth, node in view.walk():
         path[max(depth - 1, 0) :] = [node.name] if depth else []
-        said = _said_of(node)
-        if not depth or said.get("is") == "type":
+        said = said_of(node)
+        if not depth or is_type(said):
             continue
-        names[node.id] = name = _free(str(said.get("name", node.name)), path, taken)
+        names[node.id] = name = free_name(str(said.get("name", node.name)), path, taken)
+        taken.add(name)
         if "type" not in said and node.parent_id in names:
-            relations.append((node.id, node.parent_id, BENEATH))
-        observations = []
-        for info in view.infos(node.id):
-            about = _said_of(info)
-            if "relation" not in about:
-                observations.append(info.content)
-            elif about.get("from") == node.id:
-                relations.append((node.id, str(about.get("to")), str(about["relation"])))
-        kind = str(said.get("type", KEYWORD))
-        _write_line(out, {"type": "entity", "name": name, "entityType": kind, "observations": observations})
-    for start, end, kind in relations:
-        if end in names:
-            _write_line(out, {"type": "relation", "from": names[start], "to": names[end], "relationType": kind})
-
-
-def _said_of(record: KeywordNode | Info) -> dict[str, Any]:
-    said = record.metadata.get(_MCP)
-    return said if isinstance(said, dict) else {}
-
-
-def _free(name: str, path: list[str], taken: set[str]) -> str:
-    """Return a name that no entity has: the name, its path, or its path with a number."""
-    choice, number = name, 1
-    while choice in taken:
-        choice = " / ".join(path) + (f" ({number})" if number > 1 else "")
-        number += 1
-    taken.add(choice)
-    return choice
+            beneath.append((name, names[node.parent_id]))
+        infos = list(view.infos(node.id))
+        relations |= {info.id: about for info in infos if "relation" in (about := said_of(info))}
+        observations = [info.content for info in infos if info.id not in relations]
+        _write_line(out, {"type": "entity", "name": name, "entityType": kind_of(said), "observations": observations})
+    for start, end in beneath:
+        _write_line(out, {"type": "relation", "from": start, "to": end, "relationType": BENEATH})
+    relations |= {info.id: about for info in view.unlinked() if "relation" in (about := said_of(info))}
+    for about in relations.values():
+        # Of a part of a tree, a relation that leads out of it is left out; of a whole one, it leads to nobody.
+        kept = kept_names(about) if view.root.id == ROOT_ID else (None, None)
+        ends = [names.get(str(about.get(end)), name) for end, name in zip(("from", "to"), kept, strict=True)]
+        if None not in ends:
+            row = {"type": "relation", "from": ends[0], "to": ends[1], "relationType": str(about["relation"])}
+            _write_line(out, row)
 
 
 def _write_line(out: TextIO, row: dict[str, Any]) -> None:
@@ -97,7 +159,8 @@ def _write_line(out: TextIO, row: dict[str, Any]) -> None:
 def read(source: Source, outline: Outline) -> Iterator[Record]:
     """Yield the records of a graph.
 
-    A relation of which only one end is there belongs to that one; an entity without a name is passed over.
+    A relation of which only one end is there belongs to that one, one without any hangs nowhere; an entity without a
+    name is passed over.
 
     Raises:
         InvalidInputError: a line is not as the server writes it.
@@ -137,7 +200,7 @@ class _Graph:
                 yield self._outline.fact(self._id(row["name"]), observation)
 
     def _id(self, name: str) -> str:
-        return self._outline.id_of("entity", name)
+        return entity_id(self._outline, name)
 
     def _is_placed(self, name: str) -> bool:
         """Tell whether a relation puts this entity beneath another one."""
@@ -158,27 +221,18 @@ class _Graph:
             if self._is_placed(this) and (place + 1 < len(chain) or self._parents[this] not in chain):
                 parent_id = self._id(self._parents[this])
             elif kind != KEYWORD and not is_blank(kind):
-                parent_id = self._outline.id_of("type", kind)
+                head = type_keyword(self._outline, kind)
+                parent_id = head.id
                 if kind not in self._made_kinds:
                     self._made_kinds.add(kind)
-                    head = self._outline.keyword(self._outline.parent_id, kind, id=parent_id)
-                    head.metadata = {_MCP: {"is": "type"}}
                     yield head
-            keyword = self._outline.keyword(parent_id, this, id=self._id(this))
-            said = ({} if kind == KEYWORD else {"type": kind}) | ({} if keyword.name == this else {"name": this})
-            keyword.metadata = {_MCP: said} if said else {}
-            yield keyword
+            yield entity_keyword(self._outline, this, kind, parent_id)
 
     def _relation(self, start: str, end: str, kind: str) -> Iterator[Record]:
-        ends = [self._id(name) for name in dict.fromkeys((start, end)) if name in self._kinds]
-        is_place = kind == BENEATH and self._parents[start] == end and start in self._kinds and self._is_placed(start)
-        if is_place or not ends:
+        if kind == BENEATH and self._parents[start] == end and start in self._kinds and self._is_placed(start):
             return
-        relations = (RelationType.PRIMARY, RelationType.RELATED)
-        id = self._outline.id_of("relation", start, kind, end)
-        fact = Fact(id, f"{start} {kind} {end}", links=list(zip(ends, relations, strict=False)))
-        fact.metadata = {_MCP: {"relation": kind, "from": self._id(start), "to": self._id(end)}}
-        yield fact
+        linked = [self._id(name) for name in dict.fromkeys((start, end)) if name in self._kinds]
+        yield relation_fact(self._outline, (start, end), (self._id(start), self._id(end)), kind, linked)
 
 
 def _rows(source: Source) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,445 @@
+"""What the nine tools of the reference memory server do, over a tree.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+...     graph = MemoryGraph(tree)
+...     _ = graph.create_entities([{"name": "Ada", "entityType": "person", "observations": ["plays chess"]}])
+...     done = graph.add_observations([{"entityName": "Ada", "contents": ["speaks 中文"]}])
+...     print(graph.open_nodes(["person/ada"])["entities"])
+...     _ = tree.Undo(done.operation_id)
+...     print(graph.open_nodes(["Ada"])["entities"])
+[{'name': 'Ada', 'entityType': 'person', 'observations': ['plays chess', 'speaks 中文']}]
+[{'name': 'Ada', 'entityType': 'person', 'observations': ['plays chess']}]
+
+An entity is a keyword beneath one for its type, an observation an info of it, a relation an info of both its ends; the
+ids follow from the names, so that two servers which make the same thing make it once. `formats.mcp_memory` says how
+each stands in the tree, and so reads and writes the same graph as a file.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from ..formats import import_file
+from ..formats.mcp_memory import (
+    BENEATH,
+    KEYWORD,
+    entity_id,
+    entity_keyword,
+    is_type,
+    relation_fact,
+    said_of,
+    type_keyword,
+)
+from ..formats.records import ROOT_ID, Fact, Keyword, Outline, is_blank
+from ..keyword_tree import (
+    DuplicateIdError,
+    InvalidInputError,
+    KeywordTree,
+    NotFoundError,
+    SearchStatus,
+    VersionConflictError,
+)
+from .graph_index import GraphIndex
+
+__all__ = ["AUTHOR", "Done", "MemoryGraph"]
+
+AUTHOR = "mcp"
+"""Who made what a host had made."""
+
+KEY = "mcp"
+"""Names the source of all ids, as for an import: another value would double every entity."""
+
+ENTITIES = 1_000
+"""So many entities are told at once, the newest."""
+
+RELATIONS = 10_000
+"""And so many relations."""
+
+_NAME_LIMIT = 512  # characters, the tree's own limit
+_RANKED = 10  # entities that ranking adds to a search
+_LEAST_CONFIDENCE = 0.3  # nine in ten questions that nothing fits have less
+_ATTEMPTS = 20  # at a change that another process was quicker with
+
+_Row: TypeAlias = dict[str, Any]
+_T = TypeVar("_T")
+_Write: TypeAlias = Callable[[], object]
+
+
+class Done(NamedTuple, Generic[_T]):
+    """What a change came to."""
+
+    result: _T
+    """What the tool returns."""
+    operation_id: str
+    """For `Undo`; empty where nothing was written."""
+
+
+class MemoryGraph:
+    """A tree as entities, observations and relations. Any number of threads may use it.
+
+    Args:
+        tree: What holds them; others may write to it.
+
+    What is told here once, for all that changes something: it is one operation of the tree, all or nothing, and costs
+    one sync. InvalidInputError names what cannot be used.
+    """
+
+    def __init__(self, tree: KeywordTree) -> None:
+        self.tree = tree
+        self.index = GraphIndex(tree)
+        self._lock = threading.RLock()  # one change at a time: a second one would see its own reading outdated
+
+    # -- changing --
+
+    def create_entities(self, entities: Iterable[Mapping[str, Any]]) -> Done[list[_Row]]:
+        """Make the entities that are not there, and return them; one that comes twice is made once, saying all."""
+        wanted: dict[str, _Row] = {}
+        for entity in entities:
+            name = _check_name("an entity's name", entity["name"])
+            row = wanted.setdefault(name, {"name": name, "entityType": entity["entityType"], "observations": []})
+            row["observations"] += entity["observations"]
+
+        def plan() -> tuple[list[_Row], list[_Write]]:
+            outline = Outline(KEY, ROOT_ID)
+            made = [row for name, row in wanted.items() if self._find(name) is None]
+            keywords: dict[str, Keyword] = {}
+            facts: list[Fact] = []
+            for row in made:
+                parent_id = self._type_id(outline, row["entityType"], keywords)
+                keyword = entity_keyword(outline, row["name"], row["entityType"], parent_id)
+                keywords[keyword.id] = keyword
+                facts += [self._fact(outline, keyword.id, text) for text in row["observations"]]
+            return made, [*self._make(keywords.values()), *self._store(facts)]
+
+        return self._change("create_entities", plan)
+
+    def create_relations(self, relations: Iterable[Mapping[str, Any]]) -> Done[list[_Row]]:
+        """Make the relations that are not there, and return them; "is beneath" moves an entity of type "keyword"."""
+        wanted = _triples(relations)
+
+        def plan() -> tuple[list[_Row], list[_Write]]:
+            outline = Outline(KEY, ROOT_ID)
+            facts: list[Fact] = []
+            writes: list[_Write] = []
+            made = []
+            for start, kind, end in wanted:
+                ids = self._end_id(outline, start), self._end_id(outline, end)
+                parent_id = self._parent_of(ids) if kind == BENEATH else None
+                if parent_id == ids[1] or self._find_relations(ids, kind):
+                    continue
+                made.append({"from": start, "to": end, "relationType": kind})
+                if parent_id is not None:
+                    writes.append(_call(self.tree.MoveKeyword, *ids))
+                    continue
+                linked = [id for id in dict.fromkeys(ids) if self.tree.GetKeyword(id) is not None]
+                facts.append(relation_fact(outline, (start, end), ids, kind, linked))
+            return made, [*writes, *self._store(facts)]
+
+        return self._change("create_relations", plan)
+
+    def add_observations(self, observations: Iterable[Mapping[str, Any]]) -> Done[list[_Row]]:
+        """Add what the entities do not say yet, and return it.
+
+        Raises:
+            InvalidInputError: no entity has one of the names; nothing was written then.
+        """
+        wanted = [(row["entityName"], list(dict.fromkeys(row["contents"]))) for row in observations]
+
+        def plan() -> tuple[list[_Row], list[_Write]]:
+            outline = Outline(KEY, ROOT_ID)
+            facts: list[Fact] = []
+            added: dict[str, set[str]] = defaultdict(set)
+            results = []
+            for name, contents in wanted:
+                id = self._need(name)
+                new = [text for text in contents if text not in added[id] and not self._says(id, text)]
+                added[id].update(new)
+                facts += [self._fact(outline, id, text) for text in new]
+                results.append({"entityName": name, "addedObservations": new})
+            return results, self._store(facts)
+
+        return self._change("add_observations", plan)
+
+    def delete_entities(self, names: Iterable[str]) -> Done[None]:
+        """Delete entities, their relations, and the observations that are no other's; what is beneath them moves up."""
+        wanted = list(names)
+
+        def plan() -> tuple[None, list[_Write]]:
+            ids = dict.fromkeys(id for name in wanted if (id := self._resolve(name)) is not None)
+            gone = self.index.relations(ids.keys())
+            deletes = [_call(self.tree.DeleteInfo, id) for id in gone]
+            return None, [*deletes, *(_call(self.tree.DeleteKeyword, id, False, "delete") for id in ids)]
+
+        return self._change("delete_entities", plan)
+
+    def delete_observations(self, deletions: Iterable[Mapping[str, Any]]) -> Done[None]:
+        """Take observations from entities; what is another's, too, stays with that one."""
+        wanted = [(row["entityName"], set(row["observations"])) for row in deletions]
+
+        def plan() -> tuple[None, list[_Write]]:
+            doomed: dict[tuple[str, str], None] = {}
+            for name, texts in wanted:
+                id = self._resolve(name)
+                if id is not None and any(self.index.says(id, text) for text in texts):
+                    doomed |= {(info.id, id): None for info in self.index.observations(id) if info.content in texts}
+            shared = {info_id for info_id, _ in doomed if len(self.tree.GetLinks(info_id)) > 1}
+            return None, [
+                _call(self.tree.UnlinkInfo, info_id, id) if info_id in shared else _call(self.tree.DeleteInfo, info_id)
+                for info_id, id in doomed
+            ]
+
+        return self._change("delete_observations", plan)
+
+    def delete_relations(self, relations: Iterable[Mapping[str, Any]]) -> Done[None]:
+        """Delete relations; without "is beneath" an entity of the type "keyword" goes to the top."""
+        wanted = _triples(relations)
+
+        def plan() -> tuple[None, list[_Write]]:
+            outline = Outline(KEY, ROOT_ID)
+            writes: list[_Write] = []
+            doomed: dict[str, None] = {}
+            for start, kind, end in wanted:
+                ids = self._end_id(outline, start), self._end_id(outline, end)
+                if kind == BENEATH and self._parent_of(ids) == ids[1]:
+                    writes.append(_call(self.tree.MoveKeyword, ids[0], ROOT_ID))
+                doomed |= dict.fromkeys(self._find_relations(ids, kind))
+            return None, [*writes, *(_call(self.tree.DeleteInfo, id) for id in doomed)]
+
+        return self._change("delete_relations", plan)
+
+    def import_once(self, path: Path) -> str:
+        """Take in a file of the reference server, where that was not done before; return the operation's id, or "".
+
+        Raises:
+            InvalidInputError: a line is not as the server writes it; nothing was written then.
+        """
+        path = path.resolve()
+        for attempt in range(_ATTEMPTS):
+            self.tree.Refresh()
+            root = self.tree.GetKeyword(ROOT_ID)
+            assert root is not None
+            said = said_of(root)
+            files = [str(file) for file in said.get("imported", ())]
+            if str(path) in files:
+                return ""
+            mark = {"mcp": {**said, "imported": [*files, str(path)]}}
+            try:
+                with self.tree.Operation("import memory file") as operation:
+                    import_file(self.tree, path, "mcp", key=KEY)
+                    self.tree.UpdateKeyword(ROOT_ID, {"metadata": {**root.metadata, **mark}}, root.version)
+                return operation.id
+            except _OUTRUN:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        return ""
+
+    def _change(self, name: str, plan: Callable[[], tuple[_T, list[_Write]]]) -> Done[_T]:
+        """Make what a plan says one operation; where another process was quicker, plan anew on what it left."""
+        with self._lock:
+            for attempt in range(_ATTEMPTS):
+                self.index.catch_up()
+                result, writes = plan()
+                if not writes:
+                    break
+                try:
+                    with self.tree.Operation(name) as operation:
+                        for write in writes:
+                            write()
+                    return Done(result, operation.id)
+                except _OUTRUN:
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+            return Done(result, "")
+
+    def _make(self, keywords: Iterable[Keyword]) -> list[_Write]:
+        specs = [{**vars(keyword), "created_by": AUTHOR} for keyword in keywords]
+        for spec in specs:
+            del spec["confirmed"]
+        return [_call(self.tree.BatchCreateKeywords, specs)] if specs else []
+
+    def _store(self, facts: Iterable[Fact]) -> list[_Write]:
+        """Return what stores the facts; all that an info may be of two ends besides its own is RELATED."""
+        facts = list(facts)
+        specs = [
+            {
+                "id": fact.id,
+                "content": fact.content,
+                "metadata": fact.metadata,
+                "keyword_ids": [link[0] for link in fact.links[:1]],
+                "created_by": AUTHOR,
+            }
+            for fact in facts
+        ]
+        links = [_call(self.tree.LinkInfo, fact.id, *link, AUTHOR) for fact in facts for link in fact.links[1:]]
+        return [_call(self.tree.BatchCreateInfos, specs), *links] if specs else []
+
+    def _fact(self, outline: Outline, id: str, text: str) -> Fact:
+        """Return an observation to be stored; its id is the next one that is free, should the same text have it."""
+        fact = outline.fact(id, text)
+        while self.tree.GetInfo(fact.id) is not None:
+            fact = outline.fact(id, text)
+        return fact
+
+    def _type_id(self, outline: Outline, kind: str, keywords: dict[str, Keyword]) -> str:
+        """Return the keyword beneath which entities of a type hang; one that is not there joins `keywords`."""
+        if kind == KEYWORD or is_blank(kind):
+            return ROOT_ID
+        keyword = type_keyword(outline, kind)
+        known = self.tree.GetKeyword(keyword.id)
+        if known is None:
+            keywords.setdefault(keyword.id, keyword)
+        return keyword.id if known is None else known.id
+
+    # -- finding --
+
+    def _find(self, name: str) -> str | None:
+        """Return the entity that was made by this name, else the one that goes by it."""
+        node = self.tree.GetKeyword(entity_id(Outline(KEY, ROOT_ID), name))
+        if node is not None and not is_type(said_of(node)) and node.id != ROOT_ID:
+            return node.id
+        return self.index.id_of(name)
+
+    def _resolve(self, name: str) -> str | None:
+        """Return the entity of this name, alias or path; None where there is none.
+
+        Raises:
+            InvalidInputError: several have it.
+        """
+        found = self._find(name)
+        others = self._find_all(name) if found is None else []
+        if len(others) > 1:
+            names = ", ".join(repr(self.index.name_of(id)) for id in others[:5])
+            raise InvalidInputError(f"{_shorten(name)} is several entities: {names}")
+        return others[0] if others else found
+
+    def _find_all(self, name: str) -> list[str]:
+        """Return the entities that have an alias or a path, or a name but for case and width."""
+        result = self.tree.Search(name, llm_expand_query=False)
+        nodes = [result.node] if result.status is SearchStatus.MATCHED else result.candidates
+        return [node.id for node in nodes if node is not None and self.index.name_of(node.id) is not None]
+
+    def _need(self, name: str) -> str:
+        id = self._resolve(name)
+        if id is None:
+            raise InvalidInputError(f"Entity with name {_shorten(name, quote=False)} not found")
+        return id
+
+    def _end_id(self, outline: Outline, name: str) -> str:
+        """Return the keyword of a relation's end; of one that is not there, the id that it would get."""
+        return self._resolve(name) or entity_id(outline, name)
+
+    def _parent_of(self, ids: tuple[str, str]) -> str | None:
+        """Return what the first one hangs beneath, where "is beneath" tells that; None where it tells nothing."""
+        names = [self.index.name_of(id) for id in ids]
+        if None in names or self.index.kind_of(ids[0]) != KEYWORD or ids[0] == ids[1]:
+            return None
+        return self.index.parent_of(ids[0]) or ROOT_ID
+
+    def _find_relations(self, ids: tuple[str, str], kind: str) -> list[str]:
+        """Return the infos that say this of two entities."""
+        ours = set(self.index.relations({ids[0]})) & set(self.index.relations({ids[1]}))
+        return [id for id in ours if self.index.relation(id).kind == kind and self._runs(id, ids)]
+
+    def _runs(self, info_id: str, ids: tuple[str, str]) -> bool:
+        """Tell whether a relation runs from the first to the second, not the other way."""
+        return self.index.end_ids(info_id) == ids
+
+    def _says(self, id: str, text: str) -> bool:
+        return self.index.says(id, text) and any(info.content == text for info in self.index.observations(id))
+
+    # -- reading --
+
+    def read_graph(self) -> _Row:
+        """Return the newest 1,000 entities and their relations, and how many are left out."""
+        self.index.catch_up()
+        ids = self.index.ids()
+        shown = ids[-ENTITIES:]
+        return self._tell(shown, None if len(shown) == len(ids) else set(shown), len(ids) - len(shown))
+
+    def search_nodes(self, query: str) -> _Row:
+        """Return the entities that contain a text, then those that fit it, and their relations.
+
+        What contains it comes in the order of creation. Where nothing does, or the query has several words, up to ten
+        follow that the tree's ranking finds.
+        """
+        self.index.catch_up()
+        found = self.index.find(query)
+        if query.strip() and (not found or len(query.split()) > 1):
+            ranked = self.tree.RankCandidates(query, 2 * _RANKED)
+            fitting = [node.id for node, confidence in ranked if confidence >= _LEAST_CONFIDENCE]
+            known = set(found)
+            found += [id for id in fitting if id not in known and self.index.name_of(id) is not None][:_RANKED]
+        return self._tell(found[:ENTITIES], set(found[:ENTITIES]), max(0, len(found) - ENTITIES))
+
+    def open_nodes(self, names: Iterable[str]) -> _Row:
+        """Return entities by name, alias or path, and their relations; of what several have, all."""
+        self.index.catch_up()
+        found: dict[str, None] = {}
+        for name in names:
+            id = self._find(name)
+            found |= dict.fromkeys(self._find_all(name) if id is None else [id])
+        return self._tell(list(found)[:ENTITIES], set(found), max(0, len(found) - ENTITIES))
+
+    def _tell(self, ids: list[str], touched: set[str] | None, left_out: int) -> _Row:
+        names = {id: self.index.name_of(id) for id in ids}
+        entities = [
+            {
+                "name": name,
+                "entityType": self.index.kind_of(id),
+                "observations": [info.content for info in self.index.observations(id)],
+            }
+            for id, name in names.items()
+            if name is not None
+        ]
+        relations = list(self._relations(touched))
+        graph: _Row = {"entities": entities, "relations": relations[:RELATIONS]}
+        omitted = {"entities": left_out, "relations": max(0, len(relations) - RELATIONS)}
+        return {**graph, "omitted": omitted} if any(omitted.values()) else graph
+
+    def _relations(self, touched: set[str] | None) -> Iterable[_Row]:
+        """Yield the relations that touch some entities, or all, those told by places included."""
+        pairs: dict[tuple[str, str], None] = {}
+        for id in self.index.ids() if touched is None else touched:
+            parent_id = self.index.parent_of(id)
+            if parent_id is not None:
+                pairs[id, parent_id] = None
+            node = self.tree.GetKeyword(id) if touched is not None else None
+            children = [] if node is None else node.children
+            pairs |= {(child, id): None for child in children if self.index.parent_of(child) == id}
+        for info_id in self.index.relations(touched):
+            start, end = self.index.ends(info_id)
+            yield {"from": start, "to": end, "relationType": self.index.relation(info_id).kind}
+        for child, parent in pairs:
+            yield {"from": self.index.name_of(child), "to": self.index.name_of(parent), "relationType": BENEATH}
+
+
+_OUTRUN = (DuplicateIdError, VersionConflictError, NotFoundError)
+"""What a change ends with that was planned on what another process has changed since."""
+
+
+def _call(function: Callable[..., object], *arguments: object) -> _Write:
+    return lambda: function(*arguments)
+
+
+def _triples(relations: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """Return the relations as (from, kind, to), each once."""
+    rows = []
+    for row in relations:
+        start = _check_name("where a relation begins", row["from"])
+        end = _check_name("where a relation ends", row["to"])
+        rows.append((start, row["relationType"], end))
+    return list(dict.fromkeys(rows))
+
+
+def _check_name(what: str, name: str) -> str:
+    if is_blank(name) or len(name) > _NAME_LIMIT:
+        raise InvalidInputError(f"{what} must have 1 to {_NAME_LIMIT} characters, and not be blank: {_shorten(name)}")
+    return name
+
+
+def _shorten(text: str, *, quote: bool = True) -> str:
+    short = text if len(text) <= 60 else f"{text[:59]}…"
+    return repr(short) if quote else short

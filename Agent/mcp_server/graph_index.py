@@ -1,0 +1,340 @@
+"""The entities of a tree, their names, texts and relations, in memory, and true whoever changes the tree.
+
+Every keyword but the root and those that stand for a type is an entity. Of several that bear a name, the oldest goes by
+it and the others by their paths, so a name leads to one entity. What this file holds is derived from the tree and
+follows its log; the observations themselves are read from the tree.
+"""
+
+import threading
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Set
+from typing import Any, NamedTuple
+
+from ..formats.mcp_memory import free_name, is_type, kept_names, kind_of, said_of
+from ..formats.records import ROOT_ID
+from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree
+from ..memory.following import Follower, News
+
+__all__ = ["Entity", "GraphIndex", "Relation", "fold"]
+
+_PAGE = 500  # records asked of the tree at once
+_LONG = 4096  # characters of an observation that is not kept in memory, as the tree does not either
+
+
+class Entity(NamedTuple):
+    """What is known of a keyword without reading it."""
+
+    name: str
+    """As the graph said it, else the keyword's own."""
+    kind: str
+    """Its type; "keyword" where no graph said another one."""
+    parent_id: str
+    """Of the keyword above it."""
+    ordinal: int
+    """Its place in the order of creation."""
+    is_type: bool
+    """Whether it stands for a type, and is no entity."""
+
+
+class Relation(NamedTuple):
+    """What an info says of two entities."""
+
+    kind: str
+    """What the relation is called."""
+    start: str
+    """The keyword it comes from, as it was when the relation was made; may be gone."""
+    end: str
+    """The keyword it leads to; may be gone, or never have been there."""
+    names: tuple[str | None, str | None]
+    """What both were called then."""
+
+
+class GraphIndex:
+    """Follows a tree; `catch_up` comes before anything else is asked. Not to be used within an `Operation`.
+
+    Args:
+        tree: Whose keywords.
+
+    Cost: some 30 µs for each keyword and info when it is first asked; later, for each record that changes.
+    """
+
+    def __init__(self, tree: KeywordTree) -> None:
+        self._tree = tree
+        self._follower = Follower(tree)
+        self._is_begun = False
+        self._lock = threading.RLock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._entities: dict[str, Entity] = {}
+        self._names: dict[str, str] = {}  # id -> the name it goes by, in the order of creation
+        self._ids: dict[str, str] = {}  # and the other way round
+        self._relations: dict[str, Relation] = {}  # by info
+        self._relations_of: dict[str, dict[str, None]] = defaultdict(dict)  # keyword -> infos
+        self._texts: dict[str, str] = {}  # folded: all that an entity says, but for long observations
+        self._with_long: set[str] = set()
+        self._unread: set[str] = set()  # entities whose text is to be made anew
+        self._must_rename = False  # somebody was renamed, moved, merged or deleted
+
+    # -- following --
+
+    def catch_up(self) -> None:
+        """Take in what has changed."""
+        with self._lock:
+            is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins anew
+            if is_begun:
+                news = self._follower.catch_up()
+            else:
+                news = self._follower.begin(self._read_tree, lambda news: any(node.deleted for node in news.nodes))
+            self._take(news)
+            self._is_begun = True
+
+    def _read_tree(self) -> None:
+        self._clear()
+        waiting = [ROOT_ID]
+        while waiting:
+            parent_id = waiting.pop()
+            for node in self._pages(self._tree.GetChildren, parent_id):
+                self._entities[node.id] = _entity_of(node)
+                waiting.append(node.id)
+        self._must_rename = True
+        for id in self._entities:
+            self._read_text(id)
+        page = 0
+        while infos := self._tree.ListInfos(page, _PAGE, unlinked=True):
+            for info in infos:
+                self._note_relation(info)
+            page += 1
+
+    def _read_text(self, id: str) -> None:
+        """Make the text of an entity, and note its relations."""
+        entity = self._entities.get(id)
+        self._with_long.discard(id)
+        self._texts.pop(id, None)
+        if entity is None:
+            return
+        texts = [entity.name, entity.kind]
+        for info in self._pages(self._tree.GetInfosOfKeyword, id):
+            if self._note_relation(info):
+                continue
+            if len(info.content) > _LONG:
+                self._with_long.add(id)
+            else:
+                texts.append(info.content)
+        self._texts[id] = fold("\n".join(texts))
+
+    def _pages(self, ask: Any, id: str) -> Iterator[Any]:
+        page = 0
+        while found := ask(id, page=page, size=_PAGE):
+            yield from found
+            if len(found) < _PAGE:
+                return
+            page += 1
+
+    def _take(self, news: News) -> None:
+        if news.from_nothing:
+            self._clear()
+        for node in news.nodes:
+            self._take_node(node)
+        infos = {info.id: info for info in news.infos}
+        links: dict[str, list[InfoKeywordLink]] = defaultdict(list)
+        for link in news.links:
+            links[link.info_id].append(link)
+            if link.info_id not in infos:
+                self._unread.add(link.keyword_id)
+        for id, info in infos.items():
+            self._take_info(info, links[id])
+
+    def _take_node(self, node: KeywordNode) -> None:
+        if node.id == ROOT_ID:
+            return
+        old, new = self._entities.get(node.id), None if node.deleted else _entity_of(node)
+        if old == new:
+            return
+        self._unread.add(node.id)
+        if new is None:
+            self._entities.pop(node.id, None)
+        else:
+            self._entities[node.id] = new
+        if old is not None or new is None or node.version > 1:
+            self._must_rename = True  # an entity that comes back is not the newest, either
+        elif not self._must_rename:
+            self._give_name(node.id)
+
+    def _take_info(self, info: Info, links: list[InfoKeywordLink]) -> None:
+        self._forget_relation(info.id)
+        is_relation = not info.deleted and self._note_relation(info)
+        is_new = info.version == 1 and not info.deleted and not any(link.deleted for link in links)
+        for link in links:
+            id = link.keyword_id
+            if not is_new or id in self._unread or id not in self._texts:
+                self._unread.add(id)
+            elif len(info.content) > _LONG and not is_relation:
+                self._with_long.add(id)
+            elif not is_relation:
+                self._texts[id] += "\n" + fold(info.content)
+        if not is_new:
+            self._unread.update(link.keyword_id for link in self._tree.GetLinks(info.id))
+
+    def _note_relation(self, info: Info) -> bool:
+        said = said_of(info)
+        if "relation" not in said:
+            return False
+        relation = Relation(str(said["relation"]), str(said.get("from")), str(said.get("to")), kept_names(said))
+        self._relations[info.id] = relation
+        if not self._must_rename:
+            self._list_relation(info.id, relation)
+        return True
+
+    def _list_relation(self, info_id: str, relation: Relation) -> None:
+        for end in (relation.start, relation.end):
+            self._relations_of[self._lead(end)][info_id] = None
+
+    def _forget_relation(self, info_id: str) -> None:
+        relation = self._relations.pop(info_id, None)
+        if relation is not None and not self._must_rename:
+            for end in (relation.start, relation.end):
+                self._relations_of[self._lead(end)].pop(info_id, None)
+
+    def _lead(self, id: str) -> str:
+        """Return what a keyword was merged into, or itself."""
+        if id in self._entities:
+            return id
+        node = self._tree.GetKeyword(id)
+        return id if node is None else node.id
+
+    def _tidy(self) -> None:
+        """Give everybody a name, and each relation its ends, where that is due."""
+        if not self._must_rename:
+            return
+        self._names, self._ids, self._relations_of = {}, {}, defaultdict(dict)
+        for id in sorted(self._entities, key=lambda id: self._entities[id].ordinal):
+            self._give_name(id)
+        self._must_rename = False
+        for info_id, relation in self._relations.items():
+            self._list_relation(info_id, relation)
+
+    def _give_name(self, id: str) -> None:
+        entity = self._entities[id]
+        if entity.is_type:
+            return
+        path = self._path(id) if entity.name in self._ids else []
+        self._names[id] = name = free_name(entity.name, path, self._ids)
+        self._ids[name] = id
+
+    def _path(self, id: str) -> list[str]:
+        names: list[str] = []
+        while id in self._entities:
+            names.append(self._entities[id].name)
+            id = self._entities[id].parent_id
+        return names[::-1]
+
+    # -- asking --
+
+    def id_of(self, name: str) -> str | None:
+        """Return the entity that goes by a name."""
+        with self._lock:
+            self._tidy()
+            return self._ids.get(name)
+
+    def name_of(self, id: str) -> str | None:
+        """Return the name that an entity goes by; None where it is none."""
+        with self._lock:
+            self._tidy()
+            return self._names.get(id)
+
+    def kind_of(self, id: str) -> str:
+        """Return an entity's type."""
+        with self._lock:
+            return self._entities[id].kind
+
+    def parent_of(self, id: str) -> str | None:
+        """Return the entity above an entity that no type is told of; None where there is none."""
+        with self._lock:
+            self._tidy()
+            entity = self._entities[id]
+            return entity.parent_id if entity.kind == _KEYWORD and entity.parent_id in self._names else None
+
+    def ids(self) -> list[str]:
+        """Return all entities, in the order of creation."""
+        with self._lock:
+            self._tidy()
+            return list(self._names)
+
+    def relations(self, ids: Set[str] | None = None) -> list[str]:
+        """Return the infos of all relations, or of those that begin or end at one of some entities."""
+        with self._lock:
+            self._tidy()
+            if ids is None:
+                return list(self._relations)
+            return list(dict.fromkeys(info_id for id in ids for info_id in self._relations_of.get(id, ())))
+
+    def relation(self, info_id: str) -> Relation:
+        """Return what the info of a relation says."""
+        with self._lock:
+            return self._relations[info_id]
+
+    def is_relation(self, info_id: str) -> bool:
+        """Tell whether an info is a relation, and no observation."""
+        return info_id in self._relations
+
+    def ends(self, info_id: str) -> tuple[str, str]:
+        """Return the names of a relation's two ends, as they are now; of one that is gone, as it was then."""
+        with self._lock:
+            self._tidy()
+            relation = self._relations[info_id]
+            ids = (self._lead(relation.start), self._lead(relation.end))
+            start, end = (self._names.get(id) or kept or id for id, kept in zip(ids, relation.names, strict=True))
+            return start, end
+
+    def end_ids(self, info_id: str) -> tuple[str, str]:
+        """Return the entities at a relation's two ends; of one that is gone, its id."""
+        with self._lock:
+            relation = self._relations[info_id]
+            return self._lead(relation.start), self._lead(relation.end)
+
+    def says(self, id: str, text: str) -> bool:
+        """Tell whether an entity may have an observation of this text; False is certain."""
+        with self._lock:
+            self._read_unread([id])
+            return id in self._with_long or fold(text) in self._texts.get(id, "")
+
+    def find(self, text: str) -> list[str]:
+        """Return the entities whose name, type or observations contain a text, in the order of creation."""
+        wanted = fold(text)
+        with self._lock:
+            self._tidy()
+            self._read_unread(list(self._unread))
+            found = [id for id in self._names if wanted in self._texts.get(id, "")]
+            long = self._with_long.difference(found)
+        if long:
+            found += [id for id in long if any(wanted in fold(info.content) for info in self.observations(id))]
+            found.sort(key=lambda id: self._entities[id].ordinal)
+        return found
+
+    def _read_unread(self, ids: Iterable[str]) -> None:
+        for id in ids:
+            if id in self._unread:
+                self._read_text(id)
+                self._unread.discard(id)
+
+    def observations(self, id: str) -> Iterator[Info]:
+        """Yield an entity's observations, in the order of linking.  Cost: a decoded row for each."""
+        infos: Iterator[Info] = self._pages(self._tree.GetInfosOfKeyword, id)
+        return (info for info in infos if "relation" not in said_of(info))
+
+
+_KEYWORD = kind_of({})
+
+
+def _entity_of(node: KeywordNode) -> Entity:
+    said = said_of(node)
+    name = said.get("name")
+    parent_id = node.parent_id or ROOT_ID
+    return Entity(name if isinstance(name, str) else node.name, kind_of(said), parent_id, node.ordinal, is_type(said))
+
+
+def fold(text: str) -> str:
+    """Return a text in which case and width do not matter."""
+    return unicodedata.normalize("NFKC", text).casefold()

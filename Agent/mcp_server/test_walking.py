@@ -1,0 +1,170 @@
+"""Tests of the six tools' work: what a model that walks the tree sees."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from Agent.keyword_tree import ConflictError, InvalidInputError, KeywordTree, NotFoundError
+from Agent.mcp_server.walking import TreeWalk
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[KeywordTree]:
+    with KeywordTree(str(tmp_path)) as tree:
+        yield tree
+
+
+@pytest.fixture
+def walk(tree: KeywordTree) -> TreeWalk:
+    return TreeWalk(tree)
+
+
+class TestSearch:
+    def test_a_match_comes_with_path_and_facts(self, walk: TreeWalk) -> None:
+        tea = walk.tree.CreateKeyword("茶", "root")
+        green = walk.tree.CreateKeyword("绿茶", tea.id, ["green tea"])
+        walk.tree.CreateInfo("龙井来自杭州", "notes", [green.id])
+
+        found = walk.search("茶/green tea")
+        assert found["status"] == "matched"
+        assert found["match"]["path"] == ["茶", "绿茶"]
+        assert [fact["content"] for fact in found["match"]["facts"]] == ["龙井来自杭州"]
+
+    def test_of_several_what_fits_the_context_comes_first(self, walk: TreeWalk) -> None:
+        for place in ("fruit", "company", "record label"):
+            walk.tree.CreateKeyword("Apple", walk.tree.CreateKeyword(place, "root").id)
+
+        found = walk.search("apple", "a company that makes phones")
+        assert found["status"] == "ambiguous"
+        assert found["candidates"][0]["path"] == ["company", "Apple"]
+        assert len(found["candidates"]) == 3
+
+    def test_without_a_name_candidates_are_told(self, walk: TreeWalk) -> None:
+        walk.tree.CreateKeyword("green tea", "root")
+
+        found = walk.search("which tea is green?")
+        assert (found["status"], found["match"]) == ("candidates", None)
+        assert found["candidates"][0]["name"] == "green tea"
+        assert walk.search("zzz")["status"] == walk.search("")["status"] == "not_found"
+
+
+class TestLookBeneath:
+    @pytest.mark.parametrize("count", [1, 50, 51, 2_501])
+    def test_every_child_is_reached(self, walk: TreeWalk, count: int) -> None:
+        names = {f"k{number}" for number in range(count)}
+        walk.tree.BatchCreateKeywords([{"name": name, "parent_id": "root"} for name in names])
+        seen: list[str] = []
+        waiting = ["root"]
+        calls = 0
+        while waiting:
+            told = walk.look_beneath(waiting.pop())
+            calls += 1
+            assert len(told["children"]) + len(told["groups"]) <= 50
+            seen += [child["name"] for child in told["children"]]
+            waiting += [group["id"] for group in told["groups"]]
+
+        assert sorted(seen) == sorted(names)
+        assert calls <= 1 + count / 25
+
+    def test_groups_tell_from_where_to_where(self, walk: TreeWalk) -> None:
+        walk.tree.BatchCreateKeywords([{"name": f"{number:03}", "parent_id": "root"} for number in range(60)])
+
+        assert [(g["from"], g["to"], g["count"]) for g in walk.look_beneath()["groups"]] == [
+            ("000", "049", 50),
+            ("050", "059", 10),
+        ]
+
+    @pytest.mark.parametrize("id", ["", "nobody", "root@", "root@1-x", "@1-2", "nobody@0-50"])
+    def test_what_is_not_there_is_said(self, walk: TreeWalk, id: str) -> None:
+        with pytest.raises((NotFoundError, InvalidInputError)):
+            walk.look_beneath(id)
+
+
+class TestPlace:
+    def test_asks_first_where_similar_ones_hang(self, walk: TreeWalk) -> None:
+        tea = walk.tree.CreateKeyword("tea", "root")
+        walk.tree.CreateKeyword("green tea", tea.id)
+        walk.tree.CreateKeyword("black tea", tea.id)
+        before = len(walk.tree.History())
+        told = walk.place("white tea")
+
+        assert not told.result["made"]
+        assert told.result["candidates"][0]["name"] == "tea"
+        assert told.result["candidates"][-1]["id"] == "root"
+        assert (len(walk.tree.History()), told.operation_id) == (before, "")
+        assert walk.place("Green Tea").result["called_so"][0]["path"] == ["tea", "green tea"]
+
+    def test_makes_it_beneath_the_chosen_one(self, walk: TreeWalk) -> None:
+        tea = walk.place("tea", parent_id="root").result
+        done = walk.place("white tea", "hardly oxidised", tea["id"])
+
+        assert done.result["path"] == ["tea", "white tea"]
+        walk.tree.Undo(done.operation_id)
+        assert walk.search("white tea")["match"] is None
+        with pytest.raises(NotFoundError):
+            walk.place("x", parent_id="nobody")
+
+
+class TestRemember:
+    def test_hangs_a_fact_on_keywords_by_name_path_or_id(self, walk: TreeWalk) -> None:
+        tea = walk.place("tea", parent_id="root").result["id"]
+        green = walk.place("green", parent_id=tea).result["id"]
+        done = walk.remember("Green tea wants 80 degrees.", ["Tea", "tea/green", green])
+
+        assert done.result["keywords"] == ["tea", "tea / green"]
+        assert walk.tree.GetInfosOfKeyword(green)[0].created_by == "mcp"
+
+    def test_an_unknown_keyword_is_named_and_nothing_is_stored(self, walk: TreeWalk) -> None:
+        walk.place("green tea", parent_id="root")
+        with pytest.raises(InvalidInputError, match="'tea green'; similar: 'green tea'"):
+            walk.remember("x", ["green tea", "tea green"])
+
+        assert walk.tree.TreeMetrics()["infos"] == 0
+
+    def test_a_name_of_several_is_told_with_their_ids(self, walk: TreeWalk) -> None:
+        ids = [walk.place("A", parent_id="root").result["id"] for _ in "12"]
+        with pytest.raises(InvalidInputError, match=ids[1]):
+            walk.remember("x", ["A"])
+
+
+class TestUndo:
+    def test_takes_back_the_last_change_then_the_one_before(self, walk: TreeWalk) -> None:
+        walk.place("a", parent_id="root")
+        walk.place("b", parent_id="root")
+        walk.undo()
+        walk.undo()
+
+        assert walk.look_beneath()["children"] == []
+        with pytest.raises(InvalidInputError, match="changed nothing"):
+            walk.undo()
+
+    def test_an_undo_can_be_undone_by_its_id(self, walk: TreeWalk) -> None:
+        walk.place("a", parent_id="root")
+        walk.undo(walk.undo().operation_id)
+
+        assert [child["name"] for child in walk.look_beneath()["children"]] == ["a"]
+
+    def test_what_later_changes_need_stays(self, walk: TreeWalk) -> None:
+        done = walk.place("a", parent_id="root")
+        walk.place("b", parent_id=done.result["id"])
+        with pytest.raises(ConflictError):
+            walk.undo(done.operation_id)
+        with pytest.raises(NotFoundError):
+            walk.undo("nothing")
+
+        walk.undo()
+        walk.undo()  # what was refused is still remembered
+
+
+class TestHistory:
+    def test_tells_what_touched_a_keyword(self, walk: TreeWalk) -> None:
+        a = walk.place("a", parent_id="root")
+        walk.place("b", parent_id="root")
+
+        assert [row["operation_id"] for row in walk.history("a")] == [a.operation_id]
+        assert len(walk.history()) >= 2
+        walk.undo(a.operation_id)
+        assert len(walk.history(a.result["id"])) == 2  # what was deleted has a history, too
+        with pytest.raises(InvalidInputError, match="'nobody'"):
+            walk.history("nobody")

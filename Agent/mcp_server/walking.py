@@ -1,0 +1,270 @@
+"""What the six further tools do: find, look beneath, place, remember, look back, and undo.
+
+The caller is a language model, so it walks the tree itself: it looks beneath a keyword, chooses, and looks again. No
+model stands behind the server. A level of more than 50 keywords is told as at most 50 groups, in the order of their
+names, each of which is looked beneath in turn: every keyword is reached in about log n to the base 50 calls.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+...     walk = TreeWalk(tree)
+...     tea = walk.place("茶", parent_id="root").result["id"]
+...     _ = walk.remember("龙井用八十度的水泡三分钟。", ["茶"])
+...     [fact["content"] for fact in walk.search("茶")["match"]["facts"]]
+['龙井用八十度的水泡三分钟。']
+"""
+
+import threading
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from ..formats.records import ROOT_ID
+from ..keyword_tree import Change, Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError, SearchStatus
+from .graph import AUTHOR, Done
+
+__all__ = ["TreeWalk"]
+
+_SHOWN = 50  # keywords or groups that are told at once
+_FACTS = 50  # of a match
+_CANDIDATES = 10
+_PAGE = 500
+_OPERATIONS = 20  # of a history
+_UNDOABLE = 1_000  # operations of this server that are remembered
+
+_Row: TypeAlias = dict[str, Any]
+
+
+class TreeWalk:
+    """A tree for a model that looks around in it by itself. Any number of threads may use it.
+
+    Args:
+        tree: What is looked at; others may write to it.
+    """
+
+    def __init__(self, tree: KeywordTree) -> None:
+        self.tree = tree
+        self._lock = threading.Lock()
+        self._done: list[str] = []
+
+    # -- looking --
+
+    def search(self, query: str, context: str = "") -> _Row:
+        """Return the keyword that a name, alias or path means, with its facts, or else what could be meant.
+
+        Args:
+            query: What is looked for.
+            context: What it is about; of several that bear the name, what fits it comes first.
+
+        Cost: an exact hit a few look-ups; else one ranking, some milliseconds.
+        """
+        self.tree.Refresh()
+        result = self.tree.Search(query, llm_expand_query=False)
+        if result.status is SearchStatus.MATCHED and result.node is not None:
+            facts = [_tell_info(info) for info in result.infos[:_FACTS]]
+            match = {**self._tell(result.node), "facts": facts, "fact_count": result.info_count}
+            return {"status": "matched", "match": match, "candidates": []}
+        if result.candidates:
+            places = self._places(context)
+            nodes = sorted(result.candidates, key=lambda node: places.get(node.id, len(places)))
+            return {"status": "ambiguous", "match": None, "candidates": [self._tell(node) for node in nodes]}
+        about = f"{query} {context}".strip()
+        ranked = self.tree.RankCandidates(about, _CANDIDATES) if about else []
+        candidates = [{**self._tell(node), "confidence": round(confidence, 2)} for node, confidence in ranked]
+        return {"status": "candidates" if candidates else "not_found", "match": None, "candidates": candidates}
+
+    def _places(self, context: str) -> dict[str, int]:
+        """Return which keywords fit a context, or hang beneath one that does: id → place in the ranking."""
+        if not context.strip():
+            return {}
+        ranked = self.tree.RankCandidates(context, 10 * _CANDIDATES)
+        places = {node.id: place for place, (node, _) in enumerate(ranked)}
+        for node, _ in ranked:
+            for child in node.children if len(node.children) <= _PAGE else ():
+                places.setdefault(child, places[node.id])
+        return places
+
+    def look_beneath(self, id: str = ROOT_ID) -> _Row:
+        """Return the keywords beneath one, or beneath a group; of more than 50, groups of them.
+
+        Args:
+            id: Of a keyword, or of a group that an earlier call told; "root" is the top.
+
+        Raises:
+            NotFoundError: there is no such keyword.
+
+        Cost: a decoded row for each keyword told; in a level of more than 50, for each of the level.
+        """
+        self.tree.Refresh()
+        parent, start, stop = self._read_group(id)
+        level = parent.children
+        told: _Row = {"id": id, "path": self._path(parent.id), "children": [], "groups": []}
+        if len(level) > _SHOWN:
+            nodes = sorted(self._children(parent.id), key=lambda node: (node.name.casefold(), node.ordinal))[start:stop]
+        else:
+            nodes = list(self._children(parent.id))
+        if len(nodes) <= _SHOWN:
+            told["children"] = [self._tell(node, with_path=False) for node in nodes]
+            return told
+        size = _SHOWN
+        while -(-len(nodes) // size) > _SHOWN:
+            size *= _SHOWN
+        for first in range(0, len(nodes), size):
+            part = nodes[first : first + size]
+            group_id = f"{parent.id}@{start + first}-{start + first + len(part)}"
+            told["groups"].append({"id": group_id, "from": part[0].name, "to": part[-1].name, "count": len(part)})
+        return told
+
+    def _read_group(self, id: str) -> tuple[KeywordNode, int, int | None]:
+        """Return the keyword of an id, and which part of its children is meant."""
+        keyword = self.tree.GetKeyword(id)
+        if keyword is not None:
+            return keyword, 0, None
+        parent_id, _, numbers = id.rpartition("@")
+        start, _, stop = numbers.partition("-")
+        parent = self.tree.GetKeyword(parent_id) if start.isdecimal() and stop.isdecimal() and parent_id else None
+        if parent is None:
+            raise NotFoundError("keyword", id)
+        return parent, int(start), int(stop)
+
+    def _children(self, id: str) -> Iterable[KeywordNode]:
+        page = 0
+        while nodes := self.tree.GetChildren(id, page, _PAGE):
+            yield from nodes
+            page += 1
+
+    def history(self, id: str = "") -> list[_Row]:
+        """Return the newest 20 operations, newest first: all, or those that touched a keyword or a fact.
+
+        Args:
+            id: Of a keyword or a fact, or a keyword's name or path; empty for all.
+
+        Cost: reads the log backwards.
+        """
+        self.tree.Refresh()
+        if not id:
+            changes = self.tree.History(limit=_OPERATIONS)
+        else:
+            is_id = self.tree.GetInfo(id) is not None or self.tree.GetKeyword(id) is not None
+            wanted = id if is_id else self._id_by_name(id) or id  # what was deleted has a history, too
+            changes = self.tree.History(wanted, limit=_OPERATIONS)
+            if not changes:
+                raise InvalidInputError(f"nothing is called {id[:60]!r}, nor was")
+        return [_tell_change(change) for change in changes]
+
+    # -- changing --
+
+    def place(self, name: str, description: str = "", parent_id: str = "") -> Done[_Row]:
+        """Make a keyword, or without a parent say where it could hang; the second writes nothing.
+
+        Args:
+            name: Of the new keyword.
+            description: What it means.
+            parent_id: The keyword beneath which it is to hang; "root" is the top.
+
+        Raises:
+            NotFoundError: there is no keyword `parent_id`.
+            InvalidInputError: the name is blank or too long.
+        """
+        self.tree.Refresh()
+        if not parent_id:
+            named = [self._tell(node) for node in self.tree.FindByName(name, size=_CANDIDATES)] if name.strip() else []
+            candidates = [self._tell(node) for node in self._parents_for(f"{name} {description}")]
+            return Done({"made": False, "id": None, "path": [], "called_so": named, "candidates": candidates}, "")
+        with self.tree.Operation("place") as operation:
+            node = self.tree.CreateKeyword(name, parent_id, description=description, created_by=AUTHOR)
+        self.note(operation.id)
+        made = {"made": True, "id": node.id, "path": self._path(node.id), "called_so": [], "candidates": []}
+        return Done(made, operation.id)
+
+    def _parents_for(self, about: str) -> list[KeywordNode]:
+        """Return where something could hang: what is above that which it resembles, then that itself, then the top."""
+        ranked = [node for node, _ in self.tree.RankCandidates(about, _CANDIDATES)] if about.strip() else []
+        votes: dict[str, float] = {}
+        for place, node in enumerate(ranked):
+            for id, share in ((node.parent_id, 1.0), (node.id, 0.5)):
+                if id is not None and id != ROOT_ID:
+                    votes[id] = votes.get(id, 0.0) + share / (place + 1)
+        ids = [*sorted(votes, key=lambda id: -votes[id])[: _CANDIDATES - 1], ROOT_ID]
+        return [node for id in ids if (node := self.tree.GetKeyword(id)) is not None]
+
+    def remember(self, content: str, keywords: Iterable[str] = ()) -> Done[_Row]:
+        """Store a fact, and hang it on keywords.
+
+        Args:
+            content: What is to be remembered.
+            keywords: Their ids, names or paths; without any it is found by what it says.
+
+        Raises:
+            InvalidInputError: nothing is called so, or several are; nothing was written then.
+        """
+        self.tree.Refresh()
+        ids = list(dict.fromkeys(self._keyword_id(keyword) for keyword in keywords))
+        with self.tree.Operation("remember") as operation:
+            info = self.tree.CreateInfo(content, keyword_ids=ids, created_by=AUTHOR)
+        self.note(operation.id)
+        return Done({"id": info.id, "keywords": [self._tell_path(id) for id in ids]}, operation.id)
+
+    def _keyword_id(self, keyword: str) -> str:
+        node = self.tree.GetKeyword(keyword)
+        id = self._id_by_name(keyword) if node is None else node.id
+        if id is not None:
+            return id
+        ranked = self.tree.RankCandidates(keyword, 5) if keyword.strip() else []
+        similar = ", ".join(repr(self._tell_path(other.id)) for other, _ in ranked)
+        hint = f"; similar: {similar}" if similar else ""
+        raise InvalidInputError(f"no keyword is called {keyword[:60]!r}{hint}. `place` makes one.")
+
+    def _id_by_name(self, name: str) -> str | None:
+        """Return the keyword that a name or path means; None where nothing does."""
+        result = self.tree.Search(name, llm_expand_query=False)
+        if result.candidates:
+            paths = ", ".join(f"{self._tell_path(node.id)!r} ({node.id})" for node in result.candidates[:5])
+            raise InvalidInputError(f"{name[:60]!r} is {result.candidate_count} keywords; say which by id: {paths}")
+        return None if result.node is None else result.node.id
+
+    def undo(self, operation_id: str = "") -> Done[_Row]:
+        """Take back an operation; without an id, the last one of this server that was not taken back.
+
+        Raises:
+            InvalidInputError: there is none.
+            ConflictError: later changes stand in the way.
+            NotFoundError: no operation has this id.
+        """
+        with self._lock:
+            wanted = operation_id or (self._done[-1] if self._done else "")
+            if not wanted:
+                raise InvalidInputError("this server has changed nothing that could be undone; name an operation")
+            undone_by = self.tree.Undo(wanted)
+            if wanted in self._done:
+                self._done.remove(wanted)
+        return Done({"undone": wanted, "operation_id": undone_by}, undone_by)
+
+    def note(self, operation_id: str) -> None:
+        """Remember an operation as the last one, for `undo`."""
+        if operation_id:
+            with self._lock:
+                self._done.append(operation_id)
+                del self._done[:-_UNDOABLE]
+
+    # -- telling --
+
+    def _tell(self, node: KeywordNode, *, with_path: bool = True) -> _Row:
+        told: _Row = {"id": node.id, "name": node.name, "description": node.description[:200]}
+        place = {"path": self._path(node.id)} if with_path else {"child_count": len(node.children)}
+        return told | place
+
+    def _path(self, id: str) -> list[str]:
+        return [node.name for node in self.tree.GetPath(id)[1:]]
+
+    def _tell_path(self, id: str) -> str:
+        return " / ".join(self._path(id)) or ROOT_ID
+
+
+def _tell_info(info: Info) -> _Row:
+    return {"id": info.id, "content": info.content, "source": info.source}
+
+
+def _tell_change(change: Change) -> _Row:
+    what = [repr(record)[1:-1] for record in change.after[:5]]
+    more = [f"and {len(change.after) - 5} more"] if len(change.after) > 5 else []
+    told = {"operation_id": change.operation_id, "operation": change.op, "timestamp": change.timestamp}
+    return {**told, "changed": [*what, *more]}
