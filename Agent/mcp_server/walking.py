@@ -183,8 +183,10 @@ class TreeWalk:
             for id, share in ((node.parent_id, 1.0), (node.id, 0.5)):
                 if id is not None and id != ROOT_ID:
                     votes[id] = votes.get(id, 0.0) + share / (place + 1)
-        ids = [*sorted(votes, key=lambda id: -votes[id])[: _CANDIDATES - 1], ROOT_ID]
-        return [node for id in ids if (node := self.tree.GetKeyword(id)) is not None]
+        nodes = [node for node in map(self.tree.GetKeyword, votes) if node is not None]
+        nodes.sort(key=lambda node: (-votes[node.id], -node.level))  # of equals, the one that says more
+        root = self.tree.GetKeyword(ROOT_ID)
+        return [*nodes[: _CANDIDATES - 1], *([root] if root else [])]
 
     def remember(self, content: str, keywords: Iterable[str] = ()) -> Done[_Row]:
         """Store a fact, and hang it on keywords.

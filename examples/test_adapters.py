@@ -1,0 +1,39 @@
+"""The examples of the adapters run as they stand, without a key."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def run(name: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(HERE / name)],
+        cwd=HERE.parent,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        timeout=60,
+        env={"PYTHONIOENCODING": "utf-8"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def need(package: str, extra: str) -> None:
+    if find_spec(package) is None:
+        pytest.skip(f"the extra [{extra}] is not installed")
+
+
+def test_a_host_uses_the_mcp_server() -> None:
+    need("mcp", "mcp")
+    shown = run("mcp_host.py")
+
+    assert "it could hang on 饮料 drinks / 茶 tea" in shown
+    assert "饮料 drinks / 茶 tea / 红茶 black tea: 红茶用沸水冲泡。" in shown
+    assert "after undo: ['红茶用沸水冲泡。']" in shown
