@@ -11,9 +11,10 @@ INSTALL = $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --ed
 # torch is large: an environment of its own, and never in CI.
 MODEL := $(VENV)-embeddings
 
-.PHONY: help demo test check bench peers embeddings storm clean
+.PHONY: help demo knowhub test check bench peers embeddings storm clean
 help:
 	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it)"
+	@echo "make knowhub  build a hub of what this machine's Python library can do, search and judge it"
 	@echo "make test    run every test, README sessions included"
 	@echo "make check   lint and type-check"
 	@echo "make bench   measure, beside sqlite3 and other peers (some minutes)"
@@ -24,6 +25,9 @@ help:
 
 demo: $(VENV)/.installed
 	@$(RUN) -m Agent.demo $(DEMO_FOLDER)
+
+knowhub: $(VENV)/.installed-knowhub
+	@$(RUN) -m Agent.knowhub.demo $(DEMO_FOLDER)
 
 test: $(VENV)/.installed-test $(VENV)/mcp-1
 	$(RUN) -m pytest --numprocesses auto

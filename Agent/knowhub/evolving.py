@@ -1,0 +1,213 @@
+"""Rewriting and merging knowledge, and the guards that keep a model from losing or inventing anything.
+
+>>> check_rewrite("Wait 7 s, see https://example.com/a.", "Wait 7 s, see https://example.com/a!", "")
+[]
+>>> check_rewrite("Wait 7 s before `retry()`.", "Wait a while before `retry()`.", "")
+['it loses 7']
+>>> check_rewrite("Wait 7 s before `retry()`.", "Wait 9 s before `retry()`.", "7 s is too short, 9 works")
+[]
+>>> check_rewrite("Wait 7 s before the retry.", "Wait 7 s at http://evil.example", "be clearer")
+['it brings in http://evil.example']
+
+A *specific* is what a paraphrase would lose: a number, an address, code, a quotation, an identifier, a resource id.
+Each of the old text must be in the new one, or in the feedback, which speaks of it. Addresses, code and the shape of a
+secret must not be in the new text unless one of the two has them. What a guard stops becomes a proposal for a person.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .schemas import CONTENT_LIMIT, TASK_LIMIT, Json
+from .vault import secret_shape
+
+__all__ = ["Cluster", "check_merge", "check_rewrite", "find_clusters", "plain_text", "specifics_of"]
+
+LENGTHS = (0.5, 2.0)
+"""A rewriting is at least half and at most twice as long."""
+
+SLIM_SHARE = 0.2
+"""At most this share of the entries goes at once."""
+
+_URL = re.compile(r"https?://[^\s<>\"'`，。；、！？）】」』)\]]+")
+_HOST = re.compile(r"(?<![@\w.-])(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:[a-z]{2,24})(?![\w-])(?!\()", re.IGNORECASE)
+_CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+_QUOTED = re.compile(r"\"[^\"\n]{2,200}\"|“[^”\n]{2,200}”|「[^」\n]{2,200}」|『[^』\n]{2,200}』")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:[.,:/]\d+)*%?")
+_IDENTIFIER = re.compile(
+    r"(?<![\w/.-])(?:[A-Za-z][\w]*_[\w]+|[a-z]+(?:[A-Z][a-z0-9]*)+|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+"
+    r"|--?[a-z][\w-]*|[\w.-]+(?:/[\w.-]+)+|\w+(?:\.\w+)*\(\)|[A-Za-z]+[-.]?\d[\w.-]*)"
+)
+
+
+def specifics_of(text: str) -> list[str]:
+    """Return what a paraphrase of a text would lose, each once, in order.
+
+    >>> specifics_of('Run `pip install x` twice: "it works", see code/login and set_user_agent.')
+    ['`pip install x`', '"it works"', 'code/login', 'set_user_agent']
+    """
+    found: dict[str, None] = {}
+    rest = text
+    for pattern in (_URL, _CODE, _QUOTED):
+        for match in pattern.findall(rest):
+            found[match.rstrip(".,;:!?") if pattern is _URL else match] = None
+        rest = pattern.sub(" ", rest)
+    for pattern in (_IDENTIFIER, _NUMBER):
+        for match in pattern.findall(rest):
+            found[match.rstrip(".,:-")] = None
+        rest = pattern.sub(" ", rest)
+    return [text for text in found if text]
+
+
+def _says(text: str, specific: str) -> bool:
+    """Return whether a text has a specific; a number only where it is no part of another."""
+    bare = specific.strip('`"“”「」『』\n ') or specific
+    if re.fullmatch(r"[-+]?[\d.,:/%]+", bare):
+        return re.search(rf"(?<![\w.]){re.escape(bare)}(?!\d)(?![.,:/]\d)", text) is not None
+    return bare in text
+
+
+def check_rewrite(old: str, new: str, feedback: str) -> list[str]:
+    """Return what speaks against a rewriting, in short sentences; nothing if it may stand."""
+    said = [
+        f"it loses {_short(each)}" for each in specifics_of(old) if not _says(new, each) and not _says(feedback, each)
+    ]
+    return said + _check_new(new, [old, feedback], len(old), script_of(old))
+
+
+def check_merge(sources: Sequence[str], new: str) -> list[str]:
+    """Return what speaks against a text that is to stand for several."""
+    said = []
+    for source in sources:
+        said += [f"it loses {_short(each)}" for each in specifics_of(source) if not _says(new, each)]
+    longest = max(map(len, sources), default=0)
+    if len(new) > sum(map(len, sources)) * LENGTHS[1]:
+        said.append("it is more than twice as long")
+    scripts = {script_of(source) for source in sources}
+    script = scripts.pop() if len(scripts) == 1 else ""
+    return list(dict.fromkeys(said)) + _check_new(new, sources, longest, script, has_most=False)
+
+
+def _check_new(new: str, olds: Sequence[str], length: int, script: str, *, has_most: bool = True) -> list[str]:
+    said = []
+    if not new.strip() or len(new) > CONTENT_LIMIT:
+        said.append("it is blank or too long")
+    elif len(new) < length * LENGTHS[0]:
+        said.append("it is less than half as long")
+    elif has_most and len(new) > length * LENGTHS[1]:
+        said.append("it is more than twice as long")
+    for pattern in (_URL, _CODE):
+        for match in dict.fromkeys(pattern.findall(new)):
+            bare = match.strip("`\n ").rstrip(".,;:!?")
+            if not any(bare in old for old in olds):
+                said.append(f"it brings in {_short(match.rstrip('.,;:!?'))}")
+    known = {host.lower() for old in olds for host in _HOST.findall(old)}
+    for host in dict.fromkeys(_HOST.findall(_URL.sub(" ", new))):
+        if host.lower() not in known:
+            said.append(f"it brings in {_short(host)}")
+    shape = secret_shape(new)
+    if shape and not any(secret_shape(old) for old in olds):
+        said.append(f"it has the shape of {shape}")
+    if script and script_of(new) != script:
+        said.append("it is written in another script")
+    return said
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def script_of(text: str) -> str:
+    """Return the script that most letters of a text are of, outside of code and addresses.
+
+    >>> script_of("杭州的 Python 程序员喝龙井"), script_of("green tea"), script_of("42")
+    ('CJK', 'LATIN', '')
+    """
+    letters = Counter(
+        unicodedata.name(char, "").split(" ")[0] for char in _CODE.sub(" ", _URL.sub(" ", text)) if char.isalpha()
+    )
+    cjk = sum(letters.pop(name, 0) for name in ("CJK", "HIRAGANA", "KATAKANA"))
+    if cjk:
+        letters["CJK"] = cjk * 3  # one character says about as much as three letters
+    return letters.most_common(1)[0][0] if letters else ""
+
+
+# Slimming
+
+
+@dataclass
+class Cluster:
+    """Entries that seem to say the same; who may see one may see all."""
+
+    keep: str
+    """The best by quality: its id stays."""
+    others: list[str]
+    """What is to be merged into it."""
+    task: str = ""
+    content: str = ""
+    """What the one that stays is to say."""
+    reason: str = ""
+    """`"equal"`, or `"model"`."""
+    versions: dict[str, int] = field(default_factory=dict)
+    """Of all of them: a plan that they have outgrown is refused."""
+
+    def to_json(self) -> Json:
+        """Return it as a plan has it."""
+        return {
+            "keep": self.keep,
+            "merge": self.others,
+            "task": self.task,
+            "content": self.content,
+            "reason": self.reason,
+            "versions": self.versions,
+        }
+
+    @classmethod
+    def from_json(cls, told: object) -> "Cluster":
+        """Return what a plan says.
+
+        Raises:
+            ValueError: It is no such thing.
+        """
+        if not isinstance(told, Mapping):
+            raise ValueError("a cluster must be an object")
+        keep, others, versions = told.get("keep"), told.get("merge"), told.get("versions")
+        task, content, reason = (str(told.get(name, "")) for name in ("task", "content", "reason"))
+        is_list = isinstance(others, list) and bool(others) and all(isinstance(id, str) for id in others)
+        if not isinstance(keep, str) or not is_list or keep in (others or ()) or not isinstance(versions, Mapping):
+            raise ValueError("a cluster needs keep, merge and versions")
+        assert isinstance(others, list)
+        seen = {str(id): version for id, version in versions.items() if isinstance(version, int)}
+        if set(seen) != {keep, *others} or not 0 < len(task) <= TASK_LIMIT or not 0 < len(content) <= CONTENT_LIMIT:
+            raise ValueError("a cluster needs the version of each entry, a task and a content")
+        return cls(keep, list(dict.fromkeys(others)), task, content, reason, seen)
+
+
+def plain_text(text: str) -> str:
+    r"""Return a text without case, width, blanks and what cannot be seen: equal ones say the same.
+
+    >>> plain_text("Ｇreen  tea\n") == plain_text("green tea")
+    True
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(char for char in folded if not char.isspace() and unicodedata.category(char) != "Cf")
+
+
+def find_clusters(ids: Iterable[str], alike: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Return groups of ids of which each is alike to the first of its group, in the order given.
+
+    >>> find_clusters(["a", "b", "c", "d"], {"a": ["c"], "b": [], "c": ["d"]})
+    [['a', 'c']]
+    """
+    taken: set[str] = set()
+    clusters = []
+    for id in ids:
+        if id in taken:
+            continue
+        group = [id, *(other for other in dict.fromkeys(alike.get(id, ())) if other != id and other not in taken)]
+        if len(group) > 1:
+            taken |= set(group)
+            clusters.append(group)
+    return clusters

@@ -1,0 +1,561 @@
+"""What may be said to a hub, within which limits, and what it answers where something is wrong.
+
+>>> KnowledgeIn(task="boil an egg", content="Seven minutes.", types=["usecase"]).scopes
+['user:owner']
+>>> KnowledgeIn(task="boil an egg", content="Seven minutes.", types=["recipe"])  # doctest: +IGNORE_EXCEPTION_DETAIL
+Traceback (most recent call last):
+pydantic_core._pydantic_core.ValidationError: ...
+
+A body is one of the models here, and unknown fields are refused. No error repeats what was said: it may be a secret.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+from ..keyword_tree import KeywordTreeError
+
+try:
+    from pydantic import (
+        AfterValidator,
+        AwareDatetime,
+        BaseModel,
+        ConfigDict,
+        Field,
+        SecretStr,
+        StringConstraints,
+        model_validator,
+    )
+except ImportError as error:  # pragma: no cover - the tests run with the extra
+    raise ImportError("KnowHub needs its extra: pip install 'keyword-tree[knowhub]'") from error
+
+__all__ = [
+    "TYPES",
+    "BatchIn",
+    "Case",
+    "FeedbackIn",
+    "GoalsIn",
+    "KnowHubError",
+    "KnowledgeIn",
+    "KnowledgePatch",
+    "KnowledgeUpdate",
+    "Record",
+    "ResourceIn",
+    "SlimIn",
+    "TokenIn",
+    "from_iso",
+    "iso_time",
+    "listed",
+]
+
+Json: TypeAlias = dict[str, Any]
+"""A JSON object, as it goes over the wire."""
+
+TYPES = ("user_profile", "strategy", "tool", "usecase", "definition", "plan")
+"""What knowledge can be; an entry may be several."""
+
+CATEGORIES = ("paper", "exp", "skill", "book")
+"""Where knowledge can come from."""
+
+CONTENT_TYPES = ("text", "code", "credential", "cookie")
+"""What a resource can be."""
+
+RIGHTS = ("read", "write", "curate", "secrets", "admin")
+"""What a token may: see, save and judge, change others', read secrets, keep the house."""
+
+OWNER_SCOPE = "user:owner"
+"""In an entry's scopes: its principal alone."""
+
+REQUEST_LIMIT = 1024 * 1024
+"""Bytes of a request's body."""
+TASK_LIMIT = 2_000
+"""Characters of a task, and of a query."""
+CONTENT_LIMIT = 65_536
+"""Characters of a content, and of a secret."""
+BODY_LIMIT = 262_144
+"""Characters of a resource's public body."""
+RESOURCE_ID_LIMIT = 200
+"""Characters of a resource's id."""
+_SHORT = 200
+
+
+# Errors: one form for all doors
+
+
+class KnowHubError(KeywordTreeError):
+    """What a hub refuses, as RFC 9457 has it; `code` is one of `PROBLEMS`, and nothing that was said is repeated."""
+
+    def __init__(
+        self, code: str, detail: str, errors: list[dict[str, str]] | None = None, retry_after_s: float = 0.0
+    ) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+        self.errors = errors or []
+        self.retry_after_s = retry_after_s
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return PROBLEMS[self.code][0]
+
+    def to_json(self, instance: str = "") -> Json:
+        """Return the problem as it is sent."""
+        status, title = PROBLEMS[self.code]
+        told: Json = {"type": f"/problems/{self.code}", "title": title, "status": status, "detail": self.detail}
+        return told | {"instance": instance, "errors": self.errors}
+
+
+PROBLEMS: Mapping[str, tuple[int, str]] = {
+    "bad-request": (400, "The request cannot be read"),
+    "unauthenticated": (401, "A valid token is needed"),
+    "forbidden": (403, "The token does not have the right"),
+    "not-found": (404, "There is no such thing, or it is not for this token"),
+    "method-not-allowed": (405, "The path knows other methods"),
+    "timeout": (408, "The request took too long to arrive"),
+    "conflict": (409, "Something stands in the way"),
+    "gone": (410, "The secret has expired or was destroyed"),
+    "changed": (412, "It has another version by now"),
+    "too-large": (413, "The request is too large"),
+    "wrong-host": (421, "This server does not answer to that name"),
+    "invalid": (422, "The request is not valid"),
+    "secret-shape": (422, "Knowledge must not hold what looks like a secret"),
+    "key-reused": (422, "The Idempotency-Key was used for another body"),
+    "version-needed": (428, "If-Match must say which version is meant"),
+    "too-many-requests": (429, "Too many requests"),
+    "headers-too-large": (431, "The request's head is too large"),
+    "internal": (500, "The server made a mistake"),
+    "outcome-unknown": (500, "Whether it was written is not known"),
+    "store-damaged": (500, "The store is damaged"),
+    "vault-locked": (503, "The vault cannot be opened"),
+    "busy": (503, "The server is busy"),
+    "disk-full": (507, "The disk refuses to take it"),
+}
+"""Code → status and title."""
+
+
+def not_found() -> KnowHubError:
+    """Return the one answer for what is not there and for what is not to be seen."""
+    return KnowHubError("not-found", "there is no such thing, or it is not for this token")
+
+
+def invalid(pointer: str, detail: str) -> KnowHubError:
+    """Return the refusal of one field."""
+    return KnowHubError("invalid", f"{pointer or 'body'}: {detail}", [{"pointer": pointer, "detail": detail}])
+
+
+# Times
+
+
+def iso_time(seconds: float) -> str:
+    """Return a time as ISO 8601 in UTC.
+
+    >>> iso_time(0)
+    '1970-01-01T00:00:00Z'
+    """
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="auto").replace("+00:00", "Z")
+
+
+def from_iso(text: object) -> float | None:
+    """Return the seconds since the epoch of an ISO 8601 time; without a zone it is UTC, and None is no time.
+
+    >>> from_iso("1970-01-01T00:00:01Z"), from_iso("soon")
+    (1.0, None)
+    """
+    if not isinstance(text, str):
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    try:
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+# Records
+
+
+@dataclass(slots=True)
+class Record:
+    """One record of the ledger."""
+
+    id: str
+    """Tells the kind, see `kind_of`."""
+    content: str
+    """The text."""
+    source: str
+    """A title, or where it is from."""
+    fields: Json
+    """All else."""
+    created_by: str
+    """The principal: taken from the token, never claimed."""
+    version: int = 1
+    """One more with every write."""
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    """Seconds since the epoch, UTC."""
+    deleted: bool = False
+    """Whether it went."""
+
+    @property
+    def kind(self) -> str:
+        """`"knowledge"`, `"feedback"`, `"proposal"`, `"resource"`, `"trace"`, or "" for what is not ours."""
+        return kind_of(self.id)
+
+
+_KIND = re.compile(r"(knowledge|feedback|proposal)-|(resource|trace)/")
+
+
+def kind_of(id: str) -> str:
+    """Return what a record is, by its id.
+
+    >>> kind_of("knowledge-20260305-a1b2"), kind_of("resource/code/login"), kind_of("a keyword")
+    ('knowledge', 'resource', '')
+    """
+    found = _KIND.match(id)
+    return (found[1] or found[2]) if found else ""
+
+
+@dataclass(slots=True)
+class Reading:
+    """An entry's judgement, computed from its living feedback."""
+
+    helpful: int = 0
+    harmful: int = 0
+    helpful_history: list[Json] = field(default_factory=list)
+    harmful_history: list[Json] = field(default_factory=list)
+
+
+# Bodies
+
+
+def _storable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("the text holds half of a character (a lone surrogate)") from None
+    return text
+
+
+_Storable = AfterValidator(_storable)
+_SAID = r"[^\s]"  # something must be said
+_NAMED = r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$"
+
+Task = Annotated[str, StringConstraints(min_length=1, max_length=TASK_LIMIT, pattern=_SAID), _Storable]
+Content = Annotated[str, StringConstraints(min_length=1, max_length=CONTENT_LIMIT, pattern=_SAID), _Storable]
+Short = Annotated[str, StringConstraints(max_length=_SHORT), _Storable]
+Longer = Annotated[str, StringConstraints(max_length=TASK_LIMIT), _Storable]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=_SHORT, pattern=_NAMED), _Storable]
+Scope = Annotated[str, StringConstraints(pattern=r"^[^\s,*\x00-\x1f\x7f]{1,200}$"), _Storable]
+Url = Annotated[str, StringConstraints(max_length=TASK_LIMIT, pattern=r'^https?://[^\s<>"\x00-\x1f]+$'), _Storable]
+Model = Annotated[str, StringConstraints(max_length=_SHORT), _Storable]
+KnowledgeId = Annotated[str, StringConstraints(pattern=r"^knowledge-[0-9A-Za-z-]{1,60}$")]
+_SEGMENT = r"(?:\.*[A-Za-z0-9_-][A-Za-z0-9._-]*)"
+RESOURCE_ID_PATTERN = rf"^{_SEGMENT}(?:/{_SEGMENT}){{0,7}}$"
+ResourceId = Annotated[str, StringConstraints(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN)]
+Type = Literal["user_profile", "strategy", "tool", "usecase", "definition", "plan"]
+Category = Literal["paper", "exp", "skill", "book"]
+ContentType = Literal["text", "code", "credential", "cookie"]
+Right = Literal["read", "write", "curate", "secrets", "admin"]
+Score = Annotated[int, Field(ge=1, le=5, strict=True)]
+Confidence = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]
+Types = Annotated[list[Type], Field(min_length=1, max_length=20)]
+Scopes = Annotated[list[Scope], Field(min_length=1, max_length=20)]
+Tags = Annotated[dict[Name, Name], Field(max_length=20)]
+
+
+class Body(BaseModel):
+    """What all bodies share: unknown fields are refused, and no error shows what was said."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class Source(Body):
+    """Where knowledge comes from."""
+
+    name: Short = ""
+    category: Category = "exp"
+    urls: Annotated[list[Url], Field(max_length=20)] = []
+    agent_id: Short = ""
+    submitted_by: Short = ""
+    timestamp: AwareDatetime | None = None
+    message_id: Short = ""
+
+
+class KnowledgeIn(Body):
+    """New knowledge."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "task": "Log in to a site that checks for automated browsers",
+                    "content": "undetected_chromedriver passes most checks: set a user agent, wait at random.",
+                    "types": ["tool", "strategy"],
+                    "tags": {"domain": "browser"},
+                    "scopes": ["user:owner"],
+                    "source": {"name": "own trial", "category": "exp", "urls": ["https://example.com"]},
+                    "score": 4,
+                }
+            ]
+        }
+    )
+
+    task: Task
+    content: Content
+    types: Types
+    tags: Tags = {}
+    scopes: Scopes = [OWNER_SCOPE]
+    owner: Short = ""
+    resource_ids: Annotated[list[ResourceId], Field(max_length=50)] = []
+    resource_id: ResourceId | None = None
+    secure_resource_id: ResourceId | None = None
+    source: Source = Source()
+    score: Score = 3
+    confidence: Confidence = 0.5
+    message_id: Short = ""
+
+    def all_resource_ids(self) -> list[str]:
+        """Return the resources that any of the three fields names, each once."""
+        single = [id for id in (self.resource_id, self.secure_resource_id) if id is not None]
+        return list(dict.fromkeys([*self.resource_ids, *single]))
+
+
+class KnowledgeLine(KnowledgeIn):
+    """Knowledge as an export has it."""
+
+    id: KnowledgeId
+    created_at: AwareDatetime | None = None
+    created_by: Short = ""
+    merged_into: Annotated[str, StringConstraints(pattern=r"^(knowledge-[0-9A-Za-z-]{1,60})?$")] = ""
+
+
+class KnowledgePatch(Body):
+    """What is to change of an entry; what is not given stays."""
+
+    task: Task | None = None
+    content: Content | None = None
+    types: Types | None = None
+    tags: Tags | None = None
+    scopes: Scopes | None = None
+    owner: Short | None = None
+    resource_ids: Annotated[list[ResourceId], Field(max_length=50)] | None = None
+    score: Score | None = None
+    confidence: Confidence | None = None
+
+
+class Case(Body):
+    """How an entry did, once."""
+
+    task: Longer = ""
+    outcome: Longer = ""
+    reason: Longer = ""
+    timestamp: AwareDatetime | None = None
+
+    def to_json(self) -> Json:
+        """Return what was given."""
+        return {name: value for name, value in self.model_dump(mode="json").items() if value not in ("", None)}
+
+
+class FeedbackLine(Body):
+    """Feedback as an export has it."""
+
+    id: Annotated[str, StringConstraints(pattern=r"^feedback-[0-9A-Za-z-]{1,60}$")]
+    knowledge_id: KnowledgeId
+    is_helpful: Annotated[bool, Field(strict=True)]
+    case: Case = Case()
+    created_by: Short = ""
+
+
+class KnowledgeUpdate(Body):
+    """What an entry did, and what it is to become."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"add_helpful_case": {"task": "nightly import", "outcome": "worked"}}]}
+    )
+
+    add_helpful_case: Case | None = None
+    add_harmful_case: Case | None = None
+    update_score: Score | None = None
+    evolve_feedback: Task | None = None
+    model: Model = ""
+
+
+class FeedbackIn(Body):
+    """One judgement of many."""
+
+    knowledge_id: KnowledgeId
+    is_helpful: Annotated[bool, Field(strict=True)]
+    case: Case = Case()
+
+
+class BatchIn(Body):
+    """Judgements of several entries."""
+
+    feedback_list: Annotated[list[FeedbackIn], Field(min_length=1, max_length=200)]
+    atomic: Annotated[bool, Field(strict=True)] = True
+
+
+class SlimIn(Body):
+    """What to merge, and who writes it."""
+
+    model: Model = ""
+    dry_run: Annotated[bool, Field(strict=True)] = False
+    plan: dict[str, Any] | None = None
+
+
+class ResourceIn(Body):
+    """A resource: what all may read who see it, and what is sealed."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"title": "A test account", "body": "100 calls a day", "secure_body": "…", "content_type": "credential"}
+            ]
+        }
+    )
+
+    title: Name
+    body: Annotated[str, StringConstraints(max_length=BODY_LIMIT), _Storable] = ""
+    secure_body: Annotated[SecretStr, Field(max_length=CONTENT_LIMIT)] | None = None
+    content_type: ContentType = "text"
+    metadata: Annotated[dict[Name, Any], Field(max_length=50)] = {}
+    scopes: Scopes = [OWNER_SCOPE]
+    owner: Short = ""
+    expires_at: AwareDatetime | None = None
+
+    @model_validator(mode="after")
+    def _is_storable(self) -> "ResourceIn":
+        _storable(self.secret())
+        _check_json(self.metadata)
+        return self
+
+    def secret(self) -> str:
+        """Return what is to be sealed; "" is nothing."""
+        return self.secure_body.get_secret_value() if self.secure_body is not None else ""
+
+
+def _check_json(value: object, limit: int = 20_000) -> None:
+    """Refuse what is no plain JSON, too deep or too long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError("it must be plain JSON, with finite numbers") from None
+    _storable(text)
+    if len(text) > limit:
+        raise ValueError(f"it must not be longer than {limit} characters")
+    depth = deepest = 0
+    for char in re.sub(r'"(?:[^"\\]|\\.)*"', "", text):
+        depth += (char in "[{") - (char in "]}")
+        deepest = max(deepest, depth)
+    if deepest > 50:
+        raise ValueError("it must not be deeper than 50 levels")
+
+
+class GoalIn(Body):
+    """One goal of a tree."""
+
+    id: Name
+    description: Longer = ""
+    status: Literal["open", "focused", "done", "abandoned"] = "open"
+    parent_id: Short = ""
+    knowledge: Annotated[list[dict[str, Any]], Field(max_length=50)] = []
+
+    @model_validator(mode="after")
+    def _is_storable(self) -> "GoalIn":
+        _check_json(self.knowledge, CONTENT_LIMIT)
+        return self
+
+
+class GoalsIn(Body):
+    """A goal tree."""
+
+    goals: Annotated[list[GoalIn], Field(max_length=500)]
+
+
+class TokenIn(Body):
+    """Whom a token is for."""
+
+    principal: Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f]{1,100}$"), _Storable]
+    rights: Annotated[list[Right], Field(min_length=1, max_length=5)] = ["read", "write"]
+    scopes: Annotated[
+        list[Annotated[str, StringConstraints(pattern=r"^(\*|[^\s,*\x00-\x1f\x7f]{1,200})$")]], Field(max_length=20)
+    ] = []
+    expires_at: AwareDatetime | None = None
+
+
+class AcceptIn(Body):
+    """What a person wants instead of the text proposed; nothing takes it as it stands."""
+
+    content: Content | None = None
+
+
+# Parameters
+
+
+def listed(choices: tuple[str, ...]) -> str:
+    """Return the pattern of a list with commas.
+
+    >>> bool(re.match(listed(("a", "b")), "b,a")), bool(re.match(listed(("a", "b")), "c"))
+    (True, False)
+    """
+    one = "|".join(choices)
+    return rf"^({one})(,({one})){{0,19}}$"
+
+
+class Parameters(BaseModel):
+    """What all parameters share: unknown ones are refused."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+Query = Annotated[str, StringConstraints(min_length=1, max_length=TASK_LIMIT), _Storable]
+TypeList = Annotated[str, StringConstraints(pattern=listed(TYPES))]
+Cursor = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,300}$")]
+
+
+class SearchQuery(Parameters):
+    """What to look for."""
+
+    q: Annotated[Query, Field(description="what is to be done", examples=["log in with selenium"])]
+    top_k: Annotated[int, Field(ge=1, le=50)] = 5
+    min_score: Annotated[int, Field(ge=1, le=5)] = 3
+    types: TypeList | None = None
+    route: Literal["auto", "model", "recall"] = "auto"
+
+
+class ListQuery(Parameters):
+    """Which page of which entries."""
+
+    limit: Annotated[int, Field(ge=1, le=200)] = 10
+    types: TypeList | None = None
+    scopes: Annotated[str, StringConstraints(pattern=r"^[^\s,*]{1,200}(,[^\s,*]{1,200}){0,19}$"), _Storable] | None = (
+        None
+    )
+    owner: Short | None = None
+    tag: Annotated[str | None, Field(max_length=401, description="a key, or key:value")] = None
+    cursor: Cursor | None = None
+
+
+class PageQuery(Parameters):
+    """Which page."""
+
+    limit: Annotated[int, Field(ge=1, le=200)] = 10
+    cursor: Cursor | None = None
+
+
+class ResourceQuery(PageQuery):
+    """Which page of which resources."""
+
+    prefix: Annotated[str, StringConstraints(max_length=RESOURCE_ID_LIMIT, pattern=r"^[A-Za-z0-9._/-]*$")] | None = None
+
+
+class ProposalQuery(PageQuery):
+    """Which page of which proposals."""
+
+    state: Literal["open", "accepted", "rejected"] = "open"

@@ -1,0 +1,269 @@
+"""Who asks: tokens, each a file named by the SHA-256 of what its holder keeps.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     tokens = Tokens(folder)
+...     text, made = tokens.make("ada", ["read"], ["org:cybertogether"])
+...     found = tokens.find(text)
+...     found.principal, found.may("write"), tokens.revoke(made.digest), tokens.find(text)
+('ada', False, True, None)
+
+Who reads the folder cannot log in by it: 32 random bytes need no slow hash. Unlinking a file revokes its token. A
+browser's session is a token of its own, which ends with the one that logged it in.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .schemas import RIGHTS, Record
+
+__all__ = ["LOCAL", "SESSION_S", "Token", "Tokens", "is_visible"]
+
+SESSION_S = 12 * 3600
+"""Seconds that a browser stays logged in."""
+
+LOGIN_S = 600
+"""Seconds that a link for logging in is good for, once."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """Who asks, and what they may."""
+
+    principal: str
+    """Whose entries it writes."""
+    rights: frozenset[str] = frozenset()
+    """Of `RIGHTS`."""
+    scopes: frozenset[str] = frozenset()
+    """What it sees besides its principal's own; `*` is all."""
+    expires_at: float | None = None
+    """Seconds since the epoch, UTC."""
+    digest: str = ""
+    """The SHA-256 of its text; "" is the process itself."""
+    parent: str = ""
+    """Of a session: the token that logged it in."""
+    kind: str = "token"
+    """`"token"`, `"session"`, or `"login"`."""
+    created_at: float = 0.0
+    """Seconds since the epoch, UTC."""
+
+    def may(self, right: str) -> bool:
+        """Return whether it has a right."""
+        return right in self.rights
+
+    def sees_all(self) -> bool:
+        """Return whether nothing is hidden from it."""
+        return "*" in self.scopes
+
+    def owns_scope(self, scope: str) -> bool:
+        """Return whether it may write into a scope."""
+        return scope == "user:owner" or scope in self.scopes or self.sees_all()
+
+
+LOCAL = Token("local", frozenset(RIGHTS), frozenset("*"))
+"""Whoever runs the process: a hub in process needs no file."""
+
+
+def is_visible(token: Token, scopes: Collection[str], principal: str) -> bool:
+    """Return whether a token sees what has these scopes and this principal.
+
+    >>> bob = Token("bob", scopes=frozenset({"team:a"}))
+    >>> [is_visible(bob, scopes, "ada") for scopes in (["team:a"], ["user:owner"], ["team:b"])]
+    [True, False, False]
+    """
+    if token.sees_all() or not token.scopes.isdisjoint(scopes):
+        return True
+    return "user:owner" in scopes and token.principal == principal
+
+
+def sees(token: Token, record: Record) -> bool:
+    """Return whether a token sees a record, as it stood in the version given."""
+    scopes = record.fields.get("scopes")
+    return is_visible(token, scopes if isinstance(scopes, list) else (), record.created_by)
+
+
+class Tokens:
+    """The tokens of one hub; safe for many threads and processes.
+
+    Args:
+        folder: Holds a file each; made for its owner alone.
+        clock: Seconds since the epoch.
+
+    Cost: finding one is a hash and a look at its file.
+    """
+
+    def __init__(self, folder: str | Path, clock: Callable[[], float] = time.time) -> None:
+        self._folder = Path(folder)
+        self._clock = clock
+        self._read: dict[str, tuple[tuple[int, int, int], Token]] = {}  # by digest
+
+    def make(
+        self,
+        principal: str,
+        rights: Collection[str] = ("read", "write"),
+        scopes: Collection[str] = (),
+        expires_at: float | None = None,
+        *,
+        kind: str = "token",
+        parent: str = "",
+    ) -> tuple[str, Token]:
+        """Make a token, and return its text, which is kept nowhere, and what it is."""
+        text = ("kh_" if kind == "token" else f"kh{kind[0]}_") + secrets.token_urlsafe(32)
+        digest = _digest(text)
+        made = Token(principal, frozenset(rights), frozenset(scopes), expires_at, digest, parent, kind, self._clock())
+        self._write(made)
+        return text, made
+
+    def make_login(self, parent: Token) -> str:
+        """Return the code of a link that logs a browser in, once."""
+        until = self._clock() + LOGIN_S
+        return self.make(parent.principal, (), (), until, kind="login", parent=parent.digest)[0]
+
+    def log_in(self, text: str) -> tuple[str, Token] | None:
+        """Return a session for a token, or for the code of a link, which is used up by that."""
+        found = self.find(text, kind="login")
+        if found is not None:
+            if not self.revoke(found.digest):
+                return None  # somebody was quicker
+            found = self._load(found.parent)
+        else:
+            found = self.find(text)
+        if found is None:
+            return None
+        until = self._clock() + SESSION_S
+        if found.expires_at is not None:
+            until = min(until, found.expires_at)
+        return self.make(found.principal, found.rights, found.scopes, until, kind="session", parent=found.digest)
+
+    def find(self, text: str, kind: str = "token") -> Token | None:
+        """Return the token of a text, or None: unknown, revoked, expired, or its file is damaged."""
+        if not text.startswith("kh") or len(text) > 100:
+            return None
+        found = self._load(_digest(text))
+        if found is None or found.kind != kind:
+            return None
+        if kind == "session":
+            parent = self._load(found.parent)
+            if parent is None:
+                return None
+            # What a session may is what its token may now.
+            return Token(
+                found.principal, parent.rights, parent.scopes, found.expires_at, found.digest, found.parent, kind
+            )
+        return found
+
+    def revoke(self, digest: str) -> bool:
+        """End a token; says whether it was there."""
+        if not _is_digest(digest):
+            return False
+        try:
+            (self._folder / digest).unlink()
+        except FileNotFoundError:
+            return False
+        self._read.pop(digest, None)
+        return True
+
+    def all(self) -> list[Token]:
+        """Return all tokens, oldest first; what has expired is put away."""
+        found = [token for digest in self._digests() if (token := self._load(digest)) is not None]
+        return sorted((token for token in found if token.kind == "token"), key=lambda token: token.created_at)
+
+    def damaged(self) -> list[str]:
+        """Return the names of files that hold no token."""
+        return [digest for digest in self._digests() if self._parse(digest) is None]
+
+    def sweep(self) -> None:
+        """Put away what has expired."""
+        for digest in self._digests():
+            token = self._parse(digest)
+            if token is not None and token.expires_at is not None and token.expires_at <= self._clock():
+                self.revoke(digest)
+
+    def _digests(self) -> Iterator[str]:
+        with contextlib.suppress(FileNotFoundError):
+            yield from sorted(name for name in os.listdir(self._folder) if _is_digest(name))
+
+    def _load(self, digest: str) -> Token | None:
+        if not _is_digest(digest):
+            return None
+        try:
+            status = os.stat(self._folder / digest)
+        except OSError:
+            return None
+        mark = (status.st_ino, status.st_mtime_ns, status.st_size)
+        known = self._read.get(digest)
+        if known is None or known[0] != mark:
+            token = self._parse(digest)
+            if token is None:
+                return None
+            known = self._read[digest] = (mark, token)
+        token = known[1]
+        return None if token.expires_at is not None and token.expires_at <= self._clock() else token
+
+    def _parse(self, digest: str) -> Token | None:
+        try:
+            held = json.loads((self._folder / digest).read_bytes())
+            expires_at = held["expires_at"]
+            rights, scopes = held["rights"], held["scopes"]
+            texts = [held["principal"], held["parent"], held["kind"], *rights, *scopes]
+            if not all(isinstance(text, str) for text in texts) or not set(rights) <= set(RIGHTS):
+                return None
+            until = None if expires_at is None else float(expires_at)
+            who, kind, made = held["principal"], held["kind"], float(held["created_at"])
+            return Token(who, frozenset(rights), frozenset(scopes), until, digest, held["parent"], kind, made)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def _write(self, token: Token) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held = {
+            "principal": token.principal,
+            "rights": sorted(token.rights),
+            "scopes": sorted(token.scopes),
+            "expires_at": token.expires_at,
+            "parent": token.parent,
+            "kind": token.kind,
+            "created_at": token.created_at,
+        }
+        write_new(self._folder / token.digest, json.dumps(held, ensure_ascii=False).encode() + b"\n")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+def _is_digest(name: str) -> bool:
+    return len(name) == 64 and all(char in "0123456789abcdef" for char in name)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that nobody else may read, whole and durable, under its name only when it is."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make what was named or unlinked in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

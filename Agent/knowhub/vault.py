@@ -1,0 +1,369 @@
+"""Secrets: sealed files beside the tree, whose log keeps everything and so must never see one.
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> with tempfile.TemporaryDirectory() as folder:
+...     vault = Vault(Path(folder, "vault"), KeyRing.make())
+...     reference = vault.seal("credentials/website_a", "SecurePass123")
+...     opened = vault.open(reference, "credentials/website_a")
+...     opened, b"SecurePass123" in Path(folder, "vault", reference).read_bytes(), vault.destroy(reference)
+('SecurePass123', False, True)
+
+A file is a JSON line: `key` (which master key wraps), `nonce` and `wrapped` (the file's own data key), `nonce2` and
+`sealed` (the text under it). Both are AES-256-GCM; reference and resource id are authenticated, so a file that is
+renamed, or named by another resource, does not open. Master keys never lie in the data folder.
+"""
+
+import base64
+import binascii
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from .schemas import KnowHubError
+from .tokens import sync_folder, write_new
+
+try:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+except ImportError as error:  # pragma: no cover - the tests run with the extra
+    raise ImportError("KnowHub's vault needs its extra: pip install 'keyword-tree[knowhub]'") from error
+
+__all__ = ["KeyRing", "Vault", "config_folder", "find_ring", "key_path", "secret_shape"]
+
+ORPHAN_S = 3600
+"""Seconds after which a sealed file that nobody names is destroyed: its operation was never written."""
+
+_REFERENCE = re.compile(r"[0-9a-f]{32}").fullmatch
+_HEAD = b"knowhub-vault-1\0"
+
+
+# Master keys
+
+
+def config_folder() -> Path:
+    """Return where a person's own files lie: token and master key."""
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(base, "knowhub")
+
+
+def key_path() -> Path:
+    """Return where the master keys lie."""
+    return Path(os.environ.get("KNOWHUB_KEY_FILE") or config_folder() / "master.key")
+
+
+class KeyRing:
+    """Master keys: the first one seals, each opens what it sealed.
+
+    Args:
+        keys: Of 32 bytes each, the newest first.
+    """
+
+    def __init__(self, keys: Collection[bytes]) -> None:
+        if not keys or any(len(key) != 32 for key in keys):
+            raise KnowHubError("vault-locked", "a master key has 32 bytes, written in base64, one a line")
+        self._keys = {hashlib.sha256(b"knowhub master key\0" + key).hexdigest()[:16]: key for key in keys}
+
+    def __repr__(self) -> str:
+        return f"<KeyRing {len(self._keys)} keys>"
+
+    @classmethod
+    def make(cls) -> "KeyRing":
+        """Return a ring with one new key."""
+        return cls([secrets.token_bytes(32)])
+
+    @classmethod
+    def parse(cls, text: str) -> "KeyRing":
+        """Return the ring that a text holds: keys in base64, between blanks or commas."""
+        try:
+            keys = [base64.b64decode(word, altchars=b"-_", validate=True) for word in re.split(r"[\s,]+", text) if word]
+        except (binascii.Error, ValueError):
+            raise KnowHubError("vault-locked", "a master key has 32 bytes, written in base64, one a line") from None
+        return cls(keys)
+
+    def to_text(self) -> str:
+        """Return what `parse` reads."""
+        return "".join(base64.urlsafe_b64encode(key).decode() + "\n" for key in self._keys.values())
+
+    def with_new(self) -> "KeyRing":
+        """Return a ring with a new key before these."""
+        return KeyRing([secrets.token_bytes(32), *self._keys.values()])
+
+    def newest(self) -> tuple[str, bytes]:
+        """Return the key that seals, and its name."""
+        return next(iter(self._keys.items()))
+
+    def only_newest(self) -> "KeyRing":
+        """Return the ring without the keys that only open."""
+        return KeyRing([self.newest()[1]])
+
+    def get(self, name: str) -> bytes | None:
+        """Return a key by its name."""
+        return self._keys.get(name)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+def find_ring(data_folder: Path, *, may_make: bool) -> KeyRing:
+    """Return the ring that the environment names, or that lies in the file of the keys.
+
+    Args:
+        data_folder: Where no key may lie: whoever copies it would have both.
+        may_make: Make the file where there is none.
+
+    Raises:
+        KnowHubError: `vault-locked`: no key, no form, others can read it, or it lies in the data folder.
+    """
+    if text := os.environ.get("KNOWHUB_KEY"):
+        return KeyRing.parse(text)
+    path = key_path()
+    if path.resolve().is_relative_to(data_folder.resolve()):
+        raise KnowHubError("vault-locked", "the master key must not lie in the data folder")
+    try:
+        if path.stat().st_mode & 0o077:
+            raise KnowHubError("vault-locked", "others can read the file of the master key: chmod 600")
+        return KeyRing.parse(path.read_text(encoding="ascii"))
+    except FileNotFoundError:
+        if not may_make:
+            raise KnowHubError(
+                "vault-locked", "there are secrets, but no master key: bring back its file, or set KNOWHUB_KEY"
+            ) from None
+    except (OSError, UnicodeDecodeError):
+        raise KnowHubError("vault-locked", "the file of the master key cannot be read") from None
+    made = KeyRing.make()
+    keep_ring(made, path)
+    return made
+
+
+def keep_ring(ring: KeyRing, path: Path | None = None) -> None:
+    """Write a ring to its file, for its owner alone."""
+    path = path or key_path()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_new(path, ring.to_text().encode())
+
+
+# The vault
+
+
+class Vault:
+    """Sealed texts in a folder; safe for many threads and processes.
+
+    Args:
+        folder: Holds a file each.
+        ring: The master keys; None finds them when they are first needed, see `find_ring`.
+        clock: Seconds since the epoch.
+
+    Cost: sealing is two syncs; opening a read and two decryptions, some 50 µs.
+    """
+
+    def __init__(self, folder: Path, ring: KeyRing | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._ring = ring
+        self._clock = clock
+
+    def ring(self) -> KeyRing:
+        """Return the master keys.
+
+        Raises:
+            KnowHubError: `vault-locked`, with the reason.
+        """
+        if self._ring is None:
+            self._ring = find_ring(self._folder.parent, may_make=not self.references())
+        return self._ring
+
+    def forget_ring(self) -> None:
+        """Look for the keys anew, the next time."""
+        self._ring = None
+
+    def seal(self, resource_id: str, text: str) -> str:
+        """Write a secret, durably, and return its reference."""
+        reference = secrets.token_hex(16)
+        name, master = self.ring().newest()
+        data_key = secrets.token_bytes(32)
+        bound = _bind(reference, resource_id)
+        nonce, nonce2 = secrets.token_bytes(12), secrets.token_bytes(12)
+        sealed = AESGCM(data_key).encrypt(nonce2, text.encode(), bound)
+        held = {
+            "key": name,
+            "nonce": _b64(nonce),
+            "wrapped": _b64(AESGCM(master).encrypt(nonce, data_key, bound)),
+            "nonce2": _b64(nonce2),
+            "sealed": _b64(sealed),
+            "for": resource_id,
+        }
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_new(self._folder / reference, json.dumps(held).encode() + b"\n")
+        except OSError as error:
+            raise KnowHubError("disk-full", "the disk refuses the secret; nothing was changed") from error
+        return reference
+
+    def open(self, reference: str, resource_id: str) -> str | None:
+        """Return a secret; None where it was destroyed.
+
+        Raises:
+            KnowHubError: `vault-locked`: no key opens it, or it was tampered with.
+        """
+        held = self._read(reference)
+        if held is None:
+            return None
+        try:
+            data_key, bound = self._unwrap(held, reference, resource_id)
+            opened = AESGCM(data_key).decrypt(_unb64(held["nonce2"]), _unb64(held["sealed"]), bound)
+            return opened.decode()
+        except (InvalidTag, KeyError, ValueError, TypeError):
+            raise KnowHubError(
+                "vault-locked", "the secret does not open: it was changed, or belongs elsewhere"
+            ) from None
+
+    def exists(self, reference: str) -> bool:
+        """Return whether a secret is still there."""
+        return bool(_REFERENCE(reference)) and (self._folder / reference).exists()
+
+    def destroy(self, reference: str) -> bool:
+        """Overwrite and unlink a secret; says whether it was there.
+
+        On a disk that moves what it writes, the old bytes may stay: they are of use only with the master key, so for
+        old backups rotate, and destroy the old key.
+        """
+        if not _REFERENCE(reference):
+            return False
+        path = self._folder / reference
+        try:
+            with open(path, "r+b") as file:
+                size = os.fstat(file.fileno()).st_size
+                file.write(secrets.token_bytes(size))
+                file.flush()
+                os.fsync(file.fileno())
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        with contextlib.suppress(OSError):
+            sync_folder(self._folder)
+        return True
+
+    def references(self) -> list[str]:
+        """Return the references of all secrets."""
+        try:
+            return sorted(name for name in os.listdir(self._folder) if _REFERENCE(name))
+        except FileNotFoundError:
+            return []
+
+    def sweep(self, named: Collection[str]) -> int:
+        """Destroy what nobody has named for an hour, and return how many; unfinished files likewise."""
+        count = 0
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self._folder):
+                path = self._folder / name
+                with contextlib.suppress(OSError):
+                    if self._clock() - path.stat().st_mtime < ORPHAN_S:
+                        continue
+                    if _REFERENCE(name) and name not in named:
+                        count += self.destroy(name)
+                    elif name.endswith(".new"):
+                        path.unlink()
+        return count
+
+    def rotate(self, ring: KeyRing) -> int:
+        """Wrap all data keys by a ring's newest key, and return how many; what does not open stays as it is.
+
+        Raises:
+            KnowHubError: `vault-locked`: one of them does not open. Those before it are rotated; run it again.
+        """
+        name, master = ring.newest()
+        self._ring, count = ring, 0
+        for reference in self.references():
+            held = self._read(reference)
+            if held is None or held.get("key") == name:
+                continue
+            resource_id = str(held.get("for"))
+            try:
+                data_key, bound = self._unwrap(held, reference, resource_id)
+            except (InvalidTag, KeyError, ValueError, TypeError):
+                raise KnowHubError("vault-locked", f"the sealed file {reference} does not open") from None
+            nonce = secrets.token_bytes(12)
+            wrapped = AESGCM(master).encrypt(nonce, data_key, bound)
+            held |= {"key": name, "nonce": _b64(nonce), "wrapped": _b64(wrapped)}
+            status = os.stat(self._folder / reference)
+            write_new(self._folder / reference, json.dumps(held).encode() + b"\n")
+            os.utime(self._folder / reference, ns=(status.st_atime_ns, status.st_mtime_ns))
+            count += 1
+        return count
+
+    def problems(self) -> list[str]:
+        """Return what does not open, in sentences without a secret."""
+        said = []
+        for reference in self.references():
+            held = self._read(reference)
+            try:
+                if held is not None:
+                    self._unwrap(held, reference, str(held.get("for")))
+            except (KnowHubError, InvalidTag, KeyError, ValueError, TypeError):
+                said.append(f"vault/{reference} does not open with the master keys at hand")
+        return said
+
+    def _unwrap(self, held: dict[str, str], reference: str, resource_id: str) -> tuple[bytes, bytes]:
+        master = self.ring().get(str(held.get("key")))
+        if master is None:
+            raise KnowHubError(
+                "vault-locked", "no master key at hand opens this secret: bring back the one that sealed it"
+            )
+        bound = _bind(reference, resource_id)
+        return AESGCM(master).decrypt(_unb64(held["nonce"]), _unb64(held["wrapped"]), bound), bound
+
+    def _read(self, reference: str) -> dict[str, str] | None:
+        if not _REFERENCE(reference):
+            return None
+        try:
+            held = json.loads((self._folder / reference).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            held = None
+        if not isinstance(held, dict):
+            raise KnowHubError("vault-locked", f"the sealed file {reference} is damaged")
+        return held
+
+
+def _bind(reference: str, resource_id: str) -> bytes:
+    return _HEAD + reference.encode() + b"\0" + resource_id.encode()
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _unb64(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+# What looks like a secret
+
+
+_SHAPES = {
+    "a private key (PEM)": r"-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----",
+    "a JSON web token": r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+    "a provider's key": (
+        r"\b(?:sk-(?:ant-|proj-)?[A-Za-z0-9_-]{20,}|(?:AKIA|ASIA)[0-9A-Z]{16}\b|gh[pousr]_[A-Za-z0-9]{30,}"
+        r"|github_pat_[A-Za-z0-9_]{40,}|glpat-[A-Za-z0-9_-]{20,}|xox[abeprs]-[A-Za-z0-9-]{10,}|AIza[0-9A-Za-z_-]{35}"
+        r"|npm_[A-Za-z0-9]{36}|hf_[A-Za-z0-9]{30,}|[rs]k_live_[0-9A-Za-z]{20,}|SG\.[\w-]{20,}\.[\w-]{20,}"
+        r"|pypi-[A-Za-z0-9_-]{50,}|kh_[A-Za-z0-9_-]{40,})"
+    ),
+}
+_find_shape = {name: re.compile(pattern).search for name, pattern in _SHAPES.items()}
+
+
+def secret_shape(text: str) -> str:
+    """Return which kind of secret a text seems to hold; "" is none.
+
+    >>> secret_shape("-----BEGIN RSA PRIVATE KEY-----"), secret_shape("the key sk-… is in the vault")
+    ('a private key (PEM)', '')
+    """
+    return next((name for name, find in _find_shape.items() if find(text)), "")
