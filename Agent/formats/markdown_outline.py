@@ -7,7 +7,8 @@ r"""A Markdown outline: headings and nested lists are keywords, links and paragr
       - [requests](https://requests.readthedocs.io) - HTTP for humans.
 
 Read: a heading is a keyword beneath the last higher one; a list item is a keyword, what is nested in it lies beneath
-it. An item that begins with a link and holds no list is an info instead: its text the content, the address the source.
+it. Its first line is the name; what it goes on with, on lines of its own, is an info. An item that begins with a link
+and holds no list is an info instead: its text the content, the address the source.
 A paragraph that is wholly emphasised, directly beneath its keyword, is the description; any other paragraph, code,
 quotation or table is an info, as it stands in the source. Passed over: HTML, rules, a YAML block at the top, and tables
 of contents (items that link to `#…`).
@@ -180,9 +181,10 @@ class _Reader:
             yield self._outline.fact(parent_id, content or ("" if self._is_ours else _href(link)), _href(link))
 
     def _keyword(self, inline: SyntaxTreeNode, parent_id: str, waiting: deque[SyntaxTreeNode]) -> Iterator[Record]:
-        """Yield a keyword, with the aliases and the description that stand next, and the info of its link."""
+        """Yield a keyword, with the aliases and the description that stand next, and the infos of its line."""
         link = _leading_link(inline)
-        name = _plain(inline if link is None else link, " ")
+        first, rest = _first_line(inline)
+        name = first if link is None else _plain(link, " ")
         if is_blank(name) or (link is not None and self._is_contents(link)):
             return
         aliases: list[str] = []
@@ -200,6 +202,8 @@ class _Reader:
         if link is not None:
             yield self._outline.fact(keyword.id, _plain(inline, " ", link, True), _href(link))
         else:
+            if not is_blank(rest):
+                yield self._outline.fact(keyword.id, rest)
             for other in (node for node in inline.walk() if node.type == "link" and not self._is_contents(node)):
                 yield self._outline.fact(keyword.id, _plain(other, " ") or _href(other), _href(other))
 
@@ -224,6 +228,14 @@ def _leading_link(inline: SyntaxTreeNode) -> SyntaxTreeNode | None:
         if node.type == "link":
             return node
     return None
+
+
+def _first_line(inline: SyntaxTreeNode) -> tuple[str, str]:
+    """Return the first line of a text and the others."""
+    kinds = [node.type for node in inline.children]
+    end = min((kinds.index(kind) for kind in ("softbreak", "hardbreak") if kind in kinds), default=len(kinds))
+    first = "".join(_plain(node, " ") for node in inline.children[:end])
+    return first, "".join(_plain(node, "\n", addresses=True) for node in inline.children[end + 1 :])
 
 
 def _href(link: SyntaxTreeNode) -> str:

@@ -7,9 +7,10 @@
                                     Simpler than [[C++]].
 
 Read: a folder is a keyword, a note is a keyword beneath it (`Python/Python.md` speaks for the folder `Python`), its
-text an info, its path the source. Frontmatter `aliases` and `description` belong to the keyword; each of the `tags`
-is a keyword beneath the top keyword "tags", to which the text is RELATED; so it is to the note that a `[[wikilink]]`
-names, by path or by name. Hidden folders, files that are not `.md`, and symbolic links are passed over.
+text an info, its path the source. Frontmatter `aliases` and `description` belong to the keyword; each of the `tags`,
+and each `#tag` in the text outside of code, is a keyword beneath the top keyword "tags", to which the text is RELATED;
+so it is to the note that a `[[wikilink]]` names, by path or by name. A keyword's own text stands before those of notes
+that link to it. Hidden folders, files that are not `.md`, and symbolic links are passed over.
 
 Written: a note for each keyword, in a folder where something lies beneath it. File names hold what every file system
 takes; where that is not the name, the frontmatter has it. Each info stands beneath a comment that has its id, source
@@ -40,6 +41,7 @@ from ..keyword_tree import Info, RelationType
 from .records import (
     ROOT_ID,
     Fact,
+    Link,
     Outline,
     Record,
     Source,
@@ -150,6 +152,9 @@ _BLOCK = re.compile(r"^<!-- info (.*) -->\n", re.MULTILINE)
 _WIKILINK = re.compile(r"\[\[([^\[\]|#^\n]+)(?:[|#^][^\[\]\n]*)?\]\]")
 _FRONT_LIMIT = 65_536  # characters; the parser of YAML takes seconds for each further megabyte
 _TAG_LIMIT = 512  # characters
+_CODE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+# As Obsidian has them: behind a blank or a bracket, of letters, digits, _, - and /, and not of digits alone.
+_INLINE_TAG = re.compile(r"(?:^|(?<=[\s(（【「]))#(?=[\w/-]*[^\W\d_])([\w/-]+)", re.MULTILINE)
 
 
 def read(source: Source, outline: Outline) -> Iterator[Record]:
@@ -168,6 +173,7 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
     for number, path in enumerate(vault.notes, 1):
         source.folder_share = number / len(vault.notes)
         yield from vault.facts(path)
+    yield from vault.links
 
 
 class _Vault:
@@ -178,6 +184,8 @@ class _Vault:
         self._by_name: dict[str, str] = {}  # what a wikilink may say: a path, or the name of the note nearest the top
         self._tags: set[str] = set()
         self.notes: list[PurePosixPath] = []
+        self.links: list[Link] = []
+        """From texts to what they speak of: made last, behind the own texts of these."""
 
     def keywords(self) -> Iterator[Record]:
         for folder, folders, files in os.walk(self._source.path):
@@ -203,7 +211,8 @@ class _Vault:
         return not path.name.startswith(".") and not path.is_symlink()
 
     def _keyword(self, here: PurePosixPath, name: str, notes: list[PurePosixPath]) -> Iterator[Record]:
-        fronts = [self._read(note)[0] for note in notes]
+        read = [self._read(note) for note in notes]
+        fronts = [front for front, _ in read]
         front = fronts[-1] if fronts else {}
         path = str(here / name)
         parent_id = self._ids.get(str(here), self._outline.parent_id)
@@ -215,7 +224,7 @@ class _Vault:
             aliases = _texts(front.get("aliases", front.get("alias")), ",")
             yield self._outline.keyword(parent_id, name, aliases, _text(front.get("description")), id)
         self._ids |= {path: id} | {str(note): id for note in notes}
-        for tag in (tag for front in fronts for tag in _tags_of(front)):
+        for tag in (tag for front, text in read for tag in _tags_of(front, text)):
             yield from self._tag(tag)
 
     def _tag(self, tag: str) -> Iterator[Record]:
@@ -233,11 +242,12 @@ class _Vault:
         start, *blocks = _BLOCK.split(text)
         if not is_blank(start):
             named = [self._by_name.get(_fold(link.strip().removesuffix(".md"))) for link in _WIKILINK.findall(start)]
-            named += [self._outline.id_of("tag", tag) for tag in _tags_of(front)]
-            links = {id: RelationType.PRIMARY} | {
-                other: RelationType.RELATED for other in named if other not in (None, id)
-            }
-            yield Fact(self._outline.id_of("text", str(path)), start, f"{path}.md", list(links.items()))
+            named += [self._outline.id_of("tag", tag) for tag in _tags_of(front, start)]
+            info_id = self._outline.id_of("text", str(path))
+            yield Fact(info_id, start, f"{path}.md", [(id, RelationType.PRIMARY)])
+            self.links += [
+                Link(info_id, other, RelationType.RELATED) for other in dict.fromkeys(named) if other and other != id
+            ]
         for about, content in zip(blocks[::2], blocks[1::2], strict=True):
             yield self._fact(path, about, content.removesuffix("\n"))
 
@@ -285,6 +295,8 @@ def _texts(value: object, separators: str) -> list[str]:
     return [text for text in texts if isinstance(text, str) and text]
 
 
-def _tags_of(front: _Front) -> list[str]:
-    tags = [str(PurePosixPath(tag.strip().lstrip("#").strip("/"))) for tag in _texts(front.get("tags"), r",\s")]
+def _tags_of(front: _Front, text: str) -> list[str]:
+    """Return the tags of a note, those of its frontmatter first."""
+    found = _texts(front.get("tags"), r",\s") + _INLINE_TAG.findall(_CODE.sub("", _BLOCK.split(text, maxsplit=1)[0]))
+    tags = [str(PurePosixPath(tag.strip().lstrip("#").strip("/"))) for tag in found]
     return [tag for tag in dict.fromkeys(tags) if not is_blank(tag) and tag != "." and len(tag) <= _TAG_LIMIT]

@@ -1041,7 +1041,8 @@ class TestMarkdown:
             "    Tools",
             "      • Tools <https://t.example>",
             "      • ruff <https://u.example>",
-            "    a line that goes on",
+            "    a line",
+            "      • that goes on",
             "  Rust",
         ]
         assert tree.FindByName("编程")[0].description == "What machines\ncan be told."
@@ -1081,6 +1082,31 @@ class TestNotes:
     @pytest.fixture(autouse=True)
     def _needs(self) -> None:
         need("notes")
+
+    def test_a_note_s_own_text_stands_before_those_that_link_to_it(self, tree: KeywordTree, tmp_path: Path) -> None:
+        write(tmp_path, "notes/Index.md", "See [[Python]].")
+        write(tmp_path, "notes/Python.md", "A language.")
+        import_file(tree, tmp_path / "notes", batch_size=1)
+        [node] = tree.FindByName("Python")
+
+        assert [info.content for info in tree.GetInfosOfKeyword(node.id)] == ["A language.", "See [[Python]]."]
+
+    def test_reads_tags_in_the_text_but_none_in_code(self, tree: KeywordTree, tmp_path: Path) -> None:
+        text = """\
+            ---
+            tags: [food]
+            ---
+            #饮食/茶 and (#green-tea), not #123, a#b, `#code`, https://a.example/#place
+            # A heading
+            ```sh
+            #comment
+            ```
+            """
+        write(tmp_path, "notes/Tea.md", text)
+        import_file(tree, tmp_path / "notes")
+
+        names = [line for line in outline(tree) if "•" not in line]
+        assert names == ["Tea", "tags", "  food", "  饮食", "    茶", "  green-tea"]
 
     def test_reads_folders_frontmatter_tags_and_wikilinks(self, tree: KeywordTree, tmp_path: Path) -> None:
         vault = tmp_path / "vault"

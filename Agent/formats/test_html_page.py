@@ -391,12 +391,14 @@ class TestInABrowser:
     def test_opens_branches_and_shows_what_is_known(self, page: Page, tmp_path: Path) -> None:
         page.open(export(tmp_path, SMALL))
 
-        assert page.names() == ["KeywordTree", "编程", "食物"]
+        assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物"]  # a small memory opens unfolded
         assert page.text("#count") == "4 keywords"
 
         page.run("""document.querySelector('li[data-node="1"] .toggle').click()""")
 
-        assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物"]
+        assert page.names() == ["KeywordTree", "编程", "食物"]
+
+        page.run("""document.querySelector('li[data-node="1"] .toggle').click()""")
 
         page.click("Python")
 
@@ -467,6 +469,7 @@ class TestInABrowser:
         assert page.text(f"{second} li:last-child").endswith("by user")
 
         page.keep_screen("history")
+        page.press("Escape")
         page.click(hostile)
         page.run("document.querySelector('main > details summary').click()")
 
@@ -487,7 +490,7 @@ class TestInABrowser:
     def test_shows_infos_that_hang_nowhere(self, page: Page, tmp_path: Path) -> None:
         page.open(export(tmp_path, [*SMALL, Fact("3", "on nothing")]))
 
-        assert page.names() == ["KeywordTree", "编程", "食物", "infos without a keyword"]
+        assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物", "infos without a keyword"]
         assert page.text("#count") == "4 keywords"
 
         page.type("on nothing")
@@ -511,7 +514,7 @@ class TestInABrowser:
             widths = page.run(
                 "[...document.querySelectorAll('body, header, nav, main')].map((e) => [e.scrollWidth, e.clientWidth])"
             )
-            height = page.run("document.querySelector('#tree .name').getBoundingClientRect().height")
+            height = page.run("document.querySelector('#found .name').getBoundingClientRect().height")
             page.keep_screen("phone")
         finally:
             page.call("Emulation.setTouchEmulationEnabled", enabled=False)
@@ -555,9 +558,65 @@ class TestInABrowser:
         page.type("rus")
         page.click("Rust", "#found")
 
-        assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物"]
+        assert page.names("#found") == ["Rust"]  # what was found stays
         assert page.text("h2") == "Rust"
-        assert page.text('.name[aria-current="true"] bdi') == "Rust"
+        assert page.text('#found .name[aria-current="true"] bdi') == "Rust"
+
+        page.press("Escape")
+
+        assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物"]
+        assert page.text('#tree .name[aria-current="true"] bdi') == "Rust"
+
+    def test_enter_opens_the_first_that_was_found(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+        page.run("document.getElementById('query').focus()")
+        page.call("Input.insertText", text="rus")
+        page.press("Enter")  # before the search has begun by itself
+
+        assert page.text("h2") == "Rust"
+        assert page.names("#found") == ["Rust"]
+        assert page.run("document.activeElement.id") == "query"
+
+    def test_a_large_memory_opens_folded(self, page: Page, tmp_path: Path) -> None:
+        many = [Keyword(f"k{number}", "p", f"name {number}") for number in range(60)]
+        page.open(export(tmp_path, [*SMALL, *many]))
+
+        assert page.names() == ["KeywordTree", "编程", "食物"]
+
+    def test_markdown_is_drawn_and_html_in_it_stays_text(self, page: Page, tmp_path: Path) -> None:
+        text = (
+            "# Tea\n\nWater at **80 °C**, _not_ `100`.\nSee [a page](https://example.org/tea), "
+            "[none](javascript:alert(1)).\n\n- green\n  - Longjing 龙井\n- black\n\n1. boil\n2. wait\n\n"
+            "> he said <b>so</b>\n\n```\n<script>alert(1)</script>\n```\n2 * 3 * 4 and snake_case_name"
+        )
+        page.open(export(tmp_path, [*SMALL, fact("3", text, "", "f")]))
+        page.click("食物")
+        drawn = page.run(
+            "[...document.querySelectorAll('article .text *')].map((one) => one.tagName + ':' + one.textContent)"
+        )
+
+        assert "H3:Tea" in drawn
+        assert {"STRONG:80 °C", "EM:not", "CODE:100", "A:a page"} <= set(drawn)
+        assert "UL:Longjing 龙井" in drawn
+        assert [one for one in drawn if one.startswith("OL")] == ["OL:boilwait"]
+        assert "BLOCKQUOTE:he said <b>so</b>" in drawn
+        assert "PRE:<script>alert(1)</script>" in drawn
+        assert "P:2 * 3 * 4 and snake_case_name" in drawn
+        assert page.run("[...document.querySelectorAll('article a')].map((link) => link.href)") == [
+            "https://example.org/tea"
+        ]
+        page.keep_screen("markdown")
+
+    def test_no_text_takes_long_to_draw(self, page: Page, tmp_path: Path) -> None:
+        texts = ["*" * 50_000, "[" * 50_000, "_a" * 25_000, "> " * 25_000, "`" * 50_001, "- a\n" * 9_000]
+        texts += ["**a" * 20_000, "".join(" " * depth + "- a\n" for depth in range(300)), "[a](" * 12_000]
+        page.open(export(tmp_path, [*SMALL, *(fact(f"t{n}", text, "", "f") for n, text in enumerate(texts))]))
+        started = time.monotonic()
+        page.click("食物")
+
+        assert page.text("h2") == "食物"
+        assert page.run("document.querySelectorAll('article').length") == len(texts)
+        assert time.monotonic() - started < 20  # what reads a text again from each of its places takes minutes
 
     def test_speaks_chinese_to_who_reads_it(self, page: Page, tmp_path: Path) -> None:
         agent = page.run("navigator.userAgent")
@@ -595,7 +654,7 @@ class TestInABrowser:
         page.press("Escape")
 
         assert focused == ["Python", "编程", "Python", "query"]
-        assert page.names() == ["KeywordTree", "编程", "食物"]
+        assert page.names() == ["KeywordTree", "编程", "Python", "Rust", "食物"]
 
     def test_hostile_names_are_text(self, page: Page, tmp_path: Path) -> None:
         names = [name for name in HOSTILE if name.isprintable()]
@@ -629,6 +688,7 @@ class TestInABrowser:
 
         page.type("name 950")
         page.click("name 950", "#found")
+        page.press("Escape")
 
         assert page.names()[1:] == [f"name {number}" for number in range(850, 1000)]
         assert page.text(".more") == "… earlier: 850"
