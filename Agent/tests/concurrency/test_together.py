@@ -14,10 +14,9 @@ import os
 import pickle
 import re
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,31 +35,12 @@ from Agent.keyword_tree import (
     VersionConflictError,
 )
 from Agent.tests.support import inside
+from Agent.tests.support.looking import names_under
 from Agent.tests.support.threads import Together, wait_until
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Iterator[KeywordTree]:
-    """Give an empty tree."""
-    with KeywordTree(str(tmp_path / "store")) as tree:
-        yield tree
-
-
-@pytest.fixture
-def tiny_switch_interval() -> Iterator[None]:
-    """Let threads change places as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
-
-
-def names(tree: KeywordTree, id: str = "root") -> list[str]:
-    return [node.name for node in tree.GetChildren(id)]
-
-
 class TestBlocksAndThreads:
-    @pytest.mark.usefixtures("tiny_switch_interval")
+    @pytest.mark.usefixtures("hasty")
     def test_rows_of_a_block_never_stand_in_another_threads_line(self, tree: KeywordTree) -> None:
         ended = threading.Event()
 
@@ -80,7 +60,7 @@ class TestBlocksAndThreads:
         for thread in threads:
             thread.join()
 
-        assert names(tree) == [f"real {number}" for number in range(60)]
+        assert names_under(tree) == [f"real {number}" for number in range(60)]
         assert tree.Verify() == []
 
     def test_a_thread_that_a_block_starts_writes_for_itself(self, tree: KeywordTree) -> None:
@@ -90,7 +70,7 @@ class TestBlocksAndThreads:
             thread.join()
             raise ZeroDivisionError
 
-        assert names(tree) == ["of its own"]
+        assert names_under(tree) == ["of its own"]
 
 
 class TestBlocksAndTasks:
@@ -117,7 +97,7 @@ class TestBlocksAndTasks:
 
         asyncio.run(run())
 
-        assert names(tree) == ["alone", "in a block"]
+        assert names_under(tree) == ["alone", "in a block"]
 
     def test_a_task_that_a_block_starts_writes_for_itself(self, tree: KeywordTree) -> None:
         async def write(name: str) -> None:
@@ -133,7 +113,7 @@ class TestBlocksAndTasks:
         with pytest.raises(ZeroDivisionError):
             asyncio.run(run())
 
-        assert names(tree) == ["task", "thread"]
+        assert names_under(tree) == ["task", "thread"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -149,7 +129,7 @@ def test_a_thread_of_a_forked_child_writes_for_itself(tree: KeywordTree) -> None
             os._exit(0)
         os.waitpid(child, 0)
 
-    assert sorted(names(tree)) == ["in the parent's block", "of the child"]
+    assert sorted(names_under(tree)) == ["in the parent's block", "of the child"]
 
 
 class TestGroups:
@@ -193,7 +173,7 @@ class TestGroups:
         together.go_on()
 
         assert together.raised == []
-        assert names(tree) == ["first", "second"]
+        assert names_under(tree) == ["first", "second"]
         assert [change.op for change in tree.History()] == ["create_keyword", "create_keyword", "create_store"]
 
 
@@ -219,7 +199,7 @@ class TestReaders:
     def test_see_an_operation_wholly_or_not_at_all(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
         parent = tree.CreateKeyword("parent", "root")
         seen: list[list[str]] = []
-        reader = threading.Thread(target=lambda: seen.append(names(tree, parent.id)))
+        reader = threading.Thread(target=lambda: seen.append(names_under(tree, parent.id)))
 
         def look() -> None:
             reader.start()
@@ -331,7 +311,7 @@ class TestReentry:
         os.close(lock)
 
         assert told == ["nobody else can write"]
-        assert names(tree) == ["outer"]
+        assert names_under(tree) == ["outer"]
         tree.CreateKeyword("later", "root")
         assert tree.Verify() == []
 
@@ -354,7 +334,7 @@ class TestRankings:
                 mine.RankCandidates("once")
             Failing.is_down = False
 
-            assert names(mine) == ["once"]
+            assert names_under(mine) == ["once"]
             assert [node.name for node, _ in mine.RankCandidates("once")] == ["once"]
 
 
@@ -368,7 +348,7 @@ class TestLockFile:
                 other.CreateKeyword(f"b{number}", "root")
 
         tree.Refresh()
-        assert len(names(tree)) == 11
+        assert len(names_under(tree)) == 11
         assert tree.Verify() == []
 
 

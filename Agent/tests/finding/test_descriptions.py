@@ -9,29 +9,12 @@ from typing import Any
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, SearchStatus
-from Agent.tests.finding.test_agent_functions import (
-    HOSTILE,
-    INTENTS,
-    UUID,
-    WEBS,
-    Model,
-    always,
-    by_intent,
-    disk,
-    last_io,
-    match,
-    names,
-    opened,
-    read_once,
-)
+from Agent.tests.support.looking import disk
+from Agent.tests.support.models import Model, always, by_intent, match, names
+from Agent.tests.support.small_tree import HOSTILE, INTENTS, UUID, WEBS, last_io, opened, read_once
 
 TOLD = {"Python": {"a language", "a snake"}, "茶": {"乌龙、绿茶和红茶"}}
 """Which descriptions belong to a name."""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "store"
 
 
 class TestShownDescriptions:

@@ -10,25 +10,10 @@ from typing import Any
 import pytest
 
 from Agent.keyword_tree import KeywordTree, SearchStatus
-from Agent.tests.finding.test_agent_functions import (
-    LOSSES,
-    PATIENCE_S,
-    WEB,
-    WEBS,
-    Meeting,
-    View,
-    about,
-    always,
-    keywords,
-    last_io,
-    match,
-    opened,
-)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "store"
+from Agent.tests.support.looking import keywords
+from Agent.tests.support.models import Meeting, View, about, always, match
+from Agent.tests.support.small_tree import LOSSES, WEB, WEBS, last_io, opened
+from Agent.tests.support.threads import PATIENCE_S
 
 
 class TestParentGone:

@@ -34,11 +34,7 @@ thorough = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
 
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
-    monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
+pytestmark = pytest.mark.usefixtures("no_sync")
 
 
 def scores(tree: KeywordTree, name: str, description: str = "") -> list[list[tuple[float, str]]]:

@@ -5,8 +5,6 @@ Nothing here hangs on the clock: threads meet at events, and a wait that lasts i
 
 from __future__ import annotations
 
-import json
-import os
 import string
 import threading
 import unicodedata
@@ -18,21 +16,12 @@ from typing import Any
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, NotFoundError, SearchStatus, StoreError
+from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError, SearchStatus, StoreError
 from Agent.tests.support import inside
+from Agent.tests.support.models import Model, idx, names
+from Agent.tests.support.threads import PATIENCE_S
 
-PATIENCE_S = 20
-
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
-    monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> str:
-    return str(tmp_path / "store")
+pytestmark = pytest.mark.usefixtures("no_sync")
 
 
 def hooked(hook: Callable[[str], object]) -> Callable[[], inside.LexicalRecall]:
@@ -58,6 +47,11 @@ def hooked(hook: Callable[[str], object]) -> Callable[[], inside.LexicalRecall]:
     return Hooked
 
 
+def chooser() -> Model:
+    """Return a model that chooses drinks where it is shown, else what comes first."""
+    return Model(lambda view: {"action": "match", "node_id": idx(view, "drinks") if "drinks" in names(view) else 0})
+
+
 def ranked(tree: KeywordTree, query: str) -> list[str]:
     return [node.name for node, _ in tree.RankCandidates(query, 50)]
 
@@ -69,7 +63,7 @@ def specs(*names: str, parent_id: str = "root") -> list[dict[str, Any]]:
 # == Threads, and handlers ================================================================================
 
 
-def test_reading_and_writing_go_on_while_an_index_is_made_and_while_it_follows(folder: str) -> None:
+def test_reading_and_writing_go_on_while_an_index_is_made_and_while_it_follows(folder: Path) -> None:
     begun, may_go_on = threading.Event(), threading.Event()
 
     def hook(step: str) -> None:
@@ -77,7 +71,7 @@ def test_reading_and_writing_go_on_while_an_index_is_made_and_while_it_follows(f
             begun.set()
             assert may_go_on.wait(PATIENCE_S)
 
-    with KeywordTree(folder, recall=hooked(hook)) as tree, ThreadPoolExecutor(1) as threads:
+    with KeywordTree(str(folder), recall=hooked(hook)) as tree, ThreadPoolExecutor(1) as threads:
         tree.BatchCreateKeywords(specs("tea", "milk"))
         for number in range(2):
             begun.clear()
@@ -97,8 +91,8 @@ def test_reading_and_writing_go_on_while_an_index_is_made_and_while_it_follows(f
         inside.check_ranking(tree)
 
 
-def test_threads_that_rank_while_others_write_lose_no_row(folder: str) -> None:
-    with KeywordTree(folder) as tree, ThreadPoolExecutor(4) as threads:
+def test_threads_that_rank_while_others_write_lose_no_row(folder: Path) -> None:
+    with KeywordTree(str(folder)) as tree, ThreadPoolExecutor(4) as threads:
         tree.BatchCreateKeywords(specs("tea", "milk"))
 
         def write(number: int) -> None:
@@ -116,14 +110,14 @@ def test_threads_that_rank_while_others_write_lose_no_row(folder: str) -> None:
         inside.check_ranking(tree)
 
 
-def test_an_index_whose_making_fails_is_made_again(folder: str) -> None:
+def test_an_index_whose_making_fails_is_made_again(folder: Path) -> None:
     failures = ["make", "Add milk"]
 
     def hook(step: str) -> None:
         if failures and step == failures[0]:
             raise RuntimeError(f"away for a moment: {failures.pop(0)}")
 
-    with KeywordTree(folder, recall=hooked(hook)) as tree:
+    with KeywordTree(str(folder), recall=hooked(hook)) as tree:
         tree.BatchCreateKeywords(specs("tea", "milk"))
         for step in ("make", "Add milk"):
             with pytest.raises(RuntimeError, match=f"away for a moment: {step}"):
@@ -136,7 +130,7 @@ def test_an_index_whose_making_fails_is_made_again(folder: str) -> None:
 @pytest.mark.parametrize("is_forked", [False, True])
 @pytest.mark.parametrize("step", ["make", "Add tea", "Remove milk", "Add cocoa", "Add note 50"])
 def test_a_handler_that_ranks_meanwhile_is_refused_and_one_that_reads_and_writes_loses_no_row(
-    folder: str, step: str, is_forked: bool
+    folder: Path, step: str, is_forked: bool
 ) -> None:
     refused: list[str] = []
 
@@ -154,7 +148,7 @@ def test_a_handler_that_ranks_meanwhile_is_refused_and_one_that_reads_and_writes
         tree.UpdateKeyword("milk", {"name": "cocoa"}, 1)
         tree.BatchCreateKeywords(specs(*(f"note {number}" for number in range(150))))
 
-    with KeywordTree(folder, recall=hooked(hook)) as tree:
+    with KeywordTree(str(folder), recall=hooked(hook)) as tree:
         if is_forked:  # as in the child of a fork
             inside.renew_as_in_a_child(tree)
             tree.Refresh()
@@ -172,7 +166,7 @@ def test_a_handler_that_ranks_meanwhile_is_refused_and_one_that_reads_and_writes
 
 
 @pytest.mark.parametrize("write", ["few", "many", "compact", "restore"])
-def test_what_is_written_while_the_index_is_made_is_in_it(folder: str, write: str) -> None:
+def test_what_is_written_while_the_index_is_made_is_in_it(folder: Path, write: str) -> None:
     told: list[str] = []
 
     def hook(step: str) -> None:
@@ -186,7 +180,7 @@ def test_what_is_written_while_the_index_is_made_is_in_it(folder: str, write: st
         if write == "restore":
             tree.Restore(stamp)
 
-    with KeywordTree(folder, recall=hooked(hook)) as tree:
+    with KeywordTree(str(folder), recall=hooked(hook)) as tree:
         tree.BatchCreateKeywords(specs("tea", "milk"))
         stamp = tree.Snapshot()
         assert ranked(tree, "cocoa tea") == ["tea" if write == "restore" else "cocoa"]
@@ -196,17 +190,9 @@ def test_what_is_written_while_the_index_is_made_is_in_it(folder: str, write: st
 # == Rankings that fail ===================================================================================
 
 
-class Chooser(LLMClient):
-    """Chooses drinks where it is shown, else what comes first."""
-
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-        names = [entry["name"] for entry in json.loads(messages[-1]["content"])["candidates"]]
-        return {"action": "match", "node_id": names.index("drinks") if "drinks" in names else 0}
-
-
 @pytest.mark.parametrize("step", ["make", "Add", "Rank"])
 def test_searching_and_creating_go_on_without_a_ranking_that_fails(
-    folder: str, step: str, caplog: pytest.LogCaptureFixture
+    folder: Path, step: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = {step}
 
@@ -214,7 +200,7 @@ def test_searching_and_creating_go_on_without_a_ranking_that_fails(
         if told.split()[0] in broken:
             raise RuntimeError("no service")
 
-    with KeywordTree(folder, Chooser(), max_candidates=4, recall=hooked(hook)) as tree:
+    with KeywordTree(str(folder), chooser(), max_candidates=4, recall=hooked(hook)) as tree:
         tree.BatchCreateKeywords([*specs("plants", "drinks"), *({"id": f"{n}", "name": "Mercury"} for n in range(5))])
         found = tree.Search("what is there to drink")
         assert (found.status, found.node and found.node.id) == (SearchStatus.MATCHED, "drinks")
@@ -236,14 +222,14 @@ def test_searching_and_creating_go_on_without_a_ranking_that_fails(
 
 
 @pytest.mark.parametrize("step", ["Remove", "Add"])
-def test_a_ranking_that_fails_to_follow_is_made_anew(folder: str, step: str) -> None:
+def test_a_ranking_that_fails_to_follow_is_made_anew(folder: Path, step: str) -> None:
     broken: set[str] = set()
 
     def hook(told: str) -> None:
         if told.split()[0] in broken:
             raise RuntimeError("cannot follow")
 
-    with KeywordTree(folder, recall=hooked(hook)) as tree:
+    with KeywordTree(str(folder), recall=hooked(hook)) as tree:
         tree.BatchCreateKeywords(specs("tea", "milk", "rice"))
         tree.RankCandidates("tea")
         broken.add(step)
@@ -270,9 +256,9 @@ def test_a_ranking_must_be_something_that_makes_one(tmp_path: Path) -> None:
 # == Many changes =========================================================================================
 
 
-def test_after_more_changes_than_a_quarter_of_the_tree_the_index_is_made_anew(folder: str) -> None:
+def test_after_more_changes_than_a_quarter_of_the_tree_the_index_is_made_anew(folder: Path) -> None:
     made: list[str] = []
-    with KeywordTree(folder, recall=hooked(lambda step: made.append(step) if step == "make" else None)) as tree:
+    with KeywordTree(str(folder), recall=hooked(lambda step: made.append(step) if step == "make" else None)) as tree:
         tree.BatchCreateKeywords(specs(*(f"tea {number}" for number in range(4400))))
         tree.RankCandidates("tea")
         tree.BatchCreateKeywords(specs(*(f"oat {number}" for number in range(1100))))
@@ -285,8 +271,8 @@ def test_after_more_changes_than_a_quarter_of_the_tree_the_index_is_made_anew(fo
         inside.check_ranking(tree)
 
 
-def test_after_many_changes_of_any_kind_the_index_is_as_one_built_afresh(folder: str) -> None:
-    with KeywordTree(folder) as tree:
+def test_after_many_changes_of_any_kind_the_index_is_as_one_built_afresh(folder: Path) -> None:
+    with KeywordTree(str(folder)) as tree:
         tree.BatchCreateKeywords(specs("tea", "top"))
 
         def delete_and_undo() -> None:
@@ -309,8 +295,8 @@ def test_after_many_changes_of_any_kind_the_index_is_as_one_built_afresh(folder:
 
 
 @pytest.mark.parametrize("query", ["🐍", "!?", "—", "_", "…", "\u200b🍵"])
-def test_a_query_without_any_word_ranks_nothing(folder: str, query: str) -> None:
-    with KeywordTree(folder, kt.StubLLMClient([{"action": "missing"}] * 4)) as tree:
+def test_a_query_without_any_word_ranks_nothing(folder: Path, query: str) -> None:
+    with KeywordTree(str(folder), kt.StubLLMClient([{"action": "missing"}] * 4)) as tree:
         for keywords in ([*specs("animals"), *specs("snake", parent_id="animals")], []):
             assert tree.RankCandidates(query) == []
             assert tree.Search(query).status is SearchStatus.NOT_FOUND
@@ -318,12 +304,12 @@ def test_a_query_without_any_word_ranks_nothing(folder: str, query: str) -> None
             tree.BatchCreateKeywords(keywords)
 
 
-def test_a_ranking_that_knows_no_words_of_the_query_is_taken_as_it_is(folder: str) -> None:
+def test_a_ranking_that_knows_no_words_of_the_query_is_taken_as_it_is(folder: Path) -> None:
     class ByLikeness(inside.LexicalRecall):
         def Rank(self, query: str, description: str = "") -> kt.Ranking:  # noqa: N802  the port's name
             return kt.Ranking([(1.0, "animals")], {}, lambda ids, names_only: {})
 
-    with KeywordTree(folder, recall=ByLikeness) as tree:
+    with KeywordTree(str(folder), recall=ByLikeness) as tree:
         tree.BatchCreateKeywords([*specs("animals"), *specs("snake", parent_id="animals")])
 
         assert [(node.id, confidence) for node, confidence in tree.RankCandidates("🐍")] == [
@@ -332,7 +318,7 @@ def test_a_ranking_that_knows_no_words_of_the_query_is_taken_as_it_is(folder: st
         ]
 
 
-def test_no_long_text_is_normalised_in_one_piece(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_long_text_is_normalised_in_one_piece(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     normalize, longest = unicodedata.normalize, [0]
 
     def measure(form: Any, text: str) -> str:
@@ -340,7 +326,7 @@ def test_no_long_text_is_normalised_in_one_piece(folder: str, monkeypatch: pytes
         return normalize(form, text) if len(text) <= 2000 else text  # what takes seconds is only counted
 
     monkeypatch.setattr(kt.unicodedata, "normalize", measure)  # type: ignore[attr-defined]
-    with KeywordTree(folder, Chooser()) as tree:
+    with KeywordTree(str(folder), chooser()) as tree:
         tree.BatchCreateKeywords([*specs("tea"), {"name": "odd", "description": "a" + "\u0300\u0323" * 32_767}])
         asked = "a" + "\u0300\u0323" * 40_000
         assert ranked(tree, "tea") == ["tea"]
@@ -363,7 +349,7 @@ def test_no_long_word_stays_in_memory() -> None:
     assert {"=tea", f"={short}", f"={long}", "^cc", "^dd"} <= terms.keys()
 
 
-def test_a_token_is_the_same_by_the_quick_way_and_by_the_long_one(folder: str) -> None:
+def test_a_token_is_the_same_by_the_quick_way_and_by_the_long_one(folder: Path) -> None:
     def long_way(folded: str) -> str:
         return unicodedata.normalize("NFKC", inside.without_dropped(folded)) or folded
 
@@ -382,7 +368,7 @@ def test_a_token_is_the_same_by_the_quick_way_and_by_the_long_one(folder: str) -
     ]
     assert [inside.token_of(text) for text in texts] == [long_way(text) for text in texts]
 
-    with KeywordTree(folder) as tree:
+    with KeywordTree(str(folder)) as tree:
         tree.BatchCreateKeywords(specs("Ice-Tea", "绿-茶"))
         queries = ("ice tea", "绿茶", "oat milk", "crème brûlée")
         reasons = [tree.Search(query).reason for query in queries]  # from now on, tokens are kept
@@ -406,9 +392,9 @@ def test_a_token_is_the_same_by_the_quick_way_and_by_the_long_one(folder: str) -
     ],
 )
 def test_stop_words_put_no_child_without_a_word_of_its_own_before_the_theme_that_is_named(
-    folder: str, theme: str, children: tuple[str, ...], queries: tuple[str, ...]
+    folder: Path, theme: str, children: tuple[str, ...], queries: tuple[str, ...]
 ) -> None:
-    with KeywordTree(folder) as tree:
+    with KeywordTree(str(folder)) as tree:
         tree.BatchCreateKeywords([*specs(theme), *specs(*children, parent_id=theme)])
         tree.BatchCreateKeywords(specs(*(f"{theme} tool {number}" for number in range(30))))
         for query in queries:
@@ -427,8 +413,8 @@ def test_stop_words_put_no_child_without_a_word_of_its_own_before_the_theme_that
         ("图是什么", "图"),
     ],
 )
-def test_chinese_question_words_do_not_decide(folder: str, query: str, wanted: str) -> None:
-    with KeywordTree(folder) as tree:
+def test_chinese_question_words_do_not_decide(folder: Path, query: str, wanted: str) -> None:
+    with KeywordTree(str(folder)) as tree:
         others = (f"数据{chr(0x4E00 + number)}" for number in range(300))
         tree.BatchCreateKeywords(specs("堆", "堆栈", "图", "茶", "红茶", *others))
         tree.CreateKeyword("常问", "root", description="人们问：这是什么，为什么，怎么样")
@@ -436,8 +422,8 @@ def test_chinese_question_words_do_not_decide(folder: str, query: str, wanted: s
         assert ranked(tree, query)[0] == wanted
 
 
-def test_choosing_among_few_of_a_name_makes_no_index(folder: str) -> None:
-    with KeywordTree(folder, Chooser(), max_candidates=3) as tree:
+def test_choosing_among_few_of_a_name_makes_no_index(folder: Path) -> None:
+    with KeywordTree(str(folder), chooser(), max_candidates=3) as tree:
         for about in ("a planet", "a metal", "a god"):
             tree.CreateKeyword("Mercury", "root", description=about)
         found = tree.Search("Mercury", context="the planet")
@@ -452,9 +438,9 @@ def test_choosing_among_few_of_a_name_makes_no_index(folder: str) -> None:
 # == Confidence, and confirmed queries ====================================================================
 
 
-def test_what_names_a_keyword_in_any_of_its_texts_is_trusted(folder: str) -> None:
+def test_what_names_a_keyword_in_any_of_its_texts_is_trusted(folder: Path) -> None:
     about = "a black box that keeps food cold"
-    with KeywordTree(folder) as tree:
+    with KeywordTree(str(folder)) as tree:
         tree.BatchCreateKeywords(specs(*(f"thing {number} with a very long name" for number in range(40))))
         node = tree.CreateKeyword("Fridge", "root", aliases=["icebox", "冰箱"], description=about)
         tree.Confirm("how do I cancel my flight to Rome", node.id)
@@ -467,9 +453,9 @@ def test_what_names_a_keyword_in_any_of_its_texts_is_trusted(folder: str) -> Non
             assert all(0.0 <= confidence <= 1.0 for _, confidence in tree.RankCandidates(query, 50)), query
 
 
-def test_a_confirmed_query_can_be_forgotten_and_remembered(folder: str) -> None:
+def test_a_confirmed_query_can_be_forgotten_and_remembered(folder: Path) -> None:
     query = "How do I get there"
-    with KeywordTree(folder) as tree:
+    with KeywordTree(str(folder)) as tree:
         tree.BatchCreateKeywords(specs("route", "map"))
         tree.Confirm(query, "route")
         tree.Confirm("another way", "route")
@@ -485,7 +471,7 @@ def test_a_confirmed_query_can_be_forgotten_and_remembered(folder: str) -> None:
         assert tree.Search(query).status is SearchStatus.NOT_FOUND
         assert ranked(tree, "get there") == []
         inside.check_ranking(tree)
-    with KeywordTree(folder) as tree:
+    with KeywordTree(str(folder)) as tree:
         assert tree.Search(query).status is SearchStatus.NOT_FOUND
         change = tree.History(limit=1)[0]
         assert change.op == "unconfirm"
@@ -500,8 +486,8 @@ def test_a_confirmed_query_can_be_forgotten_and_remembered(folder: str) -> None:
         assert tree.Verify() == []
 
 
-def test_blanks_tell_words_apart_but_not_characters(folder: str) -> None:
-    with KeywordTree(folder) as tree:
+def test_blanks_tell_words_apart_but_not_characters(folder: Path) -> None:
+    with KeywordTree(str(folder)) as tree:
         tree.BatchCreateKeywords(specs("psychology", "receipts"))
         tree.Confirm("therapist", "psychology")
         tree.Confirm("发票 在哪里", "receipts")
@@ -517,7 +503,7 @@ def test_blanks_tell_words_apart_but_not_characters(folder: str) -> None:
 
 @pytest.mark.parametrize("when", ["before", "behind"])
 def test_a_handler_that_ranks_while_its_thread_takes_a_write_in_is_refused(
-    folder: str, monkeypatch: pytest.MonkeyPatch, when: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     refused: list[str] = []
 
@@ -526,7 +512,7 @@ def test_a_handler_that_ranks_while_its_thread_takes_a_write_in_is_refused(
             tree.RankCandidates("tea")
         refused.append("once")
 
-    with KeywordTree(folder) as tree:
+    with KeywordTree(str(folder)) as tree:
         tree.BatchCreateKeywords([{"name": f"tea {number}", "parent_id": "root"} for number in range(3)])
         tree.RankCandidates("tea")
 
@@ -539,7 +525,7 @@ def test_a_handler_that_ranks_while_its_thread_takes_a_write_in_is_refused(
         inside.check_ranking(tree)
 
 
-def test_gains_that_fail_leave_a_search_and_a_placement_without_a_ranking(folder: str) -> None:
+def test_gains_that_fail_leave_a_search_and_a_placement_without_a_ranking(folder: Path) -> None:
     class Failing(inside.LexicalRecall):
         def Rank(self, query: str, description: str = "") -> kt.Ranking:  # noqa: N802  the port's name
             def fail(*_: object) -> Any:
@@ -547,7 +533,7 @@ def test_gains_that_fail_leave_a_search_and_a_placement_without_a_ranking(folder
 
             return super().Rank(query, description)._replace(Gains=fail)
 
-    with KeywordTree(folder, Chooser(), recall=Failing) as tree:
+    with KeywordTree(str(folder), chooser(), recall=Failing) as tree:
         tree.CreateKeyword("tea", "root")
         assert tree.Search("what tea").status is not SearchStatus.AMBIGUOUS
         assert tree.CreateKeyword("green tea").name == "green tea"

@@ -51,11 +51,7 @@ OWN_IDS = itertools.count(1)
 Key = tuple[str, ...]
 """("node", id), ("info", id), ("link", info id, keyword id) or ("merged", id)."""
 
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
-    monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
+pytestmark = pytest.mark.usefixtures("no_sync")
 
 
 # == The dict =============================================================================================

@@ -48,6 +48,8 @@ from Agent.keyword_tree import (
     VersionConflictError,
 )
 from Agent.tests.support import ROOT, inside
+from Agent.tests.support.looking import disk, names_under
+from Agent.tests.support.models import Model, always
 
 LOG = "change_log.jsonl"
 DATA = ROOT.parent / "shared" / "data"
@@ -62,17 +64,7 @@ EXAMPLE, PRIMARY, RELATED, SOURCE = (
 
 # == The tests' own tools =================================================================================
 
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a sync is good for is shown elsewhere; here it would only take time."""
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
-    monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "store"
+pytestmark = pytest.mark.usefixtures("no_sync")
 
 
 @pytest.fixture
@@ -84,6 +76,9 @@ def tree(folder: Path) -> Iterator[KeywordTree]:
 
 def opened(folder: Path, client: LLMClient | None = None, **options: Any) -> KeywordTree:
     return KeywordTree(str(folder), client, **options)
+
+
+FIRST = {"action": "match", "node_id": 0, "reason": "第一个"}
 
 
 def furnish(tree: KeywordTree) -> None:
@@ -137,18 +132,10 @@ def info(tree: KeywordTree, id: str) -> Info:
     return found
 
 
-def names_under(tree: KeywordTree, id: str) -> list[str]:
-    return [child.name for child in tree.GetChildren(id)]
-
-
 def infos_of(tree: KeywordTree, id: str) -> list[tuple[str, RelationType]]:
     """Return what hangs on a keyword, in its order."""
     found = tree.GetInfosOfKeyword(id, size=1000)
     return [(one.id, {k.id: r for k, r in tree.GetKeywordsOfInfo(one.id)}[id]) for one in found]
-
-
-def disk(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int]]:
@@ -238,17 +225,6 @@ def taken_back(tree: KeywordTree) -> Iterator[None]:
     except ZeroDivisionError:
         was_raised = True
     assert was_raised
-
-
-class Chooser(LLMClient):
-    """A model that always matches the first candidate; it keeps what it was sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-        self.sent.append(messages[-1]["content"])
-        return {"action": "match", "node_id": 0, "reason": "第一个"}
 
 
 class Child:
@@ -915,7 +891,7 @@ class TestOperation:
         assert (last(tree).op, last(tree).Ids()) == ("outer", {a, b})
 
     def test_what_was_asked_for_the_part_that_is_taken_back_is_not_kept(self, folder: Path) -> None:
-        with opened(folder, Chooser()) as tree:
+        with opened(folder, Model(always(FIRST))) as tree:
             add(tree, "编程")
             with tree.Operation():
                 with taken_back(tree):
@@ -1071,7 +1047,7 @@ class TestHistory:
         assert node(tree, "py").aliases == ["CPython", "蟒蛇", "x"]
 
     def test_tells_what_a_model_was_asked(self, folder: Path) -> None:
-        with opened(folder, Chooser()) as tree:
+        with opened(folder, Model(always(FIRST))) as tree:
             add(tree, "编程")
             made = tree.CreateKeyword("Rust")
             change = tree.History(made.id)[0]
@@ -1758,7 +1734,7 @@ class TestCompactStorage:
     def keep_secrets(self, folder: Path) -> None:
         """Write and delete what must not stay, by every way there is; leave a cut tail behind."""
         name, alias, description, short, long, query, old = self.SECRETS
-        with opened(folder, Chooser()) as tree:
+        with opened(folder, Model(always(FIRST))) as tree:
             furnish(tree)
             made = tree.CreateKeyword(name, None, [alias], description)  # the model is asked for a place
             assert name in json.dumps(last(tree).agent_io, ensure_ascii=False)
@@ -2144,7 +2120,7 @@ class TestTreeMetrics:
         assert len(tree.GetChildren(metrics["fan_out_id"])) == 2
 
     def test_tells_what_searching_cost(self, folder: Path) -> None:
-        with opened(folder, Chooser()) as tree:
+        with opened(folder, Model(always(FIRST))) as tree:
             add(tree, "编程")
             tree.Search("怎么写")
             metrics = tree.TreeMetrics()

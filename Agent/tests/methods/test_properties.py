@@ -10,7 +10,6 @@ import decimal
 import itertools
 import json
 import math
-import os
 import shutil
 import tempfile
 import unicodedata
@@ -27,37 +26,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
-try:
-    from Agent.keyword_tree import (
-        DuplicateIdError,
-        InvalidInputError,
-        KeywordTree,
-        LLMClient,
-        NotFoundError,
-        RelationType,
-        SearchResult,
-        SearchStatus,
-    )
-except ModuleNotFoundError as missing:
-    if missing.name not in ("Agent", "Agent.keyword_tree"):
-        raise
-    from keyword_tree import (  # type: ignore[assignment]
-        DuplicateIdError,
-        InvalidInputError,
-        KeywordTree,
-        LLMClient,
-        NotFoundError,
-        RelationType,
-        SearchResult,
-        SearchStatus,
-    )
+from Agent.keyword_tree import (
+    DuplicateIdError,
+    InvalidInputError,
+    KeywordTree,
+    LLMClient,
+    NotFoundError,
+    RelationType,
+    SearchResult,
+    SearchStatus,
+)
+from Agent.tests.support.log_format import LOG, PROJECTIONS
+from Agent.tests.support.looking import disk
 
-LOG = "change_log.jsonl"
-PROJECTIONS = ("nodes.jsonl", "infos.jsonl", "links.jsonl")
 REASONS = {
     *("agent_match", "agent_ambiguous", "agent_missing", "agent_failure", "agent_timeout"),
     *("invalid_jump", "invalid_reply", "no_target", "stale_view"),
 }
+
+
+pytestmark = pytest.mark.usefixtures("no_sync")
 
 
 def thorough(examples: int, **options: Any) -> settings:
@@ -73,16 +61,6 @@ def thorough(examples: int, **options: Any) -> settings:
         ],
         **options,
     )
-
-
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _fd: None)
-    monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
-
-
-def disk(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int, int]]:

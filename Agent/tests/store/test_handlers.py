@@ -20,6 +20,7 @@ from Agent import keyword_tree as kt
 from Agent.keyword_tree import ClosedError, KeywordTree, StoreCorruptError, StoreError
 from Agent.tests.support import inside
 from Agent.tests.support.faulty_files import Door, FaultyDisk
+from Agent.tests.support.looking import names_under
 
 FOLDER = "/disk/store"
 LOCK = f"{FOLDER}/lock"
@@ -46,10 +47,6 @@ def fill(door: Door) -> None:
         first = tree.CreateKeyword("first", "root")
         tree.CreateKeyword("second", "root")
         tree.CreateInfo(LONG, keyword_ids=[first.id])
-
-
-def names(tree: KeywordTree) -> list[str]:
-    return [node.name for node in tree.GetChildren("root")]
 
 
 @contextlib.contextmanager
@@ -104,7 +101,7 @@ def at_each_call(
 def check_reopened(expected: list[str]) -> None:
     """Open the store anew: it holds these keywords, and is sound."""
     with KeywordTree(FOLDER) as again:
-        assert (names(again), again.recovery, again.Verify()) == (expected, (), [])
+        assert (names_under(again), again.recovery, again.Verify()) == (expected, (), [])
         assert [info.content for info in again.ListInfos()] == [LONG]
 
 
@@ -145,7 +142,7 @@ class TestClose:
         for met in at_each_call(door, work, self.close):
             assert isinstance(met.raised, (ClosedError, NoneType)), met
             with pytest.raises(ClosedError):
-                names(met.tree)
+                names_under(met.tree)
             assert door.disk.open_count() == 0, met
             check_reopened(["first", "second"])
 
@@ -164,7 +161,7 @@ class TestClose:
 
         assert met == ["pread infos.jsonl"]
         with pytest.raises(ClosedError):
-            names(tree)
+            names_under(tree)
         assert disk.open_count() == 0
         check_reopened(["first", "second"])
 
@@ -211,10 +208,10 @@ class TestTimeouts:
             with KeywordTree(FOLDER) as other:
                 other.CreateKeyword("of another", "root")
             met.tree.CreateKeyword("later", "root")
-            made = ["made"] * ("made" in names(met.tree))
+            made = ["made"] * ("made" in names_under(met.tree))
             assert is_taken_back <= (not made), met
             assert bool(met.returned) <= bool(made), met
-            assert names(met.tree) == ["first", "second", *made, "of another", "later"], met
+            assert names_under(met.tree) == ["first", "second", *made, "of another", "later"], met
             assert met.tree.Verify() == [], met
             met.tree.Close()
 
@@ -285,7 +282,7 @@ class TestGroups:
         for met in at_each_lock(door, write_too, "before", "holding", "behind"):
             assert met.raised is None, met
             within = ["within"] * (told[-1] == "done")
-            assert sorted(names(met.tree)) == ["first", "made", "second", *within], met
+            assert sorted(names_under(met.tree)) == ["first", "made", "second", *within], met
             assert [change.op for change in met.tree.History()].count("create_keyword") == 3 + len(within), met
             assert met.tree.Verify() == [], met
             met.tree.Close()
@@ -335,9 +332,9 @@ class TestGroups:
         for met in at_each_lock(door, interrupt, "before", "behind"):
             assert isinstance(met.raised, KeyboardInterrupt), met
             met.tree.Refresh()
-            before = names(met.tree)
+            before = names_under(met.tree)
             met.tree.CreateKeyword("another", "root")
-            assert names(met.tree) == [*before, "another"], met
+            assert names_under(met.tree) == [*before, "another"], met
             assert met.tree.Verify() == [], met
             met.tree.Close()
 
@@ -385,7 +382,7 @@ class TestLogThatLostItsEnd:
         if before[LOG]:
             with KeywordTree(FOLDER) as again:
                 again.CreateKeyword("made", "root")
-                assert names(again)[:3] == ["first", "second", "third"]
+                assert names_under(again)[:3] == ["first", "second", "third"]
                 (aside,) = (name for name in disk.read_all() if name.startswith("store/cut_tail-nodes-"))
                 (problem,) = again.Verify()  # rows that the log does not have any more
                 assert problem.startswith(f"{aside.removeprefix('store/')} holds rows")
@@ -458,7 +455,7 @@ class TestStolenLock:
         tree.Close()
 
         with KeywordTree(FOLDER) as again:
-            assert names(again) == ["first", "second", "of another", "later"]
+            assert names_under(again) == ["first", "second", "of another", "later"]
             assert again.Verify() == []
 
     def test_lets_no_compaction_go_on_though_nobody_has_written_yet(self, disk: FaultyDisk) -> None:
@@ -524,11 +521,11 @@ class TestInterruptedCommit:
 
         def look() -> None:
             with pytest.raises(StoreError, match="while its own thread"):
-                names(tree)
+                names_under(tree)
             refused.append("refused")
 
         with stepping_in(disk, "pread change_log.jsonl", look):
-            assert names(tree) == ["first", "second"]
+            assert names_under(tree) == ["first", "second"]
 
         assert refused == ["refused"]
         assert tree.Verify() == []

@@ -173,11 +173,6 @@ def give_start() -> Iterator[Start]:
         process.discard()
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "tree"
-
-
 @pytest.fixture(autouse=True)
 def _nothing_hangs() -> Iterator[None]:
     """A test that waits for ever ends with the stacks of its threads."""
@@ -682,7 +677,7 @@ class TestLock:
         link = folder.parent / "link"
         link.symlink_to(folder, target_is_directory=True)
         monkeypatch.chdir(folder.parent)
-        paths = {"a": folder, "b": link, "c": Path("tree"), "d": Path("link/../tree/.")}
+        paths = {"a": folder, "b": link, "c": Path(folder.name), "d": Path(f"link/../{folder.name}/.")}
         processes = [start(partial(write_some, path, w, 24)) for w, path in paths.items()]
         assert [process.end() for process in processes] == [0] * 4
         progress = Progress("abcdz")
@@ -1175,7 +1170,7 @@ class TestFork:
         elsewhere = folder.parent / "elsewhere"
         elsewhere.mkdir()
         monkeypatch.chdir(folder.parent)
-        with KeywordTree("tree") as tree:
+        with KeywordTree(folder.name) as tree:
             monkeypatch.chdir(elsewhere)
             child = start(lambda tell: write_keywords(tree, "child", 3, tell))
             assert child.end() == 0
@@ -1528,15 +1523,6 @@ class TestCounts:
 # == Threads ==============================================================================================
 
 
-@pytest.fixture
-def _hasty() -> Iterator[None]:
-    """Switch between threads as often as the interpreter can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
 def run_together(works: Sequence[Callable[[], object]]) -> None:
     """Run each in a thread of its own, begun at once; raise the first error."""
     barrier, errors = threading.Barrier(len(works)), list[BaseException]()
@@ -1558,7 +1544,7 @@ def run_together(works: Sequence[Callable[[], object]]) -> None:
         raise errors[0]
 
 
-@pytest.mark.usefixtures("_hasty")
+@pytest.mark.usefixtures("hasty")
 class TestThreads:
     def test_sixteen_write_and_others_read_whole_operations_alone(self, folder: Path) -> None:
         writers, rounds, readers = 16, times(6, 120), 4
@@ -1646,7 +1632,7 @@ class TestThreads:
                 assert all(again.GetKeyword(id) is not None for id in made)
 
 
-@pytest.mark.usefixtures("_hasty")
+@pytest.mark.usefixtures("hasty")
 class TestConflicts:
     """Two threads want the same, and stand in one group: the second is checked against the first."""
 

@@ -1,8 +1,10 @@
-"""What a tree holds, asked through its public methods."""
+"""What a tree holds, asked through its public methods, and what its folder holds."""
 
 from __future__ import annotations
 
-from Agent.keyword_tree import KeywordTree
+from pathlib import Path
+
+from Agent.keyword_tree import KeywordNode, KeywordTree
 
 
 def keyword_ids(tree: KeywordTree) -> list[str]:
@@ -11,3 +13,24 @@ def keyword_ids(tree: KeywordTree) -> list[str]:
     for id in ids:
         ids += [node.id for node in tree.GetChildren(id)]
     return ids
+
+
+def keywords(tree: KeywordTree) -> dict[str, KeywordNode]:
+    """Return all keywords but the root, by id."""
+    found: dict[str, KeywordNode] = {}
+    level = ["root"]
+    while level:
+        children = [child for id in level for child in tree.GetChildren(id)]
+        found |= {child.id: child for child in children}
+        level = [child.id for child in children]
+    return found
+
+
+def names_under(tree: KeywordTree, id: str = "root") -> list[str]:
+    """Return the names of a keyword's children, in their order."""
+    return [node.name for node in tree.GetChildren(id)]
+
+
+def disk(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of every file beneath a folder, by its path there."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
