@@ -110,8 +110,7 @@ def _measure(report: common.Report, tree_name: str, built: Path, single: Path, r
     stores_of_ours = {"KeywordTree, built by batches": built, "KeywordTree, by single operations": single}
     opening = {name: [answer["open"] for answer in answers] for name, answers in results.items()}
     with_read = {
-        name: [_sum_of(answer["open"], answer["read"]) for answer in answers]
-        for name, answers in results.items()
+        name: [_sum_of(answer["open"], answer["read"]) for answer in answers] for name, answers in results.items()
     }
     count = next(iter(results.values()))[0]["count"]
     columns = ["s", "processor s", "MiB at the end", "MiB peak", "time", "processor", "peak"]
@@ -122,9 +121,7 @@ def _measure(report: common.Report, tree_name: str, built: Path, single: Path, r
         rows = []
         for name, of_name in figures.items():
             path = stores_of_ours.get(name, built.with_suffix(".sqlite"))
-            rows.append(
-                [name, *_cells(of_name, figures["sqlite3"]), f"{stores.bytes_on_disk(path) / 2**20:,.0f}"]
-            )
+            rows.append([name, *_cells(of_name, figures["sqlite3"]), f"{stores.bytes_on_disk(path) / 2**20:,.0f}"])
         report.table(
             f"{caption} ({rounds} rounds; the last ratios are to sqlite3, less is better)",
             ["store", *columns, "MiB on disk"],

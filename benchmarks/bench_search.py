@@ -165,9 +165,7 @@ def _measure(report: common.Report, workers: dict[tuple[str, str], common.Worker
     for size in sizes:
         ours = workers[size, "tree"].ask(task="check", variant="plain")
         for variant in ("plain", "recursion"):
-            assert workers[size, "sqlite"].ask(task="check", variant=variant) == ours, (
-                f"results differ at {size}"
-            )
+            assert workers[size, "sqlite"].ask(task="check", variant=variant) == ours, f"results differ at {size}"
         levels[size] = ours["levels"] - 1
 
     contenders: dict[str, Callable[[], dict[str, Any]]] = {}
@@ -181,9 +179,7 @@ def _measure(report: common.Report, workers: dict[tuple[str, str], common.Worker
 
     rows = []
     quickest = {
-        size: min(
-            ("sqlite plain", "sqlite recursion"), key=lambda peer: statistics.median(values(size, peer))
-        )
+        size: min(("sqlite plain", "sqlite recursion"), key=lambda peer: statistics.median(values(size, peer)))
         for size in sizes
     }
     for size in sizes:
@@ -198,9 +194,7 @@ def _measure(report: common.Report, workers: dict[tuple[str, str], common.Worker
             again = [statistics.median(values(size, contender, figure)) for figure in ("p50", "p95")]
             begin = [first[size, role][figure] for figure in ("p50", "p95")]
             ratio = common.median_ratio(values(size, quickest[size]), values(size, contender))
-            rows.append(
-                [_count(size), levels[size], label, *map(common.microseconds, again + begin), f"{ratio:.2f}"]
-            )
+            rows.append([_count(size), levels[size], label, *map(common.microseconds, again + begin), f"{ratio:.2f}"])
     report.table(
         "`Search` of an exact name: node, path, five infos (microseconds; speed: sqlite3 = 1)",
         ["keywords", "levels", "store", "p50 again", "p95 again", "p50 first", "p95 first", "speed"],

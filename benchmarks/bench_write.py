@@ -118,9 +118,7 @@ def _growth(figure: str, of_large: list[Round], of_small: list[Round]) -> float:
 
 
 def _specs(records: writers.Records, kind: str, count: int, parent_id: str = "parent") -> list[trees.Spec]:
-    return [
-        records.keyword(parent_id) if kind == "keyword" else records.info(parent_id) for _ in range(count)
-    ]
+    return [records.keyword(parent_id) if kind == "keyword" else records.info(parent_id) for _ in range(count)]
 
 
 @contextmanager
@@ -235,18 +233,14 @@ def threads(report: common.Report, scratch: Path, options: Namespace) -> None:
             return lambda: _by_threads(writer, number, _specs(records, "keyword", count))
 
         prepared = {
-            f"{name} {number}": one_round(writer, number)
-            for name, writer in contenders.items()
-            for number in numbers
+            f"{name} {number}": one_round(writer, number) for name, writer in contenders.items() for number in numbers
         }
         common.interleaved(1, prepared)
         results = common.interleaved(rounds, prepared)
     rows = []
     for name in contenders:
         rates = [f"{count / statistics.median(results[f'{name} {number}']):,.0f}" for number in numbers]
-        gains = [
-            common.median_ratio(results[f"{name} 1"], results[f"{name} {number}"]) for number in numbers[1:]
-        ]
+        gains = [common.median_ratio(results[f"{name} 1"], results[f"{name} {number}"]) for number in numbers[1:]]
         rows.append([name, *rates, *(f"{gain:.2f}" for gain in gains)])
     report.table(
         f"Durable `CreateKeyword` by threads, writes/s ({rounds} rounds of {count})",
@@ -284,9 +278,7 @@ def batch(report: common.Report, scratch: Path, options: Namespace) -> None:
     """Many keywords in one call."""
     rounds, count = options.rounds or (3 if options.quick else 7), 20_000 if options.quick else 100_000
     specs = [{**spec, "parent_id": spec["parent_id"] or "root"} for spec in trees.made_tree(count)]
-    own_ids = [
-        {key: value for key, value in spec.items() if key != "id"} | {"parent_id": "root"} for spec in specs
-    ]
+    own_ids = [{key: value for key, value in spec.items() if key != "id"} | {"parent_id": "root"} for spec in specs]
     rows_ready = [writers.keyword_row(spec) for spec in specs]
     folder = scratch / "batch"
 
@@ -372,9 +364,7 @@ def size(report: common.Report, scratch: Path, options: Namespace) -> None:
             return lambda: Sample(*worker.ask(task=task, count=CHUNK)["sample"])
 
         prepared = {
-            f"{tree_name} {task}": chunk_of(worker, task)
-            for tree_name, worker in workers.items()
-            for task in tasks
+            f"{tree_name} {task}": chunk_of(worker, task) for tree_name, worker in workers.items() for task in tasks
         }
         results = in_rounds(rounds, count, prepared)
     labels = {
@@ -500,10 +490,7 @@ def fan_out(report: common.Report, scratch: Path, options: Namespace) -> None:
                 common.microseconds(statistics.median(getattr(each, figure) for each in of_number))
                 for figure in ("p50_s", "mean_s", "processor_s")
             ]
-            ratios = [
-                f"{_growth(figure, of_number, results[f'{kind} 5']):.2f}"
-                for figure in ("p50_s", "processor_s")
-            ]
+            ratios = [f"{_growth(figure, of_number, results[f'{kind} 5']):.2f}" for figure in ("p50_s", "processor_s")]
             rows.append([label, f"{number:,}", *cells, *ratios])
     report.table(
         f"A crowded place and a quiet one, microseconds ({rounds} rounds of {count}; ratios to 5)",
@@ -618,10 +605,7 @@ def others(report: common.Report, scratch: Path, options: Namespace) -> None:
             opened[label] = (writer, writer.find)
         results = common.interleaved(
             rounds,
-            {
-                label: _insert_and_find(*pair, count, seed)
-                for seed, (label, pair) in enumerate(opened.items())
-            },
+            {label: _insert_and_find(*pair, count, seed) for seed, (label, pair) in enumerate(opened.items())},
         )
     rows = []
     for label, pairs in results.items():
@@ -703,9 +687,7 @@ def run(options: Namespace) -> None:
         report = common.Report("Writing", options, scratch)
         for name, part in PARTS.items():
             if common.wanted(options, name):
-                report.line(
-                    f"\n### {name}: append + fsync takes {probe_disk(scratch) * 1e6:,.0f} us just now"
-                )
+                report.line(f"\n### {name}: append + fsync takes {probe_disk(scratch) * 1e6:,.0f} us just now")
                 try:
                     part(report, scratch, options)
                 except common.Skip as reason:

@@ -184,9 +184,7 @@ def made_infos(keyword_ids: list[str], each: int, seed: int = 11) -> Iterator[Sp
             yield {"content": " ".join(sentences), "source": "made", "keyword_ids": [keyword_id]}
 
 
-def unique_names(
-    specs: Iterator[Spec], count: int, *, deepest: bool = False, seed: int = 13
-) -> dict[str, str]:
+def unique_names(specs: Iterator[Spec], count: int, *, deepest: bool = False, seed: int = 13) -> dict[str, str]:
     """Return up to `count` names that no other keyword has as name or alias, each with its id.
 
     They come in random order.

@@ -170,9 +170,7 @@ class SqliteWriter(Writer):
         self._commit(self._local.connection, statements)
 
     @staticmethod
-    def _commit(
-        connection: sqlite3.Connection, statements: tuple[tuple[str, tuple[object, ...]], ...]
-    ) -> None:
+    def _commit(connection: sqlite3.Connection, statements: tuple[tuple[str, tuple[object, ...]], ...]) -> None:
         if len(statements) == 1:
             connection.execute(*statements[0])
             return
@@ -186,9 +184,7 @@ class SqliteWriter(Writer):
         row = keyword_row(spec)
         statements: list[tuple[str, tuple[object, ...]]] = [(sqlite_peer.INSERT_NODE, row)]
         for alias in spec["aliases"]:
-            statements.append(
-                ("INSERT INTO aliases VALUES (?, last_insert_rowid())", (sqlite_peer.fold(alias),))
-            )
+            statements.append(("INSERT INTO aliases VALUES (?, last_insert_rowid())", (sqlite_peer.fold(alias),)))
         self._run(*statements)
 
     def info(self, spec: trees.Spec) -> None:
@@ -302,9 +298,7 @@ class LanggraphWriter(Writer):
         try:
             module: Any = importlib.import_module("langgraph.store.sqlite")
         except ImportError as missing:
-            raise Skip(
-                "langgraph's SqliteStore is not installed: pip install langgraph-checkpoint-sqlite"
-            ) from missing
+            raise Skip("langgraph's SqliteStore is not installed: pip install langgraph-checkpoint-sqlite") from missing
         self._opened: Any = module.SqliteStore.from_conn_string(str(path))
         self._store: Any = self._opened.__enter__()
         self._store.setup()

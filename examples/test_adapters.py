@@ -19,14 +19,14 @@ def run(name: str) -> str:
         encoding="utf-8",
         check=False,
         timeout=60,
-        env={"PYTHONIOENCODING": "utf-8"},
+        env={"PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(HERE.parent)},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def need(package: str, extra: str) -> None:
-    if find_spec(package) is None:
+    if find_spec(package.partition(".")[0]) is None or find_spec(package) is None:
         pytest.skip(f"the extra [{extra}] is not installed")
 
 
@@ -37,3 +37,12 @@ def test_a_host_uses_the_mcp_server() -> None:
     assert "it could hang on 饮料 drinks / 茶 tea" in shown
     assert "饮料 drinks / 茶 tea / 红茶 black tea: 红茶用沸水冲泡。" in shown
     assert "after undo: ['红茶用沸水冲泡。']" in shown
+
+
+def test_a_graph_remembers_across_conversations() -> None:
+    need("langgraph.graph", "test")
+    shown = run("langgraph_agent.py")
+
+    assert "张三: 我喜欢喝什么茶？\n  → 我喜欢喝龙井茶。" in shown
+    assert shown.count("→ My dog is called Oliver.") == 2
+    assert "Max" not in shown.split("→ I will remember that.")[-1]
