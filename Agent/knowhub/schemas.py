@@ -23,6 +23,7 @@ try:
         AfterValidator,
         AwareDatetime,
         BaseModel,
+        BeforeValidator,
         ConfigDict,
         Field,
         SecretStr,
@@ -33,6 +34,7 @@ except ImportError as error:  # pragma: no cover - the tests run with the extra
     raise ImportError("KnowHub needs its extra: pip install 'keyword-tree[knowhub]'") from error
 
 __all__ = [
+    "RIGHTS",
     "TYPES",
     "BatchIn",
     "Case",
@@ -242,7 +244,15 @@ def _storable(text: str) -> str:
     return text
 
 
+def _iso(value: object) -> object:
+    """Refuse numbers, which pydantic would take for seconds."""
+    if isinstance(value, datetime) or (isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d[Tt ]", value)):
+        return value
+    raise ValueError("it must be a time in ISO 8601, with its zone")
+
+
 _Storable = AfterValidator(_storable)
+Time = Annotated[AwareDatetime, BeforeValidator(_iso)]
 _SAID = r"[^\s]"  # something must be said
 _NAMED = r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$"
 
@@ -283,7 +293,7 @@ class Source(Body):
     urls: Annotated[list[Url], Field(max_length=20)] = []
     agent_id: Short = ""
     submitted_by: Short = ""
-    timestamp: AwareDatetime | None = None
+    timestamp: Time | None = None
     message_id: Short = ""
 
 
@@ -330,7 +340,7 @@ class KnowledgeLine(KnowledgeIn):
     """Knowledge as an export has it."""
 
     id: KnowledgeId
-    created_at: AwareDatetime | None = None
+    created_at: Time | None = None
     created_by: Short = ""
     merged_into: Annotated[str, StringConstraints(pattern=r"^(knowledge-[0-9A-Za-z-]{1,60})?$")] = ""
 
@@ -355,7 +365,7 @@ class Case(Body):
     task: Longer = ""
     outcome: Longer = ""
     reason: Longer = ""
-    timestamp: AwareDatetime | None = None
+    timestamp: Time | None = None
 
     def to_json(self) -> Json:
         """Return what was given."""
@@ -427,7 +437,7 @@ class ResourceIn(Body):
     metadata: Annotated[dict[Name, Any], Field(max_length=50)] = {}
     scopes: Scopes = [OWNER_SCOPE]
     owner: Short = ""
-    expires_at: AwareDatetime | None = None
+    expires_at: Time | None = None
 
     @model_validator(mode="after")
     def _is_storable(self) -> "ResourceIn":
@@ -486,7 +496,7 @@ class TokenIn(Body):
     scopes: Annotated[
         list[Annotated[str, StringConstraints(pattern=r"^(\*|[^\s,*\x00-\x1f\x7f]{1,200})$")]], Field(max_length=20)
     ] = []
-    expires_at: AwareDatetime | None = None
+    expires_at: Time | None = None
 
 
 class AcceptIn(Body):

@@ -1,0 +1,279 @@
+"""The gate before the server: what every request passes before anything of ours reads it.
+
+In this order: the name that the server is called by (DNS rebinding), the size of the head, who asks, how often, the
+body, in time and within its limit. Behind it: headers that every answer has, one log line without query or body, and
+figures without ids. What fails inside becomes a problem (RFC 9457) that tells nothing of the inside.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import secrets
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from .schemas import PROBLEMS, REQUEST_LIMIT, Json, KnowHubError
+from .tokens import Token, Tokens
+
+try:
+    from prometheus_client import CollectorRegistry, Counter, Histogram
+except ImportError as error:  # pragma: no cover - the tests run with the extra
+    raise ImportError("KnowHub's server needs its extra: pip install 'keyword-tree[knowhub]'") from error
+
+__all__ = ["Gate", "Settings", "problem_bytes"]
+
+HEAD_LIMIT = 32 * 1024
+"""Bytes of a request's head, its path and query included."""
+
+BODY_S = 30.0
+"""Seconds that a body may take to arrive."""
+
+BURST = 2.0
+"""Seconds' worth of requests that may come at once."""
+
+PROBLEM_TYPE = "application/problem+json"
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_log = logging.getLogger("knowhub.access")
+_errors = logging.getLogger("knowhub.errors")
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_OPEN = ("/healthz", "/readyz", "/openapi.json", "/api", "/login", "/style.css")
+_CSP = "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a server answers."""
+
+    allowed_hosts: tuple[str, ...] = LOOPBACK
+    """Names that it may be called by, without a port."""
+    cors: str = ""
+    """The one origin whose scripts may ask it; "" is none."""
+    requests_per_second: float = 50.0
+    """For one token."""
+    is_secure: bool = False
+    """Whether browsers come by https."""
+    data: Json = field(default_factory=dict)
+    """What pages show of the server."""
+
+
+def problem_bytes(error: KnowHubError, instance: str) -> tuple[int, bytes]:
+    """Return the status and the body of a problem."""
+    return error.status, json.dumps(error.to_json(instance), ensure_ascii=False).encode()
+
+
+class Gate:
+    """An ASGI application around another one.
+
+    Args:
+        app: What is guarded.
+        tokens: Who may come in.
+        settings: See `Settings`.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self, app: App, tokens: Tokens, settings: Settings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.app = app
+        self._tokens = tokens
+        self._settings = settings
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # by token: left, when
+        self.registry = CollectorRegistry()
+        labels = ["method", "route", "status"]
+        self._requests = Counter("knowhub_requests", "Requests", labels, registry=self.registry)
+        self._seconds = Histogram("knowhub_request_seconds", "Time of an answer", ["route"], registry=self.registry)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        began = time.perf_counter()
+        state: Json = scope.setdefault("state", {})
+        request_id = state["request_id"] = secrets.token_hex(8)
+        status = 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], *self._headers(scope, message, request_id)]}
+            await send(message)
+
+        try:
+            replay = await self._admit(scope, receive)
+            await self.app(scope, replay, answer)
+        except KnowHubError as error:
+            if not status:
+                await _send_problem(error, str(scope["path"]), answer)
+        except (asyncio.CancelledError, GeneratorExit):
+            status = status or 499
+            raise
+        except Exception as error:
+            _log_error(error, request_id)
+            if not status:
+                problem = KnowHubError("internal", f"the log says more under {request_id}")
+                await _send_problem(problem, str(scope["path"]), answer)
+        finally:
+            self._note(scope, status, time.perf_counter() - began, request_id)
+
+    # -- coming in --
+
+    async def _admit(self, scope: Scope, receive: Receive) -> Receive:
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        size = sum(len(name) + len(value) for name, value in scope["headers"])
+        if size + len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"") > HEAD_LIMIT:
+            raise KnowHubError("headers-too-large", f"a request's head has at most {HEAD_LIMIT} bytes")
+        host = _without_port(headers.get(b"host", b"").decode("latin-1")).lower()
+        if host not in self._settings.allowed_hosts:
+            raise KnowHubError("wrong-host", "start it with --allowed-host for each name that it may be called by")
+        token = self._identify(scope, headers)
+        scope["state"]["token"] = token
+        if token is not None:
+            self._count(token)
+        return await self._read_body(headers, receive)
+
+    def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> Token | None:
+        """Return who asks: for the API by its header alone, for pages by the cookie."""
+        path = str(scope["path"])
+        scheme, _, text = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        token = self._tokens.find(text.strip()) if scheme.lower() == "bearer" else None
+        if token is not None or path in _OPEN:
+            return token
+        if path.startswith(("/api/", "/mcp", "/metrics", "/problems/")) or path == "/mcp":
+            raise KnowHubError("unauthenticated", "send `Authorization: Bearer kh_…`; `knowhub token` makes one")
+        for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
+            name, _, value = part.strip().partition("=")
+            if name == self.cookie_name:
+                return self._tokens.find(unquote(value), kind="session")
+        return None
+
+    @property
+    def cookie_name(self) -> str:
+        """The name of the cookie that pages know a browser by."""
+        return "__Host-knowhub" if self._settings.is_secure else "knowhub"
+
+    def _count(self, token: Token) -> None:
+        """Refuse more requests of one token than its share."""
+        rate, now = self._settings.requests_per_second, self._clock()
+        key = token.parent or token.digest or token.principal
+        left, since = self._buckets.pop(key, (rate * BURST, now))
+        left = min(rate * BURST, left + max(0.0, now - since) * rate)
+        self._buckets[key] = (max(0.0, left - 1.0), now)
+        while len(self._buckets) > 10_000:
+            self._buckets.popitem(last=False)
+        if left < 1.0:
+            wait_s = (1.0 - left) / rate
+            raise KnowHubError("too-many-requests", f"{rate:g} requests a second", retry_after_s=wait_s)
+
+    async def _read_body(self, headers: dict[bytes, bytes], receive: Receive) -> Receive:
+        """Read the body, within its limit and in time; return what gives it out once more."""
+        told = headers.get(b"content-length", b"")
+        too_large = KnowHubError("too-large", f"a request has at most {REQUEST_LIMIT} bytes")
+        if told.isdigit() and int(told) > REQUEST_LIMIT:
+            raise too_large
+        parts, size, more = [], 0, bool(told and told != b"0") or b"transfer-encoding" in headers
+        try:
+            async with asyncio.timeout(BODY_S):
+                while more:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise KnowHubError("bad-request", "the connection was closed before the body came")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > REQUEST_LIMIT:
+                        raise too_large
+                    more = bool(message.get("more_body"))
+        except TimeoutError:
+            raise KnowHubError("timeout", f"the body did not arrive within {BODY_S:g} s") from None
+        body: bytes | None = b"".join(parts)
+
+        async def replay() -> Message:
+            nonlocal body
+            if body is None:
+                return await receive()
+            message, body = {"type": "http.request", "body": body, "more_body": False}, None
+            return message
+
+        return replay
+
+    # -- going out --
+
+    def _headers(self, scope: Scope, message: Message, request_id: str) -> list[tuple[bytes, bytes]]:
+        there = {name.lower() for name, _ in message["headers"]}
+        added = {"X-Request-Id": request_id, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+        added |= {"Content-Security-Policy": _CSP, "X-Frame-Options": "DENY"}
+        if scope["path"] != "/style.css":
+            added["Cache-Control"] = "no-store"
+        return [
+            (name.lower().encode(), value.encode())
+            for name, value in added.items()
+            if name.lower().encode() not in there
+        ]
+
+    def _note(self, scope: Scope, status: int, took_s: float, request_id: str) -> None:
+        route = str(getattr(scope.get("route"), "path", "")) or "-"
+        method = scope["method"] if scope["method"] in _METHODS else "OTHER"
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(took_s)
+        token = scope["state"].get("token")
+        told = {"time": round(time.time(), 3), "request_id": request_id, "method": method, "route": route}
+        told |= {"status": status, "ms": round(took_s * 1000, 2), "principal": token.principal if token else ""}
+        _log.info(json.dumps(told, ensure_ascii=False))
+
+
+_METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def _log_error(error: BaseException, request_id: str) -> None:
+    """Log where something failed, not what was said: a message may hold what a request brought."""
+    places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-8:]]
+    told = {"request_id": request_id, "error": type(error).__name__, "at": places}
+    _errors.error(json.dumps(told))
+
+
+async def _send_problem(error: KnowHubError, instance: str, send: Send) -> None:
+    status, body = problem_bytes(error, instance)
+    headers = [(b"content-type", PROBLEM_TYPE.encode()), (b"content-length", str(len(body)).encode())]
+    headers += [(name.lower().encode(), value.encode()) for name, value in problem_headers(error).items()]
+    with contextlib.suppress(OSError):
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def problem_headers(error: KnowHubError) -> dict[str, str]:
+    """Return the headers that go with a problem."""
+    headers = {}
+    if error.retry_after_s:
+        headers["Retry-After"] = str(max(1, round(error.retry_after_s + 0.5)))
+    if error.code == "unauthenticated":
+        headers["WWW-Authenticate"] = "Bearer"
+    if error.code in ("too-large", "timeout", "headers-too-large"):
+        headers["Connection"] = "close"
+    return headers
+
+
+assert set(PROBLEMS) >= {"wrong-host", "unauthenticated", "too-many-requests", "too-large", "timeout"}

@@ -1,0 +1,477 @@
+"""The command `knowhub`: serve, ask, and what keeps a house.
+
+knowhub demo                          fill a hub with what Python's library can do, and ask it
+knowhub serve [--data D --port 8790]  serve REST, web pages and MCP on this machine
+knowhub ask "how do I …"              search from the terminal
+knowhub token make|list|revoke|login  who may come in
+knowhub key rotate|path               master keys of the vault
+knowhub import FILE | export [FILE]   JSON lines; also mem0's and the MCP memory server's
+knowhub doctor | purge                look, and forget for good
+knowhub mcp                           a server for other agents' hosts, on stdin and stdout
+"""
+
+import argparse
+import contextlib
+import getpass
+import hashlib
+import ipaddress
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..keyword_tree import KeywordTreeError, LLMClient
+from ..model_clients import client_from_environment
+from .hub import LOCAL, KnowHub
+from .schemas import RIGHTS, Json, KnowHubError
+from .tokens import Token, Tokens, write_new
+from .vault import config_folder, keep_ring, key_path
+
+__all__ = ["data_folder", "main", "make_app", "own_principal", "own_token", "read_foreign"]
+
+PORT = 8790
+_SETTINGS = "KNOWHUB_SERVE"  # what the workers of one server are told
+
+
+# Where things lie, and who one is
+
+
+def data_folder(given: str | None = None) -> Path:
+    """Return the data folder: the one given, KNOWHUB_DATA, or a person's own."""
+    if given or os.environ.get("KNOWHUB_DATA"):
+        return Path(given or os.environ["KNOWHUB_DATA"])
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share", "knowhub")
+
+
+def own_principal() -> str:
+    """Return who one is: the e-mail address that git knows, else the name one is logged in by."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        said = subprocess.run(["git", "config", "user.email"], capture_output=True, text=True, timeout=5, check=False)
+        name = said.stdout.strip()
+        if name and not any(char.isspace() for char in name) and len(name) <= 100:
+            return name
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "owner"
+
+
+def token_path() -> Path:
+    """Return where a person's own token lies."""
+    return config_folder() / "token"
+
+
+def own_token(tokens: Tokens) -> tuple[str, Token]:
+    """Return a person's own token for a hub; it is made where there is none that the hub knows."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        text = token_path().read_text(encoding="ascii").strip()
+        found = tokens.find(text)
+        if found is not None:
+            return text, found
+    text, made = tokens.make(own_principal(), RIGHTS, ["*"])
+    token_path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_new(token_path(), text.encode() + b"\n")
+    return text, made
+
+
+def make_models(names: Sequence[str]) -> dict[str, LLMClient]:
+    """Return clients for models by name, or the one that the environment names."""
+    found: dict[str, LLMClient] = {}
+    for name in names or [""]:
+        client = client_from_environment(**({"model": name} if name else {}))
+        if client is not None:
+            found[name or client.model] = client
+        elif name:
+            raise KnowHubError("invalid", f"no service is set up for the model {name!r}: see OPENAI_API_KEY")
+    return found
+
+
+# Serving
+
+
+def make_app() -> Any:
+    """Return the application of a worker, as the server's environment tells it."""
+    from .gate import Settings
+    from .server import create_app
+
+    _log_lines()
+    told = json.loads(os.environ[_SETTINGS])
+    hub = KnowHub(
+        told["data"], models=make_models(told["models"]), allow_secret_shapes=bool(told["allow_secret_shapes"])
+    )
+    settings = Settings(
+        tuple(told["hosts"]), told["cors"], float(told["rate"]), bool(told["is_secure"]), {"data": told["data"]}
+    )
+    return create_app(hub, settings, closes_hub=True)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    import uvicorn
+
+    hosts = ["127.0.0.1", "localhost", "[::1]", *options.allowed_host]
+    is_sealed = options.allowed_host and (options.tls_cert or options.behind_proxy)
+    if not _is_loopback(options.host) and not is_sealed:
+        needed = "say --allowed-host NAME, and --tls-cert FILE --tls-key FILE or --behind-proxy"
+        raise KnowHubError("invalid", f"{options.host} can be reached from outside: {needed}")
+    folder = data_folder(options.data)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    tokens = Tokens(folder / "tokens")
+    _, mine = own_token(tokens)
+    scheme = "https" if options.tls_cert else "http"
+    told = {"data": str(folder), "models": options.models, "hosts": [host.lower() for host in hosts]}
+    told |= {"cors": options.cors, "rate": options.rate, "is_secure": bool(options.tls_cert or options.behind_proxy)}
+    told |= {"allow_secret_shapes": options.allow_secret_shapes}
+    os.environ[_SETTINGS] = json.dumps(told)
+    address = f"{scheme}://{options.host if ':' not in options.host else f'[{options.host}]'}:{options.port}"
+    print(f"KnowHub on {address}   data: {folder}   your token: {token_path()}")
+    print(f"log a browser in, once: {address}/login?code={tokens.make_login(mine)}", flush=True)
+    _allow_connections()
+    uvicorn.run(
+        f"{__package__}.program:make_app",
+        factory=True,
+        host=options.host,
+        port=options.port,
+        workers=options.workers,
+        access_log=False,  # it would write down what is searched for
+        log_config=None,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=10,
+        ssl_certfile=options.tls_cert,
+        ssl_keyfile=options.tls_key,
+        proxy_headers=options.behind_proxy,
+        ws="none",
+        lifespan="on",
+    )
+    return 0
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _log_lines() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    for name in ("knowhub.access", "knowhub.errors", __package__, "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(logging.WARNING if name == "uvicorn.error" else logging.INFO)
+        logger.propagate = False
+
+
+def _allow_connections() -> None:
+    """Ask for as many open files as may be had: a connection is one."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, 65_536) if hard != resource.RLIM_INFINITY else 65_536
+    if soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+# The other commands
+
+
+def _ask(options: argparse.Namespace) -> int:
+    with KnowHub(data_folder(options.data), models=make_models(options.models)) as hub:
+        began = time.perf_counter()
+        found = hub.search(LOCAL, {"q": options.question, "top_k": options.top_k, "min_score": 1})
+        took_ms = (time.perf_counter() - began) * 1000
+        _show(found, took_ms)
+        if not hub.catalog.counts().get("knowledge"):
+            print("The hub is empty: `knowhub demo` fills one, `knowhub import FILE` reads knowledge in.")
+    return 0
+
+
+def _show(found: Json, took_ms: float) -> None:
+    for result in found["results"]:
+        judged = result["eval"]
+        print(f"\n{result['task']}")
+        print(f"  score {judged['score']}, helpful {judged['helpful']}, harmful {judged['harmful']}, {result['id']}")
+        for line in result["content"].strip().splitlines()[:6]:
+            print(f"  {_printable(line)[:110]}")
+    how = f"by {found['routing']}" + (f" ({found['reason']})" if found["reason"] else "")
+    print(f"\n{found['count']} of {found['eligible']} entries, {how}, {took_ms:.1f} ms")
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from .demo import QUERY, lines
+
+    folder = Path(options.data) if options.data else Path(tempfile.mkdtemp(prefix="knowhub-demo-"))
+    with KnowHub(folder) as hub:
+        report = hub.take_in(LOCAL, lines())
+        question = options.question or QUERY
+        print(f"{report['written']} entries of what Python's library can do, in {folder}\n\n? {question}")
+        began = time.perf_counter()
+        _show(hub.search(LOCAL, {"q": question, "top_k": 3}), (time.perf_counter() - began) * 1000)
+    print(f'\nGo on with: knowhub ask --data {folder} "…", or knowhub serve --data {folder}')
+    return 0
+
+
+def _token(options: argparse.Namespace) -> int:
+    folder = data_folder(options.data)
+    tokens = Tokens(folder / "tokens")
+    if options.action == "list":
+        for token in tokens.all():
+            scopes = ",".join(sorted(token.scopes)) or "-"
+            print(f"{token.digest[:12]}  {token.principal}  {','.join(sorted(token.rights))}  {scopes}")
+        for name in tokens.damaged():
+            print(f"{name[:12]}  damaged: this file holds no token")
+    elif options.action == "revoke":
+        found = [token for token in tokens.all() if options.id and token.digest.startswith(options.id)]
+        if len(found) != 1:
+            raise KnowHubError("not-found", f"{len(found)} tokens begin with {options.id!r}: see `knowhub token list`")
+        tokens.revoke(found[0].digest)
+        print(f"revoked: {found[0].principal}")
+    elif options.action == "login":
+        print(f"http://127.0.0.1:{options.port}/login?code={tokens.make_login(own_token(tokens)[1])}")
+    else:
+        rights = [name for name in str(options.rights).split(",") if name]
+        if not set(rights) <= set(RIGHTS):
+            raise KnowHubError("invalid", f"rights are {', '.join(RIGHTS)}")
+        until = time.time() + options.days * 86_400 if options.days else None
+        chosen = [scope for scope in options.scopes.split(",") if scope]
+        print(tokens.make(options.principal or own_principal(), rights, chosen, until)[0])
+    return 0
+
+
+def _key(options: argparse.Namespace) -> int:
+    if options.action == "path":
+        print("KNOWHUB_KEY" if os.environ.get("KNOWHUB_KEY") else key_path())
+        return 0
+    if os.environ.get("KNOWHUB_KEY"):
+        raise KnowHubError("invalid", "the key stands in KNOWHUB_KEY: put a new one before it there, and rotate again")
+    with KnowHub(data_folder(options.data)) as hub:
+        ring = hub.vault.ring().with_new()
+        keep_ring(ring)  # first the key, then what it wraps: a kill between loses nothing
+        count = hub.vault.rotate(ring)
+        if options.drop_old:
+            if hub.vault.problems():
+                raise KnowHubError("vault-locked", "some secrets do not open: the old keys stay, see `knowhub doctor`")
+            keep_ring(ring.only_newest())
+    print(f"{count} secrets are wrapped by a new key in {key_path()}")
+    if not options.drop_old:
+        print("The old keys are still there, for old backups; --drop-old takes them away.")
+    return 0
+
+
+def _import(options: argparse.Namespace) -> int:
+    with KnowHub(data_folder(options.data)) as hub, contextlib.ExitStack() as stack:
+        source: Any = sys.stdin
+        if options.file != "-":
+            source = stack.enter_context(open(options.file, encoding="utf-8-sig"))
+        report = hub.take_in(LOCAL, read_foreign(source, options.format))
+    print(f"{report['written']} written, {report['skipped']} there already")
+    for error in report["errors"]:
+        print(f"line {error['line']}: {error['detail']}", file=sys.stderr)
+    return 1 if report["errors"] else 0
+
+
+def read_foreign(source: Iterable[str], kind: str = "auto") -> Iterator[Json]:
+    """Yield lines of an import: ours as they are, mem0's and the MCP memory server's as knowledge.
+
+    Args:
+        source: Lines of JSON, or, of mem0, one JSON document.
+        kind: `"knowhub"`, `"mem0"`, `"mcp"`; `"auto"` tells by the fields.
+
+    Raises:
+        KnowHubError: It is no JSON.
+    """
+    text = "".join(source)
+    rows: Any
+    try:
+        held = json.loads(text)
+        rows = held.get("results", held.get("memories", [held])) if isinstance(held, dict) else held
+    except ValueError:
+        rows = []
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                try:
+                    rows.append(json.loads(line))
+                except ValueError:
+                    raise KnowHubError("invalid", f"line {number} is no JSON") from None
+    except RecursionError:
+        raise KnowHubError("invalid", "it is too deep") from None
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, dict):
+            yield from _as_lines(row, kind)
+
+
+def _as_lines(row: Json, kind: str) -> Iterator[Json]:
+    if kind in ("auto", "mem0") and isinstance(row.get("memory"), str) and row["memory"].strip():
+        text = row["memory"]
+        source: Json = {"name": "mem0", "agent_id": str(row.get("agent_id") or "")[:200]}
+        yield {
+            "id": _stable_id("mem0", str(row.get("id") or text)),
+            "task": text[:2000],
+            "content": text[:65_536],
+            "types": ["user_profile" if row.get("user_id") else "strategy"],
+            "source": source,
+        }
+    elif kind in ("auto", "mcp") and row.get("type") == "entity" and isinstance(row.get("name"), str):
+        said = [str(each) for each in row.get("observations", []) if str(each).strip()]
+        yield {
+            "id": _stable_id("mcp", row["name"]),
+            "task": row["name"][:2000],
+            "content": "\n".join(said)[:65_536] or row["name"],
+            "types": ["definition"],
+            "tags": {"entity_type": str(row.get("entityType") or "entity")[:200]},
+            "source": {"name": "MCP memory"},
+        }
+    elif kind in ("auto", "mcp") and row.get("type") == "relation":
+        said_once = " ".join(str(row.get(name, "")) for name in ("from", "relationType", "to"))
+        yield {
+            "id": _stable_id("mcp", said_once),
+            "task": said_once[:2000],
+            "content": said_once[:65_536],
+            "types": ["definition"],
+            "source": {"name": "MCP memory"},
+        }
+    else:
+        yield row
+
+
+def _stable_id(kind: str, text: str) -> str:
+    return f"knowledge-{kind}-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:20]}"
+
+
+def _export(options: argparse.Namespace) -> int:
+    with KnowHub(data_folder(options.data)) as hub, contextlib.ExitStack() as stack:
+        out: Any = sys.stdout
+        if options.file != "-":
+            descriptor = os.open(options.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            out = stack.enter_context(open(descriptor, "w", encoding="utf-8"))
+        for line in hub.export(LOCAL):
+            out.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    folder = data_folder(options.data)
+    with KnowHub(folder) as hub:
+        problems = [*hub.ledger.tree.recovery, *hub.ledger.tree.Verify()]
+        if hub.vault.references():
+            try:
+                hub.vault.ring()
+                problems += hub.vault.problems()
+            except KnowHubError as error:
+                problems.append(f"vault: {error.detail}")
+        problems += [f"tokens/{name} holds no token" for name in hub.tokens.damaged()]
+        for path in (hub.folder, hub.folder / "tokens", hub.folder / "vault"):
+            if path.exists() and path.stat().st_mode & 0o077:
+                problems.append(f"others can read {path}: chmod 700")
+        counts = hub.catalog.counts()
+        sealed, named = set(hub.vault.references()), hub.catalog.secret_references()
+        orphans = len(sealed - named)
+        print("  ".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or "empty")
+        print(f"secrets: {len(sealed & named)}, without an owner: {orphans}, tokens: {len(hub.tokens.all())}")
+    for said in problems:
+        print(f"! {said}")
+    print("all is well" if not problems else f"{len(problems)} problems")
+    return 1 if problems else 0
+
+
+def _purge(options: argparse.Namespace) -> int:
+    if not options.yes:
+        raise KnowHubError("invalid", "it forgets all history and what was deleted, for good: say --yes")
+    folder = data_folder(options.data)
+    with KnowHub(folder) as hub:
+        hub.ledger.tree.CompactStorage(keep_history=False)
+        hub.vault.sweep(hub.catalog.secret_references())
+    for indexes in (folder / "indexes", folder / "tree" / "indexes"):
+        shutil.rmtree(indexes, ignore_errors=True)
+    print("What was deleted is gone; snapshots, if there are any, still hold it.")
+    return 0
+
+
+# The command line
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command."""
+    parser = argparse.ArgumentParser(
+        prog="knowhub", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    def add(name: str, run: Any, text: str, *, models: bool = False) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(run=run)
+        made.add_argument("--data", help="the data folder; KNOWHUB_DATA, else ~/.local/share/knowhub")
+        if models:
+            made.add_argument(
+                "--models", default=[], type=lambda text: [name for name in text.split(",") if name],
+                help="names of models, with commas; the first is the default",
+            )  # fmt: skip
+        return made
+
+    serve = add("serve", _serve, "serve REST, web pages and MCP", models=True)
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=int, default=PORT)
+    serve.add_argument("--workers", type=int, default=1, help="processes; one with threads is the fastest for writes")
+    serve.add_argument("--allowed-host", action="append", default=[], help="a name that it may be called by")
+    serve.add_argument("--tls-cert")
+    serve.add_argument("--tls-key")
+    serve.add_argument("--behind-proxy", action="store_true", help="a proxy before it speaks TLS")
+    serve.add_argument("--cors", default="", help="the one origin whose scripts may ask it")
+    serve.add_argument("--rate", type=float, default=50.0, help="requests a second for one token")
+    serve.add_argument("--allow-secret-shapes", action="store_true", help="take knowledge that looks like a key")
+    ask = add("ask", _ask, "search from the terminal", models=True)
+    ask.add_argument("question")
+    ask.add_argument("--top-k", type=int, default=3)
+    demo = add("demo", _demo, "fill a hub with what Python's library can do, and ask it")
+    demo.add_argument("question", nargs="?")
+    token = add("token", _token, "make, list or revoke tokens; log a browser in")
+    token.add_argument("action", nargs="?", choices=("make", "list", "revoke", "login"), default="make")
+    token.add_argument("id", nargs="?", default="", help="for revoke: how its id begins")
+    token.add_argument("--principal", default="", help="whose it is; your git e-mail address")
+    token.add_argument("--rights", default="read,write", help=",".join(RIGHTS))
+    token.add_argument("--scopes", default="", help="what it sees besides its own, with commas; * is all")
+    token.add_argument("--days", type=float, default=0.0, help="how long it is good for; 0 is for ever")
+    token.add_argument("--port", type=int, default=PORT)
+    key = add("key", _key, "rotate the vault's master key")
+    key.add_argument("action", choices=("rotate", "path"))
+    key.add_argument("--drop-old", action="store_true", help="forget the old keys: old backups open no more")
+    take = add("import", _import, "read knowledge in")
+    take.add_argument("file", help="- is stdin")
+    take.add_argument("--format", choices=("auto", "knowhub", "mem0", "mcp"), default="auto")
+    give = add("export", _export, "write all as JSON lines, no secrets")
+    give.add_argument("file", nargs="?", default="-")
+    add("doctor", _doctor, "look whether all is well")
+    purge = add("purge", _purge, "forget history and what was deleted, for good")
+    purge.add_argument("--yes", action="store_true")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    options = make_parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except (KeywordTreeError, OSError, ImportError) as error:
+        print(f"knowhub: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

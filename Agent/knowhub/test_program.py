@@ -1,0 +1,189 @@
+"""Tests of the command: what a new user and who keeps a house do with it, and that a server really stops."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from Agent.knowhub.hub import LOCAL, KnowHub
+from Agent.knowhub.program import main, read_foreign
+from Agent.knowhub.schemas import KnowHubError
+
+ENTRY = {"task": "boil an egg", "content": "Seven minutes.", "types": ["usecase"]}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    return str(tmp_path / "data")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
+    assert main(list(arguments)) == status
+    return capsys.readouterr().out
+
+
+class TestAsk:
+    def test_a_new_user_gets_an_answer_from_the_demo(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
+        said = run(capsys, "demo", "--data", data, "copy a directory tree")
+
+        assert "shutil.copytree" in said
+        assert "copytree" in run(capsys, "ask", "--data", data, "copy a directory tree")
+
+    def test_an_empty_hub_says_what_to_do(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
+        assert "knowhub demo" in run(capsys, "ask", "--data", data, "anything")
+
+
+class TestTokens:
+    def test_make_list_revoke(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
+        text = run(capsys, "token", "make", "--data", data, "--principal", "bot", "--scopes", "team:a,team:b").strip()
+        assert text.startswith("kh_")
+        listed = run(capsys, "token", "list", "--data", data)
+        assert "bot  read,write  team:a,team:b" in listed
+        assert text not in listed
+        run(capsys, "token", "revoke", listed[:12], "--data", data)
+        assert run(capsys, "token", "list", "--data", data) == ""
+        run(capsys, "token", "revoke", "abc", "--data", data, status=2)
+        run(capsys, "token", "make", "--data", data, "--rights", "read,fly", status=2)
+
+    def test_files_are_for_their_owner_alone(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
+        run(capsys, "token", "make", "--data", data)
+        [path] = Path(data, "tokens").iterdir()
+
+        assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+class TestCarrying:
+    def test_export_and_import(self, capsys: pytest.CaptureFixture[str], data: str, tmp_path: Path) -> None:
+        with KnowHub(data) as hub:
+            hub.save(LOCAL, ENTRY)
+        out = tmp_path / "all.jsonl"
+        run(capsys, "export", "--data", data, str(out))
+        for expected in ("1 written, 0 there already", "0 written, 1 there already"):
+            assert expected in run(capsys, "import", "--data", f"{data}2", str(out))
+        out.write_text("not json\n")
+        run(capsys, "import", "--data", data, str(out), status=2)
+
+    def test_reads_mem0s_and_the_mcp_memory_servers(self, tmp_path: Path) -> None:
+        mem0 = json.dumps({"results": [{"id": "1", "memory": "Ada likes tea", "user_id": "ada"}]})
+        mcp = "\n".join(
+            json.dumps(row)
+            for row in (
+                {
+                    "type": "entity",
+                    "name": "Ada",
+                    "entityType": "person",
+                    "observations": ["likes tea", "lives in Rome"],
+                },
+                {"type": "relation", "from": "Ada", "to": "Bob", "relationType": "knows"},
+            )
+        )
+        with KnowHub(tmp_path) as hub:
+            reports = [hub.take_in(LOCAL, read_foreign([text])) for text in (mem0, mcp, mcp)]
+            assert [(report["written"], report["skipped"]) for report in reports] == [(1, 0), (2, 0), (0, 2)]
+            assert hub.search(LOCAL, {"q": "who knows Bob"})["results"][0]["content"] == "Ada knows Bob"
+
+    def test_what_is_no_json_is_told_by_its_line(self) -> None:
+        with pytest.raises(KnowHubError, match="line 2"):
+            list(read_foreign(['{"a": 1}\n', "nonsense\n"]))
+
+
+class TestCare:
+    def test_doctor_is_content_with_a_sound_hub(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
+        with KnowHub(data) as hub:
+            hub.save(LOCAL, ENTRY)
+            hub.put_resource(LOCAL, "a", {"title": "A", "secure_body": "hush"})
+        assert "all is well" in run(capsys, "doctor", "--data", data)
+
+    def test_doctor_tells_what_is_wrong(
+        self, capsys: pytest.CaptureFixture[str], data: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with KnowHub(data) as hub:
+            hub.put_resource(LOCAL, "a", {"title": "A", "secure_body": "hush"})
+        Path(data, "tokens").mkdir(mode=0o755)
+        Path(data, "tokens", "0" * 64).write_text("{")
+        monkeypatch.setenv("KNOWHUB_KEY", "A" * 43 + "=")
+        said = run(capsys, "doctor", "--data", data, status=1)
+
+        assert "does not open with the master keys" in said
+        assert "holds no token" in said
+        assert "chmod 700" in said
+
+    def test_purge_forgets_for_good(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
+        with KnowHub(data) as hub:
+            kept = hub.save(LOCAL, ENTRY)["entry"]["id"]
+            gone = hub.save(LOCAL, {**ENTRY, "content": "SENTINEL-PURGED"})["entry"]["id"]
+            hub.delete(LOCAL, gone)
+        run(capsys, "purge", "--data", data, status=2)
+        run(capsys, "purge", "--data", data, "--yes")
+        held = b"".join(path.read_bytes() for path in Path(data).rglob("*") if path.is_file())
+
+        assert b"SENTINEL-PURGED" not in held
+        with KnowHub(data) as hub:
+            assert hub.get(LOCAL, kept)["content"] == "Seven minutes."
+
+
+class TestServe:
+    def test_refuses_to_be_seen_from_outside_without_care(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
+        for more in ([], ["--allowed-host", "hub.example"], ["--behind-proxy"]):
+            assert main(["serve", "--data", data, "--host", "0.0.0.0", *more]) == 2
+        assert "--allowed-host" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_serves_with_a_token_it_made_and_stops_when_told(self, data: str, workers: int) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        command = [sys.executable, "-m", "Agent.knowhub.program", "serve", "--data", data, "--port", str(port)]
+        process = subprocess.Popen(
+            [*command, "--workers", str(workers)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+            start_new_session=True,
+        )
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            token = Path(re.search(r"your token: (\S+)", line)[1]).read_text().strip()  # type: ignore[index]
+            url = f"http://127.0.0.1:{port}"
+            with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False) as client:
+                wait_until_ready(client, process)
+                ids = [client.post("/api/knowledge", json=ENTRY).json()["entry"]["id"] for _ in range(3)]
+                # Any of the workers knows what another one wrote.
+                assert [client.get(f"/api/knowledge/{id}").status_code for id in ids * 4] == [200] * 12
+            process.send_signal(signal.SIGTERM)
+            process.wait(20)
+            said = process.stderr.read() if process.stderr else ""
+            assert '"route": "/api/knowledge"' in said
+            assert "boil an egg" not in said
+            assert "Traceback" not in said
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+        with KnowHub(data) as hub:
+            assert hub.list_knowledge(LOCAL)["count"] == 3
+
+
+def wait_until_ready(client: httpx.Client, process: "subprocess.Popen[str]") -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        try:
+            if client.get("/readyz").status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.05)
+    raise AssertionError("the server did not become ready")
