@@ -301,8 +301,8 @@ class Vault:
         """Return what does not open, in sentences without a secret."""
         said = []
         for reference in self.references():
-            held = self._read(reference)
             try:
+                held = self._read(reference)
                 if held is not None:
                     self._unwrap(held, reference, str(held.get("for")))
             except (KnowHubError, InvalidTag, KeyError, ValueError, TypeError):

@@ -1,0 +1,245 @@
+"""Generated programs over every door: nobody is ever told what is not for them.
+
+Each text that a program writes holds a mark of its own, and a ledger beside the hub notes who may see that mark: those
+who could see the version that it was written into. After the program every principal knocks at every door, and all
+that is answered, errors too, is searched for marks. Ids are marks as well.
+
+A run of the tests goes through some dozens of programs, `make storm` through 2,000.
+"""
+
+import json
+import os
+import random
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.keyword_tree import StubLLMClient
+from Agent.knowhub.hub import KnowHub
+from Agent.knowhub.schemas import Json, KnowHubError
+from Agent.knowhub.tokens import Token, is_visible
+
+PROGRAMS = 2000 if os.environ.get("KEYWORD_TREE_STORM") else 25
+STEPS = 14
+_MARK = re.compile(r"mk\d+x|(?:knowledge|feedback|proposal)-[0-9a-z-]+")
+
+
+class Echo(StubLLMClient):
+    """A model that says back what it was shown, so that a leak into a prompt would come out again."""
+
+    def __init__(self) -> None:
+        super().__init__([1])
+
+    def Chat(self, messages: Any, json_schema: Any) -> Json:
+        question = json.loads(messages[-1]["content"])
+        if question["intent"] == "route_knowledge":
+            return {"chosen": list(range(len(question["candidates"])))}
+        if question["intent"] == "merge_knowledge":
+            texts = [entry["content"] for entry in question["entries"]]
+            return {"same": True, "task": question["entries"][0]["task"], "content": " ".join(texts)}
+        return {"content": question["content"] + "!"}
+
+
+class Program:
+    """One generated program over a hub, and who may see what of it."""
+
+    def __init__(self, hub: KnowHub, seed: int) -> None:
+        self.hub = hub
+        self.random = random.Random(seed)
+        self.seed = seed
+        self.teams = [f"team{seed}:{name}" for name in "abc"]
+        self.tokens = [
+            Token(f"p{seed}-{number}", self.rights(number), frozenset(self.random.sample(self.teams, number % 3)))
+            for number in range(5)
+        ]
+        self.allowed: dict[str, list[tuple[frozenset[str], str]]] = {}  # mark → whose versions it stood in
+        self.entries: list[str] = []
+        self.resources: list[str] = []
+        self.operations: list[str] = []
+        self.proposals: list[str] = []
+
+    def rights(self, number: int) -> frozenset[str]:
+        return frozenset({"read", "write", "secrets"} | ({"curate"} if number in (2, 4) else set()))
+
+    def mark(self) -> str:
+        mark = f"mk{self.seed * 1000 + len(self.allowed)}x"
+        self.allowed[mark] = []
+        return mark
+
+    def allow(self, text: str, scopes: Any, principal: str) -> None:
+        for mark in _MARK.findall(text):
+            self.allowed.setdefault(mark, []).append((frozenset(scopes), principal))
+
+    def scopes_for(self, token: Token) -> list[str]:
+        mine = [*token.scopes, "user:owner"]
+        return self.random.sample(mine, self.random.randint(1, len(mine)))
+
+    def attempt(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except KnowHubError as error:
+            self.check(args[0], json.dumps(error.to_json()), "an error")
+            return None
+
+    def note(self, token: Token, answer: Json | None) -> None:
+        """Note who may see the version of an entry that an answer tells of."""
+        if answer is None:
+            return
+        entry = answer.get("entry")
+        if entry is not None:
+            current = self.hub.ledger.read(entry["id"])
+            if current is not None:
+                text = f"{current.id} {current.fields['task']} {current.content}"
+                self.allow(text, current.fields["scopes"], current.created_by)
+        if answer.get("operation_id"):
+            self.operations.append(answer["operation_id"])
+        self.check(token, json.dumps(answer), "an answer")
+
+    # -- steps --
+
+    def save(self, token: Token) -> None:
+        scopes = self.scopes_for(token)
+        text = self.random.choice([self.mark(), "the same words"])
+        body = {"task": f"find tea {self.mark()}", "content": f"{text} said", "types": ["tool"], "scopes": scopes}
+        answer = self.hub.save(token, body)
+        self.entries.append(answer["entry"]["id"])
+        self.note(token, answer)
+
+    def patch(self, token: Token) -> None:
+        patch: Json = {"content": f"now {self.mark()} said"}
+        if self.random.random() < 0.6:
+            patch["scopes"] = self.scopes_for(token)
+        self.note(token, self.attempt(self.hub.patch, token, self.entry(), patch))
+
+    def judge(self, token: Token) -> None:
+        id, mark = self.entry(), self.mark()
+        body: Json = {"add_helpful_case": {"task": mark}}
+        if self.random.random() < 0.4:
+            body = {"evolve_feedback": f"say {mark}"}
+        known = self.hub.catalog.lead(id)
+        if known is not None:  # who sees the entry as it is now
+            self.allow(mark, known.scopes, known.principal)
+        before = set(self.hub.catalog._known)
+        answer = self.attempt(self.hub.update, token, id, body)
+        if known is not None:
+            for new in set(self.hub.catalog._known) - before:
+                self.allow(new, known.scopes, known.principal)
+        if answer is not None and "evolution" in answer:
+            self.proposals.append(answer["evolution"]["proposal_id"])
+        self.note(token, answer)
+
+    def delete(self, token: Token) -> None:
+        self.note(token, self.attempt(self.hub.delete, token, self.entry()))
+
+    def undo(self, token: Token) -> None:
+        if self.operations:
+            self.note(token, self.attempt(self.hub.undo, token, self.random.choice(self.operations)))
+
+    def slim(self, token: Token) -> None:
+        answer = self.attempt(self.hub.slim, token)
+        for id in self.entries:
+            record = self.hub.ledger.read(id)
+            if record is not None:
+                text = f"{id} {record.fields['task']} {record.content}"
+                if answer is not None and answer["merged"]:
+                    self.check_merge(record.fields["scopes"], record.created_by, text)
+        if answer is not None:
+            self.note(token, answer)
+
+    def check_merge(self, scopes: list[str], principal: str, text: str) -> None:
+        """What was merged had equal scopes and principal, so whoever sees the whole could see the parts."""
+        for mark in _MARK.findall(text):
+            assert (frozenset(scopes), principal) in self.allowed[mark], (self.seed, mark)
+
+    def put(self, token: Token) -> None:
+        id = self.random.choice([*self.resources, f"r{self.seed}/{len(self.resources)}"])
+        mark, hidden, scopes = self.mark(), self.mark(), self.scopes_for(token)
+        body = {"title": f"t {mark}", "body": mark, "secure_body": hidden, "scopes": scopes}
+        old = self.hub.ledger.read(f"resource/{id}")
+        version = old.version if old is not None and self.random.random() < 0.7 else None
+        answer = self.attempt(self.hub.put_resource, token, id, body, version)
+        if answer is not None:
+            self.resources.append(id)
+            self.allow(f"{mark} {hidden}", scopes, answer["resource"]["created_by"])
+        self.note(token, answer)
+
+    def decide(self, token: Token) -> None:
+        if self.proposals:
+            call = self.random.choice([self.hub.accept, self.hub.reject])
+            self.note(token, self.attempt(call, token, self.random.choice(self.proposals)))
+
+    def entry(self) -> str:
+        return self.random.choice(self.entries or ["knowledge-1"])
+
+    def run(self) -> None:
+        steps = [self.save] * 5 + [self.patch] * 4 + [self.judge] * 4 + [self.undo] * 3 + [self.put] * 3
+        steps += [self.delete, self.slim, self.decide]
+        for token in self.tokens[:3]:
+            self.save(token)
+        for _ in range(STEPS):
+            self.random.choice(steps)(self.random.choice(self.tokens))
+        for token in self.tokens:
+            self.knock(token)
+
+    # -- the doors --
+
+    def knock(self, token: Token) -> None:
+        hub, most = self.hub, {"limit": 200}
+        doors: list[tuple[str, Any, tuple[Any, ...]]] = [
+            ("search", hub.search, ({"q": "find tea said", "top_k": 50, "min_score": 1, "route": "recall"},)),
+            ("routed", hub.search, ({"q": "find tea", "top_k": 50, "min_score": 1},)),
+            ("list", hub.list_knowledge, (most,)),
+            ("resources", hub.list_resources, (most,)),
+            ("operations", hub.operations, (most,)),
+            ("export", lambda token: list(hub.export(token)), ()),
+            ("dry slim", hub.slim, ({"dry_run": True},)),
+        ]
+        doors += [
+            ("proposals", hub.proposals, ({"state": state, **most},)) for state in ("open", "accepted", "rejected")
+        ]
+        for id in self.entries:
+            doors += [("get", hub.get, (id,)), ("history", hub.history, (id,)), ("feedback", hub.feedback, (id, most))]
+        for id in set(self.resources):
+            doors += [("resource", hub.get_resource, (id,)), ("secret", hub.reveal, (id,))]
+            doors += [("versions", hub.history, (f"resource/{id}",))]
+        for name, door, arguments in doors:
+            try:
+                said = json.dumps(door(token, *arguments))
+            except KnowHubError as error:
+                said = json.dumps(error.to_json())
+            self.check(token, said, name)
+
+    def check(self, token: Token, said: str, door: str) -> None:
+        for mark in set(_MARK.findall(said)):
+            versions = self.allowed.get(mark)
+            if versions is None:
+                if mark.startswith("mk"):
+                    raise AssertionError(f"program {self.seed}: {door} told {token.principal} a foreign {mark}")
+                continue  # an id that was just made, and is noted with its first answer
+            if versions and not any(is_visible(token, scopes, principal) for scopes, principal in versions):
+                raise AssertionError(f"program {self.seed}: {door} told {token.principal} {mark}, for {versions}")
+            if not versions and mark.startswith("mk") and door not in ("an answer", "an error"):
+                raise AssertionError(f"program {self.seed}: {door} told {token.principal} {mark}, which was refused")
+
+
+def test_generated_programs_leak_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("Agent.knowhub.routing.CALLS_PER_MINUTE", 10**9)
+    place = "/dev/shm" if Path("/dev/shm").is_dir() else None  # what is durable is others' test
+    for first in range(0, PROGRAMS, 100):
+        with tempfile.TemporaryDirectory(dir=place) as folder, KnowHub(folder, Echo()) as hub:
+            for seed in range(first, min(PROGRAMS, first + 100)):
+                Program(hub, seed).run()
+
+
+def test_the_search_for_leaks_finds_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("Agent.knowhub.tokens.is_visible", lambda *_: True)
+    monkeypatch.setattr("Agent.knowhub.hub.is_visible", lambda *_: True)
+    monkeypatch.setattr("Agent.knowhub.catalog.is_visible", lambda *_: True)
+    with KnowHub(tmp_path / "hub", Echo()) as hub:
+        programs = [Program(hub, seed) for seed in range(20)]
+        with pytest.raises(AssertionError, match="told"):
+            any(program.run() for program in programs)  # type: ignore[func-returns-value]
