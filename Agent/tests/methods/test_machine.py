@@ -12,8 +12,7 @@ import itertools
 import os
 import shutil
 import tempfile
-import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +37,7 @@ from Agent.keyword_tree import (
     SearchStatus,
     VersionConflictError,
 )
+from Agent.tests.support.oracle import Key, Oracle, Refusal, bare, compare
 
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))
 LOG = "change_log.jsonl"
@@ -48,199 +48,8 @@ POLICIES = ("reattach", "detach", "delete")
 
 OWN_IDS = itertools.count(1)
 
-Key = tuple[str, ...]
-"""("node", id), ("info", id), ("link", info id, keyword id) or ("merged", id)."""
 
 pytestmark = pytest.mark.usefixtures("no_sync")
-
-
-# == The dict =============================================================================================
-
-
-class Refusal(Exception):  # noqa: N818  the dict says no where the tree has to
-    """What the tree must raise instead of changing anything."""
-
-    def __init__(self, *errors: type[Exception]) -> None:
-        self.errors = errors
-
-
-class Node(NamedTuple):
-    name: str
-    parent_id: str | None
-    aliases: tuple[str, ...] = ()
-    description: str = ""
-    metadata: tuple[tuple[str, int], ...] = ()
-    confirmed: tuple[str, ...] = ()
-    born: int = 0
-
-
-def folded(text: str) -> str:
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).strip()
-
-
-def bare(text: str) -> str:
-    return "".join(char for char in folded(text) if char.isalnum())
-
-
-class Plain:
-    """What a tree has to hold, record by record, and what its methods have to make of it."""
-
-    def __init__(self, state: dict[Key, Any] | None = None, born: int = 1) -> None:
-        self.state: dict[Key, Any] = {("node", "root"): Node("root", None)} if state is None else state
-        self.born = born
-
-    def copy(self) -> Plain:
-        return Plain(dict(self.state), self.born)
-
-    # -- reading ------------------------------------------------------------------------------------------
-
-    def of(self, kind: str) -> list[str]:
-        return [key[1] for key in self.state if key[0] == kind]
-
-    def links(self) -> list[tuple[int, str, str]]:
-        return sorted((value[1], key[1], key[2]) for key, value in self.state.items() if key[0] == "link")
-
-    def node(self, id: str) -> Node:
-        found = self.state[("node", id)]
-        assert isinstance(found, Node)
-        return found
-
-    def children(self, id: str) -> list[str]:
-        below = [key for key, node in self.state.items() if key[0] == "node" and node.parent_id == id]
-        return [key[1] for key in sorted(below, key=lambda key: self.state[key].born)]
-
-    def path(self, id: str) -> list[str]:
-        path = [id]
-        while (parent := self.node(path[0]).parent_id) is not None:
-            path.insert(0, parent)
-        return path
-
-    def lead(self, id: str) -> str | None:
-        while ("node", id) not in self.state:
-            if ("merged", id) not in self.state:
-                return None
-            id = self.state["merged", id]
-        return id
-
-    def need(self, id: str, *, root: bool = True) -> str:
-        led = self.lead(id)
-        if led is None:
-            raise Refusal(NotFoundError)
-        if led == "root" and not root:
-            raise Refusal(InvalidInputError)
-        return led
-
-    def need_info(self, id: str) -> str:
-        if ("info", id) not in self.state:
-            raise Refusal(NotFoundError)
-        return id
-
-    def is_sound(self) -> bool:
-        """Tell whether every parent and every link leads somewhere."""
-        for key, value in self.state.items():
-            if key[0] == "link" and not (("info", key[1]) in self.state and ("node", key[2]) in self.state):
-                return False
-            if key[0] == "node":
-                seen, step = {key[1]}, value.parent_id
-                while step is not None:
-                    if step in seen or ("node", step) not in self.state:
-                        return False
-                    seen.add(step)
-                    step = self.state["node", step].parent_id
-        return True
-
-    # -- changing -----------------------------------------------------------------------------------------
-
-    def number(self) -> int:
-        self.born += 1
-        return self.born
-
-    def change(self, id: str, **values: Any) -> None:
-        self.state["node", id] = self.node(id)._replace(**values)
-
-    def drop(self, id: str) -> None:
-        del self.state["node", id]
-
-    def create(self, id: str, name: str, parent_id: str, aliases: Sequence[str] = ()) -> None:
-        parent_id = self.need(parent_id)
-        self.state["node", id] = Node(name, parent_id, tuple(dict.fromkeys(aliases)), born=self.number())
-
-    def create_info(self, id: str, content: str, keyword_ids: Sequence[str]) -> None:
-        leads = [self.need(keyword_id) for keyword_id in keyword_ids]
-        self.state["info", id] = (content, "", ())
-        for keyword_id in leads:
-            self.link(id, keyword_id, RelationType.PRIMARY)
-
-    def link(self, info_id: str, keyword_id: str, relation: RelationType) -> None:
-        key = "link", self.need_info(info_id), self.need(keyword_id)
-        number = self.state[key][1] if key in self.state else self.number()
-        self.state[key] = (relation, number)
-
-    def unlink(self, info_id: str, keyword_id: str) -> None:
-        self.state.pop(("link", self.need_info(info_id), self.need(keyword_id)), None)
-
-    def hand_links_on(self, id: str, to: str | None) -> None:
-        for _, info_id, keyword_id in self.links():
-            if keyword_id == id:
-                value = self.state.pop(("link", info_id, id))
-                if to is not None:
-                    self.state.setdefault(("link", info_id, to), value)
-
-    def move(self, id: str, to: str) -> None:
-        id, to = self.need(id), self.need(to)
-        if id == "root" or id in self.path(to):
-            raise Refusal(InvalidInputError)
-        self.change(id, parent_id=to)
-
-    def merge(self, src_id: str, dst_id: str) -> None:
-        src, dst = self.need(src_id), self.need(dst_id)
-        if src == dst or "root" in (src, dst):
-            raise Refusal(InvalidInputError)
-        old, new = self.node(src), self.node(dst)
-        known = {folded(name) for name in (new.name, *new.aliases)}
-        more = {folded(name): name for name in (old.name, *old.aliases) if folded(name) not in known}
-        confirmed = tuple(dict.fromkeys((*old.confirmed, *new.confirmed)))[-20:]
-        metadata = tuple({**dict(old.metadata), **dict(new.metadata)}.items())
-        if src in self.path(dst):
-            self.change(dst, parent_id=old.parent_id)
-        self.change(dst, aliases=(*new.aliases, *more.values()), confirmed=confirmed, metadata=metadata)
-        self.change(dst, description=new.description or old.description)
-        for child in self.children(src):
-            self.change(child, parent_id=dst)
-        self.hand_links_on(src, dst)
-        self.drop(src)
-        self.state["merged", src] = dst
-
-    def delete(self, id: str, cascade: bool, policy: str) -> None:
-        if id == "root":
-            raise Refusal(InvalidInputError)
-        if ("node", id) not in self.state:
-            raise Refusal(NotFoundError)
-        parent, doomed = self.node(id).parent_id, [id]
-        if cascade:
-            for step in doomed:
-                doomed += self.children(step)
-            doomed.sort(key=lambda step: len(self.path(step)))
-        else:
-            for child in self.children(id):
-                self.change(child, parent_id=parent)
-        if policy == "delete":
-            for info_id in {info_id for _, info_id, keyword_id in self.links() if keyword_id in doomed}:
-                if all(keyword_id in doomed for _, one, keyword_id in self.links() if one == info_id):
-                    del self.state["info", info_id]
-        for step in doomed:
-            self.hand_links_on(step, parent if policy == "reattach" else None)
-            self.drop(step)
-
-    def confirm(self, query: str, id: str) -> None:
-        id = self.need(id, root=False)
-        others = [text for text in self.node(id).confirmed if folded(text) != folded(query)]
-        self.change(id, confirmed=(*others, query)[-20:])
-
-    def delete_info(self, id: str) -> None:
-        del self.state["info", self.need_info(id)]
-        for key in [key for key in self.state if key[0] == "link" and key[1] == id]:
-            del self.state[key]
 
 
 # == The steps ============================================================================================
@@ -250,21 +59,21 @@ class Step(NamedTuple):
     """One write: what the tree is asked, and what the dict makes of it, given the ids the tree made."""
 
     call: Callable[[KeywordTree], Any]
-    expect: Callable[[Plain, list[str]], None]
+    expect: Callable[[Oracle, list[str]], None]
 
 
-def keyword(plain: Plain, number: int) -> str:
+def keyword(plain: Oracle, number: int) -> str:
     """Choose a keyword: nearly always a live one, now and then one that was merged, or is gone."""
     ids = [*plain.of("node"), *plain.of("merged"), "nowhere"]
     return ids[number % len(ids)]
 
 
-def info(plain: Plain, number: int) -> str:
+def info(plain: Oracle, number: int) -> str:
     ids = [*plain.of("info"), "nowhere"]
     return ids[number % len(ids)]
 
 
-def create_keyword(p: Plain, a: int, b: int, c: int) -> Step:
+def create_keyword(p: Oracle, a: int, b: int, c: int) -> Step:
     name, parent, aliases = NAMES[b % len(NAMES)], keyword(p, a), NAMES[c % 7 : c % 3]
     return Step(
         lambda tree: [tree.CreateKeyword(name, parent, list(aliases)).id],
@@ -272,19 +81,19 @@ def create_keyword(p: Plain, a: int, b: int, c: int) -> Step:
     )
 
 
-def create_chain(p: Plain, a: int, b: int, c: int) -> Step:
+def create_chain(p: Oracle, a: int, b: int, c: int) -> Step:
     ids = [f'{next(OWN_IDS)} ", {{"id":"' for _ in range(1 + c % 3)]
     parents = [keyword(p, a), *ids]
     specs = [{"id": id, "name": NAMES[(b + n) % len(NAMES)], "parent_id": parents[n]} for n, id in enumerate(ids)]
 
-    def expect(p: Plain, _ids: list[str]) -> None:
+    def expect(p: Oracle, _ids: list[str]) -> None:
         for spec in specs:
             p.create(spec["id"], spec["name"], spec["parent_id"])
 
     return Step(lambda tree: [node.id for node in tree.BatchCreateKeywords(specs)], expect)
 
 
-def create_info(p: Plain, a: int, b: int, c: int) -> Step:
+def create_info(p: Oracle, a: int, b: int, c: int) -> Step:
     content, linked = CONTENTS[b % len(CONTENTS)], [keyword(p, a), keyword(p, c)][: b % 3]
     return Step(
         lambda tree: [tree.CreateInfo(content, keyword_ids=linked).id],
@@ -292,30 +101,30 @@ def create_info(p: Plain, a: int, b: int, c: int) -> Step:
     )
 
 
-def create_infos(p: Plain, a: int, b: int, c: int) -> Step:
+def create_infos(p: Oracle, a: int, b: int, c: int) -> Step:
     specs: list[dict[str, Any]] = [
         {"content": CONTENTS[(b + n) % len(CONTENTS)], "keyword_ids": [keyword(p, a + n)]} for n in range(1 + c % 2)
     ]
 
-    def expect(p: Plain, ids: list[str]) -> None:
+    def expect(p: Oracle, ids: list[str]) -> None:
         for spec, id in zip(specs, ids, strict=False):
             p.create_info(id, spec["content"], spec["keyword_ids"])
 
     return Step(lambda tree: [made.id for made in tree.BatchCreateInfos(specs)], expect)
 
 
-def link_info(p: Plain, a: int, b: int, c: int) -> Step:
+def link_info(p: Oracle, a: int, b: int, c: int) -> Step:
     one, id, relation = info(p, a), keyword(p, b), RELATIONS[c % 4]
     return Step(lambda tree: tree.LinkInfo(one, id, relation), lambda p, _: p.link(one, id, relation))
 
 
-def unlink_info(p: Plain, a: int, b: int, c: int) -> Step:
+def unlink_info(p: Oracle, a: int, b: int, c: int) -> Step:
     linked = [(one, id) for _, one, id in p.links()]
     one, id = linked[a % len(linked)] if linked and c % 4 else (info(p, a), keyword(p, b))
     return Step(lambda tree: tree.UnlinkInfo(one, id), lambda p, _: p.unlink(one, id))
 
 
-def update_keyword(p: Plain, a: int, b: int, c: int) -> Step:
+def update_keyword(p: Oracle, a: int, b: int, c: int) -> Step:
     id, name = keyword(p, a), NAMES[b % len(NAMES)]
     patches: list[dict[str, Any]] = [
         {"name": name},
@@ -330,7 +139,7 @@ def update_keyword(p: Plain, a: int, b: int, c: int) -> Step:
         node = tree.GetKeyword(id)
         tree.UpdateKeyword(id, patch, (1 if node is None else node.version) + stale)
 
-    def expect(p: Plain, _ids: list[str]) -> None:
+    def expect(p: Oracle, _ids: list[str]) -> None:
         led = p.need(id)
         if stale:
             raise Refusal(VersionConflictError)
@@ -346,23 +155,23 @@ def update_keyword(p: Plain, a: int, b: int, c: int) -> Step:
     return Step(call, expect)
 
 
-def add_alias(p: Plain, a: int, b: int, c: int) -> Step:
+def add_alias(p: Oracle, a: int, b: int, c: int) -> Step:
     id, alias = keyword(p, a), NAMES[b % len(NAMES)]
 
-    def expect(p: Plain, _ids: list[str]) -> None:
+    def expect(p: Oracle, _ids: list[str]) -> None:
         led = p.need(id, root=False)
         p.change(led, aliases=tuple(dict.fromkeys((*p.node(led).aliases, alias))))
 
     return Step(lambda tree: tree.AddAlias(id, alias), expect)
 
 
-def remove_alias(p: Plain, a: int, b: int, c: int) -> Step:
+def remove_alias(p: Oracle, a: int, b: int, c: int) -> Step:
     bearers = [id for id in p.of("node") if p.node(id).aliases]
     id = bearers[a % len(bearers)] if bearers and c % 4 else keyword(p, a)
     held = p.node(id).aliases if ("node", id) in p.state else ()
     alias = held[b % len(held)] if held else "nobody's"
 
-    def expect(p: Plain, _ids: list[str]) -> None:
+    def expect(p: Oracle, _ids: list[str]) -> None:
         led = p.need(id)
         if alias not in p.node(led).aliases:
             raise Refusal(InvalidInputError)
@@ -371,52 +180,52 @@ def remove_alias(p: Plain, a: int, b: int, c: int) -> Step:
     return Step(lambda tree: tree.RemoveAlias(id, alias), expect)
 
 
-def move_keyword(p: Plain, a: int, b: int, c: int) -> Step:
+def move_keyword(p: Oracle, a: int, b: int, c: int) -> Step:
     id, to = keyword(p, a), keyword(p, b)
     return Step(lambda tree: tree.MoveKeyword(id, to), lambda p, _: p.move(id, to))
 
 
-def merge_keywords(p: Plain, a: int, b: int, c: int) -> Step:
+def merge_keywords(p: Oracle, a: int, b: int, c: int) -> Step:
     src, dst = keyword(p, a), keyword(p, b)
     return Step(lambda tree: tree.MergeKeywords(src, dst), lambda p, _: p.merge(src, dst))
 
 
-def delete_keyword(p: Plain, a: int, b: int, c: int) -> Step:
+def delete_keyword(p: Oracle, a: int, b: int, c: int) -> Step:
     id, cascade, policy = keyword(p, a), bool(b % 2), POLICIES[c % 3]
     return Step(lambda tree: tree.DeleteKeyword(id, cascade, policy), lambda p, _: p.delete(id, cascade, policy))
 
 
-def confirm(p: Plain, a: int, b: int, c: int) -> Step:
+def confirm(p: Oracle, a: int, b: int, c: int) -> Step:
     id, query = keyword(p, a), ("which 蛇?", "WHICH 蛇?", "怎么 学")[b % 3]
     return Step(lambda tree: tree.Confirm(query, id), lambda p, _: p.confirm(query, id))
 
 
-def update_info(p: Plain, a: int, b: int, c: int) -> Step:
+def update_info(p: Oracle, a: int, b: int, c: int) -> Step:
     id, content = info(p, a), CONTENTS[b % len(CONTENTS)]
 
-    def expect(p: Plain, _ids: list[str]) -> None:
+    def expect(p: Oracle, _ids: list[str]) -> None:
         p.state["info", p.need_info(id)] = (content, f"source {c}", (("n", c),))
 
     patch = {"content": content, "source": f"source {c}", "metadata": {"n": c}}
     return Step(lambda tree: tree.UpdateInfo(id, patch), expect)
 
 
-def delete_info(p: Plain, a: int, b: int, c: int) -> Step:
+def delete_info(p: Oracle, a: int, b: int, c: int) -> Step:
     id = info(p, a)
     return Step(lambda tree: tree.DeleteInfo(id), lambda p, _: p.delete_info(id))
 
 
-MAKERS: tuple[Callable[[Plain, int, int, int], Step], ...] = (
+MAKERS: tuple[Callable[[Oracle, int, int, int], Step], ...] = (
     *(create_keyword, create_chain, create_info, create_infos, link_info, unlink_info),
     *(update_keyword, add_alias, remove_alias, move_keyword, merge_keywords, delete_keyword),
     *(confirm, update_info, delete_info),
 )
 CHOICE = st.integers(0, 999)
 CHOICES = st.tuples(st.sampled_from(MAKERS), CHOICE, CHOICE, CHOICE)
-Choice = tuple[Callable[[Plain, int, int, int], Step], int, int, int]
+Choice = tuple[Callable[[Oracle, int, int, int], Step], int, int, int]
 
 
-def perform(tree: KeywordTree, plain: Plain, step: Step) -> tuple[Plain, list[str]]:
+def perform(tree: KeywordTree, plain: Oracle, step: Step) -> tuple[Oracle, list[str]]:
     """Do a step on both; return the dict as it is then, and the ids that were made."""
     trial = plain.copy()
     try:
@@ -430,49 +239,6 @@ def perform(tree: KeywordTree, plain: Plain, step: Step) -> tuple[Plain, list[st
     after = plain.copy()
     step.expect(after, ids)
     return after, ids
-
-
-# == The comparison =======================================================================================
-
-
-def check(tree: KeywordTree, plain: Plain, gone: set[str]) -> None:
-    links = plain.links()
-    named: dict[str, list[str]] = {}
-    for id in sorted(plain.of("node"), key=lambda id: plain.node(id).born):
-        expected, node = plain.node(id), tree.GetKeyword(id)
-        assert node is not None
-        assert (node.name, node.parent_id, node.description) == (
-            expected.name,
-            expected.parent_id,
-            expected.description,
-        )
-        assert (tuple(node.aliases), tuple(node.confirmed)) == (expected.aliases, expected.confirmed)
-        assert node.metadata == dict(expected.metadata)
-        path, children = plain.path(id), plain.children(id)
-        assert [step.id for step in tree.GetPath(id)] == path
-        assert node.level == len(path) - 1
-        assert [child.id for child in tree.GetChildren(id)] == node.children == children
-        linked = [info_id for _, info_id, keyword_id in links if keyword_id == id]
-        assert [one.id for one in tree.GetInfosOfKeyword(id)] == linked
-        for name in {folded(name) for name in (expected.name, *expected.aliases)} if id != "root" else ():
-            named.setdefault(name, []).append(id)
-    for name, ids in named.items():
-        assert [node.id for node in tree.FindByName(name)] == ids
-    for id in plain.of("info"):
-        one = tree.GetInfo(id)
-        assert one is not None
-        content, source, metadata = plain.state["info", id]
-        assert (one.content, one.source, one.metadata) == (content, source, dict(metadata))
-        expected_links = [(k, plain.state["link", i, k][0]) for _, i, k in links if i == id]
-        assert [(node.id, relation) for node, relation in tree.GetKeywordsOfInfo(id)] == expected_links
-    for id in gone:
-        led = plain.lead(id)
-        node = tree.GetKeyword(id)
-        assert (None if node is None else node.id) == led
-        assert ("info", id) in plain.state or tree.GetInfo(id) is None
-    metrics = tree.TreeMetrics()
-    counts = [len(plain.of("node")) - 1, len(plain.of("info")), len(links)]
-    assert [metrics["keywords"], metrics["infos"], metrics["links"]] == counts
 
 
 def raising(error: type[Exception], is_due: int) -> contextlib.AbstractContextManager[object]:
@@ -503,7 +269,7 @@ class Trees(RuleBasedStateMachine):
         self.base = Path(tempfile.mkdtemp())
         self.folders = itertools.count(1)
         self.folder = self.base / "0"
-        self.plain = Plain()
+        self.plain = Oracle()
         self.ids: set[str] = set()  # all there ever were
         self.done: list[Done] = []
         self.snapshots: dict[str, dict[Key, Any]] = {}
@@ -527,7 +293,7 @@ class Trees(RuleBasedStateMachine):
         self.ids.update(ids)
         self.follow(after)
 
-    def follow(self, after: Plain) -> Change | None:
+    def follow(self, after: Oracle) -> Change | None:
         """Take note of what the log says that a step has done; the dict is as in `after` from now on."""
         news = list(self.tree.Changes(self.seq))
         changes = [change for change in news if change.op not in ("create_store", "state")]
@@ -568,11 +334,11 @@ class Trees(RuleBasedStateMachine):
         """Write in an operation, with another one inside; each may be taken back, refused writes stand between."""
         plain = self.plain.copy()
 
-        def write(plain: Plain, choices: list[Choice]) -> Plain:
+        def write(plain: Oracle, choices: list[Choice]) -> Oracle:
             for maker, *numbers in choices:
                 plain, ids = perform(self.tree, plain, maker(plain, *numbers))
                 self.ids.update(ids)
-                check(self.tree, plain, self.ids)
+                compare(self.tree, plain, self.ids)
             return plain
 
         with raising(ZeroDivisionError, end & 1), self.tree.Operation("edit 编辑"):
@@ -582,7 +348,7 @@ class Trees(RuleBasedStateMachine):
                 if end & 2:
                     raise LookupError
             plain = plain if end & 2 else within
-            check(self.tree, plain, self.ids)
+            compare(self.tree, plain, self.ids)
             if end & 1:
                 raise ZeroDivisionError
         self.follow(self.plain if end & 1 else plain)
@@ -624,7 +390,7 @@ class Trees(RuleBasedStateMachine):
         self.tree.Refresh()
         self.follow_two(meanwhile, after)
 
-    def follow_two(self, first: Plain, second: Plain) -> None:
+    def follow_two(self, first: Oracle, second: Oracle) -> None:
         news = list(self.tree.Changes(self.seq))
         for number, change in enumerate(news):
             before, self.plain = self.plain, first if number == 0 and (first.state != self.plain.state) else second
@@ -685,7 +451,7 @@ class Trees(RuleBasedStateMachine):
             with self.tree.Operation(), pytest.raises(InvalidInputError):
                 self.tree.Restore(name)
         self.tree.Restore(name)
-        self.follow(Plain(state, self.plain.born))
+        self.follow(Oracle(state, self.plain.born))
 
     # -- looking after it ---------------------------------------------------------------------------------
 
@@ -791,7 +557,7 @@ class Trees(RuleBasedStateMachine):
     def go_on_with_the_other(self) -> None:
         """From now on the second tree writes; the first stays open, and reads."""
         other = self.second()
-        check(other, self.plain, self.ids)
+        compare(other, self.plain, self.ids)
         self.tree, self.other = other, self.tree
 
     @precondition(lambda self: self.other is not None)
@@ -803,7 +569,7 @@ class Trees(RuleBasedStateMachine):
 
     @invariant()
     def holds_what_it_has_to(self) -> None:
-        check(self.tree, self.plain, self.ids)
+        compare(self.tree, self.plain, self.ids)
         assert self.tree.Verify() == []
         assert set(self.derived) == {key for key in self.plain.state if key[0] != "merged"}
         for key, record in self.derived.items():

@@ -38,6 +38,7 @@ from Agent.keyword_tree import (
 )
 from Agent.tests.support.log_format import LOG, PROJECTIONS
 from Agent.tests.support.looking import disk
+from Agent.tests.support.oracle import Oracle, compare
 
 REASONS = {
     *("agent_match", "agent_ambiguous", "agent_missing", "agent_failure", "agent_timeout"),
@@ -554,23 +555,11 @@ class Histories(RuleBasedStateMachine):
         self.numbers = itertools.count()
         self.folder = self.base / "0"
         self.tree = KeywordTree(str(self.folder))
-        self.nodes: dict[str, dict[str, Any]] = {"root": {"name": "root", "parent_id": None}}
-        self.texts: dict[str, dict[str, Any]] = {}
-        self.links: dict[tuple[str, str], RelationType] = {}
+        self.oracle = Oracle()
 
     def teardown(self) -> None:
         self.tree.Close()
         shutil.rmtree(self.base)
-
-    def note_keyword(self, key: str, **fields: Any) -> str:
-        self.nodes[key] = {"aliases": [], "description": "", "metadata": {}, **fields}
-        return key
-
-    def note_info(self, key: str, linked: list[str], **fields: Any) -> str:
-        self.texts[key] = {"source": "", "metadata": {}, **fields}
-        for keyword in linked:
-            self.links.setdefault((key, keyword), RelationType.PRIMARY)
-        return key
 
     def move_to(self, files: dict[str, bytes]) -> None:
         """Go on with these files in another folder, as after a crash."""
@@ -588,25 +577,20 @@ class Histories(RuleBasedStateMachine):
     @rule(target=keywords, parent=keywords, name=SHORT, aliases=st.lists(SHORT, max_size=2), metadata=CLEAN)
     def create_keyword(self, parent: str, name: str, aliases: list[str], metadata: dict[str, Any]) -> str:
         node = self.tree.CreateKeyword(name, parent, aliases, name + "!", metadata=metadata)
-        return self.note_keyword(
-            node.id,
-            name=name,
-            parent_id=parent,
-            aliases=list(dict.fromkeys(aliases)),
-            description=name + "!",
-            metadata=metadata,
-        )
+        self.oracle.create(node.id, name, parent, aliases, name + "!", metadata)
+        return node.id
 
     @rule(target=infos, content=CONTENTS, linked=st.lists(keywords, max_size=3, unique=True), metadata=CLEAN)
     def create_info(self, content: str, linked: list[str], metadata: dict[str, Any]) -> str:
         content = f"c{content}"
         info = self.tree.CreateInfo(content, content[:3], linked, metadata=metadata)
-        return self.note_info(info.id, linked, content=content, source=content[:3], metadata=metadata)
+        self.oracle.create_info(info.id, content, linked, content[:3], metadata)
+        return info.id
 
     @rule(info=infos, keyword=keywords, relation=st.sampled_from(RelationType))
     def link(self, info: str, keyword: str, relation: RelationType) -> None:
         self.tree.LinkInfo(info, keyword, relation)
-        self.links[info, keyword] = relation  # a new pair goes last, a known one keeps its place
+        self.oracle.link(info, keyword, relation)
 
     @rule(
         target=keywords, parent=keywords, names=st.lists(SHORT, min_size=1, max_size=4), chained=st.booleans()
@@ -616,17 +600,17 @@ class Histories(RuleBasedStateMachine):
         parents = [parent, *ids] if chained else [parent] * len(names)
         specs = [{"name": n, "id": i, "parent_id": p} for n, i, p in zip(names, ids, parents, strict=False)]
         self.tree.BatchCreateKeywords(specs)
-        return multiple(
-            *(self.note_keyword(s["id"], name=s["name"], parent_id=s["parent_id"]) for s in specs)
-        )
+        for spec in specs:
+            self.oracle.create(spec["id"], spec["name"], spec["parent_id"])
+        return multiple(*ids)
 
     @rule(target=infos, keyword=keywords, contents=st.lists(CONTENTS, min_size=1, max_size=3))
     def create_info_batch(self, keyword: str, contents: list[str]) -> Any:
         specs = [{"content": f"c{text}", "keyword_ids": [keyword]} for text in contents]
         made = self.tree.BatchCreateInfos(specs)
-        return multiple(
-            *(self.note_info(i.id, [keyword], content=f"c{t}") for i, t in zip(made, contents, strict=True))
-        )
+        for info, text in zip(made, contents, strict=True):
+            self.oracle.create_info(info.id, f"c{text}", [keyword])
+        return multiple(*(info.id for info in made))
 
     @rule(parent=keywords, name=SHORT, which=st.integers(0, 3))
     def refuse_a_batch(self, parent: str, name: str, which: int) -> None:
@@ -673,7 +657,8 @@ class Histories(RuleBasedStateMachine):
             self.check(other)
             made = other.CreateKeyword(name, parent).id
         self.tree.Refresh()
-        return self.note_keyword(made, name=name, parent_id=parent)
+        self.oracle.create(made, name, parent)
+        return made
 
     @rule(lost=st.sets(st.sampled_from(PROJECTIONS), min_size=1), damaged=st.booleans())
     def projections_are_lost(self, lost: set[str], damaged: bool) -> None:
@@ -690,31 +675,12 @@ class Histories(RuleBasedStateMachine):
         self.check(self.tree)
 
     def check(self, tree: KeywordTree) -> None:
-        children: dict[str, list[str]] = {key: [] for key in self.nodes}
-        for key, fields in self.nodes.items():
-            if fields["parent_id"] is not None:
-                children[fields["parent_id"]].append(key)
-        for key, fields in self.nodes.items():
-            node = tree.GetKeyword(key)
-            assert node is not None
-            assert {field: getattr(node, field) for field in fields} == fields
-            assert node.children == [child.id for child in tree.GetChildren(key)] == children[key]
-            path = [key]
-            while (parent := self.nodes[path[0]]["parent_id"]) is not None:
-                path.insert(0, parent)
-            assert [step.id for step in tree.GetPath(key)] == path
-            assert node.level == len(path) - 1
-            linked = [info for info, keyword in self.links if keyword == key]
-            assert [info.id for info in tree.GetInfosOfKeyword(key)] == linked[:50]
+        compare(tree, self.oracle)
+        held = self.oracle.held()
+        for key, node in held.nodes.items():
             for relation in RelationType:
-                only = [info for info in linked if self.links[info, key] is relation]
+                only = [info for info in node[-1] if held.links[info, key] == relation.value]
                 assert [info.id for info in tree.GetInfosOfKeyword(key, relation)] == only[:50]
-        for key, fields in self.texts.items():
-            info = tree.GetInfo(key)
-            assert info is not None
-            assert {field: getattr(info, field) for field in fields} == fields
-            expected = [(keyword, relation) for (one, keyword), relation in self.links.items() if one == key]
-            assert [(node.id, relation) for node, relation in tree.GetKeywordsOfInfo(key)] == expected
 
 
 TestHistories = Histories.TestCase

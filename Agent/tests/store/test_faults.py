@@ -41,6 +41,7 @@ from Agent.keyword_tree import KeywordTree, RelationType, StoreCorruptError, Sto
 from Agent.tests.support import inside
 from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, Killed, Mode, Moment
 from Agent.tests.support.log_format import reframed, rows_of, whole_lines
+from Agent.tests.support.oracle import Held, Oracle, look
 from Agent.tests.support.threads import wait_until
 
 STORM = os.environ.get("KEYWORD_TREE_STORM", "") not in ("", "0")
@@ -50,7 +51,6 @@ FOLDER = "/disk/memory/tree"  # two folders that the store has to make
 LOG = "memory/tree/change_log.jsonl"
 PROJECTIONS = {kind: f"memory/tree/{kind}.jsonl" for kind in ("nodes", "infos", "links")}
 LONG = "too long for memory " * 250
-State = dict[str, Any]
 Case = TypeVar("Case")
 
 
@@ -99,80 +99,26 @@ class Step(NamedTuple):
     specs: tuple[dict[str, Any], ...] = ()
 
 
-WRITES = frozenset(("keyword", "info", "link", "keywords", "infos", "calls", "undo", "restore"))
+def apply(oracle: Oracle, step: Step) -> None:
+    """Let the oracle do what a step does."""
+    for spec in copy.deepcopy(step.specs):
+        if step.kind.startswith("keyword"):
+            oracle.create(**spec)
+        elif step.kind.startswith("info"):
+            oracle.create_info(**spec)
+        else:
+            oracle.link(spec["info_id"], spec["keyword_id"], RelationType(spec["relation"]))
 
 
-class Oracle:
-    """What a tree must hold, told by plain dicts."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, dict[str, Any]] = {"root": {"name": "root", "parent_id": None, "created_by": "agent"}}
-        self.infos: dict[str, dict[str, Any]] = {}
-        self.links: dict[tuple[str, str], str] = {}
-
-    def apply(self, step: Step) -> None:
-        for spec in step.specs:
-            if step.kind.startswith("keyword"):
-                self.nodes[spec["id"]] = spec
-            elif step.kind.startswith("info"):
-                self.infos[spec["id"]] = spec
-                for keyword_id in spec.get("keyword_ids", ()):
-                    self.links[spec["id"], keyword_id] = "PRIMARY"
-            else:
-                self.links[spec["info_id"], spec["keyword_id"]] = spec["relation"]
-
-    def state(self) -> State:
-        children: dict[str, list[str]] = {id: [] for id in self.nodes}
-        for id, node in self.nodes.items():
-            if id != "root":
-                children[node["parent_id"]].append(id)
-        nodes = {
-            id: (
-                *(node["name"], node["parent_id"], node.get("aliases") or [], node.get("description", "")),
-                *(node.get("metadata") or {}, node.get("created_by", "user"), children[id]),
-            )
-            for id, node in self.nodes.items()
-        }
-        infos = {
-            id: (
-                *(info["content"], info.get("source", ""), info.get("metadata") or {}),
-                [(keyword, relation) for (of, keyword), relation in self.links.items() if of == id],
-            )
-            for id, info in self.infos.items()
-        }
-        by_node = {id: [info for info, keyword in self.links if keyword == id] for id in self.nodes}
-        return {"nodes": nodes, "infos": infos, "by_node": by_node}
-
-
-def state_of(tree: KeywordTree, info_ids: Sequence[str] = ()) -> State:
-    """Return all that a tree holds, asked through its public methods, in the oracle's form.
-
-    An info that is linked to nothing is found only if its id is among `info_ids`; the counts that the tree tells of
-    itself show that there are no others.
-    """
-    nodes: dict[str, Any] = {}
-    by_node: dict[str, list[str]] = {}
-    found_infos: dict[str, None] = dict.fromkeys(info_ids)
-    waiting = ["root"]
-    while waiting:
-        node = tree.GetKeyword(waiting.pop())
-        assert node is not None
-        nodes[node.id] = (
-            *(node.name, node.parent_id, node.aliases, node.description, node.metadata, node.created_by),
-            list(node.children),
-        )
-        by_node[node.id] = [info.id for info in tree.GetInfosOfKeyword(node.id, size=10_000)]
-        found_infos.update(dict.fromkeys(by_node[node.id]))
-        waiting += node.children
-    infos: dict[str, Any] = {}
-    for id in found_infos:
-        info = tree.GetInfo(id)
-        if info is not None:
-            keywords = [(node.id, relation.value) for node, relation in tree.GetKeywordsOfInfo(id)]
-            infos[id] = (info.content, info.source, info.metadata, keywords)
+def state_of(tree: KeywordTree, info_ids: Sequence[str] = ()) -> Held:
+    """Return all that a tree holds; the counts that it tells of itself show that there is nothing else."""
+    held = look(tree, info_ids)
     told = [int(count.replace(",", "")) for count in re.findall(r" ([\d,]+) (?:keyword|info)s?\b", repr(tree))]
-    assert told == [len(nodes) - 1, len(infos)], f"{tree!r} holds what nobody gave it"
-    return {"nodes": nodes, "infos": infos, "by_node": by_node}
+    assert told == [len(held.nodes) - 1, len(held.infos)], f"{tree!r} holds what nobody gave it"
+    return held
+
+
+WRITES = frozenset(("keyword", "info", "link", "keywords", "infos", "calls", "undo", "restore"))
 
 
 # == Workloads ============================================================================================
@@ -253,7 +199,7 @@ class World:
         self.disk = disk or FaultyDisk()
         self.trees: dict[str, KeywordTree] = {}
         self.oracle = Oracle()
-        self.states = [self.oracle.state()]
+        self.states = [self.oracle.held()]
         self.spans: list[tuple[int, float]] = []
         """For each operation: how many moments there were when it was asked for, and when it returned."""
         self._ids: dict[int, list[str]] = {}
@@ -299,20 +245,20 @@ class World:
 
     def foresee(self, step: Step) -> None:
         """Note what the tree will hold if a step was done of which nobody knows whether it was."""
-        self.oracle.apply(copy.deepcopy(step))
-        self.states.append(self.oracle.state())
+        apply(self.oracle, step)
+        self.states.append(self.oracle.held())
 
     def info_ids(self) -> list[str]:
         """Return the ids of all infos that there can be."""
-        return list(self.oracle.infos)
+        return self.oracle.of("info")
 
     def _moment_count(self) -> int:
         return len(self.disk.moments or ())
 
     def _acknowledge(self, step: Step, index: int) -> None:
         self.spans[index] = (self.spans[index][0], self._moment_count())
-        self.oracle.apply(copy.deepcopy(step))
-        self.states.append(self.oracle.state())
+        apply(self.oracle, step)
+        self.states.append(self.oracle.held())
 
     def write(self, tree: KeywordTree, step: Step) -> None:
         specs = [copy.deepcopy(spec) for spec in step.specs]
@@ -371,8 +317,8 @@ class World:
             del self.spans[first + index]
         for index, one in enumerate(single):
             if index not in raised:
-                self.oracle.apply(copy.deepcopy(one))
-                self.states.append(self.oracle.state())
+                apply(self.oracle, one)
+                self.states.append(self.oracle.held())
         return raised
 
 
@@ -442,7 +388,7 @@ class Judge:
             f"the tree holds the state after operation {matching}, acknowledged were {least}, asked for {most}"
         )
 
-    def _open(self, disk: FaultyDisk) -> tuple[KeywordTree, State]:
+    def _open(self, disk: FaultyDisk) -> tuple[KeywordTree, Held]:
         self.world.disk = self.world.door.disk = disk
         disk.owner = "after the crash"
         tree = self.world.tree()
@@ -499,15 +445,15 @@ class Judge:
             assert held == rows, f"{kind}.jsonl does not hold what the log says"
         assert not torn_tail(files), "something stands behind the last line"
 
-    def _go_on(self, disk: FaultyDisk, tree: KeywordTree, found: State) -> None:
+    def _go_on(self, disk: FaultyDisk, tree: KeywordTree, found: Held) -> None:
         """Write, close, and open once more."""
         self.counts["states written to"] += 1
         tree.BatchCreateKeywords([{"id": "later", "name": "later", "parent_id": "root"}])
         tree.BatchCreateInfos([{"id": "long", "content": "long " * 1500, "keyword_ids": ["later"]}])
         with disk.quiet():
             wanted = state_of(tree, self.info_ids or self.world.info_ids())
-        assert wanted["nodes"].keys() - found["nodes"].keys() == {"later"}, "a write after recovery is not there"
-        assert wanted["infos"].keys() - found["infos"].keys() == {"long"}, "a write after recovery is not there"
+        assert wanted.nodes.keys() - found.nodes.keys() == {"later"}, "a write after recovery is not there"
+        assert wanted.infos.keys() - found.infos.keys() == {"long"}, "a write after recovery is not there"
         tree.Close()
         again, state = self._open(disk.now().cut_power(Mode("none")))
         assert state == wanted, f"what was written after recovery is lost: {difference(state, wanted)}"
@@ -515,15 +461,13 @@ class Judge:
         self._check_files(disk.read_all())
 
 
-def difference(found: State, wanted: State) -> str:
+def difference(found: Held, wanted: Held) -> str:
     """Return where two states differ, shortened."""
     parts = []
-    for kind in wanted:
-        for id in {**found[kind], **wanted[kind]}:
-            if found[kind].get(id) != wanted[kind].get(id):
-                parts.append(
-                    f"{kind} {id}: {str(found[kind].get(id))[:80]} instead of {str(wanted[kind].get(id))[:80]}"
-                )
+    for here, there in zip(found, wanted, strict=True):
+        for id in {**here, **there}:
+            if here.get(id) != there.get(id):
+                parts.append(f"{id}: {str(here.get(id))[:80]} instead of {str(there.get(id))[:80]}")
     return "; ".join(parts)[:400]
 
 
@@ -1289,7 +1233,7 @@ class TestWithin:
 
         for mode in (Mode("none"), Mode("all"), Mode("killed")):
             found = traps.names_after(mode)
-            assert found >= set(traps.world.oracle.nodes) - {"root"}
+            assert found >= set(traps.world.oracle.of("node")) - {"root"}
             assert found <= {"first", "second"}
         traps.world.run([Step("b", "open"), step("b", "third")])
         assert "third" in traps.names_after(Mode("none"))
@@ -1420,14 +1364,14 @@ class Store(NamedTuple):
     """The files of a small store, and what it must hold."""
 
     files: dict[str, bytes]
-    states: list[State]
+    states: list[Held]
     """After each line of the log; a checkpoint changes nothing."""
     info_ids: list[str]
     older: list[dict[str, bytes]]
     """The files as they were after each operation."""
 
     @property
-    def state(self) -> State:
+    def state(self) -> Held:
         return self.states[-1]
 
     def open(self, door: Door, changed: Mapping[str, bytes | None]) -> tuple[FaultyDisk, KeywordTree]:
@@ -1812,11 +1756,11 @@ class TestPowerCuts:
                 world.do(Step("a", "refresh"))
                 with world.disk.quiet():
                     seen = state_of(world.trees["a"], ["i0", "i1", "ib", "ic"])
-                    is_done = step.specs[0]["id"] in {**seen["nodes"], **seen["infos"]}
+                    is_done = step.specs[0]["id"] in {**seen.nodes, **seen.infos}
                 if is_done:
                     world.spans.append((-1, math.inf))
-                    world.oracle.apply(step)
-                    world.states.append(world.oracle.state())
+                    apply(world.oracle, step)
+                    world.states.append(world.oracle.held())
             world.spans = [(-1, -1)] * len(world.spans)
             moments = world.disk.record()
             world.run(went_on)
@@ -2158,14 +2102,14 @@ class Kept(NamedTuple):
     """A snapshot that was acknowledged."""
 
     name: str
-    state: State
+    state: Held
     moment: int
 
 
 class Saga(World):
     """A world with all methods; `calm` are the states that it is to go through."""
 
-    def __init__(self, door: Door, disk: FaultyDisk | None = None, calm: Sequence[State] = ()) -> None:
+    def __init__(self, door: Door, disk: FaultyDisk | None = None, calm: Sequence[Held] = ()) -> None:
         super().__init__(door, disk)
         self.calm = calm
         self.kept: list[Kept] = []
@@ -2282,7 +2226,7 @@ class TestMethodsUnderPowerCuts:
     def test_promise_what_the_saga_is_compared_with(self, door: Door) -> None:
         world = calm_saga(door)
 
-        assert world.states[-1]["nodes"]["last"][0] == "the last"
+        assert world.states[-1].nodes["last"][0] == "the last"
         assert not [
             name for name, held in world.disk.read_all().items() if SECRET.encode() in held and "snap" not in name
         ]
@@ -2336,7 +2280,7 @@ class TestMethodsOfADyingProcess:
             tally["deaths in methods"] += 1
             self.go_on(world, wanted, rng, f"death at call {call} of {kind}")
 
-    def go_on(self, world: Saga, wanted: State, rng: random.Random, where: str) -> None:
+    def go_on(self, world: Saga, wanted: Held, rng: random.Random, where: str) -> None:
         """Let another process read and write, in several ways, then cut the power."""
         states = world.states[-1], wanted
         tree, disk = world.trees["a"], world.disk
@@ -2565,7 +2509,7 @@ class TestReadOnlyFolder:
         assert state_of(tree, world.info_ids()) == world.states[-1]
         tree.Refresh()
         assert tree.Verify() is not None
-        assert tree.TreeMetrics()["keywords"] == len(world.states[-1]["nodes"]) - 1
+        assert tree.TreeMetrics()["keywords"] == len(world.states[-1].nodes) - 1
         assert len(tree.History(limit=3)) <= len(list(tree.Changes())) + 3
         assert tree.Search("first", False) is not None
         for write in (

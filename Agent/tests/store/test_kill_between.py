@@ -41,6 +41,7 @@ from Agent.tests.store.test_processes import (
     give_start,  # noqa: F401  a fixture: start
 )
 from Agent.tests.support import inside
+from Agent.tests.support.oracle import look
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="these processes are made by fork")
 
@@ -185,19 +186,11 @@ def live(folder: Path, model: Model, draw: random.Random, tell: Tell, steps: Ite
 
 
 def holding_of(tree: KeywordTree) -> Holding:
-    found, waiting = [], ["root"]
-    for id in waiting:
-        children = tree.GetChildren(id)
-        assert all(child.name == child.id for child in children)
-        found += [(child.id, id) for child in children]
-        waiting += [child.id for child in children]
-    for page in itertools.count():
-        infos = tree.GetInfosOfKeyword("root", page=page)
-        found += [(info.id, info.content) for info in infos]
-        if not infos:
-            break
-    assert len(found) == len(set(found)), "something is there twice"
-    return frozenset(found)
+    held = look(tree)
+    nodes = {(id, node[1]) for id, node in held.nodes.items() if id != "root"}
+    assert all(node[0] == id for id, node in held.nodes.items())
+    assert all(links == [("root", "PRIMARY")] for *_, links in held.infos.values())
+    return frozenset(nodes | {(id, info[0]) for id, info in held.infos.items()})
 
 
 class Check:
