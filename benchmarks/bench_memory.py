@@ -40,9 +40,9 @@ from typing import Any, NamedTuple, TypeAlias
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from Agent.keyword_tree import KeywordTree
-from Agent.memory.content import MEMORY_KEY
 from Agent.memory.fulltext import RankingWeights
 from Agent.memory.keywords import STOP_WORDS, ChineseKeywordExtractor
+from Agent.memory.memory_fields import MEMORY_KEY
 from Agent.memory.retriever import RetrieverConfig
 from Agent.memory.scoring import Hybrid, ScoreWeights, ScoringStrategy, text_overlap
 from Agent.memory.store import MemoryStore

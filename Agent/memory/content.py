@@ -35,11 +35,10 @@ from ..keyword_tree import Info, InvalidInputError, KeywordTree
 from .fulltext import PASSAGE_LIMIT, FullTextIndex, RankingWeights, split_passages
 from .keywords import STOP_WORDS
 from .log_follower import LogChanges, LogFollower, Position, outside_operations
+from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
+from .sayings import NOTHING_SAID, Sayings, Waits, pack_sayings, read_sayings, unpack_sayings, waits_for
 
-__all__ = ["MEMORY_KEY", "ContentIndex", "Filters", "InfoFacts", "Ranker", "memory_fields"]
-
-MEMORY_KEY = "memory"
-"""The key of an info's metadata that a memory's own fields stand under; see `store`."""
+__all__ = ["ContentIndex", "Filters", "InfoFacts", "Ranker"]
 
 SAVE_AFTER = 2_000
 """Where so many infos had to be taken in at once, the index is written to disk."""
@@ -84,6 +83,10 @@ class InfoFacts:
     """Whether it stays when others are forgotten."""
     text_sum: int = 0
     """Changes when the text does."""
+    sayings: Sayings = NOTHING_SAID
+    """What it says of the graph."""
+    waits: Waits | None = None
+    """What it waits for to be read by, and how often that was tried."""
 
 
 @dataclass(frozen=True)
@@ -295,6 +298,13 @@ class ContentIndex:
 
     # -- asking --
 
+    def sayings(self) -> dict[str, tuple[Sayings, Waits | None]]:
+        """Return what infos say of the graph and what they wait for, of those that do; in the order of the log."""
+        with self._lock:
+            self.catch_up()
+            told = ((id, facts) for id, facts in self.known.items() if facts.sayings or facts.waits)
+            return {id: (facts.sayings, facts.waits) for id, facts in told}
+
     def choose(self, filters: Filters | None) -> Collection[str] | None:
         """Return the ids of what may be found; None is all.
 
@@ -387,7 +397,7 @@ class ContentIndex:
 
     def _pack(self) -> list[bytes]:
         names, arrays = self.text.to_parts()
-        rows = [[id, *(getattr(known, name) for name in InfoFacts.__slots__)] for id, known in self.known.items()]
+        rows = [[id, *_pack_facts(facts)] for id, facts in self.known.items()]
         body = _to_json({**names, "known": rows, "supersedes": self._supersedes})
         head = {"position": self._follower.position, "made_by": _made_by(), "body": len(body)}
         head |= {"arrays": [[held.typecode, len(held)] for held in arrays]}
@@ -435,10 +445,8 @@ class ContentIndex:
         if end != len(data):
             return None
         self.text = FullTextIndex.from_parts(names, arrays, self._weights)
-        for id, kind, source, time, metadata, references, pinned, text_sum in names["known"]:
-            kind, source = sys.intern(kind), sys.intern(source)
-            known = InfoFacts(kind, source, time, metadata or _NOTHING, tuple(references) or (), pinned, text_sum)
-            self._list(id, known)
+        for id, *packed in names["known"]:
+            self._list(id, _unpack_facts(*packed))
         for id, olds in names["supersedes"].items():
             self._supersedes[id] = tuple(olds)
             for old in olds:
@@ -454,7 +462,7 @@ def _has_deleted(changes: LogChanges) -> bool:
 def _made_by() -> list[Any]:
     """Return what the index depends on besides the infos: a file made by other rules is not this one's."""
     words = zlib.crc32(" ".join(sorted(STOP_WORDS)).encode())
-    return [1, PASSAGE_LIMIT, words, unicodedata.unidata_version, sys.byteorder]
+    return [2, PASSAGE_LIMIT, words, unicodedata.unidata_version, sys.byteorder]
 
 
 def _to_json(value: object) -> bytes:
@@ -489,21 +497,6 @@ def _fuse(found: Mapping[str, tuple[float, int]], ranked: Sequence[str]) -> dict
     return {id: (score / best, found[id][1] if id in found else 0) for id, score in ordered}
 
 
-# What `MemoryStore` wrote of an info. Metadata is anybody's: what has not this form counts as not written.
-
-
-def memory_fields(info: Info) -> Mapping[str, Any]:
-    """Return what `MemoryStore` wrote of an info; nothing where somebody else wrote it."""
-    own = info.metadata.get(MEMORY_KEY)
-    return own if isinstance(own, Mapping) else _NOTHING
-
-
-def superseded_ids(info: Info) -> tuple[str, ...]:
-    """Return the infos that an info says it supersedes, itself not among them."""
-    olds = memory_fields(info).get("supersedes")
-    return tuple(id for id in _strings([olds] if isinstance(olds, str) else olds) if id != info.id)
-
-
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -515,18 +508,48 @@ def _facts_of(info: Info) -> InfoFacts:
         source=sys.intern(info.source),
         time=_number(own.get("time"), info.created_at),
         metadata=metadata or _NOTHING,
-        references=_strings(own.get("links")),
+        references=strings_in(own.get("links")),
         pinned=own.get("pinned") is True,
         text_sum=_sum_text(info.content),
+        sayings=read_sayings(info),
+        waits=waits_for(info),
+    )
+
+
+def _pack_facts(facts: InfoFacts) -> list[Any]:
+    """Return facts as JSON has them; what most infos do not have is left out at the end."""
+    row = [facts.kind, facts.source, facts.time, facts.metadata, facts.references, facts.pinned, facts.text_sum]
+    if facts.sayings or facts.waits:
+        row += [pack_sayings(facts.sayings), facts.waits]
+    return row
+
+
+def _unpack_facts(
+    kind: str,
+    source: str,
+    time: float,
+    metadata: Mapping[str, Any],
+    references: Sequence[str],
+    pinned: bool,
+    text_sum: int,
+    said: Any = None,
+    waits: Sequence[Any] | None = None,
+) -> InfoFacts:
+    return InfoFacts(
+        sys.intern(kind),
+        sys.intern(source),
+        time,
+        metadata or _NOTHING,
+        tuple(references) or (),
+        pinned,
+        text_sum,
+        unpack_sayings(said),
+        None if waits is None else (str(waits[0]), int(waits[1])),
     )
 
 
 def _sum_text(text: str) -> int:
     return zlib.crc32(text.encode()) << 24 | len(text)
-
-
-def _strings(value: object) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def _number(value: object, otherwise: float) -> float:

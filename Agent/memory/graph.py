@@ -44,7 +44,9 @@ __all__ = [
     "GraphRelation",
     "KnowledgeGraph",
     "RelationDirection",
+    "Saying",
     "ScoredEntity",
+    "Step",
     "TagConstraints",
     "keyword_fit",
     "normalize_tag",
@@ -69,6 +71,18 @@ class GraphEntity:
     """What it is."""
     tags: list[str] = field(default_factory=list)
     """Words to find it by, in lower case, the most relevant first."""
+    aliases: list[str] = field(default_factory=list)
+    """Other names that it is found by; of a tree's keyword, its aliases."""
+
+
+@dataclass(frozen=True)
+class Saying:
+    """A memory that says so."""
+
+    memory_id: str
+    """The memory's id."""
+    sentence: str
+    """The sentence, as the memory has it."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +97,8 @@ class GraphRelation:
     """`"works_on"`, `"part_of"`, `"related_to"` or another word of the caller's choice; not blank."""
     weight: float = 1.0
     """0.0 to 1.0: how strong it is."""
+    said_by: tuple[Saying, ...] = field(default=(), compare=False)
+    """The memories that say so, the oldest first; none where it was added by hand."""
 
 
 class RelationDirection(str, Enum):  # noqa: UP042  as the enumerations of the library
@@ -96,14 +112,36 @@ class RelationDirection(str, Enum):  # noqa: UP042  as the enumerations of the l
     """Either way."""
 
 
+@dataclass(frozen=True)
+class Step:
+    """One relation that was followed, and why it holds."""
+
+    relation: GraphRelation
+    """The relation."""
+    source: str
+    """The name of the entity it goes out from, whichever way it was followed."""
+    target: str
+    """The name of the entity it leads to."""
+
+    def __str__(self) -> str:
+        told = f"{self.source} {self.relation.relation_type} {self.target}"
+        return f"{told}: “{self.relation.said_by[0].sentence}”" if self.relation.said_by else told
+
+
 @dataclass
 class ScoredEntity:
-    """An entity, and how near it is."""
+    """An entity, how near it is, and the way there."""
 
     entity: GraphEntity
     """The entity."""
     score: float
     """0.0 to 1.0, from the distance in the graph; see `KnowledgeGraph.get_related`."""
+    steps: list[Step] = field(default_factory=list, compare=False)
+    """The best way to it, step by step."""
+
+    def explain(self) -> str:
+        """Return the way, a line for each step, with the sentence that says so where a memory does."""
+        return "\n".join(map(str, self.steps))
 
 
 @dataclass(frozen=True)
@@ -112,6 +150,13 @@ class TagConstraints:
 
     max_tags_per_entity: int = 8
     """More than these are dropped, the least relevant first."""
+
+
+class _Way(NamedTuple):
+    """How an entity was reached."""
+
+    score: float
+    relations: tuple[GraphRelation, ...]
 
 
 # The port
@@ -204,32 +249,38 @@ class KnowledgeGraph(ABC):
         direction = check_direction(direction)
         if self.get_entity(entity_id) is None:
             raise NotFoundError("keyword", entity_id)
-        best = {entity_id: 1.0}
-        reached = {entity_id: 1.0}
+        best: dict[str, _Way] = {entity_id: _Way(1.0, ())}
+        reached = dict(best)
         for _ in range(depth):
             reached = self._step(reached, best, direction, relation_types)
             if not reached:
                 break
-        del best[entity_id]
-        found = ((self.get_entity(id), score) for id, score in best.items())
+        found = ((self.get_entity(id), way) for id, way in best.items() if id != entity_id)
         # Somebody else may have removed one meanwhile.
-        related = [ScoredEntity(entity, score) for entity, score in found if entity is not None]
+        related = [ScoredEntity(entity, way.score, self._name(way)) for entity, way in found if entity is not None]
         return sorted(related, key=lambda scored: (-scored.score, scored.entity.id))
+
+    def _name(self, way: "_Way") -> list[Step]:
+        def name_of(id: str) -> str:
+            entity = self.get_entity(id)
+            return id if entity is None else entity.name
+
+        return [Step(each, name_of(each.source_id), name_of(each.target_id)) for each in way.relations]
 
     def _step(
         self,
-        reached: dict[str, float],
-        best: dict[str, float],
+        reached: dict[str, "_Way"],
+        best: dict[str, "_Way"],
         direction: RelationDirection,
         relation_types: Collection[str] | None,
-    ) -> dict[str, float]:
-        """Return what one step leads to by a better way than before, with the score of that way.
+    ) -> dict[str, "_Way"]:
+        """Return what one step leads to by a better way than before, with that way.
 
         Only these need going on from: whoever was reached as well in fewer steps goes on as well in fewer. That ends
         every circle.
         """
-        better: dict[str, float] = {}
-        for id, score in reached.items():
+        better: dict[str, _Way] = {}
+        for id, way in reached.items():
             try:
                 relations = self.get_relations(id, direction)
             except NotFoundError:  # removed meanwhile
@@ -238,9 +289,9 @@ class KnowledgeGraph(ABC):
                 if relation_types is not None and relation.relation_type not in relation_types:
                     continue
                 other = relation.target_id if relation.source_id == id else relation.source_id
-                onward = score * graph_distance(1, relation.weight)
-                if onward > best.get(other, -1.0):
-                    best[other] = better[other] = onward
+                score = way.score * graph_distance(1, relation.weight)
+                if other not in best or score > best[other].score:
+                    best[other] = better[other] = _Way(score, (*way.relations, relation))
         return better
 
     # -- finding --
@@ -326,12 +377,13 @@ class EntityText(NamedTuple):
     """What an entity is found by, as `units_of` writes it."""
 
     names: tuple[str, ...]
-    """The name and the tags."""
+    """The name, the other names and the tags."""
     description: str
 
 
 def entity_text(entity: GraphEntity) -> EntityText:
-    return EntityText(tuple(units_of(text) for text in (entity.name, *entity.tags)), units_of(entity.description))
+    names = (entity.name, *entity.aliases, *entity.tags)
+    return EntityText(tuple(map(units_of, names)), units_of(entity.description))
 
 
 def fit_of(keywords: Set[str], text: EntityText) -> int:

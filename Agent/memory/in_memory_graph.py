@@ -65,7 +65,7 @@ class InMemoryGraph(KnowledgeGraph):
         check_entity(entity)
         tags = normalize_tags(entity.tags, self._constraints.max_tags_per_entity)
         with self._lock:
-            self._put(replace(entity, tags=tags))
+            self._put(replace(entity, tags=tags, aliases=list(entity.aliases)))
             self._outgoing.setdefault(entity.id, {})
             self._incoming.setdefault(entity.id, {})
 
@@ -73,7 +73,7 @@ class InMemoryGraph(KnowledgeGraph):
     def get_entity(self, id: str) -> GraphEntity | None:
         with self._lock:
             entity = self._entities.get(id)
-            return entity and replace(entity, tags=list(entity.tags))
+            return entity and _copy(entity)
 
     @override
     def remove_entity(self, id: str) -> None:
@@ -128,7 +128,7 @@ class InMemoryGraph(KnowledgeGraph):
             fits = ((fit_of(wanted, self._texts[id]), id) for id in candidates)
             ranked = sorted((-fit, self._entities[id].name, id) for fit, id in fits if fit)
             entities = [self._entities[id] for *_, id in ranked[:limit]]
-            return [replace(entity, tags=list(entity.tags)) for entity in entities]
+            return [_copy(entity) for entity in entities]
 
     @override
     def find_tags(self, prefix: str) -> list[str]:
@@ -188,3 +188,7 @@ class InMemoryGraph(KnowledgeGraph):
         """Return the entities that have every unit of a keyword, in whatever order."""
         sets = sorted((self._ids_by_unit.get(unit, set()) for unit in keyword.split()), key=len)
         return sets[0].intersection(*sets[1:]) if len(sets) > 1 else sets[0] if sets else set()
+
+
+def _copy(entity: GraphEntity) -> GraphEntity:
+    return replace(entity, tags=list(entity.tags), aliases=list(entity.aliases))

@@ -14,7 +14,14 @@
 Two channels look side by side: the content channel asks a full-text index over the tree's infos, which follows
 `Changes()`; the graph channel asks the graph for entities that have the question's keywords, walks from them, and takes
 the infos of the keywords that it comes to. What both found is scored by a `ScoringStrategy`, cut below `min_score`, and
-the first are returned. The text overlap is the full-text index's own score, not a Dice coefficient over the whole text:
+the first are returned.
+
+A question may need two facts, of which it names only one: "Where does the person who works on Apollo live?" So from
+Apollo the graph is walked two steps, and what memories say on the way counts as if they named Apollo, for a half: most
+where the relation is one that the question asks for (`relation_words`), less where it is another one. Who stands in
+both memories is the *bridge*; a name that very many memories have is none.
+
+The text overlap is the full-text index's own score, not a Dice coefficient over the whole text:
 that one shrinks with the length of the body and cannot tell a rare word from a common one (putting the first 50 in its
 order lost a third of LoCoMo's evidence). What hangs on a keyword that the question names is found by that name as well:
 the words that the name says and the text does not count twice.
@@ -23,15 +30,18 @@ the words that the name says and the text does not count twice.
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
 from ..keyword_tree import Info, InvalidInputError, KeywordTree
-from .content import ContentIndex, Filters, InfoFacts, Ranker, memory_fields
+from .content import ContentIndex, Filters, InfoFacts, Ranker
+from .extraction import ENTITY_TYPES
 from .fulltext import RankingWeights, split_passages, terms_of
-from .graph import KnowledgeGraph, RelationDirection
+from .graph import KnowledgeGraph, RelationDirection, Step
 from .keywords import ChineseKeywordExtractor, KeywordExtractor
+from .memory_fields import memory_fields
+from .relation_words import asked_relations, is_asked
 from .scoring import (
     HALF_LIFE_S,
     GraphDistance,
@@ -43,7 +53,7 @@ from .scoring import (
 )
 from .tree_graph import TreeGraph
 
-__all__ = ["MemoryRetriever", "RetrievalStrategy", "Retrieved", "RetrieverConfig"]
+__all__ = ["Bridge", "MemoryRetriever", "RetrievalStrategy", "Retrieved", "RetrieverConfig"]
 
 
 class RetrievalStrategy(str, Enum):  # noqa: UP042  as the enumerations of the library
@@ -73,6 +83,8 @@ class RetrieverConfig:
     """After so many seconds a memory counts half as new."""
     ranking: RankingWeights = field(default_factory=RankingWeights)
     """What counts in the content channel."""
+    bridging: float = 0.5
+    """What a memory lends to another one that names somebody whom it names, too; 0 lends nothing."""
 
     def __post_init__(self) -> None:
         try:  # "graph_only" is as good as GRAPH_ONLY
@@ -85,6 +97,25 @@ class RetrieverConfig:
             raise InvalidInputError(f"min_score must be a number, not {self.min_score!r}")
         if not isinstance(self.half_life_s, (int, float)) or not self.half_life_s > 0:
             raise InvalidInputError(f"half_life_s must be above 0, not {self.half_life_s!r}")
+        if not isinstance(self.bridging, (int, float)) or not 0.0 <= self.bridging <= 1.0:
+            raise InvalidInputError(f"bridging must be between 0.0 and 1.0, not {self.bridging!r}")
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """The memory that led to another one, and who stands in both."""
+
+    gained: float
+    """What it lent, from 0 to 1."""
+    entity: str
+    """The name that both have."""
+    memory_id: str
+    """The memory that led there."""
+    passage: str
+    """What that one says."""
+
+    def __str__(self) -> str:
+        return f"{self.gained:.2f} by way of {self.entity}: “{self.passage}”"
 
 
 @dataclass
@@ -103,10 +134,15 @@ class Retrieved:
     """The part of it that fits best."""
     scoring: ScoringStrategy = field(repr=False)
     """What weighed the figures."""
+    bridge: Bridge | None = None
+    """What led to it, where another memory did; its part is in the text overlap."""
+    steps: list[Step] = field(default_factory=list)
+    """The walk from what the question names to its keyword, where the graph was walked."""
 
     def explain(self) -> str:
-        """Return the sum as a person would write it down."""
-        return self.breakdown.explain(self.scoring)
+        """Return the sum as a person would write it down, with the sentences that led there, a line for each."""
+        reasons = [self.bridge, *self.steps] if self.bridge is not None else self.steps
+        return "\n".join([self.breakdown.explain(self.scoring), *map(str, reasons)])
 
 
 class MemoryRetriever:
@@ -169,16 +205,21 @@ class MemoryRetriever:
         self.index.catch_up()
         among = self.index.choose(filters)
         near: dict[str, float] = {}
+        steps: dict[str, list[Step]] = {}
         if config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY:
-            near = self._walk(query, config.depth, graph_only or not _is_text_alone(scoring))
+            near, steps = self._walk(query, config.depth, graph_only or not _is_text_alone(scoring))
         # Another order may bring forward what the text alone ranks behind.
         reach = limit if _is_text_alone(scoring) and not near else max(100, 4 * limit)
         said = {} if graph_only else self.index.rank(query, reach, among)
+        bridges: dict[str, Bridge] = {}
+        if config.strategy is RetrievalStrategy.HYBRID and config.bridging and isinstance(self._graph, TreeGraph):
+            bridges = self._find_bridges(self._graph, query, near, among, config.bridging)
+            said |= self._rank_also(query, [id for id in bridges if id not in said])
         hanging = self._infos_of(near, said, among)
         by_name = self._shares_by_name(query, {id for nearness, id in hanging.values() if nearness == 1.0})
         now = self._clock()
         scored = []
-        for id in dict.fromkeys([*said, *hanging]):
+        for id in dict.fromkeys([*said, *bridges, *hanging]):
             known = self.index.known.get(id)
             if known is None:
                 continue
@@ -186,7 +227,8 @@ class MemoryRetriever:
             nearness, keyword_id = hanging.get(id, (0.0, ""))
             shares = by_name.get(keyword_id, {}) if nearness == 1.0 else {}
             named = sum(shares[term] for term in self.index.text.lacking(id, shares))
-            said_in_all = text + _NAME * named
+            lent = bridges[id].gained if id in bridges else 0.0
+            said_in_all = text + _NAME * named + lent
             breakdown = ScoreBreakdown(
                 overlap_score=min(1.0, self._scale * said_in_all),
                 graph_score=nearness,
@@ -197,24 +239,100 @@ class MemoryRetriever:
             if total > 0.0 and total >= config.min_score:
                 scored.append((total, said_in_all, id, breakdown))
         scored.sort(key=lambda item: (-item[0], -item[1]))  # stable: equals stay in the order of the channels
-        results = (
-            self._result(id, total, breakdown, said, hanging, scoring) for total, _, id, breakdown in scored[:limit]
-        )
-        return [result for result in results if result is not None]
+        results = []
+        for total, _, id, breakdown in scored[:limit]:
+            result = self._result(id, total, breakdown, said, hanging, scoring)
+            if result is not None:
+                result.bridge = self._tell(bridges.get(id))
+                result.steps = steps.get(hanging[id][1], []) if id in hanging else []
+                results.append(result)
+        return results
 
     def known(self) -> dict[str, InfoFacts]:
         """Return what may be found, by id: kind, source, time and metadata of each."""
         self.index.catch_up()
         return dict(self.index.known)
 
-    def _walk(self, query: str, depth: int, walk: bool) -> dict[str, float]:
-        """Return the keywords that the question names, and with `walk` what these are related to, with the nearness."""
-        named = self._graph.find_by_keywords(self._extractor.extract(query), _ENTITIES)
+    def _walk(self, query: str, depth: int, walk: bool) -> tuple[dict[str, float], dict[str, list[Step]]]:
+        """Return the keywords that the question names, and with `walk` what these are related to, with the nearness.
+
+        And the steps to those.
+        """
+        # "Which person": every second entity is one.
+        keywords = [keyword for keyword in self._extractor.extract(query) if keyword not in ENTITY_TYPES]
+        named = self._graph.find_by_keywords(keywords, _ENTITIES)
         near = {entity.id: 1.0 for entity in named}
+        steps: dict[str, list[Step]] = {}
         for entity in named if walk else ():
             for other in self._graph.get_related(entity.id, depth, RelationDirection.BOTH):
-                near[other.entity.id] = max(near.get(other.entity.id, 0.0), other.score)
-        return dict(sorted(near.items(), key=lambda item: -item[1]))
+                if other.score > near.get(other.entity.id, 0.0):
+                    near[other.entity.id], steps[other.entity.id] = other.score, other.steps
+        return dict(sorted(near.items(), key=lambda item: -item[1])), steps
+
+    def _find_bridges(
+        self, graph: TreeGraph, query: str, named_ids: Iterable[str], among: Collection[str] | None, share_lent: float
+    ) -> dict[str, Bridge]:
+        """Return what memories gain that are one or two steps away from what the question names: id → bridge."""
+        shares, asked = self.index.text.shares(query), asked_relations(query)
+        among = self.index.known if among is None else among
+        named = {id: worth for id in named_ids if (worth := self._worth_of_name(graph, id, shares))}
+        bridges: dict[str, Bridge] = {}
+
+        def lend(id: str, gained: float, entity_id: str, lender: str) -> None:
+            entity = graph.get_entity(entity_id)
+            if entity is not None and id in among and (id not in bridges or gained > bridges[id].gained):
+                bridges[id] = Bridge(gained, entity.name, lender, "")
+
+        for start, worth in sorted(named.items(), key=lambda item: -item[1])[:_STARTS]:
+            most = share_lent * worth
+            for lender in graph.memories_of(start)[-_HUB:]:
+                for bridge_id, kind in self._neighbours(graph, lender, start):
+                    fits = is_asked(kind, asked, query)
+                    if fits:
+                        lend(lender, most / 2, start, lender)
+                    memories = graph.memories_of(bridge_id) if bridge_id not in named else ()
+                    if len(memories) > _HUB:
+                        continue
+                    first = most if fits else most * _NOT_ASKED
+                    for id in memories:
+                        onward = self._neighbours(graph, id, bridge_id)
+                        if id == lender or any(other == start for other, _ in onward):
+                            continue
+                        # What was asked for once leads no further: of the people of one city, none is asked for.
+                        left = asked - {kind}
+                        is_end = any(is_asked(each, left, query) for _, each in onward)
+                        lend(id, first if is_end else first * _NOT_ASKED, bridge_id, lender)
+        best = sorted(bridges, key=lambda id: -bridges[id].gained)[:_BORROWERS]
+        return {id: bridges[id] for id in best}
+
+    def _worth_of_name(self, graph: TreeGraph, entity_id: str, shares: Mapping[str, float]) -> float:
+        """Return what share of a question is the name of an entity; 0 where it does not have all of it."""
+        entity = graph.get_entity(entity_id)
+        for name in () if entity is None else (entity.name, *entity.aliases):
+            terms = set(terms_of(name))
+            if terms and terms <= shares.keys():
+                return sum(shares[term] for term in terms)
+        return 0.0
+
+    def _neighbours(self, graph: TreeGraph, memory_id: str, entity_id: str) -> list[tuple[str, str]]:
+        """Return who else stands in a memory, each with the relation that the memory says; "" where it says none."""
+        related = {
+            (target if source == entity_id else source): kind
+            for source, kind, target in graph.relations_of(memory_id)
+            if entity_id in (source, target)
+        }
+        return [(other, related.get(other, "")) for other in graph.entities_of(memory_id) if other != entity_id]
+
+    def _rank_also(self, query: str, ids: Collection[str]) -> dict[str, tuple[float, int]]:
+        """Return how well some memories fit by themselves that do not stand among the first."""
+        return self.index.rank(query, len(ids), frozenset(ids)) if ids else {}
+
+    def _tell(self, bridge: Bridge | None) -> Bridge | None:
+        """Return a bridge with the words of the memory that led there."""
+        info = None if bridge is None else self._tree.GetInfo(bridge.memory_id)
+        if bridge is None or info is None:
+            return None
+        return replace(bridge, passage=split_passages(info.content)[0])
 
     def _infos_of(
         self, near: Mapping[str, float], said: Iterable[str], among: Collection[str] | None
@@ -248,7 +366,10 @@ class MemoryRetriever:
         """Return what share of the question the names of keywords say, term by term."""
         shares = self.index.text.shares(query)
         entities = [entity for id in keyword_ids if (entity := self._graph.get_entity(id)) is not None]
-        said = {entity.id: set(terms_of(" ".join([entity.name, *entity.tags]))) for entity in entities}
+        said = {
+            entity.id: set(terms_of(" ".join([entity.name, *(tag for tag in entity.tags if tag not in ENTITY_TYPES)])))
+            for entity in entities
+        }
         return {id: {term: shares[term] for term in shares.keys() & terms} for id, terms in said.items()}
 
     def _result(
@@ -273,6 +394,10 @@ class MemoryRetriever:
 _ENTITIES = 20  # of those that a question names
 _HANGING = 200  # infos, after which no further keyword's are looked at
 _PAGES = 8  # of a keyword's infos, where few of them may be found
+_STARTS = 5  # of what a question names: where walks begin
+_NOT_ASKED = 0.3  # what a step counts that the question does not ask for
+_BORROWERS = 50  # memories that may be found so
+_HUB = 50  # memories that name an entity, above which it tells nothing of them
 _QUERY_LIMIT = 8_000  # characters
 _NAME = 1.0  # about twice what a word of the text gets: who names a thing means it
 

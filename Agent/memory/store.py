@@ -38,9 +38,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from ..keyword_tree import (
+    ConflictError,
     DuplicateIdError,
     Info,
     InvalidInputError,
@@ -49,9 +50,14 @@ from ..keyword_tree import (
     LLMClient,
     NotFoundError,
     RelationType,
+    VersionConflictError,
 )
-from .content import MEMORY_KEY, Filters, Ranker, memory_fields, superseded_ids
+from .background import BackgroundReader
+from .content import Filters, Ranker
 from .eviction import Candidate, Eviction, EvictionPolicy, RecallLog, RecallStats, choose_evictions
+from .extraction import Extraction, Extractor
+from .graph_feed import EXTRACTION, TRIES, GraphFeed, Placed, named_in
+from .memory_fields import MEMORY_KEY, memory_fields, superseded_ids
 from .names import encode_name
 from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
 from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
@@ -133,6 +139,13 @@ def record_of(info: Info) -> Record | None:
     return None
 
 
+class _Reading(NamedTuple):
+    """What was read of a memory, before it is written."""
+
+    means: str
+    extraction: Extraction
+
+
 # The store
 
 
@@ -142,7 +155,11 @@ class MemoryStore:
     Args:
         folder: Holds one directory for each namespace.
         user, agent, session: The namespace; what is written in one is never seen in another.
-        llm_client: Who chooses keywords where none are given; None leaves such memories without.
+        llm_client: Who reads memories for the graph, and chooses keywords where none are given.
+        extract: Who finds entities and relations in what is remembered: `"auto"`, the model where there is one that
+            answers, else rules; `"model"`; `"rules"`; an `Extractor`; None, nobody. See `graph_feed`.
+        extract_in_background: Whether that is done by a thread, after `remember` has returned. What is still to be
+            read is in the log: when the process dies, the next one that opens the store so goes on with it.
         config: How `recall` looks.
         ranker: Another ranking, as one by embeddings, fused with the full-text one.
         clock: Seconds since the epoch.
@@ -164,6 +181,8 @@ class MemoryStore:
         config: RetrieverConfig | None = None,
         ranker: Ranker | None = None,
         clock: Callable[[], float] = time.time,
+        extract: str | Extractor | None = "auto",
+        extract_in_background: bool = False,
     ) -> None:
         place = namespace_folder(folder, user, agent, session)
         for parent in reversed(place.parents):  # `mkdir` makes the parents of a folder for everybody to read
@@ -172,15 +191,23 @@ class MemoryStore:
         self._auto_link = llm_client is not None
         self._lock = threading.RLock()  # of two corrections of one fact, the second corrects what the first left
         self.tree = KeywordTree(str(place), llm_client, clock=clock)
-        self.graph = TreeGraph(self.tree)
+        self.graph = TreeGraph(self.tree, list_sayings=lambda: self.retriever.index.sayings())
         indexes = place / "indexes"
         self.retriever = MemoryRetriever(
             self.tree, self.graph, config=config, ranker=ranker, clock=clock, index_path=indexes / "memory.index"
         )
         self._recalls = RecallLog(indexes / "recall_stats.json", clock=clock)
+        try:
+            self._feed = GraphFeed(self.tree, self.graph, extract, llm_client)
+        except InvalidInputError:
+            self.tree.Close()
+            raise
+        self._background = BackgroundReader(self._read_next) if extract_in_background else None
 
     def close(self) -> None:
         """Leave the index and the recall statistics on disk, and close the tree.  Closing twice is no error."""
+        if self._background is not None:
+            self._background.close()
         try:
             for leave in (self.retriever.index.close, lambda: self._recalls.write(self._exists)):
                 with contextlib.suppress(KeywordTreeError):  # closed already; what is derived can be made anew
@@ -224,7 +251,7 @@ class MemoryStore:
             InvalidInputError: The record is not valid (its messages), its id is that of a memory of another kind, or an
                 argument cannot be stored.
 
-        Cost: one sync.
+        Cost: one sync; where entities are found, a link for each; with a model, one call before anything is written.
         """
         own, content = self._describe(record)
         if pinned:
@@ -232,40 +259,111 @@ class MemoryStore:
         metadata = self._join_metadata(metadata, own)
         names = _check_names(keywords)
         spec = {"content": content, "source": source, "metadata": metadata, "created_by": created_by}
+        if not isinstance(record, str):
+            old = self.tree.GetInfo(record.id)
+            if old is not None and memory_fields(old).get("kind") != own["kind"]:
+                raise InvalidInputError(f"{old.id!r} is the id of another memory, which is no {own['kind']}")
+        reading = self._read(content, own)
+        id = self._remember_record(record, spec, names, reading)
+        if self._background is not None and "waits" in own.get("graph", ()):
+            self._background.wake()
+        return id
+
+    def _remember_record(
+        self, record: Record | str, spec: dict[str, Any], names: list[str], reading: _Reading | None
+    ) -> str:
         if isinstance(record, str):
-            return self._remember_new(spec, names)
+            return self._remember_new(spec, names, reading)
         while True:
             old = self.tree.GetInfo(record.id)
             if old is not None:
-                return self._remember_again(old, spec, names)
+                return self._remember_again(old, spec, names, reading)
             with contextlib.suppress(DuplicateIdError):  # another process or thread was quicker: it is there now
-                return self._remember_new({**spec, "id": record.id}, names)
+                return self._remember_new({**spec, "id": record.id}, names, reading)
 
-    def _remember_new(self, spec: dict[str, Any], names: list[str]) -> str:
-        if not names:
-            return self.tree.BatchCreateInfos([{**spec, "auto_link": self._auto_link}])[0].id
-        found = [self._find_keyword(name) for name in names]
-        if None not in found:  # a single write is an operation by itself, at half the price
-            with contextlib.suppress(NotFoundError):  # deleted meanwhile
-                return self.tree.BatchCreateInfos([{**spec, "keyword_ids": found}])[0].id
+    def _read(self, content: str, own: dict[str, Any]) -> _Reading | None:
+        """Read a text for the graph, now or later; None where nothing was found.  No lock is held: a model may think.
+
+        What is to be read later, and what a model failed at, is noted in the memory's own fields.
+        """
+        if not self._feed.reads(own["kind"]):
+            return None
+        if self._background is not None:
+            own["graph"] = {"waits": self._feed.means(), "tries": 0}
+            return None
+        read = self._feed.read(content)
+        if read is None:
+            own["graph"] = {"waits": self._feed.means(), "tries": 1}
+            return None
+        return _Reading(*read) if read[1].entities else None
+
+    def _remember_new(self, spec: dict[str, Any], names: list[str], reading: _Reading | None) -> str:
+        if reading is None:
+            if not names:
+                # One call of a model for a memory, where it did answer.
+                auto_link = self._auto_link and "graph" not in spec["metadata"][MEMORY_KEY]
+                return self.tree.BatchCreateInfos([{**spec, "auto_link": auto_link}])[0].id
+            found = [self._find_keyword(name) for name in names]
+            if None not in found:  # a single write is an operation by itself, at half the price
+                with contextlib.suppress(NotFoundError):  # deleted meanwhile
+                    return self.tree.BatchCreateInfos([{**spec, "keyword_ids": found}])[0].id
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(NotFoundError, ConflictError):  # a keyword was deleted meanwhile
+                return self._write_new(spec, names, reading)
+        return self._write_new(spec, names, reading)
+
+    def _write_new(self, spec: dict[str, Any], names: list[str], reading: _Reading | None) -> str:
         with self._lock, self.tree.Operation("remember"):
-            keyword_ids = [self._keyword_id(name, spec["created_by"]) for name in names]
-            return self.tree.BatchCreateInfos([{**spec, "keyword_ids": keyword_ids}])[0].id
+            named = {name: self._keyword_id(name, spec["created_by"]) for name in names}
+            keyword_ids = list(dict.fromkeys(named.values()))
+            metadata, placed = self._place(spec["metadata"], named, keyword_ids, reading)
+            spec = {**spec, "metadata": metadata, "keyword_ids": keyword_ids}
+            id = self.tree.BatchCreateInfos([spec])[0].id
+            self._feed.link(id, placed, keyword_ids)
+        self._feed.merge_doubles(placed.made)
+        return id
 
-    def _remember_again(self, old: Info, spec: dict[str, Any], names: list[str]) -> str:
+    def _place(
+        self,
+        metadata: Mapping[str, Any],
+        named: Mapping[str, str],
+        keyword_ids: Iterable[str],
+        reading: _Reading | None,
+    ) -> tuple[dict[str, Any], Placed]:
+        """Make the keywords of what was read; return the metadata that tells of it, and the keywords."""
+        if reading is None:
+            return dict(metadata), Placed({}, [])
+        placed = self._feed.place(reading.extraction, named)
+        graph = self._feed.describe(reading.means, reading.extraction, placed, keyword_ids)
+        return {**metadata, MEMORY_KEY: {**metadata[MEMORY_KEY], "graph": graph}}, placed
+
+    def _remember_again(self, old: Info, spec: dict[str, Any], names: list[str], reading: _Reading | None) -> str:
         own, own_before = spec["metadata"][MEMORY_KEY], memory_fields(old)
         if own_before.get("kind") != own["kind"]:
             raise InvalidInputError(f"{old.id!r} is the id of another memory, which is no {own['kind']}")
         if own_before.get("pinned") is True:
             own["pinned"] = True
-        with self._lock, self.tree.Operation("remember"):
-            self.tree.UpdateInfo(old.id, {name: spec[name] for name in ("content", "source", "metadata")})
+        with self._lock, self.tree.Operation("remember") as operation:
+            self._feed.unlink(old.id)
+            named = {name: self._keyword_id(name, spec["created_by"]) for name in names}
             linked = {link.keyword_id for link in self.tree.GetLinks(old.id)}
-            for name in names:
-                keyword_id = self._keyword_id(name, spec["created_by"])
+            metadata, placed = self._place(spec["metadata"], named, [*linked, *named.values()], reading)
+            spec = {**spec, "metadata": metadata}
+            self.tree.UpdateInfo(old.id, {name: spec[name] for name in ("content", "source", "metadata")})
+            for keyword_id in dict.fromkeys(named.values()):
                 if keyword_id not in linked:
                     self.tree.LinkInfo(old.id, keyword_id, created_by=spec["created_by"])
+            self._feed.link(old.id, placed, {*linked, *named.values()})
+            gone = self._feed.clear(named_in(old))
+        self._feed.merge_doubles(placed.made)
+        self._give_back(operation.id, gone, [old.id])
         return old.id
+
+    def _give_back(self, operation_id: str, gone: list[str], own_ids: Iterable[str]) -> None:
+        """Read memories again that named a keyword in the moment in which an operation deleted it."""
+        for id in self._feed.taken_from_others(operation_id, gone, own_ids) if gone else ():
+            with contextlib.suppress(NotFoundError):
+                self.extract(id)
 
     def _exists(self, id: str) -> bool:
         return self.tree.GetInfo(id) is not None
@@ -304,6 +402,88 @@ class MemoryStore:
     def _keyword_id(self, name: str, created_by: str) -> str:
         made = self._find_keyword(name)
         return made or self.tree.CreateKeyword(name, "root", llm_auto_place=False, created_by=created_by).id
+
+    # -- reading for the graph --
+
+    def extract(self, id: str) -> bool:
+        """Read a memory for the graph, whatever was read of it before; says whether that could be done.
+
+        It is how memories that were kept with `extract=None`, or by rules, come into the graph, or in by a model.
+
+        Raises:
+            NotFoundError: There is no such memory.
+
+        Cost: one sync; a call of the model, where there is one.
+        """
+        info = self._get(id)
+        return self._feed.reads(_kind_of(info)) and self._read_into(info)
+
+    def extract_pending(self, limit: int | None = None) -> int:
+        """Read memories that wait, the oldest first, and return how many could be read.
+
+        Memories wait that were remembered with `extract_in_background`, until a thread or this method reads them, and
+        those that a model has failed at, up to three times.
+
+        Args:
+            limit: Read at most so many; None reads all.
+        """
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+            raise InvalidInputError(f"limit must be a whole number and not below 0, not {limit!r}")
+        count = 0
+        for id, (_, tries) in self.graph.waiting().items():
+            if limit is not None and count >= limit:
+                break
+            info = self.tree.GetInfo(id)
+            if info is not None and tries < TRIES and self._feed.reads(_kind_of(info)):
+                count += self._read_into(info, tries)
+        return count
+
+    def wait_for_extraction(self, timeout_s: float | None = None) -> bool:
+        """Return when the thread has read all that waited, or after so many seconds; says whether it has.
+
+        Without `extract_in_background` nothing is waited for.
+        """
+        return self._background is None or self._background.wait(timeout_s)
+
+    @property
+    def extraction_failure(self) -> str:
+        """Why the last memory could not be read for the graph; "" where it could."""
+        return self._feed.failure
+
+    def _read_next(self) -> bool:
+        """Read the next memory that waits, for the thread; says whether there was one that has a try left."""
+        for id, (_, tries) in self.graph.waiting().items():
+            info = self.tree.GetInfo(id)
+            if info is not None and tries < TRIES and self._feed.reads(_kind_of(info)):
+                self._read_into(info, tries)
+                return True
+        return False
+
+    def _read_into(self, info: Info, tries: int = 0) -> bool:
+        """Read a memory that is there already; somebody who changes it meanwhile has the last word."""
+        read = self._feed.read(info.content)
+        with contextlib.suppress(VersionConflictError, NotFoundError, ConflictError):
+            if read is None:
+                own = {**memory_fields(info), "graph": {"waits": self._feed.means(), "tries": tries + 1}}
+                if "graph" not in memory_fields(info) or "waits" in memory_fields(info)["graph"]:
+                    self.tree.UpdateInfo(info.id, {"metadata": {**info.metadata, MEMORY_KEY: own}}, info.version)
+                return False
+            self._write_reading(info, _Reading(*read))
+            return True
+        return False
+
+    def _write_reading(self, info: Info, reading: _Reading) -> None:
+        own = {name: value for name, value in memory_fields(info).items() if name != "graph"}
+        with self._lock, self.tree.Operation("extract") as operation:
+            self._feed.unlink(info.id)
+            linked = [link.keyword_id for link in self.tree.GetLinks(info.id)]
+            metadata = {**info.metadata, MEMORY_KEY: {"kind": "fact", **own}}
+            metadata, placed = self._place(metadata, {}, linked, reading)
+            self.tree.UpdateInfo(info.id, {"metadata": metadata}, info.version)
+            self._feed.link(info.id, placed, linked)
+            gone = self._feed.clear(named_in(info))
+        self._feed.merge_doubles(placed.made)
+        self._give_back(operation.id, gone, [info.id])
 
     # -- recalling --
 
@@ -368,15 +548,29 @@ class MemoryStore:
         if not isinstance(record, str) or not record.strip():
             raise InvalidInputError(f"record must be a fact, not {_shorten(record)}")
         names = _check_names(keywords)
-        for _ in range(9):
+        self._get(id)  # before a model is asked
+        own: dict[str, Any] = {"kind": "fact"}
+        reading = self._read(record, own)
+        for _ in range(_ATTEMPTS):
             try:
-                return self._correct(id, record, source, created_by, names)
+                return self._correct(id, record, source, created_by, names, own, reading)
             except DuplicateIdError:  # another process was quicker: now what it wrote is corrected
                 self.retriever.index.catch_up()
-        return self._correct(id, record, source, created_by, names)
+            except ConflictError:  # a keyword was deleted meanwhile
+                self.tree.Refresh()
+        return self._correct(id, record, source, created_by, names, own, reading)
 
-    def _correct(self, id: str, record: str, source: str | None, created_by: str, names: list[str]) -> str:
-        with self._lock, self.tree.Operation("correct"):
+    def _correct(
+        self,
+        id: str,
+        record: str,
+        source: str | None,
+        created_by: str,
+        names: list[str],
+        own_of_new: Mapping[str, Any],
+        reading: _Reading | None,
+    ) -> str:
+        with self._lock, self.tree.Operation("correct") as operation:
             old = self._newest(id)
             own = memory_fields(old)
             if own.get("kind", "fact") != "fact":
@@ -384,17 +578,26 @@ class MemoryStore:
             # Made from the old one's, so that of two processes one finds it taken: two successors would both be true.
             new_id = str(uuid.uuid5(_SUCCESSORS, old.id))
             pin = {"pinned": True} if own.get("pinned") is True else {}
-            metadata = {**old.metadata, MEMORY_KEY: {"kind": "fact", **pin, "supersedes": old.id}}
+            metadata = {**old.metadata, MEMORY_KEY: {**own_of_new, **pin, "supersedes": old.id}}
+            links = self.tree.GetLinks(old.id)
+            relations = {link.keyword_id: link.relation for link in links if link.created_by != EXTRACTION}
+            named = {name: self._keyword_id(name, created_by) for name in names}
+            for keyword_id in named.values():
+                relations.setdefault(keyword_id, RelationType.PRIMARY)
+            metadata, placed = self._place(metadata, named, relations, reading)
             spec = {"id": new_id, "content": record, "metadata": metadata, "created_by": created_by}
             self.tree.BatchCreateInfos([{**spec, "source": old.source if source is None else source}])
-            relations = {link.keyword_id: link.relation for link in self.tree.GetLinks(old.id)}
-            for keyword_id in relations:
-                self.tree.UnlinkInfo(old.id, keyword_id)
-            for name in names:
-                relations.setdefault(self._keyword_id(name, created_by), RelationType.PRIMARY)
+            for link in links:
+                self.tree.UnlinkInfo(old.id, link.keyword_id)
             for keyword_id, relation in relations.items():
                 self.tree.LinkInfo(new_id, keyword_id, relation, created_by)
+            self._feed.link(new_id, placed, relations)
             self.tree.UpdateInfo(old.id, {"metadata": {**old.metadata, MEMORY_KEY: {**own, "superseded_by": new_id}}})
+            gone = self._feed.clear(named_in(old))
+        self._feed.merge_doubles(placed.made)
+        self._give_back(operation.id, gone, [old.id, new_id])
+        if self._background is not None and "waits" in own_of_new.get("graph", ()):
+            self._background.wake()
         return new_id
 
     def history(self, id: str) -> list[Version]:
@@ -515,8 +718,11 @@ class MemoryStore:
                 chains = [self._chain(what)]
             else:
                 chains = [self._chain(id) for id, version in what.versions.items() if self._is_at(id, version)]
-            for id in dict.fromkeys(info.id for chain in chains for info in chain):
+            going = {info.id: info for chain in chains for info in chain}
+            for id in going:
                 self.tree.DeleteInfo(id)
+            gone = self._feed.clear(keyword_id for info in going.values() for keyword_id in named_in(info))
+        self._give_back(operation.id, gone, going)
         return operation.id
 
     def _is_at(self, id: str, version: int) -> bool:
@@ -531,6 +737,13 @@ def _add_up(stats: Mapping[str, RecallStats], ids: Iterable[str]) -> RecallStats
         sum(each.total_score for each in found),
         max((each.last_recall_at for each in found), default=0.0),
     )
+
+
+_ATTEMPTS = 9  # at a write that others disturb
+
+
+def _kind_of(info: Info) -> str:
+    return str(memory_fields(info).get("kind", "fact"))
 
 
 def _describe_links(pattern: SemanticPattern) -> dict[str, Any]:

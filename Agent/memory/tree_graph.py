@@ -11,9 +11,10 @@
 
 import contextlib
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from typing_extensions import override
 
@@ -23,6 +24,7 @@ from .graph import (
     GraphRelation,
     KnowledgeGraph,
     RelationDirection,
+    Saying,
     ScoredEntity,
     TagConstraints,
     check_entity,
@@ -31,6 +33,8 @@ from .graph import (
 )
 from .in_memory_graph import InMemoryGraph
 from .log_follower import LogChanges, LogFollower, outside_operations
+from .memory_fields import MEMORY_KEY, memory_fields, superseded_ids
+from .sayings import NOTHING_SAID, SaidRelation, Sayings, Waits, read_sayings, waits_for
 
 __all__ = ["TreeGraph"]
 
@@ -42,6 +46,8 @@ class TreeGraph(KnowledgeGraph):
         tree: Its keywords are the entities, but for the root.
         parent_id: Beneath which keyword `add_entity` puts what is new; the root.
         constraints: How many tags there may be; 8 for an entity.
+        list_sayings: Tells what all memories say, with what they wait for, as `ContentIndex.sayings` does; None reads
+            the tree's infos for it.
 
     An entity's name and description are the keyword's. The rest stands in its metadata, one key for each thing, since
     that is what a merge joins:
@@ -50,7 +56,12 @@ class TreeGraph(KnowledgeGraph):
         "tag:tea": 0                                            its place among the tags, the most relevant first
         "relation:works_on:<id>": {"weight": 0.8, "number": 12} numbered in the order of adding; to itself: <id> empty
 
-    A colon within a relation's type is written %3A, and % is written %25; an id is written as it is.
+    A colon within a relation's type is written %3A, and % is written %25; an id is written as it is. `"tag:"` alone
+    says that the tags were chosen by hand, although memories tell others.
+
+    Besides, the graph has what memories say (`sayings`): relations with the sentences that say so, and types, tags and
+    descriptions where the keyword has none of its own. Two memories that say the same make one relation, with the
+    greater weight. What was added by hand has the last word: its weight stands, chosen tags stand alone.
 
     A relation leads to whatever its target was merged into. With a deleted target it is not seen, and is there again
     when the deletion is undone. Inside an open `Operation` what the block has written is checked against, but found
@@ -60,7 +71,14 @@ class TreeGraph(KnowledgeGraph):
     looking whether the log has grown. In memory it holds what an `InMemoryGraph` would.
     """
 
-    def __init__(self, tree: KeywordTree, parent_id: str = "root", constraints: TagConstraints | None = None) -> None:
+    def __init__(
+        self,
+        tree: KeywordTree,
+        parent_id: str = "root",
+        constraints: TagConstraints | None = None,
+        list_sayings: Callable[[], Mapping[str, tuple[Sayings, Waits | None]]] | None = None,
+    ) -> None:
+        self._list_sayings = list_sayings
         self._tree = tree
         self._parent_id = parent_id
         self._lock = threading.RLock()
@@ -134,15 +152,43 @@ class TreeGraph(KnowledgeGraph):
             kept = {key: value for key, value in node.metadata.items() if self._leads_to(key, node.id) != gone}
             return {"metadata": kept}
 
-        self._update(source.id, patch)
+        with self._lock:
+            self._catch_up()
+            sayings = list(self._sayings_of(source.id, target.id, relation_type))
+        if not sayings:
+            self._update(source.id, patch)
+            return
+        with self._tree.Operation("remove_relation"):
+            self._update(source.id, patch)
+            for memory_id, _ in sayings:
+                self._unsay(memory_id, source.id, target.id, relation_type)
+
+    def _unsay(self, memory_id: str, source_id: str, target_id: str, relation_type: str) -> None:
+        """Let a memory say no more that two entities have a relation; its text stays as it is."""
+        info = self._tree.GetInfo(memory_id)
+        graph = {} if info is None else memory_fields(info).get("graph", {})
+        if info is None or not graph:
+            return
+        gone = (source_id, relation_type, target_id)
+        kept = [
+            row
+            for row in graph.get("relations", ())
+            if len(row) != 6 or (self._chain(row[0])[-1], row[1], self._chain(row[2])[-1]) != gone
+        ]
+        own = {**memory_fields(info), "graph": {**graph, "relations": kept}}
+        self._tree.UpdateInfo(memory_id, {"metadata": {**info.metadata, MEMORY_KEY: own}})
 
     @override
     def set_entity_tags(self, entity_id: str, tags: Iterable[str]) -> int:
         keys = self._tag_keys(tags)
+        with self._lock:
+            self._catch_up()
+            is_told = any(self._tags.get(written) for written in self._written_as(entity_id))
+        chosen = {_TAG: _CHOSEN} if is_told else {}
 
         def patch(node: KeywordNode) -> dict[str, Any]:
             kept = {key: value for key, value in node.metadata.items() if not key.startswith(_TAG)}
-            return {"metadata": {**kept, **keys}}
+            return {"metadata": {**kept, **keys, **chosen}}
 
         self._update(self._find(entity_id).id, patch)
         return len(keys)
@@ -207,6 +253,35 @@ class TreeGraph(KnowledgeGraph):
     def tag_constraints(self) -> TagConstraints:
         return self._found.tag_constraints()
 
+    # -- who says so --
+
+    def memories_of(self, entity_id: str) -> list[str]:
+        """Return the memories that name an entity, in the order of saying; of the log, not of an open operation."""
+        with self._lock:
+            self._catch_up()
+            return [memory for written in self._written_as(entity_id) for memory in self._memories.get(written, ())]
+
+    def entities_of(self, memory_id: str) -> list[str]:
+        """Return the ids of the entities that a memory names; those that were merged by what they became."""
+        with self._lock:
+            self._catch_up()
+            written = self._sayings.get(memory_id, NOTHING_SAID).entities
+            found = dict.fromkeys(self._chain(id)[-1] for id in written)
+            return [id for id in found if self._found.get_entity(id) is not None]
+
+    def relations_of(self, memory_id: str) -> list[tuple[str, str, str]]:
+        """Return what a memory says: (source's id, type, target's id)."""
+        with self._lock:
+            self._catch_up()
+            said = self._sayings.get(memory_id, NOTHING_SAID).relations
+            return [(self._chain(row.source_id)[-1], row.relation_type, self._chain(row.target_id)[-1]) for row in said]
+
+    def waiting(self) -> dict[str, Waits]:
+        """Return the memories that wait to be read, the oldest first: id → (what they wait for, tries)."""
+        with self._lock:
+            self._catch_up()
+            return dict(self._waiting)
+
     # -- following the log --
 
     def _caught_up(self) -> InMemoryGraph:
@@ -219,8 +294,18 @@ class TreeGraph(KnowledgeGraph):
         self._next_number = 0
         self._numbers: dict[str, dict[tuple[str, str], int]] = {}  # by source, then by target and type
         self._merged: dict[str, str] = {}
+        self._merged_from: dict[str, set[str]] = defaultdict(set)
+        self._own: dict[str, _Own] = {}  # what keywords have of their own
         self._written: dict[str, dict[str, Any]] = {}  # by source: its relations as the metadata has them
-        self._sources: dict[str, set[str]] = defaultdict(set)  # by target, as written
+        self._sources: dict[str, set[str]] = defaultdict(set)  # by target, as written, in metadata and in memories
+        self._sayings: dict[str, Sayings] = {}  # by memory
+        self._waiting: dict[str, Waits] = {}  # memories
+        self._memories: dict[str, dict[str, None]] = {}  # by entity as written: who names it
+        self._types: dict[str, Counter[str]] = defaultdict(Counter)  # by entity as written, likewise
+        self._tags: dict[str, Counter[str]] = defaultdict(Counter)
+        self._descriptions: dict[str, dict[str, str]] = defaultdict(dict)
+        # By source as written, then by type and target as written, then by memory.
+        self._said: dict[str, dict[tuple[str, str], dict[str, SaidRelation]]] = defaultdict(dict)
 
     def _catch_up(self) -> None:
         if self._is_begun:
@@ -228,9 +313,11 @@ class TreeGraph(KnowledgeGraph):
             self._take(self._follower.catch_up())
             self._is_begun = True
             return
-        changes = self._follower.begin(self._read_tree, lambda changes: bool(changes.nodes))
+        changes = self._follower.begin(self._read_tree, _may_have_missed)
         self._take(changes)
         lost = [target for target in self._sources if target and self._found.get_entity(target) is None]
+        lost += [source for source in self._said if self._found.get_entity(source) is None]
+        lost += [entity for entity in self._memories if self._found.get_entity(entity) is None]
         if outside_operations(lambda: [id for id in lost if self._tree.GetKeyword(id) is not None]):
             # What was merged leads on, and only the log tells over what.
             self._follower = LogFollower(self._tree)
@@ -247,40 +334,70 @@ class TreeGraph(KnowledgeGraph):
             parents += [child.id for child in children]
             nodes += children
         self._take(LogChanges(nodes=nodes))
+        if self._list_sayings is not None:
+            for id, (said, waits) in self._list_sayings().items():
+                self._take_sayings(id, said, waits)
+            return
+        page = 0
+        while infos := self._tree.ListInfos(page, _PAGE):
+            self._take(LogChanges(infos=infos))
+            page += 1
 
     def _take(self, changes: LogChanges) -> None:
         if changes.from_nothing:
             self._forget()
         nodes = {node.id: node for node in changes.nodes if node.id != "root" and node.id.strip()}
-        if not nodes:
-            return
         for id, node in nodes.items():
-            self._merged.pop(id, None)
-            if node.deleted and node.merged_into:
-                self._merged[id] = node.merged_into
-            if not node.deleted:
-                self._found.add_entity(self._read(node))
-            elif self._found.get_entity(id) is not None:
-                self._found.remove_entity(id)
+            self._note_merge(id, node.merged_into if node.deleted else None)
+            if node.deleted:
+                self._own.pop(id, None)
+                if self._found.get_entity(id) is not None:
+                    self._found.remove_entity(id)
+            else:
+                self._own[id] = _read_own(node)
             self._note_written(id, node)
+        for id in {self._chain(id)[-1] for id in nodes}:
+            self._settle(id)
         # Whose target came, went or was merged leads elsewhere now.
         touched = {id for id in nodes if self._found.get_entity(id)}
-        for source_id in touched.union(*(self._sources.get(id, ()) for id in self._with_merged(nodes))):
+        sources = touched.union(*(self._sources.get(id, ()) for id in self._with_merged(nodes)))
+        for source_id in {self._chain(id)[-1] for id in sources} if nodes else ():
             self._relate(source_id)
+        for info in {info.id: info for info in changes.infos}.values():
+            self._take_sayings(info.id, read_sayings(info), waits_for(info))
+            for old_id in () if info.deleted else superseded_ids(info):
+                self._take_sayings(old_id, NOTHING_SAID, None)
+
+    def _note_merge(self, id: str, into: str | None) -> None:
+        before = self._merged.pop(id, None)
+        if before is not None:
+            self._merged_from[before].discard(id)
+        if into:
+            self._merged[id] = into
+            self._merged_from[into].add(id)
 
     def _note_written(self, id: str, node: KeywordNode) -> None:
-        for key in self._written.pop(id, ()):
-            self._sources[_split_key(key)[1]].discard(id)
+        gone = self._written.pop(id, ())
         written = {} if node.deleted else {key: value for key, value in node.metadata.items() if _split_key(key)[0]}
         if written:
             self._written[id] = written
         for key in written:
             self._sources[_split_key(key)[1]].add(id)
+        targets = {_split_key(key)[1] for key in written} | {target for _, target in self._said.get(id, ())}
+        for key in gone:
+            if _split_key(key)[1] not in targets:
+                self._sources[_split_key(key)[1]].discard(id)
+
+    def _written_as(self, id: str) -> list[str]:
+        """Return an id and those of what was merged into it, at however many removes."""
+        found = [id]
+        for each in found:
+            found += self._merged_from.get(each, ())
+        return found
 
     def _with_merged(self, ids: Iterable[str]) -> set[str]:
         """Return ids and those of what was merged into them."""
-        found = set(ids)
-        return found | {old for old in self._merged if not found.isdisjoint(self._chain(old))}
+        return {old for id in ids for old in self._written_as(id)}
 
     def _chain(self, id: str) -> list[str]:
         chain = [id]
@@ -288,21 +405,119 @@ class TreeGraph(KnowledgeGraph):
             chain.append(id)
         return chain
 
+    def _settle(self, id: str) -> None:
+        """Put an entity as its keyword has it, and as memories tell where the keyword says nothing."""
+        own = self._own.get(id)
+        if own is None:
+            return
+        entity, written = own.entity, self._written_as(id)
+        types = sum((self._types[each] for each in written if each in self._types), Counter[str]())
+        if types and not own.has_type:
+            entity = replace(entity, entity_type=max(sorted(types), key=types.__getitem__))
+        tags = sum((self._tags[each] for each in written if each in self._tags), Counter[str]())
+        if tags and not own.has_tags:
+            told = sorted(tags, key=lambda tag: (-tags[tag], tag))
+            limit = self.tag_constraints().max_tags_per_entity
+            entity = replace(entity, tags=list(dict.fromkeys([*entity.tags, *told]))[:limit])
+        if not entity.description:
+            told_first = (text for each in written for text in self._descriptions.get(each, {}).values())
+            entity = replace(entity, description=next(told_first, ""))
+        if self._found.get_entity(id) != entity:
+            self._found.add_entity(entity)
+
+    # -- what memories say --
+
+    def _take_sayings(self, memory_id: str, now: Sayings, waits: Waits | None) -> None:
+        if waits is None:
+            self._waiting.pop(memory_id, None)
+        else:
+            self._waiting[memory_id] = waits
+        before = self._sayings.pop(memory_id, NOTHING_SAID)
+        if now:
+            self._sayings[memory_id] = now
+        if before == now:
+            return
+        for entity_id, told in before.entities.items():
+            self._memories[entity_id].pop(memory_id, None)
+            self._types[entity_id] -= Counter([told.entity_type] if told.entity_type else [])
+            self._tags[entity_id] -= Counter(told.tags)
+            self._descriptions[entity_id].pop(memory_id, None)
+        for entity_id, told in now.entities.items():
+            self._memories.setdefault(entity_id, {})[memory_id] = None
+            self._types[entity_id] += Counter([told.entity_type] if told.entity_type else [])
+            self._tags[entity_id] += Counter(told.tags)
+            if told.description:
+                self._descriptions[entity_id][memory_id] = told.description
+        for entity_id in {self._chain(id)[-1] for id in (*before.entities, *now.entities)}:
+            self._settle(entity_id)
+        for gone in before.relations:
+            self._said[gone.source_id].get((gone.relation_type, gone.target_id), {}).pop(memory_id, None)
+        for said in now.relations:
+            by_memory = self._said[said.source_id].setdefault((said.relation_type, said.target_id), {})
+            by_memory[memory_id] = said
+            self._sources[said.target_id].add(said.source_id)
+        for said in dict.fromkeys((*before.relations, *now.relations)):
+            self._relate_one(self._chain(said.source_id)[-1], self._chain(said.target_id)[-1], said.relation_type)
+
+    def _sayings_of(self, source_id: str, target_id: str, kind: str) -> Iterable[tuple[str, SaidRelation]]:
+        """Yield who says that two entities have a relation, and how."""
+        targets = self._written_as(target_id)
+        for source in self._written_as(source_id):
+            said = self._said.get(source)
+            for target in targets if said else ():
+                yield from said.get((kind, target), {}).items() if said else ()
+
+    def _relate_one(self, source_id: str, target_id: str, kind: str) -> None:
+        """Put one outgoing relation of an entity as its keyword has it, and as memories tell."""
+        found = self._found
+        if found.get_entity(source_id) is None or found.get_entity(target_id) is None or source_id == target_id:
+            return
+        sayings = list(self._sayings_of(source_id, target_id, kind))
+        by_hand = self._by_hand(source_id).get((target_id, kind))
+        numbers = self._numbers.setdefault(source_id, {})
+        if by_hand is None and not sayings:
+            found.remove_relation(source_id, target_id, kind)
+            numbers.pop((target_id, kind), None)
+            return
+        if by_hand is None and (target_id, kind) not in numbers:
+            self._next_number += 1
+            numbers[target_id, kind] = self._next_number
+        weight = by_hand[0] if by_hand is not None else max(said.weight for _, said in sayings)
+        said_by = tuple(Saying(memory_id, said.sentence) for memory_id, said in sayings[:_SAYINGS])
+        found.add_relation(GraphRelation(source_id, target_id, kind, weight, said_by))
+
+    def _by_hand(self, source_id: str) -> dict[tuple[str, str], tuple[float, int]]:
+        """Return what a keyword's own metadata relates it to: (target, type) → (weight, number)."""
+        held: dict[tuple[str, str], tuple[float, int]] = {}
+        for key, value in self._written.get(source_id, {}).items():
+            target, kind = self._leads_to(key, source_id)
+            if kind and _is_relation(value):
+                held.setdefault((target, kind), (value["weight"], value["number"]))
+        return held
+
     def _relate(self, source_id: str) -> None:
-        """Put an entity's outgoing relations as its keyword has them."""
+        """Put an entity's outgoing relations as its keyword has them, and as memories tell."""
         if self._found.get_entity(source_id) is None:
             return
         for relation in self._found.get_relations(source_id, RelationDirection.OUTGOING):
             self._found.remove_relation(source_id, relation.target_id, relation.relation_type)
+        before = self._numbers.get(source_id, {})
         numbers = self._numbers[source_id] = {}
-        for key, value in self._written.get(source_id, {}).items():
-            target, kind = self._leads_to(key, source_id)
-            if not kind or not _is_relation(value):
-                continue
-            self._next_number = max(self._next_number, value["number"])
-            if self._found.get_entity(target) and (target, kind) not in numbers:
-                self._found.add_relation(GraphRelation(source_id, target, kind, value["weight"]))
-                numbers[target, kind] = value["number"]
+        for (target, kind), (weight, number) in self._by_hand(source_id).items():
+            self._next_number = max(self._next_number, number)
+            if self._found.get_entity(target):
+                self._found.add_relation(GraphRelation(source_id, target, kind, weight))
+                numbers[target, kind] = number
+        told = {
+            (kind, target): None
+            for source in self._written_as(source_id)
+            for kind, target in self._said.get(source, ())
+        }
+        for kind, written in told:
+            target = self._chain(written)[-1]
+            if (target, kind) in before:
+                numbers.setdefault((target, kind), before[target, kind])
+            self._relate_one(source_id, target, kind)
 
     def _number_of(self, relation: GraphRelation) -> int:
         return self._numbers[relation.source_id][relation.target_id, relation.relation_type]
@@ -321,17 +536,58 @@ class TreeGraph(KnowledgeGraph):
         return ("", "") if target == source_id else (target, kind)
 
     def _read(self, node: KeywordNode) -> GraphEntity:
-        tags = [
-            (place if isinstance(place, int) else len(node.metadata), key.removeprefix(_TAG))
-            for key, place in node.metadata.items()
-            if key.startswith(_TAG)
-        ]
-        kept = [tag for _, tag in sorted(tags)][: self.tag_constraints().max_tags_per_entity]
-        kind = node.metadata.get("entity_type")
-        return GraphEntity(
-            node.id, node.name, kind if isinstance(kind, str) and kind.strip() else "concept", node.description, kept
-        )
+        """Return a keyword as an entity: as it was found, or with its own fields where the log does not have it yet."""
+        with self._lock:
+            self._catch_up()
+            known = self._own.get(node.id)
+            own = _read_own(node)
+            if known == own:
+                found = self._found.get_entity(node.id)
+                if found is not None:
+                    return found
+        return own.entity_within(self.tag_constraints().max_tags_per_entity)
 
+
+class _Own(NamedTuple):
+    """What a keyword says of itself as an entity."""
+
+    entity: GraphEntity
+    has_type: bool
+    has_tags: bool
+    """Whether its tags were chosen by hand: then memories add none."""
+
+    def entity_within(self, limit: int) -> GraphEntity:
+        """Return the entity with at most so many tags."""
+        return replace(self.entity, tags=self.entity.tags[:limit])
+
+
+def _read_own(node: KeywordNode) -> _Own:
+    tags = [
+        (place if isinstance(place, int) else len(node.metadata), key.removeprefix(_TAG))
+        for key, place in node.metadata.items()
+        if key.startswith(_TAG) and key != _TAG
+    ]
+    kind = node.metadata.get("entity_type")
+    has_type = isinstance(kind, str) and bool(kind.strip())
+    entity = GraphEntity(
+        node.id,
+        node.name,
+        str(kind) if has_type else "concept",
+        node.description,
+        [tag for _, tag in sorted(tags)],
+        list(node.aliases),
+    )
+    return _Own(entity, has_type, _TAG in node.metadata)
+
+
+def _may_have_missed(changes: LogChanges) -> bool:
+    """Tell whether reading the tree page by page may have missed something of what was written meanwhile."""
+    return bool(changes.nodes) or any(info.deleted for info in changes.infos)
+
+
+_PAGE = 1_000  # infos read at once
+_SAYINGS = 100  # told of one relation: that more say it tells nothing further
+_CHOSEN = -1  # as a place among tags, what no tag has
 
 _TAG, _RELATION = "tag:", "relation:"
 

@@ -1,0 +1,259 @@
+"""Feed the graph from what is remembered: ask an extractor, find or make the keywords, note what the memory says.
+
+    remember   the text is read before anything is written; entities that are new become keywords beneath the top, the
+               memory is linked to all that it names (RELATED), and keeps what it says (`sayings`): one operation
+    correct    likewise for the new text; what only the old one named is deleted with it
+    forget     what only the forgotten memories named is deleted with them
+    undo       the tree's: all of it comes back
+
+A keyword is deleted only if extraction made it, and nothing hangs on it any more: no other info, no child, no alias,
+description, relation or tag by hand.
+
+Two processes that name the same new thing in the same moment make two keywords for a moment: whoever commits second
+sees it, and merges them.
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ..keyword_tree import (
+    ConflictError,
+    Info,
+    InfoKeywordLink,
+    InvalidInputError,
+    KeywordNode,
+    KeywordTree,
+    LLMClient,
+    NotFoundError,
+    RelationType,
+)
+from .extraction import ENTITY_TYPES, Extraction, Extractor, ModelExtractor, ReplyFormError, RuleExtractor
+from .graph import normalize_tag
+from .memory_fields import memory_fields
+from .tree_graph import TreeGraph
+
+__all__ = ["EXTRACTION", "GraphFeed"]
+
+EXTRACTION = "extraction"
+"""Who made the keywords and the links that come from reading a memory."""
+
+TRIES = 3
+"""So often a memory is read that a model fails at."""
+
+_log = logging.getLogger(__name__)
+
+class Placed(NamedTuple):
+    """The keywords of what a memory names."""
+
+    ids: dict[str, str]
+    """Name → keyword id."""
+    made: list[str]
+    """Of these, the names that are new."""
+
+
+class GraphFeed:
+    """What reads memories for a graph.
+
+    Args:
+        tree: Where the keywords are.
+        graph: The tree as a graph.
+        extract: `"auto"` asks the model where there is one that can answer, else goes by rules; `"model"`; `"rules"`;
+            an `Extractor`; None reads nothing.
+        client: The model.
+
+    Raises:
+        InvalidInputError: `extract` is none of these, or `"model"` without a client.
+
+    Attributes:
+        failure: Why the last reading failed; "" where it did not.
+    """
+
+    def __init__(
+        self, tree: KeywordTree, graph: TreeGraph, extract: str | Extractor | None, client: LLMClient | None
+    ) -> None:
+        if not (extract is None or isinstance(extract, Extractor) or extract in ("auto", "model", "rules")):
+            raise InvalidInputError(f'extract must be "auto", "model", "rules", an Extractor or None, not {extract!r}')
+        if extract == "model" and client is None:
+            raise InvalidInputError('extract="model" needs an llm_client')
+        self.failure = ""
+        self._tree = tree
+        self._graph = graph
+        self._client = client
+        self._rules = RuleExtractor()
+        self._model = None if client is None or extract == "rules" else ModelExtractor(client, self._find_tags)
+        self._is_auto = extract == "auto"
+        self._chosen = extract if isinstance(extract, Extractor) else None
+        self._is_on = extract is not None
+
+    # -- reading --
+
+    def means(self) -> str:
+        """Return what reads a memory now: "model", "rules", "custom", or "" where nothing does."""
+        if not self._is_on:
+            return ""
+        if self._chosen is not None:
+            return "custom"
+        if self._model is None or self._client is None:
+            return "rules"
+        return "rules" if self._is_auto and self._client.Silent() else "model"
+
+    def reads(self, kind: str) -> bool:
+        """Tell whether memories of a kind are read: rules read plain facts, sentences as people write them."""
+        means = self.means()
+        return bool(means) and (means != "rules" or kind == "fact")
+
+    def read(self, text: str) -> tuple[str, Extraction] | None:
+        """Return what read a text, and what it found; None where a model fails, which `failure` tells.
+
+        Nothing is written, and no lock is held.
+        """
+        means, self.failure = self.means(), ""
+        try:
+            return self._read(text, means)
+        except Exception as error:  # whatever a model's client raises: the memory is kept all the same
+            self.failure = f"{type(error).__name__}: {error}"
+            _log.warning("a memory was kept without its entities: %s", self.failure)
+            return None
+
+    def _read(self, text: str, means: str) -> tuple[str, Extraction]:
+        if self._chosen is not None:
+            return means, self._chosen.extract(text, self.find_known)
+        if means == "model" and self._model is not None:
+            try:
+                return means, self._model.extract(text, self.find_known)
+            except ReplyFormError as error:
+                if not (self._is_auto and error.is_decision):
+                    raise
+        return "rules", self._rules.extract(text, self.find_known)
+
+    def find_known(self, name: str) -> str | None:
+        """Return the name of the keyword that has this name or alias."""
+        found = self._find(name)
+        return None if found is None else found.name
+
+    def _find(self, name: str) -> KeywordNode | None:
+        with contextlib.suppress(InvalidInputError):  # no keyword can have such a name
+            found = self._tree.FindByName(name, 0, 2)
+            return next((node for node in found if node.parent_id is not None), None)
+        return None
+
+    def _find_tags(self, tag: str) -> list[str]:
+        return self._graph.find_tags(tag)
+
+    # -- writing: within an operation --
+
+    def place(self, extraction: Extraction, named: Mapping[str, str]) -> Placed:
+        """Return the keyword of each entity, made beneath the top where there is none.
+
+        Args:
+            extraction: What a memory says.
+            named: Keywords that whoever remembers has named: name → id.
+        """
+        by_fold = {name.casefold(): id for name, id in named.items()}
+        placed = Placed({}, [])
+        for name in (entity.name for entity in extraction.entities):
+            id = by_fold.get(name.casefold())
+            if id is None:
+                node = self._find(name)
+                id = node.id if node is not None else self._make(name, placed.made)
+            if id is not None:
+                placed.ids[name] = by_fold[name.casefold()] = id
+        return placed
+
+    def _make(self, name: str, made: list[str]) -> str | None:
+        with contextlib.suppress(InvalidInputError):  # no keyword can have such a name
+            id = self._tree.BatchCreateKeywords([{"name": name, "parent_id": "root", "created_by": EXTRACTION}])[0].id
+            made.append(name)
+            return id
+        return None
+
+    def describe(
+        self, means: str, extraction: Extraction, placed: Placed, keyword_ids: Iterable[str]
+    ) -> dict[str, Any]:
+        """Return what an info keeps of it; see `sayings`. Tags go through those that are there already."""
+        entities: dict[str, dict[str, Any]] = {id: {} for id in keyword_ids}
+        for entity in extraction.entities:
+            if entity.name in placed.ids:
+                about: dict[str, Any] = {"type": entity.entity_type, "tags": self._reuse(entity.tags)}
+                about["description"] = entity.description
+                # A concept is what nothing is known of.
+                known = {key: value for key, value in about.items() if value and value != "concept"}
+                entities[placed.ids[entity.name]] = known
+        relations = [
+            [source, each.relation_type, target, each.weight, each.start, each.end]
+            for each in extraction.relations
+            if (source := placed.ids.get(each.source)) != (target := placed.ids.get(each.target)) and source and target
+        ]
+        return {"by": means, "entities": entities, "relations": relations}
+
+    def _reuse(self, tags: Iterable[str]) -> list[str]:
+        told = list(filter(None, map(normalize_tag, tags)))
+        if all(tag in ENTITY_TYPES for tag in told):
+            return told
+        return self._graph.reuse_tags(told)[: self._graph.tag_constraints().max_tags_per_entity]
+
+    def link(self, info_id: str, placed: Placed, linked: Iterable[str]) -> None:
+        """Link an info to all that it names."""
+        held = set(linked)
+        for keyword_id in dict.fromkeys(placed.ids.values()):
+            if keyword_id not in held:
+                self._tree.LinkInfo(info_id, keyword_id, RelationType.RELATED, EXTRACTION)
+
+    def unlink(self, info_id: str) -> None:
+        """Take an info off what reading had linked it to."""
+        for link in self._tree.GetLinks(info_id):
+            if link.created_by == EXTRACTION:
+                self._tree.UnlinkInfo(info_id, link.keyword_id)
+
+    def clear(self, keyword_ids: Iterable[str]) -> list[str]:
+        """Delete those of some keywords that extraction made and that nothing hangs on any more; return them."""
+        gone = []
+        for id in dict.fromkeys(keyword_ids):
+            node = self._tree.GetKeyword(id)
+            if node is not None and node.id not in gone and self._is_left_over(node):
+                self._tree.DeleteKeyword(node.id, info_policy="detach")
+                gone.append(node.id)
+        return gone
+
+    def _is_left_over(self, node: KeywordNode) -> bool:
+        if node.created_by != EXTRACTION or node.parent_id != "root":
+            return False
+        if node.aliases or node.description or node.metadata or node.confirmed or node.children:
+            return False
+        if self._tree.GetChildren(node.id, 0, 1) or self._tree.GetInfosOfKeyword(node.id, page=0):
+            return False
+        try:
+            relations = self._graph.get_relations(node.id)
+        except NotFoundError:
+            return True
+        return all(relation.said_by for relation in relations)
+
+    # -- afterwards --
+
+    def merge_doubles(self, names: Iterable[str]) -> None:
+        """Merge what two processes made of one name in the same moment into the older one."""
+        for name in names:
+            made = [node for node in self._tree.FindByName(name, 0, 9) if node.created_by == EXTRACTION]
+            for double in made[1:]:
+                if double.name.casefold() == made[0].name.casefold():
+                    with contextlib.suppress(NotFoundError, ConflictError):  # the other one has done it
+                        self._tree.MergeKeywords(double.id, made[0].id)
+
+    def taken_from_others(self, operation_id: str, keyword_ids: Iterable[str], own_ids: Iterable[str]) -> list[str]:
+        """Return memories of others that hung on keywords when an operation deleted these: written in that moment."""
+        change, gone, own = self._change(operation_id), set(keyword_ids), set(own_ids)
+        links = [each for each in (change.before if change else ()) if isinstance(each, InfoKeywordLink)]
+        return [link.info_id for link in links if link.keyword_id in gone and link.info_id not in own]
+
+    def _change(self, operation_id: str) -> Any:
+        newest = self._tree.History(limit=20)
+        return next((change for change in newest if change.operation_id == operation_id), None)
+
+
+def named_in(info: Info) -> list[str]:
+    """Return the keywords that a memory keeps as what it names."""
+    graph = memory_fields(info).get("graph")
+    entities = graph.get("entities") if isinstance(graph, Mapping) else None
+    return [str(id) for id in entities] if isinstance(entities, Mapping) else []

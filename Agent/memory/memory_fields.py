@@ -1,0 +1,31 @@
+"""What `MemoryStore` writes of an info, in its metadata. Metadata is anybody's: another form counts as not written."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..keyword_tree import Info
+
+__all__ = ["MEMORY_KEY", "memory_fields", "strings_in", "superseded_ids"]
+
+MEMORY_KEY = "memory"
+"""The key of an info's metadata that a memory's own fields stand under; see `store`."""
+
+
+def memory_fields(info: Info) -> Mapping[str, Any]:
+    """Return what `MemoryStore` wrote of an info; nothing where somebody else wrote it."""
+    own = info.metadata.get(MEMORY_KEY)
+    return own if isinstance(own, Mapping) else _NOTHING
+
+
+def superseded_ids(info: Info) -> tuple[str, ...]:
+    """Return the infos that an info says it supersedes, itself not among them."""
+    olds = memory_fields(info).get("supersedes")
+    return tuple(id for id in strings_in([olds] if isinstance(olds, str) else olds) if id != info.id)
+
+
+def strings_in(value: object) -> tuple[str, ...]:
+    """Return the strings of a list; none where it is none."""
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+_NOTHING: Mapping[str, Any] = {}
