@@ -74,17 +74,21 @@ def count_found(sentences: Sequence[Sentence], is_known: bool, show: bool = Fals
     """Return what rules find of the entities, and of the relations."""
     extractor = RuleExtractor()
     known: dict[str, str] = {}
+
+    def find_known(name: str) -> str | None:
+        return known.get(name.casefold()) if is_known else None
+
     entities, relations = Count(0, 0, 0), Count(0, 0, 0)
     for sentence in sentences:
-        found = extractor.extract(sentence.text, (lambda name: known.get(name.casefold())) if is_known else lambda _: None)
+        found = extractor.extract(sentence.text, find_known)
         names = {entity.name for entity in found.entities}
         triples = {(each.source, each.relation_type, each.target) for each in found.relations}
         entities = _add(entities, names, sentence.entities)
         relations = _add(relations, triples, sentence.relations)
         known |= {name.casefold(): name for name in names}
         if show and (names - sentence.entities or triples != sentence.relations):
-            print(sentence.text, "| +", sorted(names - sentence.entities), sorted(triples - sentence.relations), "| -",
-                  sorted(sentence.relations - triples), file=sys.stderr)
+            more, missed = sorted(triples - sentence.relations), sorted(sentence.relations - triples)
+            print(sentence.text, "| +", sorted(names - sentence.entities), more, "| -", missed, file=sys.stderr)
     return entities, relations
 
 
@@ -106,7 +110,8 @@ def measure_rules(report: common.Report, show: bool) -> None:
                 if not is_known:
                     report.target(f"{language}, {what}: precision", count.precision(), 0.85)
                     report.target(f"{language}, {what}: recall", count.recall(), 0.4)
-    report.table("Found by rules in 200 sentences", ["language", "each sentence", "", "precision", "recall", "of"], rows)
+    columns = ["language", "each sentence", "", "precision", "recall", "of"]
+    report.table("Found by rules in 200 sentences", columns, rows)
 
 
 WAYS = {
@@ -135,7 +140,7 @@ def measure_hops(report: common.Report, count: int) -> None:
                 found[way] = figures[0]
                 rows.append([language, way, *(f"{figure:.1f}" for figure in figures)])
             relations = sum(len(store.graph.get_relations(id)) for id in _entities(store)) // 2
-            report.line(f"{language}: {len(world.facts)} memories, {relations} relations, {len(world.questions)} questions")
+            report.line(f"{language}: {len(world.facts)} memories, {relations} relations")
             gained = found["with the graph"] - found["the text alone"]
             report.target(f"{language}: points gained among the first five", gained, 20.0)
     columns = ["language", "recall", "share of the two facts", "both", "the second"]
