@@ -5,8 +5,8 @@
 Parts (`--only`): rules, hops, quiet.
 
 - rules: entities and relations found by `RuleExtractor` in 200 sentences in each language that were labelled by hand
-  before the rules were written (`benchmarks/extraction/`): precision and recall, each sentence by itself, and again with
-  all that the sentences before it named as known keywords.
+  before the rules were written (`benchmarks/extraction/`): precision and recall, each sentence by itself, and again
+  with all that the sentences before it named as known keywords.
 - hops: 200 questions in each language that need two facts (`benchmarks/two_hops.py`): the share of the two among the
   first five memories, with the text alone and with the graph.
 - quiet: where a graph has nothing to add: the questions of MemoryBank, the share of the first five memories that stay
