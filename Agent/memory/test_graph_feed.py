@@ -163,14 +163,15 @@ class TestRemember:
 
     def test_metadata_by_a_strangers_hand_is_borne(self, store: MemoryStore) -> None:
         ada = store.tree.CreateKeyword("Ada").id
-        for graph in (
+        graphs: list[Any] = [
             5,
             [],
             {"entities": 5, "relations": 5},
             {"entities": {ada: 5}, "relations": [5, [], [1, 2, 3, 4, 5, 6], [ada, "knows", ada, 1.0, 0, 1]]},
             {"entities": {"nobody": {}}, "relations": [[ada, "knows", "nobody", 9.0, 0, 1]]},
             {"waits": 5, "tries": "x"},
-        ):
+        ]
+        for graph in graphs:
             store.tree.CreateInfo("x", metadata={"memory": {"kind": "fact", "graph": graph}})
 
         assert store.graph.get_relations(ada) == []
