@@ -15,6 +15,7 @@ MODEL := $(VENV)-embeddings
 help:
 	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it)"
 	@echo "make knowhub  build a hub of what this machine's Python library can do, search and judge it"
+	@echo "make quick   run the pages' sessions and a tenth of the tests, in half a minute"
 	@echo "make test    run every test, README sessions included"
 	@echo "make check   lint and type-check"
 	@echo "make bench   measure, beside sqlite3 and other peers (some minutes)"
@@ -28,6 +29,11 @@ demo: $(VENV)/.installed
 
 knowhub: $(VENV)/.installed-knowhub
 	@$(RUN) -m Agent.knowhub.demo $(DEMO_FOLDER)
+
+# What a newcomer reads and tries: every line of the README, the core's own sessions, memory, words.
+quick: $(VENV)/.installed-test
+	$(RUN) -m pytest Agent/keyword_tree.py Agent/lexical_client.py Agent/test_lexical_client.py Agent/memory/test_store.py \
+		Agent/tests/test_house.py Agent/tests/test_pages.py examples
 
 test: $(VENV)/.installed-test $(VENV)/mcp-1
 	$(RUN) -m pytest --numprocesses auto

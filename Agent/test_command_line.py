@@ -354,7 +354,8 @@ class TestProgram:
         assert 'keyword-tree = "keyword_tree.command_line:main"' in declared
 
     def test_says_what_its_documentation_shows(self, tmp_path: Path) -> None:
-        texts = [command_line.__doc__ or "", *((ROOT / name).read_text(encoding="utf-8") for name in READMES)]
+        pages = [*READMES, "docs/command-line.md"]
+        texts = [command_line.__doc__ or "", *((ROOT / name).read_text(encoding="utf-8") for name in pages)]
         # A session is indented in a docstring, and fenced in a README; where it has "...", anything may be.
         sessions = {
             textwrap.dedent(block)
@@ -370,7 +371,7 @@ class TestProgram:
             fresh = Program(tmp_path / str(number) / "fresh")
             for one in session.split("$ keyword-tree ")[1:]:
                 words, _, said = one.partition("\n")
-                seen = fresh.start(*shlex.split(words))
+                seen = fresh.start(*shlex.split(words), KEYWORD_TREE_LANG="zh" if "已添加" in session else "en")
                 assert doctest.OutputChecker().check_output(
                     f"{said.strip()}\n", f"{seen.strip()}\n", doctest.ELLIPSIS
                 ), one

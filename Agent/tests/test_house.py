@@ -8,18 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from Agent.tests.support import ROOT, inside
+from Agent.tests.support import ROOT
 
-READMES = ("README.md", "README.zh-CN.md")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
-
-
-def code_blocks(name: str) -> list[str]:
-    return re.findall(r"^```\w*\n(.*?)^```", read(name), re.MULTILINE | re.DOTALL)
 
 
 class TestPackaging:
@@ -134,30 +129,3 @@ class TestInside:
                 names.update(str(each.value) for each in node.args if isinstance(each, ast.Constant))
 
         assert path.name == "inside.py" or names & private <= self.OF_THE_SEED
-
-
-class TestReadmes:
-    def test_both_show_the_same_sessions_and_screens(self) -> None:
-        ours, theirs = (code_blocks(name) for name in READMES)
-
-        assert len(ours) == len(theirs) >= 4
-        for one, other in zip(ours, theirs, strict=True):
-            assert re.sub(r"\s+#.*", "", one) == re.sub(r"\s+#.*", "", other)  # comments are translated
-
-    @pytest.mark.parametrize("name", READMES)
-    def test_the_first_thirty_lines_hold_a_session_and_the_two_commands(self, name: str) -> None:
-        head = "\n".join(read(name).splitlines()[:30])
-
-        assert ">>> from Agent.keyword_tree import" in head
-        assert "make demo" in head
-        assert "make test" in head
-
-    @pytest.mark.parametrize("name", READMES)
-    def test_links_lead_somewhere(self, name: str) -> None:
-        for target in re.findall(r"\]\(([^)#]+)", read(name)):
-            assert target.startswith("https://") or (ROOT / target).exists(), target
-
-    @pytest.mark.parametrize("name", READMES)
-    def test_names_every_reason_of_a_search(self, name: str) -> None:
-        for reason in {reason for _, reason in inside.OUTCOMES.values() if reason}:
-            assert f"`{reason}`" in read(name), reason

@@ -1,0 +1,162 @@
+"""The pages for users are true: every line of Python on them runs, in the order of the page, as one program.
+
+A block with `>>>` is a session, and must answer as it shows; a block without is a program, and must run. What stands
+in a console is run by Agent/test_command_line.py.
+"""
+
+import doctest
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from Agent.tests.support import ROOT
+
+READMES = ("README.md", "README.zh-CN.md")
+PAGES = (*READMES, *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")))
+
+_FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+class Block(NamedTuple):
+    """A block of Python, and the line of the page that it begins at."""
+
+    text: str
+    line: int
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str) -> list[Block]:
+    text = read(page)
+    found = re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [Block(block[1], text.count("\n", 0, block.start(1))) for block in found]
+
+
+def run(block: Block, page: str, known: dict[str, Any]) -> None:
+    """Run a block with what those before it have left."""
+    if ">>> " not in block.text:
+        exec(compile("\n" * block.line + block.text, str(ROOT / page), "exec"), known)
+        return
+    session = doctest.DocTestParser().get_doctest(block.text, known, page, str(ROOT / page), block.line)
+    runner = doctest.DebugRunner(optionflags=_FLAGS)
+    try:
+        runner.run(session, clear_globs=False)
+    except doctest.DocTestFailure as failure:
+        example = failure.example
+        pytest.fail(
+            f"{page}, line {block.line + example.lineno + 1}: {example.source}"
+            f"expected:\n{example.want}got:\n{failure.got}",
+            pytrace=False,
+        )
+    except doctest.UnexpectedException as failure:
+        if isinstance(failure.exc_info[1], ModuleNotFoundError | ImportError):
+            pytest.skip(f"{page}: {failure.exc_info[1]}")
+        raise failure.exc_info[1] from None
+    known.update(session.globs)
+
+
+@pytest.fixture
+def known(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    monkeypatch.chdir(tmp_path_factory.mktemp("page"))  # a short name: a tree that is drawn shows it
+    names: dict[str, Any] = {"__name__": "page"}
+    yield names
+    for left_open in names.values():
+        close = getattr(left_open, "Close", None) or getattr(left_open, "close", None)
+        if callable(close) and not isinstance(left_open, type):
+            close()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
+def test_every_line_of_python_on_a_page_runs(page: str, known: dict[str, Any]) -> None:
+    for block in blocks(page):
+        run(block, page, known)
+
+
+class TestRecipe:
+    """The recipe for an agent finds what it stores, and says so where it knows nothing."""
+
+    FACTS = (
+        ("Anna is allergic to peanuts.", ["Anna"]),
+        ("Our dog is called Biscuit, and he is afraid of fireworks.", ["Biscuit"]),
+        ("Tom drinks his Longjing tea without sugar.", ["Tom"]),
+        ("小雨对花生过敏。", ["小雨"]),
+        ("外婆住在绵阳，爱吃回锅肉。", ["外婆"]),
+    )
+    QUESTIONS = (
+        ("who is allergic to peanuts?", "Anna"),
+        ("what is the dog called?", "Biscuit"),
+        ("what is Biscuit afraid of?", "fireworks"),
+        ("does Tom take sugar in his tea?", "without sugar"),
+        ("谁对花生过敏？", "小雨"),
+        ("外婆住在哪里？", "绵阳"),
+        ("外婆爱吃什么？", "回锅肉"),
+    )
+    NOTHING = ("what time is it?", "现在几点了？", "whatever", "who won the world cup in 1998?", "明天会下雨吗？")
+
+    @pytest.mark.parametrize("page", READMES)
+    def test_seven_questions_about_five_facts_are_answered_and_others_are_not(
+        self, page: str, known: dict[str, Any]
+    ) -> None:
+        recipe = next(block for block in blocks(page) if "def recall" in block.text)
+        run(recipe, page, known)
+        nothing = known["recall"]("nothing was stored yet")
+        for fact, about in self.FACTS:
+            known["remember"](fact, about)
+
+        for question, answer in self.QUESTIONS:
+            first = known["recall"](question).splitlines()[0]
+            assert answer in first, question
+        answers = {question: known["recall"](question) for question in self.NOTHING}
+        assert answers == dict.fromkeys(self.NOTHING, nothing)
+
+
+class TestPages:
+    @pytest.mark.parametrize("page", PAGES)
+    def test_links_lead_somewhere(self, page: str) -> None:
+        text = re.sub(r"```.*?```", "", read(page), flags=re.DOTALL)
+        targets = re.findall(r"\]\(([^)#\s]+)", text) + re.findall(r'(?:srcset|src)="([^"]+)"', text)
+        for target in targets:
+            assert target.startswith("https://") or (ROOT / page).parent.joinpath(target).exists(), target
+
+    @pytest.mark.parametrize("page", READMES)
+    def test_a_readme_has_at_most_280_lines(self, page: str) -> None:
+        assert len(read(page).splitlines()) <= 280
+
+    @pytest.mark.parametrize("page", READMES)
+    def test_the_first_screen_has_a_session_a_picture_and_the_commands(self, page: str) -> None:
+        head = "\n".join(read(page).splitlines()[:35])
+
+        for wanted in (">>> from keyword_tree import", "docs/pictures/terminal", "pip install .", "make demo"):
+            assert wanted in head, wanted
+
+    def test_both_languages_have_the_same_sections_and_blocks(self) -> None:
+        ours, theirs = map(read, READMES)
+
+        assert re.findall(r"^#+ |^```\w*", ours, re.MULTILINE) == re.findall(r"^#+ |^```\w*", theirs, re.MULTILINE)
+
+    def test_the_chinese_page_stores_chinese_facts(self) -> None:
+        stored = re.findall(r"(?:CreateInfo|remember|info)[( ]\"([^\"]+)\"", read("README.zh-CN.md"))
+
+        assert len(stored) >= 5
+        assert sum(bool(re.search(r"[\u4e00-\u9fff]", fact)) for fact in stored) >= len(stored) - 1
+
+    def test_the_index_names_every_page(self) -> None:
+        index = read("docs/README.md")
+
+        assert [page for page in PAGES if page.startswith("docs/") and Path(page).name not in index] == []
+
+    def test_each_page_of_the_index_begins_with_an_example(self) -> None:
+        tables = ("docs/README.md", "docs/mutations.md")  # the index itself, and figures alone
+        for page in (page for page in PAGES if page.startswith("docs/") and page not in tables):
+            assert "```" in "\n".join(read(page).splitlines()[:20]), page
+
+    def test_the_reasons_of_a_search_are_all_explained(self) -> None:
+        from Agent.cli.commands import REASONS
+
+        for reason in REASONS:
+            assert f"`{reason}`" in read("docs/search.md"), reason
