@@ -250,9 +250,13 @@ class KnowHub:
                 detail = f"it holds what looks like {shape}: keep it with resource_save, as secure_body, and name that"
                 raise KnowHubError("secret-shape", detail)
 
-    def _check_scopes(self, token: Token, scopes: Iterable[str]) -> None:
-        if not all(token.owns_scope(scope) for scope in scopes):
-            raise KnowHubError("forbidden", "nobody writes into a scope that is not their own")
+    def _check_scopes(self, token: Token, scopes: Iterable[str], old: Record | None = None) -> None:
+        """Refuse scopes that are not a token's own; of another's record `user:owner` means that other one."""
+        is_anothers = old is not None and old.created_by != token.principal and not token.sees_all()
+        for scope in scopes:
+            is_foreign = is_anothers and scope == OWNER_SCOPE and old is not None and scope not in old.fields["scopes"]
+            if is_foreign or not token.owns_scope(scope):
+                raise KnowHubError("forbidden", "nobody writes into a scope that is not their own")
 
     def _check_owner(self, token: Token, record: Record) -> None:
         """Refuse a change of another's record by one who may not curate."""
@@ -523,7 +527,7 @@ class KnowHub:
         given = body.model_dump(exclude_none=True)
         record = self._record(token, id, "knowledge")
         self._check_owner(token, record)
-        self._check_scopes(token, given.get("scopes", ()))
+        self._check_scopes(token, given.get("scopes", ()), record)
         self._check_secrets(*(str(given.get(name, "")) for name in ("task", "content", "tags")))
 
         def plan() -> list[Record]:
@@ -1046,6 +1050,7 @@ class KnowHub:
             raise KnowHubError("changed", "there is no such version: the resource is not there")
         if old is not None:
             self._check_owner(token, old)
+            self._check_scopes(token, body.scopes, old)
             if version is None:
                 raise KnowHubError("version-needed", "the resource is there: If-Match must say which version is meant")
         expires_at = body.expires_at.timestamp() if body.expires_at else from_iso(body.metadata.get("expires_at"))

@@ -561,6 +561,32 @@ class TestChange:
         )
         refused("changed", hub.patch, LOCAL, id, {"content": "Nine."}, 1)
 
+    def test_nobody_writes_into_a_scope_not_their_own(self, hub: KnowHub) -> None:
+        refused("forbidden", hub.save, ADA, told(scopes=["team:b"]))
+        id = hub.save(ADA, told(scopes=["team:a"]))["entry"]["id"]
+        refused("forbidden", hub.patch, ADA, id, {"scopes": ["team:a", "team:b"]})
+        refused("forbidden", hub.patch, CURATOR, id, {"scopes": ["user:owner"]})  # that would be ada's
+        refused("forbidden", hub.patch, BOB, id, {"content": "another's"})
+
+        assert hub.patch(ADA, id, {"scopes": ["user:owner"]})["entry"]["scopes"] == ["user:owner"]
+        refused("not-found", hub.get, BOB, id)
+        refused("not-found", hub.update, BOB, id, {"add_helpful_case": {}})
+        refused("not-found", hub.history, BOB, id)
+
+    def test_an_old_version_is_for_those_who_could_see_it(self, hub: KnowHub) -> None:
+        id = hub.save(ADA, told(content="for ada alone"))["entry"]["id"]
+        hub.patch(ADA, id, {"content": "for the team", "scopes": ["team:a"]})
+
+        assert [each["content"] for each in hub.history(BOB, id)["results"]] == ["for the team"]
+        assert len(hub.history(ADA, id)["results"]) == 2
+
+    def test_undo_asks_whose_it_was(self, hub: KnowHub) -> None:
+        made = hub.save(ADA, told(scopes=["team:a"]))
+        refused("forbidden", hub.undo, BOB, made["operation_id"])
+        refused("not-found", hub.undo, EVE, made["operation_id"])
+        hub.undo(CURATOR, made["operation_id"])
+        refused("not-found", hub.get, ADA, made["entry"]["id"])
+
     def test_types_and_tags_are_keywords_in_the_tree_too(self, hub: KnowHub) -> None:
         id = save(hub, tags={"domain": "kitchen"}, types=["tool"])
         tree = hub.ledger.tree

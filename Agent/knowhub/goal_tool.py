@@ -1,0 +1,252 @@
+"""The tool `goal`: what an agent plans with; focusing brings in what is known.
+
+with open_trace("trace-1", FileTraceStore("traces")):
+    await goal("add", description="log in to website_a")
+    result = await goal("focus", "1")            # result.output holds the goal and its 📚 block
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..keyword_tree import LLMClient
+from .goals import GoalTree, TraceStore
+from .prompts import KNOWLEDGE_EXTRACTION_PROMPT, knowledge_block, language_of
+from .tools import Json, ToolResult, _search, tool
+
+__all__ = ["Draft", "focus_goal", "goal", "open_trace", "reflect"]
+
+TOP_K, MIN_SCORE, SEARCH_S = 3, 3, 5.0
+"""What focusing asks for, and how long it waits, in seconds."""
+
+CODE_LINES = 10
+"""A block of code with so many lines is a resource of its own."""
+
+
+@dataclass
+class _Trace:
+    id: str
+    store: TraceStore
+    tree: GoalTree | None = None
+
+
+_TRACE: ContextVar[_Trace | None] = ContextVar("the trace whose goals the tool changes", default=None)
+
+
+@contextlib.contextmanager
+def open_trace(trace_id: str, store: TraceStore) -> Iterator[None]:
+    """Say whose goals the tool changes within the block."""
+    mark = _TRACE.set(_Trace(trace_id, store))
+    try:
+        yield
+    finally:
+        _TRACE.reset(mark)
+
+
+@tool()
+async def goal(action: str, goal_id: str = "", description: str = "", parent_id: str = "") -> ToolResult:
+    """Plan: `add` a goal (description, parent_id), `focus` one to see what is known, mark it `done` or `abandoned`."""
+    trace = _TRACE.get()
+    if trace is None:
+        return _refused("no trace is open")
+    try:
+        if trace.tree is None:
+            trace.tree = await trace.store.get_goal_tree(trace.id) or GoalTree()
+        tree = trace.tree
+        if action == "add":
+            if not description.strip():
+                return _refused("a goal needs a description")
+            made = tree.add(description, parent_id, goal_id)
+            await trace.store.update_goal_tree(trace.id, tree)
+            return ToolResult(f"✅ Goal {made.id}", tree.render(), {"items": [], "goal_id": made.id})
+        found = tree.find(goal_id)
+        if found is None:
+            return _refused(
+                f"there is no goal {goal_id[:60]!r}: {', '.join(each.id for each in tree.goals) or 'add one'}"
+            )
+        if action == "focus":
+            return await focus_goal(goal_id, tree, trace.store, trace.id)
+        if action not in ("done", "abandoned"):
+            return _refused(f"there is no action {action[:60]!r}: add, focus, done, abandoned")
+        found.status = action
+        await trace.store.update_goal_tree(trace.id, tree)
+        return ToolResult(f"✅ Goal {found.id}: {action}", tree.render(), {"items": [], "goal_id": found.id})
+    except Exception as error:  # tools do not raise
+        return _refused(str(error))
+
+
+def _refused(why: str) -> ToolResult:
+    return ToolResult("❌ Goal", f"The goals are as they were: {why}", {"items": []}, why)
+
+
+async def focus_goal(goal_id: str, goal_tree: GoalTree, trace_store: TraceStore, trace_id: str) -> ToolResult:
+    """Focus a goal: find what is known, keep it with the goal, keep the tree, and show both.
+
+    Without the server the goal is focused all the same, and the output says so.
+
+    Raises:
+        LookupError: There is no such goal.
+    """
+    current = goal_tree.find(goal_id)
+    if current is None:
+        raise LookupError(f"there is no goal {goal_id!r}")
+    goal_tree.focus(current)
+    found = await _search(current.description, TOP_K, MIN_SCORE, None, SEARCH_S)
+    current.knowledge = found.metadata["items"]
+    await trace_store.update_goal_tree(trace_id, goal_tree)
+    is_chinese = language_of(current.description) == "zh"
+    head = f"当前目标:{current.description}" if is_chinese else f"Current goal: {current.description}"
+    if found.error is not None:
+        said = "知识库现在不可用,没有附上知识" if is_chinese else "The hub cannot be asked now, so nothing is attached"
+        output = f"{head}\n\n{said}: {found.error}"
+    else:
+        output = f"{head}\n\n{knowledge_block(current.knowledge, language_of(current.description))}"
+    return ToolResult("✅ Goal 已聚焦", output, {"items": current.knowledge, "goal_id": goal_id}, None)
+
+
+# Reflection
+
+
+@dataclass
+class Draft:
+    """What is worth keeping of a transcript; nothing of it is saved yet."""
+
+    resources: list[Json] = field(default_factory=list)
+    """Arguments of `resource_save`."""
+    knowledge: list[Json] = field(default_factory=list)
+    """Bodies of `POST /api/knowledge`."""
+
+
+_CODE = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
+_COOKIE = re.compile(r"(?im)^.*\b(?:set-)?cookie\b\s*[:：=]\s*(?P<value>[^\n]*=[^\n]+)$")
+_CREDENTIAL = re.compile(
+    r"(?im)(?:\b(?:password|passwd|pwd|secret|token|api[ _-]?key|access[ _-]?key|authorization)\b|密码|口令|密钥|令牌)"
+    r"[\"']?\s*(?:is|是|为)?\s*[:：=]?\s*(?P<value>(?:bearer\s+)?[^\s,;，；。\"'`{}]{6,})"
+)
+_SHAPES = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----.*?-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
+    r"|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"
+    r"|\b(?:sk|pk|rk)[-_][\w-]{16,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_\w{30,}|\bgithub_pat_\w{40,}"
+    r"|\bglpat-[\w-]{20,}|\bxox[abeprs]-[\w-]{10,}|\bAIza[\w-]{35}|\bkh_[\w-]{40,}|\bhf_\w{30,}|\bnpm_\w{36}",
+    re.DOTALL,
+)
+
+
+def reflect(transcript: str | Sequence[Mapping[str, Any]], goal: str, llm_client: LLMClient | None = None) -> Draft:
+    """Draft resources and knowledge of what was done; saves nothing.
+
+    Secrets are cut out first, so no model sees one: what is sent and what is drafted holds their placeholders. Without
+    a model: long code, credentials and cookies by their shape, and one entry of the goal and the last answer.
+
+    Args:
+        transcript: Text, or messages with `role` and `content`.
+        goal: What was to be reached.
+        llm_client: Who drafts the lessons.
+    """
+    texts = [transcript] if isinstance(transcript, str) else [str(each.get("content") or "") for each in transcript]
+    slug = re.sub(r"[^a-z0-9]+", "-", goal.lower()).strip("-")[:40] or "task"
+    draft = Draft()
+    secrets: dict[str, str] = {}
+    _collect(texts, secrets, "cookie", f"cookies/{slug}", _COOKIE, draft)
+    texts = [_cut(text, secrets) for text in texts]
+    _collect(texts, secrets, "credential", f"credentials/{slug}", _CREDENTIAL, draft)
+    texts = [_cut(text, secrets) for text in texts]
+    _collect(texts, secrets, "credential", f"credentials/{slug}", _SHAPES, draft)
+    texts = [_cut(text, secrets) for text in texts]
+    for number, (language, code) in enumerate(
+        (match for text in texts for match in _CODE.findall(text) if match[1].count("\n") >= CODE_LINES), 1
+    ):
+        title = f"{goal[:150]} ({number})"
+        kept = {"resource_id": f"code/{slug}/{number}", "title": title, "body": code[:262_144], "content_type": "code"}
+        draft.resources.append({**kept, "metadata": {"language": language} if language else {}})
+    clean_goal = _cut(goal, secrets)
+    ids = [each["resource_id"] for each in draft.resources]
+    drafted = _ask(texts, clean_goal, llm_client, ids) if llm_client is not None else None
+    draft.knowledge = drafted if drafted else _plain(texts, clean_goal, ids)
+    return draft
+
+
+def _collect(
+    texts: Sequence[str], secrets: dict[str, str], kind: str, id: str, pattern: re.Pattern[str], draft: Draft
+) -> None:
+    """Take what looks like a secret out of texts, into one resource of its kind."""
+    values = [
+        match["value"] if "value" in pattern.groupindex else match[0]
+        for text in texts
+        for match in pattern.finditer(text)
+    ]
+    values = [value.strip() for value in values if "{{secret:" not in value]
+    if not values:
+        return
+    for value in values:
+        secrets[value] = f"{{{{secret:{id}}}}}"
+    there = next((each for each in draft.resources if each["resource_id"] == id), None)
+    sealed = "\n".join(dict.fromkeys(values))
+    if there is None:
+        title = "Cookie" if kind == "cookie" else "Credentials"
+        draft.resources.append({"resource_id": id, "title": title, "secure_body": sealed, "content_type": kind})
+    else:
+        there["secure_body"] += f"\n{sealed}"
+
+
+def _cut(text: str, secrets: Mapping[str, str]) -> str:
+    for value in sorted(secrets, key=len, reverse=True):
+        text = text.replace(value, secrets[value])
+    return text
+
+
+def _plain(texts: Sequence[str], goal: str, ids: list[str]) -> list[Json]:
+    last = next((text for text in reversed(texts) if text.strip()), "").strip()
+    if not goal.strip() or not last:
+        return []
+    made: Json = {"task": goal[:2000], "content": last[-4000:], "types": ["usecase"], "confidence": 0.3}
+    return [{**made, "resource_ids": ids[:50]}]
+
+
+_REFLECT: Json = {
+    "type": "object",
+    "properties": {
+        "knowledge": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "task": {"type": "string"},
+                    "content": {"type": "string"},
+                    "types": {"type": "array", "items": {"type": "string"}},
+                    "score": {"type": "integer"},
+                },
+                "required": ["task", "content", "types", "score"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["knowledge"],
+    "additionalProperties": False,
+}
+
+
+def _ask(texts: Sequence[str], goal: str, client: LLMClient, ids: list[str]) -> list[Json]:
+    from .routing import build_messages  # pydantic is needed from here on
+    from .schemas import KnowledgeIn
+
+    transcript = "\n\n".join(texts)[-60_000:]
+    question = {"query": goal, "prompt": KNOWLEDGE_EXTRACTION_PROMPT[language_of(goal)], "transcript": transcript}
+    try:
+        reply = client.Chat(build_messages("reflect", {**question, "resources": ids}, _REFLECT), _REFLECT)
+    except Exception:  # the model's port: without it, the draft is a plain one
+        return []
+    rows = reply.get("knowledge") if isinstance(reply, Mapping) else None
+    made: list[Json] = []
+    for row in rows if isinstance(rows, list) else ():
+        if not isinstance(row, Mapping):
+            continue
+        body = {name: row.get(name) for name in ("task", "content", "types", "score")}
+        named = [id for id in ids if f"{{{{secret:{id}}}}}" in str(row.get("content")) or id.startswith("code/")]
+        with contextlib.suppress(ValueError):
+            KnowledgeIn.model_validate(body)
+            made.append({**body, "resource_ids": named})
+    return made

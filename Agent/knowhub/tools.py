@@ -1,0 +1,456 @@
+"""The tools of an agent: calls of the server's API, in words that a model can use. They never raise.
+
+>>> import asyncio, os, tempfile
+>>> folder = tempfile.TemporaryDirectory()
+>>> os.environ["KNOWHUB_URL"], os.environ["KNOWHUB_SCOPES"] = f"file:{folder.name}", "user:owner"
+>>> saved = asyncio.run(knowledge_save("boil an egg", "Seven minutes.", ["usecase"]))
+>>> saved.title, len(saved), saved.error
+('✅ Knowledge saved', 1, None)
+>>> found = asyncio.run(knowledge_search("how long does an egg boil"))
+>>> [item["content"] for item in found.metadata["items"]]
+['Seven minutes.']
+>>> knowledge_search.schema["parameters"]["required"]
+['query']
+>>> close_local(); del os.environ["KNOWHUB_URL"], os.environ["KNOWHUB_SCOPES"]; folder.cleanup()
+
+`KNOWHUB_URL` is the server (http://127.0.0.1:8790 where it is not set), or `file:<folder>`, the same in this process;
+`KNOWHUB_TOKEN` the token, else that of `~/.config/knowhub/token`; `KNOWHUB_SCOPES` what is saved for whom.
+
+A secret reaches neither a model nor a transcript: a resource shows `{{secret:<id>}}`, which `fill_secrets` replaces at
+the moment when a tool acts.
+"""
+
+import asyncio
+import inspect
+import json
+import os
+import re
+import types as python_types
+import typing
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from urllib.parse import quote
+
+from .prompts import knowledge_block, language_of, tidy
+
+try:
+    import httpx
+except ImportError as error:  # pragma: no cover - the tests run with the extra
+    raise ImportError("KnowHub's tools need their extra: pip install 'keyword-tree[knowhub-client]'") from error
+
+__all__ = ["TOOLS", "ToolResult", "close_local", "fill_secrets", "knowledge_batch_update", "knowledge_list"]
+__all__ += ["knowledge_save", "knowledge_search", "knowledge_slim", "knowledge_update", "resource_get", "resource_save"]
+__all__ += ["request", "tool"]
+
+TIMEOUT_S = 30.0
+DEFAULT_URL = "http://127.0.0.1:8790"
+DEFAULT_SCOPES = "org:cybertogether"
+ATTEMPTS = 2
+"""A call that broke off is sent once more, under the same key: it is done once."""
+
+Json = dict[str, Any]
+_P = ParamSpec("_P")
+_R_co = TypeVar("_R_co", covariant=True)
+
+
+@dataclass
+class ToolResult:
+    """What a tool has to say; always true, as long as its items."""
+
+    title: str
+    """What was done, in a few words."""
+    output: str = ""
+    """For the model."""
+    metadata: Json = field(default_factory=dict)
+    """For the program: `items`, and what the server answered."""
+    error: str | None = None
+    """Why it was not done."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        items = self.metadata.get("items")
+        return len(items) if isinstance(items, Sequence) else 0
+
+
+class Tool(Protocol, Generic[_P, _R_co]):
+    """An async function with the schema that a model is told."""
+
+    schema: Json
+    __name__: str
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> Awaitable[_R_co]:
+        """Do it."""
+
+
+def tool() -> Callable[[Callable[_P, Awaitable[_R_co]]], Tool[_P, _R_co]]:
+    """Leave an async function as it is, and add `.schema`: its name, its docstring, its parameters as JSON schema."""
+
+    def mark(function: Callable[_P, Awaitable[_R_co]]) -> Tool[_P, _R_co]:
+        function.schema = _schema_of(function)  # type: ignore[attr-defined]
+        return typing.cast("Tool[_P, _R_co]", function)
+
+    return mark
+
+
+_TYPES: dict[Any, Json] = {str: {"type": "string"}, int: {"type": "integer"}, bool: {"type": "boolean"}}
+_TYPES |= {float: {"type": "number"}, dict: {"type": "object"}, Any: {}}
+
+
+def _schema_of(function: Callable[..., Any]) -> Json:
+    hints = typing.get_type_hints(function)
+    properties: Json = {}
+    required = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        properties[name] = _type_schema(hints[name])
+        if parameter.default is parameter.empty:
+            required.append(name)
+        elif parameter.default is not None:
+            properties[name]["default"] = parameter.default
+    parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    description = inspect.getdoc(function) or ""
+    return {"name": getattr(function, "__name__", ""), "description": description, "parameters": parameters}
+
+
+def _type_schema(hint: Any) -> Json:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, python_types.UnionType):
+        return _type_schema(next(each for each in inner if each is not type(None)))
+    if origin is list:
+        return {"type": "array", "items": _type_schema(inner[0])}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _type_schema(inner[1])}
+    return dict(_TYPES[hint])
+
+
+# Calling the server
+
+
+class CallError(Exception):
+    """What the server refused, or why it could not be asked."""
+
+
+_locals: dict[str, Any] = {}  # folder → (hub, application, token)
+
+
+def close_local() -> None:
+    """Close the hubs that `file:` opened in this process."""
+    while _locals:
+        _locals.popitem()[1][0].close()
+
+
+def _local(folder: str) -> tuple[Any, str]:
+    """Return the application of a hub in this process, and a token for it."""
+    place = str(Path(folder).absolute())
+    if place not in _locals:
+        from .gate import Settings
+        from .hub import KnowHub
+        from .program import own_token
+        from .server import create_app
+
+        hub = KnowHub(place)
+        text = os.environ.get("KNOWHUB_TOKEN") or own_token(hub.tokens)[0]
+        _locals[place] = (hub, create_app(hub, Settings(requests_per_second=1e6)), text)
+    return _locals[place][1], _locals[place][2]
+
+
+def _own_token() -> str:
+    from_environment = os.environ.get("KNOWHUB_TOKEN")
+    if from_environment:
+        return from_environment
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    try:
+        return Path(base, "knowhub", "token").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+async def request(
+    method: str,
+    path: str,
+    *,
+    params: Mapping[str, Any] | None = None,
+    body: Any = None,
+    if_match: str = "",
+    timeout_s: float = TIMEOUT_S,
+) -> Any:
+    """Ask the server, and return its JSON; a call that broke off is sent once more under the same key.
+
+    Raises:
+        CallError: It refused, or cannot be reached.
+    """
+    url = os.environ.get("KNOWHUB_URL") or DEFAULT_URL
+    if url.startswith("file:"):
+        app, token = await asyncio.to_thread(_local, url.removeprefix("file:"))
+        transport: httpx.AsyncBaseTransport = httpx.ASGITransport(app)
+        url = "http://localhost"
+    else:
+        token = _own_token()
+        transport = httpx.AsyncHTTPTransport(verify=url.startswith("https:"))  # reading certificates takes 20 ms
+    headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": uuid.uuid4().hex}
+    if if_match:
+        headers["If-Match"] = if_match
+    given = {name: value for name, value in (params or {}).items() if value is not None}
+    async with httpx.AsyncClient(transport=transport, base_url=url, timeout=timeout_s) as client:
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                answer = await client.request(method, path, params=given, json=body, headers=headers)
+                break
+            except (httpx.HTTPError, OSError) as error:
+                if not left or isinstance(error, (httpx.ConnectError, httpx.TimeoutException)):
+                    raise CallError(f"KnowHub cannot be asked at {url} ({type(error).__name__})") from error
+    try:
+        told = answer.json()
+    except ValueError:
+        told = None
+    if answer.is_success and told is not None:
+        return told
+    detail = told.get("detail") if isinstance(told, dict) else ""
+    raise CallError(f"{answer.status_code}: {detail or 'the server gave no answer that can be read'}")
+
+
+def _failed(title: str, error: Exception) -> ToolResult:
+    return ToolResult(f"❌ {title}", f"{title}: {error}", {"items": []}, str(error))
+
+
+async def _try(title: str, call: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    try:
+        return await call()
+    except Exception as error:  # tools do not raise: a model reads what is wrong
+        return _failed(title, error)
+
+
+# The eight tools
+
+
+@tool()
+async def knowledge_search(
+    query: str, top_k: int = 5, min_score: int = 3, types: list[str] | None = None
+) -> ToolResult:
+    """Find what others learned about a task: say what is to be done, in any language."""
+    return await _search(query, top_k, min_score, types, TIMEOUT_S)
+
+
+async def _search(query: str, top_k: int, min_score: int, types: list[str] | None, timeout_s: float) -> ToolResult:
+    async def call() -> ToolResult:
+        params = {"q": query[:2000], "top_k": top_k, "min_score": min_score, "types": ",".join(types or ()) or None}
+        told = await request("GET", "/api/knowledge/search", params=params, timeout_s=timeout_s)
+        items = told["results"]
+        rest = {name: value for name, value in told.items() if name != "results"}
+        output = knowledge_block(items, language_of(query))
+        return ToolResult(f"🔍 {len(items)} found", output, {"items": items, **rest})
+
+    return await _try("Knowledge search failed", call)
+
+
+@tool()
+async def knowledge_save(
+    task: str,
+    content: str,
+    types: list[str],
+    tags: dict[str, str] | None = None,
+    scopes: list[str] | None = None,
+    owner: str | None = None,
+    source_name: str = "",
+    source_category: str = "exp",
+    urls: list[str] | None = None,
+    agent_id: str = "research_agent",
+    submitted_by: str = "",
+    score: int = 3,
+    message_id: str = "",
+    resource_ids: list[str] | None = None,
+) -> ToolResult:
+    """Keep a lesson: `task` is the situation, `content` what to do there. No passwords or keys: see resource_save."""
+
+    async def call() -> ToolResult:
+        source = {"name": source_name, "category": source_category, "urls": urls or [], "agent_id": agent_id}
+        body = {
+            "task": task,
+            "content": content,
+            "types": types,
+            "tags": tags or {},
+            "scopes": scopes or _default_scopes(),
+            "owner": owner or f"agent:{agent_id}",
+            "source": {**source, "submitted_by": submitted_by},
+            "score": score,
+            "message_id": message_id,
+            "resource_ids": resource_ids or [],
+        }
+        told = await request("POST", "/api/knowledge", body=body)
+        entry = told["entry"]
+        output = f"{entry['id']}: {tidy(entry['task'])}"
+        for other in told["similar"]:
+            output += f"\nresembles {other['id']}: {tidy(other['task'])}"
+        return ToolResult("✅ Knowledge saved", output, {"items": [entry], **told})
+
+    return await _try("Knowledge was not saved", call)
+
+
+def _default_scopes() -> list[str]:
+    named = os.environ.get("KNOWHUB_SCOPES") or DEFAULT_SCOPES
+    return [scope.strip() for scope in named.split(",") if scope.strip()]
+
+
+@tool()
+async def knowledge_update(
+    knowledge_id: str,
+    add_helpful_case: dict[str, Any] | None = None,
+    add_harmful_case: dict[str, Any] | None = None,
+    update_score: int | None = None,
+    evolve_feedback: str | None = None,
+) -> ToolResult:
+    """Judge an entry by a case (task, outcome, reason), score it 1 to 5, or say how its text should be improved."""
+
+    async def call() -> ToolResult:
+        given = {"add_helpful_case": add_helpful_case, "add_harmful_case": add_harmful_case}
+        given |= {"update_score": update_score, "evolve_feedback": evolve_feedback}  # type: ignore[dict-item]
+        body = {name: value for name, value in given.items() if value is not None}
+        told = await request("PUT", f"/api/knowledge/{quote(knowledge_id, safe='')}", body=body)
+        judged, evolution = told["entry"]["eval"], told.get("evolution")
+        output = f"score {judged['score']}, helpful {judged['helpful']}, harmful {judged['harmful']}"
+        if evolution:
+            why = f" ({evolution['reason']})" if evolution["reason"] else ""
+            output += f"; the rewriting is {evolution['state']}{why}"
+        return ToolResult("✅ Knowledge updated", output, {"items": [told["entry"]], **told})
+
+    return await _try("Knowledge was not updated", call)
+
+
+@tool()
+async def knowledge_batch_update(feedback_list: list[dict[str, Any]]) -> ToolResult:
+    """Judge several entries at once: each with knowledge_id, is_helpful and case."""
+
+    async def call() -> ToolResult:
+        told = await request("POST", "/api/knowledge/batch_update", body={"feedback_list": feedback_list})
+        return ToolResult("✅ Feedback kept", f"{told['updated']} judged", {"items": told["results"], **told})
+
+    return await _try("Feedback was not kept", call)
+
+
+@tool()
+async def knowledge_list(
+    limit: int = 10, types: list[str] | None = None, scopes: list[str] | None = None
+) -> ToolResult:
+    """List what was saved, newest first."""
+
+    async def call() -> ToolResult:
+        params = {"limit": limit, "types": ",".join(types or ()) or None, "scopes": ",".join(scopes or ()) or None}
+        told = await request("GET", "/api/knowledge", params=params)
+        items = told["results"]
+        lines = [f"{item['id']} [{', '.join(item['types'])}] {tidy(item['task'])}" for item in items]
+        more = "\n… and more" if told["next_cursor"] else ""
+        metadata = {"items": items, "next_cursor": told["next_cursor"]}
+        return ToolResult(f"📋 {len(items)} entries", "\n".join(lines) + more, metadata)
+
+    return await _try("Knowledge was not listed", call)
+
+
+@tool()
+async def knowledge_slim(model: str = "google/gemini-2.0-flash-001", dry_run: bool = False) -> ToolResult:
+    """Merge entries that say the same; with dry_run only say which."""
+
+    async def call() -> ToolResult:
+        body = {"model": model, "dry_run": dry_run}
+        told = await request("POST", "/api/knowledge/slim", body=body, timeout_s=600.0)
+        clusters = told["plan"]["clusters"]
+        output = f"{told['merged']} merged, {len(clusters)} groups, by {told['model'] or 'equal texts'}"
+        return ToolResult("✅ Slimmed" if told["merged"] else "📋 Slim plan", output, {"items": clusters, **told})
+
+    return await _try("Nothing was merged", call)
+
+
+@tool()
+async def resource_save(
+    resource_id: str,
+    title: str,
+    body: str = "",
+    secure_body: str = "",
+    content_type: str = "text",
+    metadata: dict[str, Any] | None = None,
+    scopes: list[str] | None = None,
+    expires_at: str | None = None,
+) -> ToolResult:
+    """Keep code, an account or a cookie under a path; whatever must stay secret goes into secure_body alone."""
+
+    async def call() -> ToolResult:
+        given: Json = {"title": title, "body": body, "content_type": content_type, "metadata": metadata or {}}
+        given |= {"scopes": scopes or _default_scopes(), "expires_at": expires_at}
+        if secure_body:
+            given["secure_body"] = secure_body
+        path = _resource_path(resource_id)
+        try:
+            told = await request("PUT", path, body=given)
+        except CallError as error:
+            if not str(error).startswith("428"):
+                raise
+            there = await request("GET", path)
+            told = await request("PUT", path, body=given, if_match=f'"{there["version"]}"')
+        kept = told["resource"]
+        return ToolResult("✅ Resource saved", _resource_text(kept), {"items": [kept], **told})
+
+    return await _try("The resource was not saved", call)
+
+
+@tool()
+async def resource_get(resource_id: str, reveal: bool = False) -> ToolResult:
+    """Read a resource; where it has a secret, write the placeholder shown and let a tool fill it in."""
+
+    async def call() -> ToolResult:
+        found = await request("GET", _resource_path(resource_id))
+        metadata: Json = {"items": [found]}
+        if reveal:
+            told = await request("GET", _resource_path(resource_id, "secret"))
+            metadata["secure_body"] = told["secure_body"]
+        return ToolResult(f"📦 {tidy(found['title'])}", _resource_text(found), metadata)
+
+    return await _try("The resource was not read", call)
+
+
+def _resource_path(id: str, kind: str = "resource") -> str:
+    return f"/api/{kind}/{quote(id, safe='/')}"
+
+
+def _resource_text(found: Mapping[str, Any]) -> str:
+    lines = [f"{found['id']} ({found['content_type']}, version {found['version']}): {tidy(found['title'])}"]
+    if found["secret"] == "sealed":
+        lines.append(f"secret: {{{{secret:{found['id']}}}}}")
+    elif found["secret"] != "none":
+        lines.append(f"secret: {found['secret']}")
+    return "\n".join([*lines, str(found["body"])]).rstrip()
+
+
+_PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z0-9._/-]{1,200})\}\}")
+
+
+async def fill_secrets(text: str) -> str:
+    """Return a text with the secrets that its placeholders name: for a tool as it acts, never for a model.
+
+    Raises:
+        CallError: One of them cannot be had.
+    """
+    known: dict[str, str] = {}
+    for id in dict.fromkeys(_PLACEHOLDER.findall(text)):
+        known[id] = str((await request("GET", _resource_path(id, "secret")))["secure_body"])
+    return _PLACEHOLDER.sub(lambda match: known[match[1]], text)
+
+
+TOOLS: tuple[Tool[Any, ToolResult], ...] = (
+    knowledge_search,
+    knowledge_save,
+    knowledge_update,
+    knowledge_batch_update,
+    knowledge_list,
+    knowledge_slim,
+    resource_save,
+    resource_get,
+)
+"""All of them; each has `schema`."""
+
+
+def call_schema() -> str:
+    """Return the schemas of all tools as JSON, for a model's interface."""
+    return json.dumps([each.schema for each in TOOLS], ensure_ascii=False)
