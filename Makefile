@@ -49,7 +49,7 @@ storm: $(VENV)/.installed-test
 bench: $(VENV)/.installed
 	@$(RUN) -m benchmarks
 
-peers: $(VENV)/.installed-peers
+peers: $(VENV)/.installed-peers $(VENV)/mem0
 	@$(RUN) -m benchmarks.peers
 
 embeddings: $(MODEL)/.installed
@@ -64,6 +64,10 @@ $(MODEL)/.installed: pyproject.toml
 # The first generation of the MCP SDK, beside the second one that is installed: both serve the tests.
 $(VENV)/mcp-1: $(MADE)
 	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --target $@ 'mcp<2'
+
+# Has dependencies of its own; what it cannot bring, `make peers` says and passes over.
+$(VENV)/mem0: $(MADE)
+	@rm -rf $@; $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --target $@ mem0ai==2.2.1 || mkdir -p $@
 
 clean:
 	rm -rf $(VENV) $(MODEL) .peers build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

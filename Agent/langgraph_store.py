@@ -38,16 +38,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from typing_extensions import override
 
+from .item_ranking import ItemRanking
+from .json_values import compares, copy_value, depth_of, equals, leaves
 from .keyword_tree import DuplicateIdError, Info, InvalidInputError, KeywordTree, NotFoundError
-from .memory.fulltext import FullTextIndex
 from .memory.log_follower import LogChanges, LogFollower
-
-if TYPE_CHECKING:
-    from .embeddings.vectors import Vectors
 
 try:
     from langgraph.store.base import (
@@ -157,8 +155,7 @@ class KeywordTreeStore(BaseStore):
         self._lock = threading.RLock()  # guards what is in memory; held over no sync and no model
         self._follower = LogFollower(tree)
         self._is_begun = False
-        self._words: FullTextIndex | None = None  # made when it is first asked
-        self._vectors = self._make_vectors()
+        self._ranking = self._make_ranking()
         self._sweeper: threading.Thread | None = None
         self._stop_sweeping = threading.Event()
         self._clear()
@@ -168,9 +165,7 @@ class KeywordTreeStore(BaseStore):
         self._by_id: dict[str, _Held] = {}
         self._size = 0  # of the values held
         self._orders = itertools.count()
-        self._embedded: dict[str, list[str]] = {}  # id -> the texts that its vectors belong to
-        if self._words is not None:
-            self._words = None
+        self._ranking.clear()
 
     @classmethod
     def from_folder(
@@ -220,8 +215,11 @@ class KeywordTreeStore(BaseStore):
         for op in ops:
             if isinstance(op, PutOp):
                 puts[_check_namespace(op.namespace), op.key] = op
-        if self._vectors is not None:
-            self._vectors.catch_up([op.query for op in ops if isinstance(op, SearchOp) and op.query], limit=0)
+        queries = [op.query for op in ops if isinstance(op, SearchOp) and op.query]
+        if queries and self.embeddings is not None:
+            with self._lock:
+                self._catch_up()  # what is there must have its vectors, too
+            self._ranking.embed(queries)
         results: list[Result] = []
         with self._lock:
             self._catch_up()
@@ -232,10 +230,10 @@ class KeywordTreeStore(BaseStore):
             self._write(puts)
         if refreshed:
             self._write_refreshes([held for held in refreshed.values() if (held.namespace, held.key) not in puts])
-        if puts and self._vectors is not None:
+        if puts and self.embeddings is not None:
             with self._lock:
                 self._catch_up()
-            self._vectors.catch_up()
+            self._ranking.embed()
         return results
 
     @override
@@ -264,7 +262,7 @@ class KeywordTreeStore(BaseStore):
         return {
             "namespace": held.namespace,
             "key": held.key,
-            "value": _copy(self._value(held)),
+            "value": copy_value(self._value(held)),
             "created_at": datetime.fromtimestamp(held.created_at, UTC),
             "updated_at": datetime.fromtimestamp(held.updated_at, UTC),
         }
@@ -333,7 +331,7 @@ class KeywordTreeStore(BaseStore):
             held.size = 0
         self._by_id[info.id] = held
         self._spaces.setdefault(namespace, {})[key] = held
-        self._index(held)
+        self._ranking.add(held.id)
 
     def _drop(self, held: _Held) -> None:
         self._size -= held.size
@@ -343,11 +341,7 @@ class KeywordTreeStore(BaseStore):
             del space[held.key]
         if not space:
             del self._spaces[held.namespace]
-        if self._words is not None:
-            self._words.remove(held.id)
-        if self._vectors is not None:
-            for text in self._embedded.pop(held.id, ()):
-                self._vectors.remove(text)
+        self._ranking.remove(held.id)
 
     def _value(self, held: _Held) -> dict[str, Any]:
         """Return an item's value, decoded; not to be given out as it is."""
@@ -388,38 +382,21 @@ class KeywordTreeStore(BaseStore):
         chosen = itertools.islice(itertools.chain(ranked, others), max(0, op.offset), max(0, stop))
         return [(candidates[id], scores.get(id)) for id in chosen]
 
-    def _rank(self, query: str, candidates: Mapping[str, _Held], limit: int) -> dict[str, float]:
-        """Return the scores of those that have one: by vectors where there are any, else by words."""
-        if self._vectors is not None and self._vectors.vector_of(query) is not None:
-            texts = {id: self._embedded.get(id, ()) for id in candidates}
-            flat = list(dict.fromkeys(text for each in texts.values() for text in each))
-            near = dict(zip(flat, self._vectors.likenesses(query, flat), strict=True))
-            return {id: max(near[text] for text in each) for id, each in texts.items() if each}
-        if self._words is None:
-            self._words = FullTextIndex()
-            for held in self._by_id.values():
-                self._words.add(held.id, self._texts_for_words(held))
-        among = None if len(candidates) == len(self._by_id) else candidates.keys()
-        hits = self._words.rank(query, limit, among)
-        return {hit.id: hit.score for hit in hits if hit.id in candidates}
+    def _rank(self, query: str, candidates: Mapping[str, _Held], limit: int) -> Mapping[str, float]:
+        """Return the scores of those that have one: by likeness where that can be told, else by words."""
+        near = self._ranking.rank_by_likeness(query, candidates.keys())
+        return self._ranking.rank_by_words(query, limit, candidates.keys()) if near is None else near
 
-    def _index(self, held: _Held) -> None:
-        if self._words is not None:
-            self._words.add(held.id, self._texts_for_words(held))
-        if self._vectors is not None:
-            texts = [
-                text for path in self._paths(held, self._fields) for text in get_text_at_path(self._value(held), path)
-            ]
-            self._embedded[held.id] = texts
-            for text in texts:
-                self._vectors.add(text)
-
-    def _texts_for_words(self, held: _Held) -> list[str]:
+    def _texts_of(self, id: str) -> list[str]:
+        """Return what of an item is compared with a query: for a model the JSON of the whole, else its words."""
+        held = self._by_id[id]
         value = self._value(held)
-        texts: list[str] = []
-        for path in self._paths(held, self._fields):
-            texts += _leaves(value) if path == "$" else get_text_at_path(value, path)
-        return texts
+        is_words = self.embeddings is None
+        return [
+            text
+            for path in self._paths(held, self._fields)
+            for text in (leaves(value) if is_words and path == "$" else get_text_at_path(value, path))
+        ]
 
     def _paths(self, held: _Held, default: list[str]) -> list[str]:
         """Return which fields of an item are compared with a query."""
@@ -582,17 +559,16 @@ class KeywordTreeStore(BaseStore):
         self._sweeper.join(timeout)
         return not self._sweeper.is_alive()
 
-    # -- vectors --------------------------------------------------------------
+    # -- ranking --------------------------------------------------------------
 
-    def _make_vectors(self) -> "Vectors | None":
+    def _make_ranking(self) -> ItemRanking:
         if self.embeddings is None:
-            return None
-        from .embeddings.vectors import Vectors, path_for  # numpy is needed for them alone
+            return ItemRanking(self._texts_of)
+        from .embeddings.vectors import path_for  # numpy is needed for them alone
 
-        config = self.index_config or {}
-        name = config.get("name")
+        name = (self.index_config or {}).get("name")
         path = path_for(self.tree.data_dir, AUTHOR, str(name)) if name else None
-        return Vectors(_Embedder(str(name or "the embedder"), self.embeddings), path)
+        return ItemRanking(self._texts_of, _Embedder(str(name or "the embedder"), self.embeddings), path)
 
 
 class _Embedder:
@@ -669,22 +645,9 @@ def _encode(op: PutOp) -> str:
         text = json.dumps(dict(op.value), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"the value of {op.key!r} cannot be told as JSON: {error}") from error
-    if text.count("[") + text.count("{") > _DEPTH and _depth(op.value) > _DEPTH:
+    if text.count("[") + text.count("{") > _DEPTH and depth_of(op.value) > _DEPTH:
         raise InvalidInputError(f"the value of {op.key!r} is nested deeper than {_DEPTH} levels")
     return text
-
-
-def _depth(value: object) -> int:
-    level: list[object] = [value]
-    depth = 0
-    while level := [
-        inner
-        for outer in level
-        if isinstance(outer, (Mapping, list, tuple))
-        for inner in (outer.values() if isinstance(outer, Mapping) else outer)
-    ]:
-        depth += 1
-    return depth + 1
 
 
 def _decode(content: str) -> dict[str, Any]:
@@ -694,23 +657,6 @@ def _decode(content: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"content": content}
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_copy(inner) for inner in value]
-    return value
-
-
-def _leaves(value: object) -> list[str]:
-    """Return all that a value says, without the names of its fields."""
-    if isinstance(value, dict):
-        return [text for inner in value.values() for text in _leaves(inner)]
-    if isinstance(value, list):
-        return [text for inner in value for text in _leaves(inner)]
-    return [] if value is None or isinstance(value, bool) else [str(value)]
 
 
 def _later(function: Callable[..., object], *arguments: object) -> Callable[[], object]:
@@ -767,37 +713,16 @@ def _fits(found: Any, condition: Any) -> bool:
         if any(str(name).startswith("$") for name in condition):
             return all(name in _OPERATORS and _OPERATORS[name](found, value) for name, value in condition.items())
         return isinstance(found, dict) and all(_fits(found.get(name), value) for name, value in condition.items())
-    return _equals(found, condition)
-
-
-def _equals(found: Any, wanted: Any) -> bool:
-    """Tell whether two values are the same in JSON, where True is not 1."""
-    if isinstance(found, bool) or isinstance(wanted, bool):
-        return found is wanted
-    if isinstance(wanted, (list, tuple)):
-        is_list = isinstance(found, (list, tuple)) and len(found) == len(wanted)
-        return is_list and all(map(_equals, found, wanted))
-    if isinstance(wanted, Mapping):
-        is_dict = isinstance(found, Mapping) and found.keys() == wanted.keys()
-        return is_dict and all(_equals(found[key], value) for key, value in wanted.items())
-    return bool(found == wanted)
-
-
-def _compares(found: Any, wanted: Any) -> bool:
-    """Tell whether one of two values can be the greater: numbers, or strings."""
-    if isinstance(found, bool) or isinstance(wanted, bool):
-        return False
-    kinds = ((int, float), str)
-    return any(isinstance(found, kind) and isinstance(wanted, kind) for kind in kinds)
+    return equals(found, condition)
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": _equals,
-    "$ne": lambda found, wanted: not _equals(found, wanted),
-    "$gt": lambda found, wanted: _compares(found, wanted) and found > wanted,
-    "$gte": lambda found, wanted: _compares(found, wanted) and found >= wanted,
-    "$lt": lambda found, wanted: _compares(found, wanted) and found < wanted,
-    "$lte": lambda found, wanted: _compares(found, wanted) and found <= wanted,
+    "$eq": equals,
+    "$ne": lambda found, wanted: not equals(found, wanted),
+    "$gt": lambda found, wanted: compares(found, wanted) and found > wanted,
+    "$gte": lambda found, wanted: compares(found, wanted) and found >= wanted,
+    "$lt": lambda found, wanted: compares(found, wanted) and found < wanted,
+    "$lte": lambda found, wanted: compares(found, wanted) and found <= wanted,
 }
 
 

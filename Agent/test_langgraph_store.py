@@ -457,6 +457,13 @@ class TestVectors:
         assert asyncio.run(work()) == ["tea", "dog"]
         assert keys(store.search(NAMESPACE, query="my dog")) == ["dog", "tea"]
 
+    def test_what_is_there_already_is_embedded_when_it_is_asked_for(self, tree: KeywordTree) -> None:
+        pytest.importorskip("numpy")
+        KeywordTreeStore(tree).put(NAMESPACE, "tea", {"text": "tea"})
+        store = KeywordTreeStore(tree, index={"dims": 3, "embed": self.embed})
+
+        assert store.search(NAMESPACE, query="茶")[0].score == pytest.approx(1.0, abs=0.01)
+
     def test_with_a_name_vectors_are_kept(self, tree: KeywordTree) -> None:
         pytest.importorskip("numpy")
         index = {"dims": 3, "embed": self.embed, "name": "mine"}

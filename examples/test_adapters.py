@@ -46,3 +46,11 @@ def test_a_graph_remembers_across_conversations() -> None:
     assert "张三: 我喜欢喝什么茶？\n  → 我喜欢喝龙井茶。" in shown
     assert shown.count("→ My dog is called Oliver.") == 2
     assert "Max" not in shown.split("→ I will remember that.")[-1]
+
+
+def test_mem0s_chat_runs_with_one_import_changed() -> None:
+    shown = run("mem0_chat.py")
+
+    assert "alex: What is my favourite sport?\n  → You told me: My favourite sport is basketball." in shown
+    assert "张三: 我对什么过敏？\n  → You told me: 我对花生过敏。" in shown
+    assert shown.endswith("after undo → You told me: My favourite sport is basketball.\n")

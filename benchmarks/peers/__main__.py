@@ -12,7 +12,7 @@ import sys
 
 from .fetching import CannotFetchError
 
-SUITES = {"mcp": "mcp_suite", "langgraph": "langgraph_suite"}
+SUITES = {"mcp": "mcp_suite", "langgraph": "langgraph_suite", "mem0": "mem0_suite"}
 
 
 def main(names: list[str]) -> int:

@@ -1,0 +1,48 @@
+"""Tests of values as JSON has them."""
+
+from typing import Any
+
+import pytest
+
+from Agent.json_values import copy_value, depth_of, equals
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (1, 1.0, True),
+        (0, False, False),
+        ("1", 1, False),
+        (None, None, True),
+        (None, 0, False),
+        ([1, 2], (1, 2), True),
+        ([1], [True], False),
+        ([1, 2], [1], False),
+        ({"a": [1]}, {"a": [1]}, True),
+        ({"a": 1}, {"a": 1, "b": None}, False),
+        ({"a": 1}, [1], False),
+        (float("nan"), float("nan"), False),
+    ],
+)
+def test_equals(one: Any, other: Any, same: bool) -> None:
+    assert equals(one, other) is equals(other, one) is same
+
+
+def test_a_copy_shares_nothing() -> None:
+    value: dict[str, Any] = {"list": [{"a": 1}]}
+    copy_value(value)["list"][0]["a"] = 2
+
+    assert value == {"list": [{"a": 1}]}
+
+
+@pytest.mark.parametrize(("value", "depth"), [(7, 0), ({}, 1), ([], 1), ({"a": 1}, 1), ({"a": [{}, 2]}, 3)])
+def test_depth(value: Any, depth: int) -> None:
+    assert depth_of(value) == depth
+
+
+def test_any_depth_is_counted() -> None:
+    value: list[Any] = []
+    for _ in range(100_000):
+        value = [value]
+
+    assert depth_of(value) == 100_001
