@@ -11,10 +11,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from Agent.memory.eviction import RecallBased
-from Agent.memory.graph import GraphRelation
-from Agent.memory.schemas import ActionEntry, EpisodeTrace, ErrorEntry, ProceduralSkill, SemanticPattern
-from Agent.memory.store import MemoryStore, record_of
+from keyword_tree.memory.eviction import RecallBased
+from keyword_tree.memory.graph import GraphRelation
+from keyword_tree.memory.schemas import ActionEntry, EpisodeTrace, ErrorEntry, ProceduralSkill, SemanticPattern
+from keyword_tree.memory.store import MemoryStore, record_of
 
 
 def bitter_batch() -> EpisodeTrace:

@@ -7,8 +7,8 @@ Install it: `python -m venv .venv` and `.venv/bin/python -m pip install '.[opena
 import os
 import tempfile
 
-from Agent.keyword_tree import KeywordTree
-from Agent.model_clients import client_from_environment
+from keyword_tree import KeywordTree
+from keyword_tree.model_clients import client_from_environment
 
 HELP = """{}, so there is nobody to ask. Set the model's name and one of the services:
 

@@ -40,6 +40,9 @@ from .sayings import NOTHING_SAID, Sayings, Waits, pack_sayings, read_sayings, u
 
 __all__ = ["ContentIndex", "Filters", "InfoFacts", "Ranker"]
 
+KINDS = ("fact", "episode", "pattern", "skill")
+"""What `MemoryStore` keeps; somebody else may have written others."""
+
 SAVE_AFTER = 2_000
 """Where so many infos had to be taken in at once, the index is written to disk."""
 
@@ -316,6 +319,9 @@ class ContentIndex:
             known = self.known
             listed: Set[str] = known.keys()
             if filters.kinds is not None:
+                kinds = {*KINDS, *self._by_kind}
+                if unknown := [kind for kind in filters.kinds if kind not in kinds]:
+                    raise InvalidInputError(f"no kind is called {unknown[0]!r}; known: {', '.join(sorted(kinds))}")
                 listed = _join(self._by_kind, filters.kinds)
             if filters.sources is not None:
                 listed = listed & _join(self._by_source, filters.sources)  # not in place: it may be the index itself

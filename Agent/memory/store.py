@@ -185,6 +185,8 @@ class MemoryStore:
         extract_in_background: bool = False,
     ) -> None:
         place = namespace_folder(folder, user, agent, session)
+        if a_file := next((path for path in (place, *place.parents) if path.is_file()), None):
+            raise InvalidInputError(f"this is a file, not a folder: {str(a_file)!r}")
         for parent in reversed(place.parents):  # `mkdir` makes the parents of a folder for everybody to read
             parent.mkdir(mode=0o700, exist_ok=True)
         self._clock = clock
@@ -510,6 +512,9 @@ class MemoryStore:
             until: Older than this, likewise.
             metadata: Only with these keys and values.
             config: Another way of looking, this once.
+
+        Raises:
+            InvalidInputError: A kind is unknown, and an argument that cannot be used.
 
         Cost: see `MemoryRetriever`; nothing is written to the log.
         """

@@ -219,6 +219,20 @@ class TestRemember:
 
 
 class TestRecall:
+    def test_refuses_an_unknown_kind_and_lists_the_known_ones(self, store: MemoryStore) -> None:
+        store.tree.CreateInfo("tea", "chat", metadata={"memory": {"kind": "dream"}})
+
+        with pytest.raises(InvalidInputError, match=r"'blah'; known: dream, episode, fact, pattern, skill"):
+            store.recall("tea", kinds=["fact", "blah"])
+        assert [memory.info.content for memory in store.recall("tea", kinds=["dream"])] == ["tea"]
+
+    def test_a_file_given_as_folder_is_called_one(self, tmp_path: Path) -> None:
+        (tmp_path / "notes.txt").write_text("tea", encoding="utf-8")
+
+        for folder in (tmp_path / "notes.txt", tmp_path / "notes.txt" / "deeper"):
+            with pytest.raises(InvalidInputError, match=r"this is a file, not a folder: '.*notes\.txt'"):
+                MemoryStore(folder)
+
     def test_filters(self, store: MemoryStore, clock: Clock) -> None:
         clock.now = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
         store.remember("tea one", source="chat", metadata={"n": 1})
