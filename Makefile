@@ -11,11 +11,12 @@ INSTALL = $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --ed
 # torch is large: an environment of its own, and never in CI.
 MODEL := $(VENV)-embeddings
 
-.PHONY: help demo knowhub test check bench peers embeddings storm clean
+.PHONY: help demo knowhub context test check bench peers embeddings storm clean
 help:
 	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it)"
 	@echo "make knowhub  build a hub of what this machine's Python library can do, search and judge it"
 	@echo "make quick   run the pages' sessions and a tenth of the tests, in half a minute"
+	@echo "make context  commit three sessions, ask, edit, forget: the context engine on one screen"
 	@echo "make test    run every test, README sessions included"
 	@echo "make check   lint and type-check"
 	@echo "make bench   measure, beside sqlite3 and other peers (some minutes)"
@@ -35,6 +36,9 @@ quick: $(VENV)/.installed-test
 	$(RUN) -m pytest Agent/keyword_tree.py Agent/lexical_client.py Agent/test_lexical_client.py Agent/memory/test_store.py \
 		Agent/tests/test_house.py Agent/tests/test_pages.py examples
 
+context: $(VENV)/.installed
+	@$(RUN) examples/context_engine_day.py
+
 test: $(VENV)/.installed-test $(VENV)/mcp-1
 	$(RUN) -m pytest --numprocesses auto
 
@@ -44,7 +48,7 @@ check: $(VENV)/.installed-check
 	$(RUN) -m pytest Agent/tests/test_house.py
 
 storm: $(VENV)/.installed-test
-	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py
+	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/context_engine
 
 bench: $(VENV)/.installed
 	@$(RUN) -m benchmarks

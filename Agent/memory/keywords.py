@@ -171,7 +171,10 @@ def find_words(text: str) -> Iterator[tuple[str, str]]:
     yield from find_runs(text[end:])
 
 
-_find_symbols = re.compile(r"[A-Za-z0-9]+(?:\+\+|#)(?![A-Za-z0-9])|[\u2600-\u27bf\U0001f300-\U0001faff]").finditer
+# Only from where a word begins: else a run of 10,000 letters, as base64 has, would be read 10,000 times.
+_find_symbols = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z0-9]+(?:\+\+|#)(?![A-Za-z0-9])|[\u2600-\u27bf\U0001f300-\U0001faff]"
+).finditer
 
 # Han alone: kana between two characters changes where a word ends, and a Chinese dictionary does not know.
 _is_chinese = re.compile(r"[\u2e80-\u2fdf\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+").fullmatch

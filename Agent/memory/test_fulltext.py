@@ -38,6 +38,10 @@ class TestTermsOf:
         assert terms_of("ＴＥＡ") == terms_of("tea")
 
 
+    def test_reads_a_run_without_a_blank_once(self) -> None:
+        assert terms_of("a1" * 500_000) == ["a1" * 500_000]  # minutes, if each letter began another look
+
+
 class TestSplitPassages:
     @settings(deadline=None)
     @given(st.text(st.sampled_from("ab。. \n茶"), max_size=120), st.integers(3, 30))

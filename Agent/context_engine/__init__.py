@@ -1,0 +1,38 @@
+"""The context engine: a long-term memory in folders that people can read.
+
+A session is committed, what is worth keeping becomes nodes, a disposable index finds them, and three levels (L0 a line,
+L1 a page, L2 all) decide what reading costs. Nothing said is lost: archive first. Read `service` for the door, then
+`commit`, `fs`, `retrieval`, `index`; `core` is what all share, `extraction` finds what is worth keeping, and
+`providers` is where models, vectors and the rest of the library come in.
+"""
+
+from .core.errors import (
+    AccessDeniedError,
+    ConflictError,
+    ContextEngineError,
+    InvalidInputError,
+    InvalidUriError,
+    NodeNotFoundError,
+    StoreCorruptError,
+    StoreError,
+    VersionConflictError,
+)
+from .core.objects import *  # noqa: F403  the objects are the vocabulary, and their module lists them
+from .core.objects import __all__ as _objects
+from .providers.llm import LLMClientAdapter
+from .service.context_engine_service import ContextEngineService
+
+__all__ = [
+    "AccessDeniedError",
+    "ConflictError",
+    "ContextEngineError",
+    "ContextEngineService",
+    "InvalidInputError",
+    "InvalidUriError",
+    "LLMClientAdapter",
+    "NodeNotFoundError",
+    "StoreCorruptError",
+    "StoreError",
+    "VersionConflictError",
+]
+__all__ += _objects

@@ -1,0 +1,178 @@
+"""`ArchiveBuilder`: what was said, as a node: `messages.jsonl` as it came, `content.md` to be read."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..core.config import (
+    ABSTRACT,
+    ARCHIVE_BYTES,
+    ARCHIVE_MESSAGES,
+    CONTENT,
+    LEVEL_TOKENS,
+    MESSAGES,
+    OVERVIEW,
+)
+from ..core.messages import decode_messages, encode_messages, read_messages
+from ..core.objects import Message, RequestContext, SessionArchive
+from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, one_line, strings_of, time_of
+from ..extraction.rules import describe_tool
+from ..fs.context_fs import ContextFS
+from ..fs.uri import archive_folder, check_access, parse_uri, session_uri
+from ..providers.telling import telling_sentences, telling_words
+
+__all__ = ["ArchiveBuilder", "render_archive", "split_messages"]
+
+_SPEAKERS = 6
+
+
+class ArchiveBuilder:
+    """Builds archives; writes nothing.
+
+    Args:
+        fs: The main store.
+        clock: Seconds since the epoch, for messages that do not say when.
+        tokens: How long a text is.
+    """
+
+    def __init__(self, fs: ContextFS, clock: Callable[[], float], tokens: CountTokens = count_tokens) -> None:
+        self._fs, self._clock, self._count = fs, clock, tokens
+
+    def build_archive(
+        self,
+        ctx: RequestContext,
+        messages: Sequence[Any],
+        used_contexts: Sequence[str] | None = None,
+        used_tools: Sequence[Any] | None = None,
+    ) -> SessionArchive:
+        """Return the archive that these messages make: the next of their session.
+
+        Args:
+            ctx: Whose session it is.
+            messages: In any shape of the field, or `Message`s.
+            used_contexts: URIs that helped; they are counted.
+            used_tools: Names, or objects with `name`, `ok`, `seconds`, `error`; they are counted, and become memories.
+
+        Raises:
+            InvalidUriError: `ctx` has no session.
+            InvalidInputError: A message is none.
+        """
+        read = messages if all(isinstance(each, Message) for each in messages) else None
+        said: list[Message] = list(read) if read is not None else read_messages(messages, self._clock())
+        above = session_uri(ctx)
+        number = 1 + max((_number_of(name) for name in self.names(ctx)), default=0)
+        digest = digest_of(*(part for message in said for part in (message.id, message.role, message.text)), size=4)
+        stats: dict[str, Any] = {
+            "messages": len(said),
+            "speakers": list(dict.fromkeys(message.name or message.role for message in said))[:_SPEAKERS],
+            "at": max((message.at for message in said), default=self._clock()),
+            "used_contexts": _check_contexts(ctx, used_contexts),
+            "used_tools": [made for tool in used_tools or () if (made := describe_tool(tool))["name"]],
+        }
+        uri = f"{above}/{archive_folder(number, digest)}"
+        return SessionArchive(ctx.session_id, uri, describe_archive(said, self._count), said, stats)
+
+    def names(self, ctx: RequestContext) -> list[str]:
+        """Return the names of a session's archives, in their order."""
+        children = self._fs.folders.children(parse_uri(session_uri(ctx)).folders)
+        return sorted((entry.name for entry in children if entry.is_node), key=lambda name: (_number_of(name), name))
+
+    def known_ids(self, ctx: RequestContext) -> dict[str, str]:
+        """Return the ids of all messages that a session's archives hold, each with a digest of its text.
+
+        Cost: reads the metadata of each archive of the session.
+        """
+        found: dict[str, str] = {}
+        for name in self.names(ctx):
+            uri = f"{session_uri(ctx)}/{name}"
+            held = self._fs.read_metadata(ctx, uri)["metadata"].get("ids")
+            if isinstance(held, Mapping):
+                found |= {str(id): str(digest) for id, digest in held.items()}
+            else:  # a hand has changed it: the messages tell
+                data = self._fs.read_file(ctx, uri, MESSAGES)
+                found |= {message.id: text_digest(message) for message in decode_messages(data, uri)}
+        return found
+
+    def read(self, ctx: RequestContext, uri: str) -> SessionArchive:
+        """Return an archive that is in the store.
+
+        Raises:
+            NodeNotFoundError: There is none.
+            StoreCorruptError: Its messages cannot be read.
+        """
+        node = self._fs.read_node(ctx, uri, include_content=False)
+        said = decode_messages(self._fs.read_file(ctx, uri, MESSAGES), uri)
+        stats = node.metadata["metadata"].get("stats")
+        session = parse_uri(node.uri).segments[-2]
+        return SessionArchive(session, node.uri, node.abstract, said, dict(stats) if isinstance(stats, dict) else {})
+
+
+def text_digest(message: Message) -> str:
+    """Return a digest of what a message says."""
+    return digest_of(message.role, message.text, size=4)
+
+
+def _number_of(name: str) -> int:
+    head = name.partition("-")[0]
+    return int(head) if head.isascii() and head.isdecimal() and len(head) < 10 else 0
+
+
+def _check_contexts(ctx: RequestContext, used: Sequence[str] | None) -> list[str]:
+    return [check_access(ctx, uri).text for uri in strings_of(list(used or ()))]
+
+
+def split_messages(messages: Sequence[Message]) -> list[list[Message]]:
+    """Return messages in parts that are small enough for one archive each."""
+    parts: list[list[Message]] = []
+    size = 0
+    for message in messages:
+        length = len(message.text.encode()) + 200
+        if not parts or len(parts[-1]) >= ARCHIVE_MESSAGES or size + length > ARCHIVE_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(message)
+        size += length
+    return parts
+
+
+def describe_archive(messages: Sequence[Message], count: CountTokens = count_tokens) -> str:
+    """Return an archive's abstract: the day, who spoke, and the words that tell most."""
+    kept = [message for message in messages if not message.forgotten]
+    if not kept:
+        return "(forgotten)"
+    days = sorted({date_of(message.at) for message in kept} - {""})
+    when = days[0] if len(days) < 2 else f"{days[0]} to {days[-1]}"
+    speakers = list(dict.fromkeys(message.name or message.role for message in kept))[:_SPEAKERS]
+    words = telling_words([message.text for message in kept if message.role != "tool"])
+    text = " · ".join(filter(None, [when, ", ".join(speakers), ", ".join(words)]))
+    return cut_tokens(text, LEVEL_TOKENS["L0"], count)
+
+
+def render_archive(messages: Sequence[Message], count: CountTokens = count_tokens) -> dict[str, bytes]:
+    """Return an archive's files."""
+    kept = [message.text for message in messages if not message.forgotten and message.role != "tool"]
+    overview = "\n".join(f"- {sentence}" for sentence in telling_sentences(kept, LEVEL_TOKENS["L1"] - 20, count))
+    lines = []
+    for number, message in enumerate(messages, 1):
+        who = f"{message.role} ({message.name})" if message.name else message.role
+        text = "(forgotten)" if message.forgotten else message.text
+        lines.append(f"[m{number}] {time_of(message.at)[:16].replace('T', ' ')} {who}: {text}\n")
+    return {
+        ABSTRACT: describe_archive(messages, count).encode(),
+        OVERVIEW: overview.encode(),
+        CONTENT: "".join(lines).encode(),
+        MESSAGES: encode_messages(messages),
+    }
+
+
+def archive_metadata(archive: SessionArchive, ledger: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an archive's metadata holds besides the engine's own fields."""
+    ids = {message.id: text_digest(message) for message in archive.recent_messages}
+    volatile = ("failures", "done_chunks", "waiting_chunks")
+    stats = {name: value for name, value in archive.stats.items() if name not in volatile}
+    return json.loads(json.dumps({"session": archive.session_id, "ids": ids, "stats": stats, "ledger": dict(ledger)}))  # type: ignore[no-any-return]
+
+
+def archive_title(archive: SessionArchive) -> str:
+    """Return what an archive is called."""
+    return one_line(f"{archive.session_id} {date_of(archive.stats.get('at') or 0.0)}")

@@ -1,0 +1,72 @@
+"""`CandidatePipeline`: all extractors, and their candidates made comparable."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..core.config import LEVEL_TOKENS, OWNER_OF
+from ..core.errors import ContextEngineError
+from ..core.objects import CandidateMemory, Message, RequestContext, SessionArchive
+from ..core.ports import CandidateExtractor
+from ..core.text import count_tokens, cut_tokens, digest_of, fold, merge_unique, one_line
+from ..fs.uri import memory_uri
+
+__all__ = ["CandidatePipeline", "candidate_id"]
+
+
+class CandidatePipeline:
+    """Calls every extractor; one that fails takes nothing from the others.
+
+    Args:
+        extractors: In the order of asking.
+    """
+
+    def __init__(self, extractors: Sequence[CandidateExtractor]) -> None:
+        self.extractors = list(extractors)
+
+    def extract_candidates(
+        self, ctx: RequestContext, archive: SessionArchive, messages: Sequence[Message]
+    ) -> list[CandidateMemory]:
+        """Return what all extractors found; failures are in `archive.stats["failures"]`."""
+        found: list[CandidateMemory] = []
+        failures = archive.stats.setdefault("failures", [])
+        for extractor in self.extractors:
+            try:
+                found += extractor.extract(messages, archive, ctx)
+            except Exception as error:  # an extractor may be the caller's own
+                failures.append(
+                    {"extractor": type(extractor).__name__, "error": f"{type(error).__name__}: {error}"[:300]}
+                )
+        return found
+
+    def normalize_candidates(self, ctx: RequestContext, candidates: Sequence[CandidateMemory]) -> list[CandidateMemory]:
+        """Return candidates that can be written, each once, with the sources of all that say the same.
+
+        What has no category, no text, or no name that can be a URI is left out.
+        """
+        merged: dict[tuple[str, ...], CandidateMemory] = {}
+        for candidate in candidates:
+            if candidate.category not in OWNER_OF or not (candidate.content.strip() or candidate.category == "tools"):
+                continue
+            try:
+                uri = memory_uri(ctx, candidate.category, candidate.routing_key or candidate.content[:60])
+            except ContextEngineError:
+                continue
+            clean = replace(
+                candidate,
+                owner_scope=OWNER_OF[candidate.category],
+                routing_key=one_line(candidate.routing_key) or candidate.content[:60],
+                abstract=cut_tokens(one_line(candidate.abstract), LEVEL_TOKENS["L0"]),
+                overview=cut_tokens(candidate.overview, LEVEL_TOKENS["L1"]),
+            )
+            if count_tokens(clean.content) > LEVEL_TOKENS["L2"]:
+                continue
+            key = (candidate.category, uri, fold(candidate.content))
+            known = merged.get(key)
+            refs = merge_unique(known.source_refs if known else [], clean.source_refs)
+            merged[key] = replace(known or clean, source_refs=refs, at=max(known.at if known else 0.0, clean.at))
+        return list(merged.values())
+
+
+def candidate_id(candidate: CandidateMemory) -> str:
+    """Return what a candidate is known by in its archive's ledger: the same is not applied twice."""
+    return digest_of(candidate.category, fold(candidate.routing_key), fold(candidate.content), size=6)

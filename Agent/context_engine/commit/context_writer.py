@@ -1,0 +1,112 @@
+"""`ContextWriter`: plans into the main store."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.config import APPEND, CREATE, LEVEL_TOKENS, MERGE, SKIP
+from ..core.errors import InvalidInputError, NodeNotFoundError
+from ..core.objects import ContextNode, RequestContext, WritePlan, WriteResult
+from ..core.text import cut_tokens, merge_unique
+from ..fs.context_fs import ContextFS
+from ..fs.meta import context_type_of
+from ..fs.uri import check_access
+
+__all__ = ["ContextWriter"]
+
+
+class ContextWriter:
+    """Writes plans; within a transaction they become a part of it.
+
+    Args:
+        fs: The main store.
+    """
+
+    def __init__(self, fs: ContextFS) -> None:
+        self._fs = fs
+
+    def apply_plan(self, ctx: RequestContext, plan: WritePlan) -> WriteResult:
+        """Do what a plan says.
+
+        Raises:
+            VersionConflictError: The node is not as it was when the plan was made.
+            InvalidInputError: There is no such action, or the patch cannot be written.
+        """
+        if plan.action == SKIP:
+            return WriteResult(plan.target_uri, SKIP, plan.expected_version or 0, False, False)
+        if plan.action not in (CREATE, MERGE, APPEND):
+            raise InvalidInputError(f"action must be create, merge, append or skip, not {plan.action!r}")
+        with self._fs.transaction(ctx, plan.action) as tx:
+            tx.plans.append(plan)
+            result = self._write(ctx, plan.target_uri, plan.node_patch, plan.action, plan.expected_version)
+            if plan.node_patch.get("older"):
+                self._keep_older(ctx, plan.target_uri, plan.node_patch)
+        return result
+
+    def merge_node(self, ctx: RequestContext, uri: str, patch: Mapping[str, Any]) -> WriteResult:
+        """Change a node: the fields of `patch` take the place of what is there.
+
+        Args:
+            ctx: Who writes.
+            uri: The node.
+            patch: `abstract`, `overview`, `content`, `title`, `aliases`, `source_refs`, `metadata`; `version` is the
+                expected one.
+
+        Raises:
+            NodeNotFoundError: There is none.
+        """
+        if not self._fs.exists(ctx, uri):
+            raise NodeNotFoundError(uri)
+        return self._write(ctx, uri, patch, MERGE, patch.get("version"))
+
+    def append_node(self, ctx: RequestContext, uri: str, patch: Mapping[str, Any]) -> WriteResult:
+        """Make a node; one that is there stays as it is."""
+        if self._fs.exists(ctx, uri):
+            return WriteResult(uri, SKIP, self._fs.stat_node(ctx, uri).version, False, False)
+        return self._write(ctx, uri, patch, APPEND, 0)
+
+    def _write(
+        self, ctx: RequestContext, uri: str, patch: Mapping[str, Any], action: str, expected: int | None
+    ) -> WriteResult:
+        parsed = check_access(ctx, uri)
+        is_there = self._fs.exists(ctx, uri)
+        held = self._fs.read_node(ctx, uri) if is_there else None
+        category = str(patch.get("category") or (held.category if held else parsed.category))
+        metadata: dict[str, Any] = {
+            name: patch[name] for name in ("title", "aliases", "source_refs", "metadata") if name in patch
+        }
+        if expected is not None:
+            metadata["version"] = expected
+        node = ContextNode(
+            uri=held.uri if held else parsed.text,
+            parent_uri=parsed.parent,
+            context_type=held.context_type if held else context_type_of(category),
+            category=category,
+            owner_space=parsed.owner_space,
+            abstract=patch.get("abstract", held.abstract if held else ""),
+            overview=patch.get("overview", held.overview if held else ""),
+            content=patch.get("content", held.content if held else ""),
+            metadata=metadata,
+        )
+        self._fs.write_node(ctx, node)
+        version = (int(held.metadata["version"]) if held else 0) + 1
+        return WriteResult(node.uri, action, version, not is_there, is_there)
+
+    def _keep_older(self, ctx: RequestContext, uri: str, patch: Mapping[str, Any]) -> None:
+        """Move the oldest entries to a node beneath: `older-001`, and so on as they fill up."""
+        more, title = str(patch["older"]), str(patch.get("title") or "")
+        number = 1
+        while True:
+            child = f"{check_access(ctx, uri).text}/older-{number:03d}"
+            held = self._fs.read_level(ctx, child, "L2") if self._fs.exists(ctx, child) else ""
+            content = more + held
+            if self._fs.count_tokens(content) <= LEVEL_TOKENS["L2"]:
+                break
+            number += 1
+        made = {
+            "title": f"{title} ({number})",
+            "category": patch.get("category"),
+            "content": content,
+            "abstract": cut_tokens(f"{title}: {content}", LEVEL_TOKENS["L0"] - 10, self._fs.count_tokens),
+            "source_refs": merge_unique(patch.get("source_refs") or ()),
+        }
+        self._write(ctx, child, made, MERGE if held else CREATE, None)

@@ -1,0 +1,258 @@
+"""How each category is written. A merge adds and supersedes; it never drops, and never rewrites.
+
+profile                          one node; of two values of one key the one said later is current
+preferences, entities, patterns  a node for each topic; contradictions stay side by side, dated
+events, cases                    a node for each, never changed
+skills, tools                    a node for each name; what was learned, and how often it was used
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.config import APPEND, CREATE, LEVEL_TOKENS, MERGE, SKIP
+from ..core.entries import Entry, current_entries, entry_id, parse_entries, render_entries, safe_text
+from ..core.objects import CandidateMemory, ContextNode, RequestContext, WritePlan
+from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, fold, mapping_of, merge_unique
+from ..fs.uri import memory_uri, parse_uri
+from .advisor import MergeAdvisor
+from .candidate_pipeline import candidate_id
+
+__all__ = ["AggregateTopicPolicy", "AppendOnlyPolicy", "ProfilePolicy", "SkillToolPolicy", "appended_uri"]
+
+_KEPT_REFS = 200
+
+
+class AggregateTopicPolicy:
+    """Preferences, entities and patterns: a list of entries for each topic.
+
+    Args:
+        advisor: A model that may say what is the same, or out of date.
+        tokens: How long a text is.
+    """
+
+    categories: tuple[str, ...] = ("preferences", "entities", "patterns")
+    has_keys = False
+
+    def __init__(self, advisor: MergeAdvisor | None = None, tokens: CountTokens = count_tokens) -> None:
+        self._advisor, self._count = advisor, tokens
+
+    def plan(self, candidate: CandidateMemory, existing_node: ContextNode | None, ctx: RequestContext) -> WritePlan:
+        """Return what to write: an entry that is new, or what supersedes another; else nothing."""
+        uri = existing_node.uri if existing_node else self.uri_of(candidate, ctx)
+        slug = parse_uri(uri).name
+        before = parse_entries(existing_node.content if existing_node else "", candidate.category, slug)
+        after, reason = self._merge(before, _entry_of(candidate, slug), ctx) if candidate.content else (before, "")
+        metadata = self._metadata(candidate, existing_node)
+        if existing_node is not None and after == before and metadata is None:
+            return _plan(SKIP, uri, candidate, existing_node, {}, reason or "it is there already")
+        kept, older = _fit(after, self._count)
+        title = str(existing_node.metadata["title"]) if existing_node else candidate.routing_key
+        patch: dict[str, Any] = {
+            "title": title,
+            "category": candidate.category,
+            "content": render_entries(kept if existing_node else [*_heading(title), *kept]),
+            "abstract": _join(title, kept, LEVEL_TOKENS["L0"], "; ", self._count),
+            "overview": _join(title, kept, LEVEL_TOKENS["L1"], "\n- ", self._count),
+            "source_refs": _refs(candidate, existing_node),
+        }
+        if older:
+            patch["older"] = render_entries(older)
+        if metadata is not None:
+            patch["metadata"] = metadata
+        action = MERGE if existing_node else CREATE
+        return _plan(action, uri, candidate, existing_node, patch, reason or "first of its topic")
+
+    def uri_of(self, candidate: CandidateMemory, ctx: RequestContext) -> str:
+        """Return where a candidate goes, if no node is its topic yet."""
+        return memory_uri(ctx, candidate.category, candidate.routing_key)
+
+    def _metadata(self, candidate: CandidateMemory, existing: ContextNode | None) -> dict[str, Any] | None:
+        """Return what the node's own metadata becomes; None leaves it."""
+        return None
+
+    def _merge(self, entries: list[Entry], new: Entry, ctx: RequestContext) -> tuple[list[Entry], str]:
+        for place, entry in enumerate(entries):
+            if entry.is_entry and not entry.is_struck and _says_same(entry, new):
+                return _replace(entries, place, _with_sources(entry, new)), "said again"
+        for place, entry in enumerate(entries):
+            if entry.is_struck and _says_same(entry, new) and new.at <= entry.until:
+                return _replace(entries, place, _with_sources(entry, new)), "said before it was superseded"
+        superseded = [entry for entry in current_entries(entries) if self._supersedes(new, entry)]
+        later = [entry for entry in current_entries(entries) if self._supersedes(entry, new)]
+        if not superseded and not later and self._advisor is not None and current_entries(entries):
+            same, superseded = self._advisor.compare(new, current_entries(entries), ctx)
+            if same is not None:
+                place = entries.index(same)
+                return _replace(entries, place, _with_sources(same, new)), "said again, in other words"
+        if later:
+            new = new.supersede(later[0])
+        struck = [entry.supersede(new) if entry in superseded else entry for entry in entries]
+        return _insert(struck, new), "supersedes what was said before" if superseded else "new"
+
+    def _supersedes(self, new: Entry, old: Entry) -> bool:
+        return self.has_keys and bool(new.key) and new.key == old.key and (new.at, new.id) > (old.at, old.id)
+
+
+class ProfilePolicy(AggregateTopicPolicy):
+    """One node; what can have one value only has the one that was said last."""
+
+    categories = ("profile",)
+    has_keys = True
+
+    def uri_of(self, candidate: CandidateMemory, ctx: RequestContext) -> str:
+        """Return the profile's URI."""
+        return memory_uri(ctx, "profile", "profile")
+
+
+class SkillToolPolicy(AggregateTopicPolicy):
+    """Skills and tools: entries, and how often they were used, each archive once."""
+
+    categories = ("skills", "tools")
+
+    def _metadata(self, candidate: CandidateMemory, existing: ContextNode | None) -> dict[str, Any] | None:
+        if candidate.category != "tools":
+            return None
+        held = mapping_of(existing.metadata.get("metadata")) if existing else {}
+        archives = list(held.get("archives") or ())
+        sources = [_label(ref, with_message=False) for ref in candidate.source_refs]
+        if any(source in archives for source in sources):
+            return None
+        stats = mapping_of(held.get("stats"))
+        try:
+            figures = mapping_of(json.loads(candidate.overview or "{}"))
+        except ValueError:
+            figures = {}
+        for name in ("calls", "successes", "failures", "seconds"):
+            stats[name] = round(_number(stats.get(name)) + _number(figures.get(name)), 3)
+        stats["last_use"] = max(str(stats.get("last_use") or ""), date_of(candidate.at))
+        return {**held, "stats": stats, "archives": [*archives, *filter(None, sources)][-_KEPT_REFS:]}
+
+
+class AppendOnlyPolicy:
+    """Events and cases: a node for each, which is never changed."""
+
+    categories: tuple[str, ...] = ("events", "cases")
+
+    def __init__(self, advisor: MergeAdvisor | None = None, tokens: CountTokens = count_tokens) -> None:
+        self._count = tokens
+
+    def plan(self, candidate: CandidateMemory, existing_node: ContextNode | None, ctx: RequestContext) -> WritePlan:
+        """Return what to write: a node of its own, or nothing where it is there."""
+        uri = existing_node.uri if existing_node else appended_uri(candidate, ctx)
+        if existing_node is not None:
+            return _plan(SKIP, uri, candidate, existing_node, {}, "it is there already")
+        entry = _entry_of(candidate, parse_uri(uri).name)
+        patch = {
+            "title": candidate.routing_key,
+            "category": candidate.category,
+            "content": render_entries([*_heading(candidate.routing_key), entry]),
+            "abstract": candidate.abstract
+            or cut_tokens(f"{entry.at} {entry.text}".strip(), LEVEL_TOKENS["L0"], self._count),
+            "overview": candidate.overview or cut_tokens(entry.text, LEVEL_TOKENS["L1"], self._count),
+            "source_refs": _refs(candidate, None),
+        }
+        return _plan(APPEND, uri, candidate, None, patch, "new")
+
+
+def appended_uri(candidate: CandidateMemory, ctx: RequestContext) -> str:
+    """Return an event's URI: the same thing from the same sources has the same."""
+    owner = ctx.user_id if candidate.owner_scope == "user" else ctx.agent_id
+    sources = json.dumps(candidate.source_refs, sort_keys=True, ensure_ascii=False)
+    digest = digest_of(owner, candidate.category, sources, fold(candidate.content), size=6)
+    name = parse_uri(memory_uri(ctx, candidate.category, candidate.routing_key)).name[:60]
+    return memory_uri(ctx, candidate.category, f"{date_of(candidate.at)}-{name}-{digest}")
+
+
+def _plan(
+    action: str,
+    uri: str,
+    candidate: CandidateMemory,
+    existing: ContextNode | None,
+    patch: dict[str, Any],
+    reason: str,
+) -> WritePlan:
+    version = int(existing.metadata["version"]) if existing else 0
+    return WritePlan(action, uri, patch, [], [], reason, version, candidate_id(candidate))
+
+
+def _label(ref: dict[str, str], with_message: bool = True) -> str:
+    """Return a source as an entry has it: `0002-1f3a9c04#m7`."""
+    archive = ref.get("archive", "").rpartition("/")[2]
+    message = ref.get("message", "")
+    return f"{archive}#{message}" if archive and message and with_message else archive
+
+
+def _entry_of(candidate: CandidateMemory, slug: str) -> Entry:
+    text = safe_text(candidate.content)
+    sources = tuple(filter(None, map(_label, candidate.source_refs)))
+    id = entry_id(candidate.category, slug, text)
+    return Entry(text, id, date_of(candidate.at) if candidate.at else "", sources)
+
+
+def _says_same(one: Entry, other: Entry) -> bool:
+    return one.id == other.id or fold(one.text) == fold(other.text)
+
+
+def _with_sources(entry: Entry, other: Entry) -> Entry:
+    for source in other.sources:
+        entry = entry.with_source(source)
+    return entry
+
+
+def _replace(entries: list[Entry], place: int, entry: Entry) -> list[Entry]:
+    return [*entries[:place], entry, *entries[place + 1 :]]
+
+
+def _insert(entries: list[Entry], new: Entry) -> list[Entry]:
+    """Return the list with an entry where its date belongs, newest first, behind what stands above all entries."""
+    places = [place for place, entry in enumerate(entries) if entry.is_entry]
+    for place in places:
+        if entries[place].at <= new.at:
+            return [*entries[:place], new, *entries[place:]]
+    end = places[-1] + 1 if places else len(entries)
+    return [*entries[:end], new, *entries[end:]]
+
+
+def _heading(title: str) -> list[Entry]:
+    return [Entry("", is_entry=False, line=f"# {safe_text(title)}"), Entry("", is_entry=False, line="")]
+
+
+def _fit(entries: list[Entry], count: CountTokens) -> tuple[list[Entry], list[Entry]]:
+    """Return what fits into a node, and what moves on: superseded entries leave first, which the history has."""
+    limit = LEVEL_TOKENS["L2"] - 100
+    sizes = {id(entry): count(entry.render()) + 1 for entry in entries}
+    total = sum(sizes.values())
+    dropped: set[int] = set()
+    older: list[Entry] = []
+    for only_struck in (True, False):
+        for entry in reversed(entries):
+            if total <= limit:
+                break
+            if entry.is_entry and entry.is_struck == only_struck and id(entry) not in dropped:
+                dropped.add(id(entry))
+                total -= sizes[id(entry)]
+                if not only_struck:
+                    older.insert(0, entry)
+    return [entry for entry in entries if id(entry) not in dropped], older
+
+
+def _join(title: str, entries: Sequence[Entry], limit: int, glue: str, count: CountTokens) -> str:
+    """Return the entries that fit, newest first, behind the title."""
+    text = title
+    for entry in current_entries(entries):
+        longer = f"{text}{': ' if text == title and glue == '; ' else glue}{entry.text}"
+        if count(longer) > limit:
+            break
+        text = longer
+    current = current_entries(entries)
+    return cut_tokens(f"{title}: {current[0].text}" if text == title and current else text, limit, count)
+
+
+def _refs(candidate: CandidateMemory, existing: ContextNode | None) -> list[dict[str, str]]:
+    held = existing.metadata.get("source_refs", []) if existing else []
+    return merge_unique(held, candidate.source_refs)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0

@@ -1,0 +1,94 @@
+"""`PolicyRouter`: which policy writes a candidate, and which node it meets there."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from ..core.errors import ContextEngineError, InvalidInputError
+from ..core.objects import CandidateMemory, ContextNode, RequestContext, WritePlan
+from ..core.ports import MergePolicy
+from ..core.text import fold
+from ..fs.context_fs import ContextFS
+from ..fs.uri import category_uri, memory_uri
+from ..providers.word_index import WordIndex
+from .advisor import MergeAdvisor
+from .policies import AggregateTopicPolicy, AppendOnlyPolicy, appended_uri
+
+__all__ = ["PolicyRouter"]
+
+_SHOWN = 5
+
+
+class PolicyRouter:
+    """Chooses by category.
+
+    Args:
+        fs: The main store.
+        words: The index of a space, by URI: finds nodes by their titles and aliases.
+        policies: Each with its `categories`.
+        advisor: A model that may choose among five nodes where no name fits.
+    """
+
+    def __init__(
+        self,
+        fs: ContextFS,
+        words: Callable[[str], WordIndex],
+        policies: Sequence[MergePolicy],
+        advisor: MergeAdvisor | None = None,
+    ) -> None:
+        self._fs, self._words, self._advisor = fs, words, advisor
+        self._policies = {category: policy for policy in policies for category in getattr(policy, "categories", ())}
+
+    def select_policy(self, candidate: CandidateMemory, ctx: RequestContext) -> MergePolicy:
+        """Return the policy of a candidate's category.
+
+        Raises:
+            InvalidInputError: There is no such category.
+        """
+        policy = self._policies.get(candidate.category)
+        if policy is None:
+            raise InvalidInputError(f"category must be one of {', '.join(self._policies)}, not {candidate.category!r}")
+        return policy
+
+    def build_plan(self, candidate: CandidateMemory, ctx: RequestContext) -> WritePlan:
+        """Return what a candidate's policy wants to write, given what is there now."""
+        policy = self.select_policy(candidate, ctx)
+        return policy.plan(candidate, self._find(candidate, policy, ctx), ctx)
+
+    def _find(self, candidate: CandidateMemory, policy: MergePolicy, ctx: RequestContext) -> ContextNode | None:
+        is_appended = isinstance(policy, AppendOnlyPolicy)
+        uri = (
+            appended_uri(candidate, ctx) if is_appended else memory_uri(ctx, candidate.category, candidate.routing_key)
+        )
+        if self._fs.exists(ctx, uri):
+            return self._fs.read_node(ctx, uri)
+        if is_appended or not isinstance(policy, AggregateTopicPolicy) or candidate.category == "profile":
+            return None
+        return self._find_by_name(candidate, ctx) or self._find_by_model(candidate, ctx)
+
+    def _find_by_name(self, candidate: CandidateMemory, ctx: RequestContext) -> ContextNode | None:
+        """Return the node of the category whose title or alias is the topic, as the main store has it."""
+        wanted = fold(candidate.routing_key)
+        above = category_uri(ctx, candidate.category)
+        for uri in self._words(above).uris_by_name(candidate.routing_key):
+            with contextlib.suppress(ContextEngineError):
+                if uri.startswith(f"{above}/"):
+                    node = self._fs.read_node(ctx, uri)
+                    names = [node.metadata.get("title") or "", *node.metadata.get("aliases", ())]
+                    if wanted in map(fold, names):
+                        return node
+        return None
+
+    def _find_by_model(self, candidate: CandidateMemory, ctx: RequestContext) -> ContextNode | None:
+        if self._advisor is None:
+            return None
+        above = category_uri(ctx, candidate.category)
+        query = f"{candidate.routing_key} {candidate.content}"
+        nodes = []
+        for hit in self._words(above).rank(query, _SHOWN, "heads", target=above, level=0):
+            with contextlib.suppress(ContextEngineError):
+                nodes.append(self._fs.read_node(ctx, hit.uri))
+        if not nodes:
+            return None
+        shown = [(str(node.metadata.get("title") or ""), node.abstract) for node in nodes]
+        chosen = self._advisor.choose(candidate, shown, ctx)
+        return nodes[chosen] if chosen >= 0 else None

@@ -1,0 +1,65 @@
+"""Limits, names and tables: what a reader of the store and all packages agree on."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+ABSTRACT, OVERVIEW, CONTENT = ".abstract.md", ".overview.md", "content.md"
+META, RELATIONS, MESSAGES = ".meta.json", ".relations.json", "messages.jsonl"
+
+LEVELS: Mapping[str, str] = MappingProxyType({"L0": ABSTRACT, "L1": OVERVIEW, "L2": CONTENT})
+"""The file of each level."""
+
+FILES = (ABSTRACT, OVERVIEW, CONTENT, RELATIONS, MESSAGES, META)
+"""A node's files in the order of writing: whoever sees the metadata sees all that they name."""
+
+LEVEL_TOKENS: Mapping[str, int] = MappingProxyType({"L0": 100, "L1": 500, "L2": 5_000})
+"""What the engine writes at most; an edit by hand may be longer."""
+
+FILE_BYTES = 64 * 1024 * 1024
+"""A larger file of a node is not read: it cannot be the engine's."""
+
+MESSAGE_BYTES = 16 * 1024 * 1024
+"""A message's text."""
+
+ARCHIVE_BYTES, ARCHIVE_MESSAGES = 1024 * 1024, 1_000
+"""A longer session goes into several archives, so that reading one message of it stays cheap."""
+
+SPACE = ".ctx"
+"""Holds all that is no memory: the journal, the lock, the index, pieces kept aside."""
+
+URI_SEGMENTS, URI_CHARACTERS = 16, 1_024
+
+OWNER_OF: Mapping[str, str] = MappingProxyType(
+    {
+        "profile": "user",
+        "preferences": "user",
+        "entities": "user",
+        "events": "user",
+        "cases": "agent",
+        "patterns": "agent",
+        "skills": "agent",
+        "tools": "agent",
+    }
+)
+"""Every category of a memory, and whose space it lies in."""
+
+SESSIONS = "sessions"
+"""The category of archives."""
+
+CREATE, MERGE, APPEND, SKIP = "create", "merge", "append", "skip"
+"""What a plan can do."""
+
+UPSERT_CONTEXT, DELETE_CONTEXT, MOVE_CONTEXT = "UPSERT_CONTEXT", "DELETE_CONTEXT", "MOVE_CONTEXT"
+UPSERT_RELATION, EXTRACT_ARCHIVE = "UPSERT_RELATION", "EXTRACT_ARCHIVE"
+
+CHECKPOINT_COMMITS, CHECKPOINT_BYTES = 500, 64 * 1024 * 1024
+"""So much may wait for a sync of the files; the journal holds it until then."""
+
+LEASE_S, BACKOFF_S, BACKOFF_LIMIT_S, ATTEMPTS = 60.0, 1.0, 600.0, 8
+"""How long a claimed event is a worker's own, and how often and when a failed one is tried again."""
+
+MODEL_CALLS, MODEL_SECONDS, MODEL_CANDIDATES, CHUNK_TOKENS, MODEL_THREADS = 8, 60.0, 50, 6_000, 4
+"""What a commit may ask of a model."""
+
+PASSAGE_CHARACTERS, BUDGET_TOKENS = 800, 1_200
+"""What a block of a search shows at most, and all of them together."""

@@ -1,0 +1,124 @@
+r"""Lists of entries, which people can read and edit: what a profile, an aggregate or a skill says, newest first.
+
+    - lives_in: Rome <!-- e:9f2c41d0ab12 at:2026-11-20 from:0002-1f3a9c04#m7 -->
+    - ~~lives_in: Paris~~ <!-- e:41d09f2cab34 at:2026-03-02 until:2026-11-20 by:9f2c41d0ab12 -->
+
+A bullet without a comment, as a hand writes it, is an entry, too. All other lines stay where they are.
+
+>>> entries = parse_entries("# Tea\n- no sugar\n")
+>>> entries[1].text, entries[1].at
+('no sugar', '')
+>>> render_entries(entries)
+'# Tea\n- no sugar\n'
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from .text import digest_of, fold, one_line
+
+__all__ = ["Entry", "current_entries", "entry_id", "parse_entries", "render_entries", "safe_text"]
+
+_parse = re.compile(r"^\s*[-*+]\s+(?P<text>.*?)\s*(?:<!--\s*(?P<note>e:[^>]*?)\s*-->)?\s*$").match
+_parse_struck = re.compile(r"^~~(.*)~~$").match
+_parse_key = re.compile(r"^([a-z_]{2,32}): ").match
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a list: an entry, or (`is_entry` false) a line that somebody wrote."""
+
+    text: str
+    id: str = ""
+    at: str = ""
+    """The day it was said; "" where nobody knows."""
+    sources: tuple[str, ...] = ()
+    """`archive#message` for each."""
+    until: str = ""
+    by: str = ""
+    """The entry that took its place."""
+    is_struck: bool = False
+    is_entry: bool = True
+    line: str = ""
+    """As it stands in the file, while it is unchanged."""
+
+    @property
+    def key(self) -> str:
+        """What can have one value only: `lives_in`; "" for the most."""
+        match = _parse_key(self.text)
+        return match[1] if match else ""
+
+    def supersede(self, by: "Entry") -> "Entry":
+        """Return the entry struck out; nothing of it is lost."""
+        return replace(self, is_struck=True, until=by.at, by=by.id, line="")
+
+    def with_source(self, source: str) -> "Entry":
+        """Return the entry with another source."""
+        if not source or source in self.sources:
+            return self
+        return replace(self, sources=(*self.sources, source), line="")
+
+    def render(self) -> str:
+        """Return the line."""
+        if self.line or not self.is_entry:
+            return self.line
+        notes = [f"e:{self.id}"]
+        notes += [
+            f"{name}:{value}" for name, value in (("at", self.at), ("until", self.until), ("by", self.by)) if value
+        ]
+        notes += [f"from:{','.join(self.sources)}"] if self.sources else []
+        text = f"~~{self.text}~~" if self.is_struck else self.text
+        return f"- {text} <!-- {' '.join(notes)} -->"
+
+
+def safe_text(text: str) -> str:
+    r"""Return a text as an entry can hold it: on one line, and without what would begin or end a note.
+
+    >>> safe_text("tea <!-- e:1 at:2099-01-01 -->\n~~always~~")
+    'tea ‹!-- e:1 at:2099-01-01 --› ∼∼always∼∼'
+    """
+    return one_line(text).replace("<!--", "‹!--").replace("-->", "--›").replace("~~", "∼∼")
+
+
+def entry_id(category: str, slug: str, text: str) -> str:
+    """Return an entry's id: the same thing said again is the same entry."""
+    return digest_of(category, slug, fold(text), size=6)
+
+
+def parse_entries(content: str, category: str = "", slug: str = "") -> list[Entry]:
+    """Return the lines of a content; entries that a hand wrote get the id that their text makes."""
+    found = []
+    for line in content.splitlines():
+        match = _parse(line)
+        if match is None:
+            found.append(Entry("", is_entry=False, line=line))
+            continue
+        notes = dict(part.partition(":")[::2] for part in (match["note"] or "").split())
+        struck = _parse_struck(match["text"])
+        text = struck[1] if struck else match["text"]
+        sources = tuple(filter(None, notes.get("from", "").split(",")))
+        id = notes.get("e") or entry_id(category, slug, text)
+        found.append(
+            Entry(
+                text,
+                id,
+                notes.get("at", ""),
+                sources,
+                notes.get("until", ""),
+                notes.get("by", ""),
+                bool(struck),
+                line=line,
+            )
+        )
+    return found
+
+
+def render_entries(entries: Sequence[Entry]) -> str:
+    """Return the content that entries make."""
+    return "".join(f"{entry.render()}\n" for entry in entries)
+
+
+def current_entries(entries: Sequence[Entry]) -> list[Entry]:
+    """Return what holds now."""
+    return [entry for entry in entries if entry.is_entry and not entry.is_struck]

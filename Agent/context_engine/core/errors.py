@@ -1,0 +1,95 @@
+"""What can go wrong, grouped by what a caller would do about it.
+
+    ContextEngineError (KeywordTreeError)
+    ├── InvalidUriError       (ValueError)       it is no URI: correct it
+    ├── InvalidInputError     (ValueError)       another argument cannot be used: correct it
+    ├── AccessDeniedError     (PermissionError)  it is somebody else's, whether it exists or not
+    ├── NodeNotFoundError     (LookupError)      nothing is there
+    ├── VersionConflictError  (ValueError)       somebody was quicker: read it again, and decide anew
+    ├── ConflictError         (ValueError)       what is there, or came later, stands in the way
+    └── StoreError            (OSError)          the disk failed, or the store was closed
+        └── StoreCorruptError                    the files hold what the engine cannot have written
+
+Nothing was written when one of these is raised, but for a `StoreError` whose `is_committed` is true.
+"""
+
+from collections.abc import Sequence
+
+from ...keyword_tree import InvalidInputError as TreeInputError
+from ...keyword_tree import KeywordTreeError
+
+__all__ = [
+    "AccessDeniedError",
+    "ConflictError",
+    "ContextEngineError",
+    "InvalidInputError",
+    "InvalidUriError",
+    "NodeNotFoundError",
+    "ProviderDownError",
+    "StoreCorruptError",
+    "StoreError",
+    "VersionConflictError",
+]
+
+
+class ContextEngineError(KeywordTreeError):
+    """Base of every error that the engine raises on purpose."""
+
+
+class InvalidUriError(ContextEngineError, ValueError):
+    """A text is no URI of the engine, or an id cannot be a part of one."""
+
+
+class InvalidInputError(ContextEngineError, TreeInputError):
+    """An argument cannot be used; the message names it and its value."""
+
+
+class AccessDeniedError(ContextEngineError, PermissionError):
+    """A URI lies outside the request's own two spaces."""
+
+
+class NodeNotFoundError(ContextEngineError, LookupError):
+    """There is no node, or it is gone."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"no node at {uri!r}")
+        self.uri = uri
+
+
+class VersionConflictError(ContextEngineError, ValueError):
+    """A node has another version than the caller has seen, or was edited since."""
+
+    def __init__(self, uri: str, seen: int, current: int) -> None:
+        super().__init__(f"{uri!r} has version {current}, not {seen}" if seen != current else f"{uri!r} has changed")
+        self.uri = uri
+        self.seen = seen
+        self.current = current
+
+
+class ConflictError(ContextEngineError, ValueError):
+    """What is there already, or what came later, stands in the way; `uris` and `commits` name it."""
+
+    def __init__(self, message: str, uris: Sequence[str] = (), commits: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.uris = list(uris)
+        self.commits = list(commits)
+
+
+class StoreError(ContextEngineError, OSError):
+    """The disk refused a read or a write.
+
+    With `is_committed` true the change is in the journal and will be in the files as soon as the disk takes it: with
+    the next write, or when the store is opened again.
+    """
+
+    def __init__(self, message: str, *, is_committed: bool = False) -> None:
+        super().__init__(message)
+        self.is_committed = is_committed
+
+
+class StoreCorruptError(StoreError):
+    """A file holds what the engine cannot have written; nothing was changed."""
+
+
+class ProviderDownError(ContextEngineError):
+    """A provider does not answer at all: what needs it waits, and nothing counts it as a failure."""

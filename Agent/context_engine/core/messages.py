@@ -1,0 +1,176 @@
+r"""Messages in every shape of the field, as one, and as `messages.jsonl` keeps them.
+
+>>> read_message({"role": "assistant", "content": [{"type": "text", "text": "Look:"}, {"type": "image"}]}, 0, 0.0).text
+'Look:\n[image]'
+>>> called = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "find", "arguments": "{}"}}]}
+>>> read_message(called, 0, 0.0).text
+'[find {}]'
+
+Taken are OpenAI's shapes (`content` as a text or parts, `tool_calls`, role `tool`), Anthropic's (`tool_use`,
+`tool_result` among a user's parts), objects with `model_dump()`, and plain `{"role", "content"}` with `id`, `name`,
+`at` (or `timestamp`, `created_at`, `time`, `date`) where there are any. A line of the file:
+
+    {"id": "…", "at": "2026-11-22T08:00:00Z", "message": {…as it came…}}
+    {"id": "…", "at": "…", "forgotten": "digest of what it was"}
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .config import MESSAGE_BYTES
+from .errors import InvalidInputError, StoreCorruptError
+from .objects import Message
+from .text import clean, digest_of, read_time, shorten, time_of, to_json
+
+__all__ = ["decode_messages", "encode_messages", "own_words", "read_message", "read_messages"]
+
+_TIMES = ("at", "timestamp", "created_at", "time", "date")
+_ROLES = ("user", "assistant", "tool", "system")
+_SAME = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
+
+
+def read_messages(messages: object, now: float) -> list[Message]:
+    """Return messages as they were given, each with an id that it will have again.
+
+    Raises:
+        InvalidInputError: It is no list, or one of them is no message; the error tells which.
+    """
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+        raise InvalidInputError(f"messages must be a list, not {shorten(messages)}")
+    found: list[Message] = []
+    occurrences: dict[str, int] = {}
+    taken: dict[str, Message] = {}
+    for place, raw in enumerate(messages):
+        message = read_message(raw, place, now)
+        if not message.id:
+            said_at = str(message.at) if _time_in(message.raw) is not None else ""
+            said = digest_of(message.role, message.name, message.text, said_at)
+            occurrences[said] = occurrences.get(said, -1) + 1
+            message = _with_id(message, digest_of(said, str(occurrences[said]), size=8))
+        elif message.id in taken:  # the same id for something else: both were said
+            if taken[message.id].text == message.text:
+                continue
+            message = _with_id(message, f"{message.id}~{digest_of(message.role, message.text, size=4)}")
+        taken[message.id] = message
+        found.append(message)
+    return found
+
+
+def _with_id(message: Message, id: str) -> Message:
+    return Message(id, message.role, message.text, message.at, message.name, message.raw)
+
+
+def read_message(raw: object, place: int, now: float) -> Message:
+    """Return one message; its id is "" where it brings none.
+
+    Raises:
+        InvalidInputError: It is none, or larger than 16 MiB.
+    """
+    if not isinstance(raw, Mapping):
+        dump = getattr(raw, "model_dump", None)
+        raw = dump() if callable(dump) else {"content": raw} if isinstance(raw, str) else raw
+        if not isinstance(raw, Mapping):
+            raise InvalidInputError(f"message {place} must be an object, not {shorten(raw)}")
+    try:
+        kept = json.loads(clean(to_json(dict(raw))))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"message {place} is no JSON: {error}") from error
+    text = clean("\n".join(filter(None, _texts_of(kept, with_tools=True))))
+    if len(text.encode()) > MESSAGE_BYTES:
+        raise InvalidInputError(f"message {place} is larger than {MESSAGE_BYTES} bytes")
+    named = kept.get("id", kept.get("message_id"))
+    id = str(named) if isinstance(named, (str, int)) and not isinstance(named, bool) else ""
+    at = _time_in(kept)
+    name = kept.get("name", kept.get("speaker"))
+    return Message(id, _role_of(kept), text, now if at is None else at, name if isinstance(name, str) else "", kept)
+
+
+def _time_in(raw: Mapping[str, Any]) -> float | None:
+    return next((at for name in _TIMES if (at := read_time(raw.get(name))) is not None), None)
+
+
+def _role_of(raw: Mapping[str, Any]) -> str:
+    role = raw.get("role")
+    role = _SAME.get(role, role) if isinstance(role, str) else "unknown"
+    parts = raw.get("content")
+    if role == "user" and isinstance(parts, list) and parts:
+        kinds = {part.get("type") for part in parts if isinstance(part, dict)}
+        if kinds == {"tool_result"}:  # a tool speaks, whoever hands it on
+            return "tool"
+    return role if role in _ROLES else "unknown"
+
+
+def own_words(message: Message) -> str:
+    """Return what the speaker said, without what tools were given or gave."""
+    return clean("\n".join(filter(None, _texts_of(message.raw, with_tools=False)))) if message.raw else message.text
+
+
+def _texts_of(raw: Mapping[str, Any], with_tools: bool) -> list[str]:
+    content = raw.get("content", raw.get("text"))
+    texts = [content] if isinstance(content, str) else _texts_of_parts(content, with_tools)
+    if with_tools:
+        for call in raw.get("tool_calls") or () if isinstance(raw.get("tool_calls"), list) else ():
+            function = call.get("function") if isinstance(call, dict) else None
+            if isinstance(function, dict):
+                texts.append(f"[{function.get('name')} {_plain(function.get('arguments'))}]")
+    return texts
+
+
+def _texts_of_parts(parts: object, with_tools: bool) -> list[str]:
+    texts: list[str] = []
+    for part in parts if isinstance(parts, list) else [parts] if isinstance(parts, dict) else ():
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict):
+            kind = str(part.get("type") or "text")
+            if isinstance(part.get("text"), str):
+                texts.append(part["text"])
+            elif kind == "tool_use" and with_tools:
+                texts.append(f"[{part.get('name')} {_plain(part.get('input'))}]")
+            elif kind == "tool_result" and with_tools:
+                inner = part.get("content")
+                texts += [inner] if isinstance(inner, str) else _texts_of_parts(inner, with_tools)
+            elif kind not in ("tool_use", "tool_result", "thinking", "redacted_thinking"):
+                texts.append("[image]" if "image" in kind else f"[{kind}]")
+    return texts
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def encode_messages(messages: Sequence[Message]) -> bytes:
+    """Return the file of some messages, a line each."""
+    lines = []
+    for message in messages:
+        row: dict[str, Any] = {"id": message.id, "at": time_of(message.at)}
+        if message.forgotten:
+            row["forgotten"] = message.text
+        else:
+            row["message"] = message.raw
+        lines.append(to_json(row) + "\n")
+    return clean("".join(lines)).encode()
+
+
+def decode_messages(data: bytes, where: str = "messages.jsonl") -> list[Message]:
+    """Return the messages of a file; of a forgotten one the id alone.
+
+    Raises:
+        StoreCorruptError: A line is none of ours.
+    """
+    found = []
+    for number, line in enumerate(data.split(b"\n")):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            at = read_time(row["at"]) or 0.0
+            if "forgotten" in row:
+                found.append(Message(str(row["id"]), "unknown", str(row["forgotten"]), at, forgotten=True))
+                continue
+            message = read_message(row["message"], number, at)
+            found.append(Message(str(row["id"]), message.role, message.text, at, message.name, message.raw))
+        except (ValueError, KeyError, TypeError, InvalidInputError) as error:
+            raise StoreCorruptError(f"{where}, line {number + 1}, is no message: {error}") from error
+    return found

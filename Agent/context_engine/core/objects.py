@@ -1,0 +1,408 @@
+"""The objects that go in and out, field by field as the architecture names them; what we added stands last in each.
+
+Times are seconds since the epoch, UTC. What is returned is the caller's own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    "Brief",
+    "CandidateMemory",
+    "CommitResult",
+    "ContextNode",
+    "EmbeddingVector",
+    "ForgetResult",
+    "HistoryEntry",
+    "IndexBatchResult",
+    "IndexRecord",
+    "Message",
+    "MoveProjection",
+    "NodeHit",
+    "NodeStat",
+    "NodeSummary",
+    "OutboxEvent",
+    "RelationEdge",
+    "RelationIndexRecord",
+    "RequestContext",
+    "RerankScore",
+    "RetrievedBlock",
+    "SearchResult",
+    "SeedHit",
+    "SessionArchive",
+    "TypedQuery",
+    "VectorHit",
+    "WritePlan",
+    "WriteResult",
+]
+
+
+@dataclass(frozen=True)
+class RequestContext:
+    """Who asks: a request sees the spaces of its user and of its agent, and nothing else."""
+
+    account_id: str
+    """The tenant."""
+    user_id: str
+    agent_id: str
+    session_id: str = ""
+    """Needed to commit a session."""
+    trace_id: str = ""
+    """The caller's own, kept with each commit."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a session, whatever shape it came in."""
+
+    id: str
+    """The caller's, else a digest of role, text and occurrence."""
+    role: str
+    """`"user"`, `"assistant"`, `"tool"`, `"system"`, or `"unknown"`."""
+    text: str
+    """What was said, tool calls and their results included; of an image its place."""
+    at: float
+    """When; the time of the commit where the message does not say."""
+    name: str = ""
+    """Who spoke, where the message says so."""
+    raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """As it came."""
+    forgotten: bool = False
+    """Its text was removed on request; the id stays, so that it does not come back."""
+
+
+@dataclass
+class ContextNode:
+    """One node of the main store: a folder with its levels."""
+
+    uri: str
+    parent_uri: str
+    context_type: str
+    """`"memory"`, `"skill"`, `"tool"` or `"session"`."""
+    category: str
+    owner_space: str
+    """`user:{id}` or `agent:{id}`."""
+    abstract: str = ""
+    overview: str = ""
+    content: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """What `.meta.json` holds besides: `version`, `sequence`, `title`, `aliases`, `confirmed`, `created_at`,
+    `updated_at`, `source_refs`, `digests`, and the caller's own object under `metadata`. Writing a node that has a
+    `version` fails where the store has another one by now."""
+
+
+@dataclass(frozen=True)
+class RelationEdge:
+    """One node's relation to another; one for each (from, to, type)."""
+
+    from_uri: str
+    to_uri: str
+    relation_type: str
+    reason: str = ""
+    weight: float = 1.0
+
+
+@dataclass
+class SessionArchive:
+    """What a session said, once for all."""
+
+    session_id: str
+    archive_uri: str
+    summary: str
+    """Its L0."""
+    recent_messages: list[Message]
+    """All that are in it."""
+    stats: dict[str, Any] = field(default_factory=dict)
+    """Counts, speakers, `used_tools`, `used_contexts`."""
+
+
+@dataclass
+class CandidateMemory:
+    """What may become a memory; how it is stored is its policy's business."""
+
+    category: str
+    owner_scope: str
+    """`"user"` or `"agent"`."""
+    routing_key: str
+    """The topic, entity, skill or event that it belongs to."""
+    abstract: str
+    overview: str
+    content: str
+    confidence: float
+    source_refs: list[dict[str, str]]
+    """`{"archive": uri, "message": id}` for each source."""
+    key: str = ""
+    """Of a profile: what can have one value only, as `lives_in`."""
+    at: float = 0.0
+    """When it was said."""
+
+
+@dataclass
+class WritePlan:
+    """What a policy wants to be written; it is kept in the journal with the commit."""
+
+    action: str
+    target_uri: str
+    node_patch: dict[str, Any] = field(default_factory=dict)
+    relation_ops: list[dict[str, Any]] = field(default_factory=list)
+    outbox_events: list[dict[str, Any]] = field(default_factory=list)
+    """Empty: the transaction registers the events that its changes imply."""
+    reason: str = ""
+    expected_version: int | None = None
+    """Of the node that the plan was made from; None is none."""
+    candidate_id: str = ""
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """What became of a plan."""
+
+    uri: str
+    action: str
+    node_version: int
+    created: bool
+    updated: bool
+
+
+@dataclass
+class CommitResult:
+    """What became of a session."""
+
+    archive: SessionArchive | None
+    """The last one that was written; None where nothing was new."""
+    write_results: list[WriteResult]
+    outbox_events: list["OutboxEvent"]
+    stats: dict[str, Any]
+    status: str
+    """`"committed"`, `"partial"`, `"archived"` or `"unchanged"`."""
+    commit_id: str = ""
+    """Of the last transaction; `undo` takes it."""
+
+
+@dataclass(frozen=True)
+class IndexRecord:
+    """What the index keeps of one level of a node, or of one passage of it."""
+
+    id: str
+    uri: str
+    parent_uri: str
+    context_type: str
+    category: str
+    level: int
+    text: str
+    filters: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    part: int = 0
+    """Which passage, or which message, from 0."""
+    sequence: int = 0
+    """Of the commit that wrote the node: an older record never takes the place of a newer one."""
+
+
+@dataclass
+class IndexBatchResult:
+    """What a round of a worker did."""
+
+    claimed: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    retried: int = 0
+
+
+@dataclass
+class OutboxEvent:
+    """Where the index has to look; not what it has to write."""
+
+    event_id: str
+    event_type: str
+    uri: str
+    payload: dict[str, Any]
+    status: str
+    """`"held"`, `"pending"`, `"leased"`, `"done"` or `"dead"`."""
+    retry_count: int
+    created_at: float
+    sequence: int = 0
+
+
+@dataclass
+class TypedQuery:
+    """A question as the retrievers take it."""
+
+    text: str
+    context_type: str = ""
+    """"" is any."""
+    categories: list[str] = field(default_factory=list)
+    """Only these; empty is any."""
+    target_uri: str = ""
+    """Only this and what is beneath; "" is all that the request sees."""
+    top_k: int = 10
+    filters: dict[str, Any] = field(default_factory=dict)
+    """`since`, `until` (seconds), `session`."""
+    hints: dict[str, Any] = field(default_factory=dict)
+    """`raised` (category → factor), `deep`, `budget_tokens`, `descend`."""
+
+
+@dataclass(frozen=True)
+class SeedHit:
+    """What the first round found."""
+
+    uri: str
+    score: float
+    category: str
+    owner_space: str
+    abstract: str
+    has_overview: bool
+    has_content: bool
+
+
+@dataclass(frozen=True)
+class NodeHit:
+    """A level or a passage of a node that fits."""
+
+    uri: str
+    score: float
+    level: int
+    part: int
+    reason: str
+
+
+@dataclass
+class RetrievedBlock:
+    """What a search or a read shows of a node."""
+
+    uri: str
+    level_hit: str
+    abstract: str
+    overview: str
+    content_excerpt: str
+    relations: list[RelationEdge]
+    score: float
+    match_reason: str
+
+
+@dataclass
+class SearchResult:
+    """What a search found."""
+
+    query_plan: list[TypedQuery]
+    seed_hits: list[SeedHit]
+    blocks: list[RetrievedBlock]
+    total: int
+    """How many blocks there are, those left out included."""
+    omitted: int = 0
+    """So many did not fit into the budget."""
+
+
+@dataclass(frozen=True)
+class NodeSummary:
+    """An entry of a listing."""
+
+    uri: str
+    name: str
+    is_dir: bool
+    """Whether it is a folder only, and no node."""
+    has_children: bool
+    category: str
+    updated_at: float
+
+
+@dataclass(frozen=True)
+class NodeStat:
+    """What is known of a node without reading it."""
+
+    uri: str
+    exists: bool
+    version: int
+    size: int
+    """Bytes of its files."""
+    updated_at: float
+
+
+@dataclass(frozen=True)
+class MoveProjection:
+    """What a move changes in an index."""
+
+    old_uri: str
+    new_uri: str
+    old_parent_uri: str
+    new_parent_uri: str
+
+
+@dataclass(frozen=True)
+class VectorHit:
+    """What is near a vector."""
+
+    id: str
+    uri: str
+    score: float
+    level: int
+    filters: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EmbeddingVector:
+    """A text's vector."""
+
+    dense_vector: Sequence[float]
+    sparse_vector: Mapping[int, float] | None = None
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class RerankScore:
+    """A document's place by a reranker."""
+
+    uri: str
+    score: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class RelationIndexRecord:
+    """An edge, for a graph beside the store."""
+
+    id: str
+    from_uri: str
+    to_uri: str
+    relation_type: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One commit's part in a node."""
+
+    commit_id: str
+    sequence: int
+    name: str
+    """What the commit was called."""
+    at: float
+    author: str
+    """`user/agent` of the request."""
+    change: str
+    """`"created"`, `"changed"`, `"deleted"` or `"moved"`."""
+    before: dict[str, str]
+    """Name of file → text, of those that the commit changed."""
+    after: dict[str, str]
+
+
+@dataclass
+class ForgetResult:
+    """What `forget` removed, and what it kept."""
+
+    uris: list[str]
+    """Memories that are gone."""
+    messages: list[dict[str, str]]
+    """`{"archive": uri, "message": id}` of each message whose text is gone."""
+    also_cited_by: list[str]
+    """Other memories that cite these messages; they were kept."""
+
+
+@dataclass
+class Brief:
+    """What an agent should know before the first word: rendered text, and where it is from."""
+
+    text: str
+    uris: list[str]
+    tokens: int

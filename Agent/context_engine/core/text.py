@@ -1,0 +1,136 @@
+"""Small helpers for texts: tokens, digests, JSON, dates."""
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+CountTokens: TypeAlias = Callable[[str], int]
+
+_find_wide = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]").findall
+_find_sentences = re.compile(r".+?(?:[。！？!?；;]+[”’」』\"']?|\.(?=\s|$)|\n|$)", re.DOTALL).findall
+
+
+def count_tokens(text: str) -> int:
+    """Estimate how many tokens of a language model a text has: a Chinese character is one, else four letters are.
+
+    >>> count_tokens("我喜欢龙井"), count_tokens("I like green tea")
+    (5, 4)
+    """
+    wide = 0 if text.isascii() else len(_find_wide(text))
+    return wide + (len(text) - wide + 3) // 4
+
+
+def cut_tokens(text: str, limit: int, count: CountTokens = count_tokens) -> str:
+    """Return the longest beginning of a text within `limit` tokens; what is cut ends in an ellipsis."""
+    if count(text) <= limit:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if count(text[:middle].rstrip() + "…") <= limit else (low, middle - 1)
+    return text[:low].rstrip() + "…" if low else ""
+
+
+def digest_of(*parts: str | bytes, size: int = 16) -> str:
+    """Return a digest (blake2b) of some parts, none of which can be taken for a piece of another."""
+    made = blake2b(digest_size=size)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        made.update(len(data).to_bytes(8, "little"))
+        made.update(data)
+    return made.hexdigest()
+
+
+def file_digest(data: bytes) -> str:
+    """Return the digest of a file (blake2b-128), as `.meta.json` has it."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def fold(text: str) -> str:
+    """Return a text without the differences of case, width and outer blanks."""
+    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Return JSON that people can read; what is no JSON raises `ValueError` or `TypeError`."""
+    return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False, sort_keys=False)
+
+
+def clean(text: str) -> str:
+    """Return a text that UTF-8 can hold: half a surrogate pair, which some services send, becomes a mark."""
+    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text, with their marks.
+
+    >>> split_sentences("I like tea. 我也喜欢!真的?")
+    ['I like tea.', '我也喜欢!', '真的?']
+    """
+    return [sentence.strip() for sentence in _find_sentences(text) if sentence.strip()]
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line."""
+    return " ".join(text.split())
+
+
+def date_of(seconds: float) -> str:
+    """Return a day in UTC, as `2026-11-22`; "" for a time that no calendar has."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).date().isoformat()
+    except (OverflowError, OSError, ValueError):
+        return ""
+
+
+def time_of(seconds: float) -> str:
+    """Return a moment in UTC, as `2026-11-22T08:00:00Z`."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def read_time(value: object) -> float | None:
+    """Return a moment in seconds since the epoch from what messages carry; None for what is none.
+
+    >>> read_time("2023-05-08T13:56:00Z"), read_time(1683554160), read_time("2023-05-08"), read_time("soon")
+    (1683554160.0, 1683554160.0, 1683504000.0, None)
+    """
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = float(value) / 1000 if value > 1e11 else float(value)  # some services count milliseconds
+        return seconds if date_of(seconds) else None
+    if not isinstance(value, str):
+        return None
+    try:
+        return read_time(datetime.fromisoformat(value.strip().replace("Z", "+00:00")))
+    except ValueError:
+        return None
+
+
+def shorten(value: object, limit: int = 60) -> str:
+    """Return the repr of a value, short enough for a message."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def strings_of(value: object) -> list[str]:
+    """Return the strings of a list that nobody vouches for."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, (list, tuple)) else []
+
+
+def mapping_of(value: object) -> dict[str, Any]:
+    """Return an object that nobody vouches for, {} where it is none."""
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def merge_unique(*lists: Iterable[Any]) -> list[Any]:
+    """Return what some lists hold, each once, in their order."""
+    seen: dict[str, Any] = {}
+    for items in lists:
+        for item in items:
+            seen.setdefault(item if isinstance(item, str) else json.dumps(item, sort_keys=True), item)
+    return list(seen.values())

@@ -1,0 +1,210 @@
+"""A node's files as one image, read and written from folder to folder; a symlink on the way is an error.
+
+A file is written under another name and renamed; nothing is synced here. `Image` maps a file's name to its bytes;
+None stands for a file that is to be gone.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from ..core.config import FILE_BYTES, FILES, META, SPACE
+from ..core.errors import StoreCorruptError, StoreError
+from .disk import Disk
+
+__all__ = ["Entry", "Folders", "Image"]
+
+Image: TypeAlias = dict[str, bytes]
+Change: TypeAlias = Mapping[str, bytes | None]
+
+_NEW = ".new"  # what a file is called until it is whole
+
+
+class Entry(NamedTuple):
+    """A folder within another one."""
+
+    name: str
+    """As it is on disk."""
+    is_node: bool
+    """Whether it has metadata of its own."""
+
+
+class Folders:
+    """The folders beneath one root; any number of threads may use them.
+
+    Args:
+        root: The store's folder.
+        disk: The door to the operating system.
+    """
+
+    def __init__(self, root: str, disk: Disk) -> None:
+        self.root = root
+        self._disk = disk
+
+    @contextlib.contextmanager
+    def _opened(self, names: Sequence[str], create: bool = False) -> Iterator[int]:
+        """Open a folder from its parents on.
+
+        Raises:
+            FileNotFoundError: It is not there.
+            StoreError: One on the way is a symlink, or a file.
+        """
+        fd = self._disk.open_root(self.root)
+        try:
+            for place, name in enumerate(names):
+                try:
+                    below = self._disk.open_folder(name, fd)
+                except FileNotFoundError:
+                    if not create:
+                        raise
+                    self._disk.make_folder(name, fd)
+                    below = self._disk.open_folder(name, fd)
+                except OSError as error:
+                    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                        where = "/".join(names[: place + 1])
+                        raise StoreError(f"{where!r} is a symlink or a file, where a folder belongs") from error
+                    raise
+                fd, above = below, fd
+                self._disk.close(above)
+            yield fd
+        finally:
+            self._disk.close(fd)
+
+    def read(self, names: Sequence[str], files: Sequence[str] = FILES) -> Image:
+        """Return a node's files, those that are there.
+
+        Raises:
+            StoreError: A file is a symlink, no plain file, or too large to be a memory.
+        """
+        image: Image = {}
+        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+            for name in files:
+                with contextlib.suppress(FileNotFoundError):
+                    image[name] = self._read_file(name, fd, names)
+        return image
+
+    def _read_file(self, name: str, parent: int, names: Sequence[str]) -> bytes:
+        where = "/".join((*names, name))
+        try:
+            fd = self._disk.open_file(name, parent)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise StoreError(f"{where!r} is a symlink, where a file belongs") from error
+            raise
+        try:
+            if not self._disk.is_regular(fd):
+                raise StoreError(f"{where!r} is no plain file")
+            data = self._disk.read(fd, FILE_BYTES)
+        finally:
+            self._disk.close(fd)
+        if len(data) > FILE_BYTES:
+            raise StoreCorruptError(f"{where!r} is larger than {FILE_BYTES} bytes: no memory is")
+        return data
+
+    def write(self, names: Sequence[str], change: Change) -> None:
+        """Write some files of a node and remove others; the metadata is the last to come and the first to go."""
+        if not any(data is not None for data in change.values()):
+            return self._remove(names, change)
+        with self._opened(names, create=True) as fd:
+            for name in FILES:
+                if name in change and (data := change[name]) is None:
+                    self._disk.remove_file(name, fd)
+                elif name in change:
+                    self._write_file(name, data or b"", fd)
+        return None
+
+    def _write_file(self, name: str, data: bytes, parent: int) -> None:
+        fd = self._disk.create_file(name + _NEW, parent)
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[self._disk.write(fd, bytes(left) if len(left) < len(data) else data) :]
+        finally:
+            self._disk.close(fd)
+        self._disk.rename(name + _NEW, parent, name, parent)
+
+    def _remove(self, names: Sequence[str], change: Change) -> None:
+        """Remove files, and the folders that nothing is left in."""
+        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+            for name in reversed(FILES):
+                if name in change:
+                    self._disk.remove_file(name, fd)
+            for name in FILES:
+                self._disk.remove_file(name + _NEW, fd)
+        for depth in range(len(names), 3, -1):  # a space's own folder stays
+            with contextlib.suppress(FileNotFoundError), self._opened(names[: depth - 1]) as fd:
+                self._disk.remove_folder(names[depth - 1], fd)
+
+    def move(self, names: Sequence[str], to: Sequence[str]) -> bool:
+        """Give a folder another place, with all that is beneath, in one rename; False if something is there."""
+        with self._opened(to[:-1], create=True) as target:
+            try:
+                self._disk.look_up(to[-1], target)
+                return False
+            except FileNotFoundError:
+                pass
+            try:
+                with self._opened(names[:-1]) as source:
+                    self._disk.rename(names[-1], source, to[-1], target)
+            except FileNotFoundError:
+                return False
+        return True
+
+    def exists(self, names: Sequence[str], name: str = META) -> bool:
+        """Whether a folder has a file."""
+        try:
+            with self._opened(names) as fd:
+                return stat.S_ISREG(self._disk.look_up(name, fd).st_mode)
+        except FileNotFoundError:
+            return False
+
+    def is_folder(self, names: Sequence[str]) -> bool:
+        """Whether there is such a folder."""
+        try:
+            with self._opened(names):
+                return True
+        except FileNotFoundError:
+            return False
+
+    def stats(self, names: Sequence[str]) -> dict[str, os.stat_result]:
+        """Return what is known of each of a node's files, without reading one."""
+        found = {}
+        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+            for name in FILES:
+                with contextlib.suppress(FileNotFoundError):
+                    found[name] = self._disk.look_up(name, fd)
+        return found
+
+    def children(self, names: Sequence[str]) -> list[Entry]:
+        """Return the folders within a folder, by name; what is a symlink is left out."""
+        found = []
+        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+            for entry in self._disk.list_folder(fd):
+                if entry.is_dir(follow_symlinks=False) and entry.name != SPACE:
+                    is_node = False
+                    with contextlib.suppress(OSError), contextlib.closing(_Handle(self._disk, entry.name, fd)) as below:
+                        is_node = stat.S_ISREG(self._disk.look_up(META, below.fd).st_mode)
+                    found.append(Entry(entry.name, is_node))
+        return sorted(found)
+
+    def walk(self, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Yield a folder and all beneath it that have metadata, parents first."""
+        if self.exists(names):
+            yield tuple(names)
+        for entry in self.children(names):
+            yield from self.walk((*names, entry.name))
+
+
+class _Handle:
+    """A folder that is open."""
+
+    def __init__(self, disk: Disk, name: str, parent: int) -> None:
+        self._disk = disk
+        self.fd = disk.open_folder(name, parent)
+
+    def close(self) -> None:
+        """Close it."""
+        self._disk.close(self.fd)

@@ -1,0 +1,433 @@
+"""`.ctx/journal.db`: the write-ahead log of the files, what was last written, and the outbox, in one sqlite3 file.
+
+    commits    one row for each: sequence, id, name, state, boot id, who, when, the write plans
+    changes    its steps in order: a file of a node before and after, or (`file` is `>`) a folder's new place
+    nodes      each node as it was last written: sequence, version, digest of its files ("" is a tombstone)
+    outbox     where the index has to look
+    counters   the last sequence, which is never given twice
+
+A commit is `logged` once its row is synced: from here on it has happened. `applied`: its files are written, not synced.
+`synced`: a sync of the file system came after. What a crash left `logged`, or a power cut `applied`, is done again from
+the images here (see `redo`).
+
+Two connections: one syncs each transaction (FULL), the other leaves that to the next one that does (NORMAL). Automatic
+checkpoints are off; ours run under the store's lock, since SQLite before 3.51.3 can corrupt a WAL when two race. No
+connection crosses a fork.
+"""
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..core.errors import StoreCorruptError, StoreError
+from ..core.forks import watch_forks
+from ..core.objects import OutboxEvent
+from ..core.text import to_json
+from ..providers.sqlite_files import open_readonly
+
+__all__ = ["Commit", "Journal", "NodeRow", "Step"]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS commits(
+    sequence INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, state TEXT NOT NULL, boot TEXT NOT NULL,
+    author TEXT NOT NULL, at REAL NOT NULL, plans TEXT NOT NULL, bytes INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS commits_open ON commits(state) WHERE state <> 'synced';
+CREATE TABLE IF NOT EXISTS changes(
+    sequence INTEGER NOT NULL, step INTEGER NOT NULL, uri TEXT NOT NULL, file TEXT NOT NULL, before BLOB, after BLOB);
+CREATE INDEX IF NOT EXISTS changes_of ON changes(sequence, step);
+CREATE INDEX IF NOT EXISTS changes_at ON changes(uri, sequence);
+CREATE TABLE IF NOT EXISTS nodes(
+    uri TEXT PRIMARY KEY, sequence INTEGER NOT NULL, version INTEGER NOT NULL, state TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS outbox(
+    number INTEGER PRIMARY KEY, event_id TEXT NOT NULL UNIQUE, event_type TEXT NOT NULL, uri TEXT NOT NULL,
+    payload TEXT NOT NULL, status TEXT NOT NULL, retry_count INTEGER NOT NULL DEFAULT 0, created_at REAL NOT NULL,
+    sequence INTEGER NOT NULL, due_at REAL NOT NULL, worker_id TEXT NOT NULL DEFAULT '', lease_until REAL,
+    error TEXT NOT NULL DEFAULT '');
+CREATE INDEX IF NOT EXISTS outbox_open ON outbox(status, due_at) WHERE status <> 'done';
+CREATE TABLE IF NOT EXISTS reports(at REAL NOT NULL, uri TEXT NOT NULL, text TEXT NOT NULL);
+"""
+
+MOVE = ">"
+"""What stands for a file's name in a step that moves a folder."""
+
+
+class Step(NamedTuple):
+    """One file of a commit, before and after (None is no file); or a move: `after` is the new URI."""
+
+    uri: str
+    file: str
+    before: bytes | None
+    after: bytes | None
+
+
+class NodeRow(NamedTuple):
+    """A node as it was last written."""
+
+    uri: str
+    sequence: int
+    version: int
+    state: str
+    """A digest of its files; "" where it was deleted."""
+
+
+@dataclass
+class Commit:
+    """One commit, as the journal holds it."""
+
+    sequence: int
+    id: str
+    name: str
+    author: str
+    at: float
+    state: str = "logged"
+    boot: str = ""
+    plans: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+
+class Journal:
+    """The journal of one store; any number of threads may use it.
+
+    Args:
+        path: The file.
+        readonly: Whether nothing may be written.
+    """
+
+    def __init__(self, path: str, readonly: bool = False) -> None:
+        self.path = path
+        self.readonly = readonly
+        self._lock = threading.RLock()
+        self._connections: dict[str, sqlite3.Connection] = {}
+        self._pid = os.getpid()
+        self._abandoned: list[dict[str, sqlite3.Connection]] = []  # never closed: that would unlock the parent's
+        watch_forks(self)
+
+    def renew_after_fork(self) -> None:
+        """Begin with a lock of its own; the connections stay the parent's."""
+        self._lock = threading.RLock()  # another thread of the parent may have held it
+
+    # -- connections --
+
+    def _connect(self, synchronous: str) -> sqlite3.Connection:
+        if self._pid != os.getpid():
+            self._abandoned.append(self._connections)
+            self._connections, self._pid = {}, os.getpid()
+        made = self._connections.get(synchronous)
+        if made is None:
+            made = self._connections[synchronous] = self._open(synchronous)
+        return made
+
+    def _open(self, synchronous: str) -> sqlite3.Connection:
+        if self.readonly:
+            return self._open_readonly()
+        fresh = not os.path.exists(self.path)
+        made = sqlite3.connect(self.path, timeout=60.0, isolation_level=None, check_same_thread=False)
+        try:
+            if fresh:
+                os.chmod(self.path, 0o600)
+            made.execute("PRAGMA journal_mode = WAL")
+            made.execute(f"PRAGMA synchronous = {synchronous}")
+            made.execute("PRAGMA wal_autocheckpoint = 0")
+            made.execute("PRAGMA secure_delete = ON")
+            made.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+        except sqlite3.Error:
+            made.close()
+            raise
+        return made
+
+    def _open_readonly(self) -> sqlite3.Connection:
+        """Open without writing a byte, even where no file for the WAL's index can be made."""
+        made = open_readonly(self.path)
+        if made is not None:
+            return made
+        made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        made.executescript(_SCHEMA)
+        return made
+
+    @contextlib.contextmanager
+    def writing(self, synchronous: str = "NORMAL") -> Iterator[sqlite3.Connection]:
+        """Run one transaction, whole or not at all.
+
+        Raises:
+            StoreError: The disk refused it: nothing was written. `is_unknown` is set where it failed at the end.
+        """
+        with self._lock, _translated():
+            connection = self._connect(synchronous)
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+            try:
+                connection.execute("COMMIT")
+            except sqlite3.Error:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a question."""
+        with self._lock, _translated():
+            return self._connect("NORMAL").execute(sql, values).fetchall()
+
+    def open(self) -> None:
+        """Open both connections, and look whether the file is one of ours.
+
+        Raises:
+            sqlite3.DatabaseError: It is damaged.
+        """
+        with self._lock:
+            self._connect("NORMAL").execute("SELECT count(*) FROM counters").fetchall()
+            self._connect("NORMAL").execute("SELECT sequence FROM commits ORDER BY sequence DESC LIMIT 1").fetchall()
+            if not self.readonly:
+                self._connect("FULL")
+
+    def check(self) -> None:
+        """Read all of the file.
+
+        Raises:
+            sqlite3.DatabaseError: It is damaged.
+        """
+        with self._lock:
+            rows = self._connect("NORMAL").execute("PRAGMA quick_check(1)").fetchall()
+            if rows != [("ok",)]:
+                raise sqlite3.DatabaseError(str(rows))
+
+    def close(self) -> None:
+        """Close both connections."""
+        with self._lock:
+            if self._pid == os.getpid():
+                for connection in self._connections.values():
+                    connection.close()
+            self._connections = {}
+
+    # -- commits --
+
+    def last_sequence(self) -> int:
+        """Return the last sequence that was given."""
+        rows = self.query("SELECT value FROM counters WHERE name = 'sequence'")
+        return int(rows[0][0]) if rows else 0
+
+    def raise_sequence(self, least: int) -> None:
+        """Let the next sequence be above `least`."""
+        with self.writing() as connection:
+            _set_sequence(connection, least)
+
+    def log(
+        self,
+        commit: Commit,
+        nodes: Sequence[NodeRow],
+        events: Sequence[tuple[OutboxEvent, float]],
+        ended: Sequence[str],
+    ) -> None:
+        """Write a commit and sync it: from here on it has happened.
+
+        Args:
+            commit: With its steps.
+            nodes: As they will be.
+            events: What the index has to look at, and from when on; held back until the files are written.
+            ended: Events that this commit is the end of.
+        """
+        size = sum(len(data or b"") for step in commit.steps for data in (step.before, step.after))
+        with self.writing("FULL") as connection:
+            _set_sequence(connection, commit.sequence)
+            plans = to_json(commit.plans)
+            row = (
+                commit.sequence,
+                commit.id,
+                commit.name,
+                "logged",
+                commit.boot,
+                commit.author,
+                commit.at,
+                plans,
+                size,
+            )
+            connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            rows = [(commit.sequence, number, *step) for number, step in enumerate(commit.steps)]
+            connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", rows)
+            for step in commit.steps:
+                if step.file == MOVE:
+                    _move_nodes(connection, step.uri, (step.after or b"").decode(), commit.sequence)
+            connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)", nodes)
+            for event, due_at in events:
+                put_event(connection, event, due_at, "held")
+            for event_id in ended:
+                connection.execute("UPDATE outbox SET status = 'done' WHERE event_id = ?", (event_id,))
+
+    def mark_applied(self, sequences: Sequence[int], boot: str) -> None:
+        """Say that commits are in the files, and let their events go."""
+        with self.writing() as connection:
+            for sequence in sequences:
+                connection.execute("UPDATE commits SET state='applied', boot=? WHERE sequence=?", (boot, sequence))
+                connection.execute(
+                    "UPDATE outbox SET status = 'pending' WHERE sequence = ? AND status = 'held'", (sequence,)
+                )
+
+    def unfinished(self, boot: str) -> list[Commit]:
+        """Return what is to be done again: what is logged only, and what a power cut may have taken from the files."""
+        rows = self.query(
+            "SELECT sequence, id, name, author, at, state, boot FROM commits WHERE state = 'logged'"
+            " OR (state = 'applied' AND (boot <> ? OR boot = '')) ORDER BY sequence",
+            (boot,),
+        )
+        return [_commit_of(row, [], self.steps(row[0])) for row in rows]
+
+    def is_behind(self) -> bool:
+        """Whether a commit is logged, and not in the files."""
+        return bool(self.query("SELECT 1 FROM commits WHERE state = 'logged' LIMIT 1"))
+
+    def steps(self, sequence: int) -> list[Step]:
+        """Return what a commit changed."""
+        rows = self.query("SELECT uri, file, before, after FROM changes WHERE sequence = ? ORDER BY step", (sequence,))
+        return [Step(*row) for row in rows]
+
+    def find_commit(self, commit_id: str) -> Commit | None:
+        """Return a commit with its steps, None where none has the id."""
+        rows = self.query(
+            "SELECT sequence, id, name, author, at, state, boot, plans FROM commits WHERE id = ?", (commit_id,)
+        )
+        return _commit_of(rows[0], json.loads(rows[0][7]), self.steps(rows[0][0])) if rows else None
+
+    def images_of(self, uri: str, file: str) -> set[bytes]:
+        """Return every image of a file that the journal holds."""
+        rows = self.query("SELECT before, after FROM changes WHERE uri = ? AND file = ?", (uri, file))
+        return {bytes(image) for row in rows for image in row if image is not None}
+
+    def mark_synced(self) -> None:
+        """Say that all that is applied lasts; what the index did lasts, too, so its events may go."""
+        with self.writing("FULL") as connection:
+            connection.execute("UPDATE commits SET state = 'synced' WHERE state = 'applied'")
+            connection.execute("DELETE FROM outbox WHERE status = 'done'")
+
+    def waiting(self) -> tuple[int, int]:
+        """Return how many commits wait for a sync, and how many bytes."""
+        rows = self.query("SELECT count(*), coalesce(sum(bytes), 0) FROM commits WHERE state <> 'synced'")
+        return int(rows[0][0]), int(rows[0][1])
+
+    def mark_failed(self) -> None:
+        """Let the next opening write all anew that is not synced: the disk has failed to."""
+        with self.writing("FULL") as connection:
+            connection.execute("UPDATE commits SET boot = '' WHERE state = 'applied'")
+
+    def revive_events(self) -> None:
+        """Let the index look again at what was done since the last sync: a power cut may have taken that from it."""
+        with self.writing() as connection:
+            connection.execute("UPDATE outbox SET status = 'pending' WHERE status = 'done'")
+            connection.execute("UPDATE outbox SET status = 'pending', lease_until = NULL WHERE status = 'leased'")
+
+    def truncate(self) -> None:
+        """Copy the WAL into the file and empty it; others that read keep it as it is."""
+        with self._lock, _translated():
+            self._connect("FULL").execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def rewrite(self) -> None:
+        """Write the file anew, so that what was deleted is in no page of it."""
+        with self._lock, _translated():
+            connection = self._connect("FULL")
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    # -- nodes --
+
+    def node(self, uri: str) -> NodeRow | None:
+        """Return a node as it was last written."""
+        rows = self.query("SELECT uri, sequence, version, state FROM nodes WHERE uri = ?", (uri,))
+        return NodeRow(*rows[0]) if rows else None
+
+    def nodes_beneath(self, uri: str) -> list[NodeRow]:
+        """Return a node and all beneath it, as they were last written; tombstones are left out."""
+        rows = self.query(
+            "SELECT uri, sequence, version, state FROM nodes WHERE (uri = ? OR (uri >= ? AND uri < ?)) AND state <> ''"
+            " ORDER BY uri",
+            (uri, f"{uri}/", f"{uri}0"),
+        )
+        return [NodeRow(*row) for row in rows]
+
+    def put_nodes(self, rows: Sequence[NodeRow]) -> None:
+        """Take in nodes as they are."""
+        with self.writing() as connection:
+            connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)", rows)
+
+    # -- reports --
+
+    def report(self, at: float, uri: str, text: str) -> None:
+        """Keep a sentence for who asks `status`."""
+        with self.writing() as connection:
+            connection.execute("INSERT INTO reports VALUES (?, ?, ?)", (at, uri, text))
+
+    def reports(self) -> list[tuple[float, str, str]]:
+        """Return what was reported, oldest first."""
+        return [(row[0], row[1], row[2]) for row in self.query("SELECT at, uri, text FROM reports ORDER BY at")]
+
+
+def _commit_of(row: tuple[Any, ...], plans: list[dict[str, Any]], steps: list[Step]) -> Commit:
+    return Commit(row[0], row[1], row[2], row[3], row[4], row[5], row[6], plans, steps)
+
+
+def put_event(connection: sqlite3.Connection, event: OutboxEvent, due_at: float, status: str) -> None:
+    """Add an event to the outbox."""
+    connection.execute(
+        "INSERT INTO outbox(event_id, event_type, uri, payload, status, retry_count, created_at, sequence, due_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            event.event_id,
+            event.event_type,
+            event.uri,
+            to_json(event.payload),
+            status,
+            event.retry_count,
+            event.created_at,
+            event.sequence,
+            due_at,
+        ),
+    )
+
+
+def _set_sequence(connection: sqlite3.Connection, least: int) -> None:
+    connection.execute(
+        "INSERT INTO counters VALUES ('sequence', ?)"
+        " ON CONFLICT(name) DO UPDATE SET value = max(value, excluded.value)",
+        (least,),
+    )
+
+
+def _move_nodes(connection: sqlite3.Connection, uri: str, to: str, sequence: int) -> None:
+    beneath = (to, len(uri) + 1, uri, f"{uri}/", f"{uri}0")
+    connection.execute("DELETE FROM nodes WHERE uri = ? OR (uri >= ? AND uri < ?)", (to, f"{to}/", f"{to}0"))
+    connection.execute("UPDATE nodes SET uri = ? || substr(uri, ?) WHERE uri = ? OR (uri >= ? AND uri < ?)", beneath)
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Turn sqlite3's errors into the engine's."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        text = str(error)
+        if isinstance(error, sqlite3.OperationalError) or "full" in text:
+            raise StoreError(f"the journal cannot be written or read: {text}") from error
+        if isinstance(error, sqlite3.ProgrammingError):
+            raise StoreError("the store was closed") from error
+        raise StoreCorruptError(f"the journal is damaged, open the store again: {text}") from error
+
+
+def describe(commit: Commit) -> Mapping[str, Any]:
+    """Return a commit as `log` shows it."""
+    return {
+        "id": commit.id,
+        "sequence": commit.sequence,
+        "name": commit.name,
+        "author": commit.author,
+        "at": commit.at,
+        "state": commit.state,
+        "uris": sorted({step.uri for step in commit.steps}),
+    }

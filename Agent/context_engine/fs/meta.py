@@ -1,0 +1,146 @@
+"""`.meta.json`, and how to tell that a node is whole: the digests in it fit its files.
+
+    {"format": 1, "uri": …, "version": 3, "sequence": 17, "type": "memory", "category": "preferences",
+     "owner_space": "user:ada", "title": "tea", "aliases": [], "confirmed": [], "created_at": "2026-11-22T08:00:00Z",
+     "updated_at": …, "source_refs": [{"archive": …, "message": …}], "digests": {"content.md": …}, "metadata": {}}
+
+What a hand wrote here is taken as far as it makes sense; where it makes none, a node has what its place says.
+"""
+
+import json
+from typing import Any
+
+from ..core.config import FILES, META
+from ..core.objects import ContextNode, RelationEdge
+from ..core.text import digest_of, file_digest, mapping_of, read_time, strings_of, time_of, to_json
+from .folders import Image
+from .uri import Uri
+
+__all__ = [
+    "context_type_of",
+    "digests_of",
+    "is_whole",
+    "leads_on",
+    "read_edges",
+    "read_meta",
+    "state_of",
+    "write_edges",
+    "write_meta",
+]
+
+FORMAT = 1
+
+_TYPES = {"sessions": "session", "skills": "skill", "tools": "tool"}
+
+
+def context_type_of(category: str) -> str:
+    """Return the type of a category's nodes."""
+    return _TYPES.get(category, "memory")
+
+
+def _load(data: bytes) -> dict[str, Any]:
+    try:
+        return mapping_of(json.loads(data))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def leads_on(data: bytes) -> str:
+    """Return where a node has moved to, "" where it has not."""
+    to = _load(data).get("moved_to") if b"moved_to" in data else ""
+    return to if isinstance(to, str) else ""
+
+
+def digests_of(image: Image) -> dict[str, str]:
+    """Return the digests of a node's files, but for the metadata."""
+    return {name: file_digest(image[name]) for name in FILES if name in image and name != META}
+
+
+def is_whole(image: Image) -> bool:
+    """Whether a node's files are those that its metadata names."""
+    return META in image and _load(image[META]).get("digests") == digests_of(image)
+
+
+def state_of(image: Image) -> str:
+    """Return a digest of all of a node's files; "" for none."""
+    return digest_of(*(part for name in FILES if name in image for part in (name, image[name]))) if image else ""
+
+
+def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
+    """Return a node's metadata, every field of its type, whatever the file holds."""
+    held = _load(image.get(META, b""))
+    whole = {name: value if isinstance(value, int) and value > 0 else 0 for name in ("version", "sequence")
+             for value in [held.get(name)]}  # fmt: skip
+    created = read_time(held.get("created_at")) or 0.0
+    return {
+        **whole,
+        "type": held["type"] if isinstance(held.get("type"), str) else context_type_of(uri.category),
+        "category": held["category"] if isinstance(held.get("category"), str) else uri.category,
+        "title": held["title"] if isinstance(held.get("title"), str) and held["title"] else uri.name,
+        "aliases": strings_of(held.get("aliases")),
+        "confirmed": strings_of(held.get("confirmed")),
+        "created_at": created,
+        "updated_at": read_time(held.get("updated_at")) or created,
+        "source_refs": [
+            {name: ref[name] for name in ("archive", "message") if isinstance(ref.get(name), str)}
+            for ref in held.get("source_refs") or ()
+            if isinstance(ref, dict)
+        ]
+        if isinstance(held.get("source_refs"), list)
+        else [],
+        "metadata": mapping_of(held.get("metadata")),
+    }
+
+
+def write_meta(uri: Uri, meta: dict[str, Any], image: Image) -> bytes:
+    """Return the metadata file of a node whose other files are in `image`.
+
+    Raises:
+        ValueError: A value is no JSON.
+    """
+    row = {
+        "format": FORMAT,
+        "uri": uri.text,
+        "version": meta["version"],
+        "sequence": meta["sequence"],
+        "type": meta["type"],
+        "category": meta["category"],
+        "owner_space": uri.owner_space,
+        "title": meta["title"],
+        "aliases": meta["aliases"],
+        "confirmed": meta["confirmed"],
+        "created_at": time_of(meta["created_at"]),
+        "updated_at": time_of(meta["updated_at"]),
+        "source_refs": meta["source_refs"],
+        "digests": digests_of(image),
+        "metadata": meta["metadata"],
+    }
+    return to_json(row, indent=1).encode("utf-8", "replace") + b"\n"
+
+
+def read_edges(node: ContextNode | str, data: bytes) -> list[RelationEdge]:
+    """Return the edges that a file holds; what is no edge is passed over."""
+    uri = node if isinstance(node, str) else node.uri
+    try:
+        rows = json.loads(data or b"[]")
+    except (ValueError, RecursionError):
+        return []
+    found = []
+    for row in rows if isinstance(rows, list) else ():
+        row = mapping_of(row)
+        to, kind, weight = row.get("to_uri"), row.get("relation_type"), row.get("weight")
+        if isinstance(to, str) and isinstance(kind, str):
+            weight = float(weight) if isinstance(weight, (int, float)) and not isinstance(weight, bool) else 1.0
+            found.append(RelationEdge(uri, to, kind, str(row.get("reason") or ""), weight))
+    return found
+
+
+def write_edges(edges: list[RelationEdge]) -> bytes:
+    """Return the file of some edges, one a line, so that versions compare well."""
+    rows = [
+        to_json(
+            {"to_uri": edge.to_uri, "relation_type": edge.relation_type, "reason": edge.reason, "weight": edge.weight}
+        )
+        for edge in edges
+    ]
+    return ("[" + ",\n ".join(rows) + "]\n").encode("utf-8", "replace")

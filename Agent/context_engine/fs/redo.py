@@ -1,0 +1,126 @@
+"""What a dead process or a power cut left undone is done again, from the images in the journal.
+
+For each file the newest image counts. A file that equals it stays; one that is missing, torn, or an older image is
+written. Any other is somebody's work: it is copied to `.ctx/aside/` first, and reported.
+
+    torn    no longer than the image, and each block of it is the image's or zeros
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..core.config import META
+from ..core.errors import StoreCorruptError
+from .folders import Folders, Image
+from .journal import MOVE, Commit, Journal
+from .meta import leads_on
+from .uri import parse_uri
+
+__all__ = ["copies_of", "is_torn", "put_aside", "redo"]
+
+_BLOCK = 512
+
+
+def redo(journal: Journal, folders: Folders, boot: str, aside: Path) -> list[str]:
+    """Bring the files to what the journal says, and return a sentence for each file that was put aside.
+
+    Must run under the store's lock. Running it twice changes nothing more.
+    """
+    commits = journal.unfinished(boot)
+    if not commits:
+        return []
+    wanted = _newest_images(commits, folders)
+    reports = [
+        report for uri, change in wanted.items() for report in _write_again(journal, folders, uri, change, aside)
+    ]
+    journal.mark_applied([commit.sequence for commit in commits], boot)
+    return reports
+
+
+def _newest_images(commits: Iterable[Commit], folders: Folders) -> dict[str, dict[str, bytes | None]]:
+    """Return what each file must be, by where its node is now; moves that were lost are made."""
+    wanted: dict[str, dict[str, bytes | None]] = {}
+    for commit in commits:
+        for step in commit.steps:
+            if step.file != MOVE:
+                wanted.setdefault(step.uri, {})[step.file] = step.after
+                continue
+            to = (step.after or b"").decode()
+            source = parse_uri(step.uri).folders
+            if not leads_on(folders.read(source, (META,)).get(META, b"")):  # else it was made already
+                folders.move(source, parse_uri(to).folders)
+            beneath = f"{step.uri}/"
+            wanted = {
+                to + uri[len(step.uri) :] if uri == step.uri or uri.startswith(beneath) else uri: change
+                for uri, change in wanted.items()
+            }
+    return wanted
+
+
+def _write_again(
+    journal: Journal, folders: Folders, uri: str, change: dict[str, bytes | None], aside: Path
+) -> list[str]:
+    names = parse_uri(uri).folders
+    try:
+        present = folders.read(names)
+    except StoreCorruptError:
+        present = {}
+    stale = {file: image for file, image in change.items() if present.get(file) != image}
+    if not stale:
+        return []
+    strange = {
+        file: present[file]
+        for file, image in stale.items()
+        if file in present
+        and not is_torn(present[file], image or b"")
+        and present[file] not in journal.images_of(uri, file)
+    }
+    reports = []
+    if strange:
+        where = put_aside(aside, uri, strange)
+        reports.append(f"{', '.join(strange)} of {uri} was neither old nor new: a copy is in {where.name}")
+        journal.report(time.time(), uri, reports[-1])
+    folders.write(names, stale)
+    return reports
+
+
+def is_torn(present: bytes, image: bytes) -> bool:
+    """Whether a file is what a power cut can have left of an image.
+
+    >>> is_torn(b"", b"hello"), is_torn(b"he", b"hello"), is_torn(bytes(5), b"hello"), is_torn(b"jello", b"hello")
+    (True, True, True, False)
+    """
+    if len(present) > len(image):
+        return False
+    for start in range(0, len(present), _BLOCK):
+        block = present[start : start + _BLOCK]
+        if block != image[start : start + len(block)] and block.strip(b"\0"):
+            return False
+    return True
+
+
+def put_aside(aside: Path, uri: str, files: Image) -> Path:
+    """Keep a copy of some files, with the URI that they are of, and return its folder."""
+    aside.mkdir(mode=0o700, exist_ok=True)
+    place = aside / f"{time.strftime('%Y%m%dT%H%M%S')}-{os.urandom(4).hex()}"
+    place.mkdir(mode=0o700)
+    for name, data in {"uri": uri.encode(), **files}.items():
+        path = place / name.lstrip(".")
+        path.write_bytes(data)
+        path.chmod(0o600)
+    return place
+
+
+def copies_of(aside: Path, uris: Iterable[str]) -> list[Path]:
+    """Return the folders of what was put aside of some URIs."""
+    wanted = set(uris)
+    found = []
+    for place in sorted(aside.glob("*")) if aside.is_dir() else []:
+        try:
+            if (place / "uri").read_text(encoding="utf-8") in wanted:
+                found.append(place)
+        except OSError:
+            continue
+    return found

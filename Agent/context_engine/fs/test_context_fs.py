@@ -1,0 +1,635 @@
+"""Tests of `ContextFS`: nodes, transactions, moves, edits by hand, history, and what bad days bring."""
+
+import errno
+import json
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.context_engine.core.config import FILES
+from Agent.context_engine.core.errors import (
+    AccessDeniedError,
+    ConflictError,
+    InvalidInputError,
+    InvalidUriError,
+    NodeNotFoundError,
+    StoreCorruptError,
+    StoreError,
+    VersionConflictError,
+)
+from Agent.context_engine.core.objects import ContextNode, RelationEdge, RequestContext
+from Agent.context_engine.fs.context_fs import ContextFS
+from Agent.context_engine.fs.disk import Disk
+from Agent.context_engine.fs.relation_store import RelationStore
+
+ADA = RequestContext("acme", "ada", "helper", "s1")
+BOB = RequestContext("acme", "bob", "other", "s1")
+TEA = "ctx://acme/users/ada/memories/preferences/tea"
+TEAS = "ctx://acme/users/ada/memories/preferences"
+
+
+def node(uri: str = TEA, abstract: str = "tea", content: str = "- no sugar\n", **metadata: object) -> ContextNode:
+    return ContextNode(uri, "", "memory", "preferences", "user:ada", abstract, "about tea", content, dict(metadata))
+
+
+def place(fs: ContextFS, uri: str = TEA) -> Path:
+    return Path(fs.resolve_path(ADA, uri))
+
+
+def events(fs: ContextFS) -> list[tuple[str, str]]:
+    return [(row[0], row[1]) for row in fs.journal.query("SELECT event_type, uri FROM outbox ORDER BY number")]
+
+
+class TestNodes:
+    def test_are_folders_of_five_files_for_their_owner_alone(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+
+        files = {path.name: path for path in place(fs).iterdir()}
+        assert set(files) == {".abstract.md", ".overview.md", "content.md", ".meta.json", ".relations.json"}
+        assert files["content.md"].read_text(encoding="utf-8") == "- no sugar\n"
+        assert {stat.S_IMODE(path.stat().st_mode) for path in files.values()} == {0o600}
+        assert {stat.S_IMODE(each.stat().st_mode) for each in (fs.root, place(fs), fs.space)} == {0o700}
+
+    def test_come_back_as_they_were_written(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node(title="Tea 茶", aliases=["cha"], metadata={"mine": [1]}))
+
+        read = fs.read_node(ADA, TEA)
+        assert (read.abstract, read.overview, read.content) == ("tea", "about tea", "- no sugar\n")
+        assert (read.category, read.owner_space, read.parent_uri) == ("preferences", "user:ada", TEAS)
+        assert read.metadata["title"] == "Tea 茶"
+        assert read.metadata["aliases"] == ["cha"]
+        assert read.metadata["metadata"] == {"mine": [1]}
+        assert (read.metadata["version"], read.metadata["sequence"]) == (1, 1)
+        assert fs.read_node(ADA, TEA, include_content=False).content == ""
+
+    def test_say_in_their_metadata_what_the_contract_lists(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+
+        held = json.loads((place(fs) / ".meta.json").read_bytes())
+        assert list(held) == [
+            "format", "uri", "version", "sequence", "type", "category", "owner_space", "title", "aliases", "confirmed",
+            "created_at", "updated_at", "source_refs", "digests", "metadata",
+        ]  # fmt: skip
+        assert set(held["digests"]) == set(FILES) - {".meta.json", "messages.jsonl"}
+        assert all(len(digest) == 32 for digest in held["digests"].values())
+
+    def test_count_versions_and_sequences(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        fs.write_node(ADA, node("ctx://acme/agents/helper/skills/x"))
+        fs.write_level(ADA, TEA, "L2", "other")
+
+        read = fs.read_node(ADA, TEA).metadata
+        assert (read["version"], read["sequence"]) == (2, 3)
+
+    def test_change_nothing_where_nothing_changes(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        before = {path.name: path.stat().st_mtime_ns for path in place(fs).iterdir()}
+        fs.write_node(ADA, node())
+        fs.write_level(ADA, TEA, "L0", "tea")
+
+        assert {path.name: path.stat().st_mtime_ns for path in place(fs).iterdir()} == before
+        assert fs.journal.last_sequence() == 1
+
+    def test_are_told_without_being_read(self, fs: ContextFS) -> None:
+        assert not fs.stat_node(ADA, TEA).exists
+        fs.write_node(ADA, node())
+
+        told = fs.stat_node(ADA, TEA)
+        assert (told.exists, told.version, told.uri) == (True, 1, TEA)
+        assert told.size > 50
+        assert fs.exists(ADA, TEA)
+        assert not fs.exists(ADA, TEAS)
+
+    def test_are_read_and_written_level_by_level(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        for level, text in (("L0", "one"), ("L1", "two"), ("L2", "三")):
+            fs.write_level(ADA, TEA, level, text)
+            assert fs.read_level(ADA, TEA, level) == text
+        with pytest.raises(InvalidInputError, match="'L3'"):
+            fs.read_level(ADA, TEA, "L3")
+
+    @pytest.mark.parametrize(("level", "words"), [("L0", 101), ("L1", 501), ("L2", 5_001)])
+    def test_refuse_levels_that_are_too_long(self, fs: ContextFS, level: str, words: int) -> None:
+        fs.write_node(ADA, node())
+        fs.write_level(ADA, TEA, level, "茶" * (words - 1))
+        with pytest.raises(InvalidInputError, match="tokens"):
+            fs.write_level(ADA, TEA, level, "茶" * words)
+
+    def test_change_metadata_field_by_field(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node(title="Tea"))
+        fs.write_metadata(ADA, TEA, {"aliases": ["cha"], "metadata": {"a": 1}})
+
+        held = fs.read_metadata(ADA, TEA)
+        assert (held["title"], held["aliases"], held["metadata"], held["version"]) == ("Tea", ["cha"], {"a": 1}, 2)
+        wrong: list[dict[str, Any]] = [{"title": ""}, {"aliases": "x"}, {"aliases": [1]}, {"metadata": []}]
+        for bad in [*wrong, {"metadata": {"x": object()}}]:
+            with pytest.raises(InvalidInputError):
+                fs.write_metadata(ADA, TEA, bad)
+
+    def test_list_their_children(self, fs: ContextFS) -> None:
+        for name in ("a", "b", "b/c"):
+            fs.write_node(ADA, node(f"{TEAS}/{name}"))
+
+        assert [each.name for each in fs.list_children(ADA, TEAS)] == ["a", "b"]
+        assert [each.has_children for each in fs.list_children(ADA, TEAS)] == [False, True]
+        space = "ctx://acme/users/ada"
+        assert [each.name for each in fs.list_children(ADA, space, recursive=True)] == [
+            "memories", "preferences", "a", "b", "c",
+        ]  # fmt: skip
+        assert [each.is_dir for each in fs.list_children(ADA, space, depth=2)] == [True, True]
+        assert fs.list_children(ADA, f"{TEAS}/a") == fs.list_children(ADA, f"{TEAS}/nothing") == []
+        with pytest.raises(InvalidInputError):
+            fs.list_children(ADA, TEAS, depth=0)
+
+    def test_belong_to_their_owner(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        calls: list[Callable[[], object]] = [
+            lambda: fs.read_node(BOB, TEA),
+            lambda: fs.exists(BOB, TEA),
+            lambda: fs.stat_node(BOB, TEA),
+            lambda: fs.write_level(BOB, TEA, "L2", "x"),
+            lambda: fs.delete_node(BOB, TEA),
+            lambda: fs.list_children(BOB, TEAS),
+            lambda: fs.resolve_path(BOB, TEA),
+            lambda: fs.history(BOB, TEA),
+            lambda: fs.move_node(BOB, TEA, f"{TEAS}/x"),
+            lambda: fs.undo(BOB, fs.history(ADA, TEA)[0].commit_id),
+            lambda: fs.read_metadata(BOB, "ctx://acme/users/ada/nothing/there"),
+        ]
+        for call in calls:
+            with pytest.raises(AccessDeniedError):
+                call()
+        assert fs.log(BOB) == []
+
+
+class TestVersions:
+    def test_refuse_what_was_read_before_somebody_wrote(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        seen = fs.read_node(ADA, TEA)
+        fs.write_level(ADA, TEA, "L0", "quicker")
+        seen.content = "slower"
+        with pytest.raises(VersionConflictError) as raised:
+            fs.write_node(ADA, seen)
+
+        assert (raised.value.seen, raised.value.current) == (1, 2)
+        assert fs.read_level(ADA, TEA, "L2") == "- no sugar\n"
+
+    def test_take_0_for_a_node_that_is_not_there(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node(version=0))
+        with pytest.raises(VersionConflictError):
+            fs.write_node(ADA, node(version=0))
+
+    def test_see_an_edit_by_hand_as_a_change(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        seen = fs.read_node(ADA, TEA)
+        (place(fs) / "content.md").write_text("by hand", encoding="utf-8")
+        with pytest.raises(VersionConflictError):
+            fs.write_node(ADA, seen)
+
+        assert fs.read_level(ADA, TEA, "L2") == "by hand"
+
+    def test_let_twenty_writers_count_right(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node(metadata={"n": 0}))
+
+        def add() -> None:
+            for _ in range(5):
+                fs.run(ADA, "add", lambda tx: _add_one(fs))
+
+        threads = [threading.Thread(target=add) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert fs.read_metadata(ADA, TEA)["metadata"]["n"] == 20
+
+
+def _add_one(fs: ContextFS) -> None:
+    held = fs.read_metadata(ADA, TEA)["metadata"]["n"]
+    fs.write_metadata(ADA, TEA, {"metadata": {"n": held + 1}})
+
+
+class TestTransactions:
+    def test_write_all_or_nothing(self, fs: ContextFS) -> None:
+        def fail() -> None:
+            with fs.transaction(ADA) as tx:
+                fs.write_node(ADA, node())
+                assert fs.read_node(ADA, TEA).abstract == "tea"
+                assert tx.has(fs.follow(ADA, TEA))
+                raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            fail()
+
+        assert not fs.exists(ADA, TEA)
+        assert fs.journal.last_sequence() == 0
+
+    def test_are_one_commit_with_one_sync_however_many_nodes(self, fs: ContextFS) -> None:
+        with fs.transaction(ADA, "ten"):
+            for number in range(10):
+                fs.write_node(ADA, node(f"{TEAS}/{number}"))
+
+        assert fs.journal.query("SELECT name FROM commits") == [("ten",)]
+        assert {fs.read_metadata(ADA, f"{TEAS}/{number}")["sequence"] for number in range(10)} == {1}
+
+    def test_register_the_events_that_their_changes_imply(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        fs.write_node(ADA, node(f"{TEAS}/b"))
+        RelationStore(fs).upsert_edges(ADA, TEA, [RelationEdge(TEA, f"{TEAS}/b", "near")])
+        fs.move_node(ADA, f"{TEAS}/b", f"{TEAS}/c")
+        fs.delete_node(ADA, f"{TEAS}/c")
+
+        assert events(fs) == [
+            ("UPSERT_CONTEXT", TEA),
+            ("UPSERT_RELATION", TEA),
+            ("UPSERT_CONTEXT", f"{TEAS}/b"),
+            ("UPSERT_RELATION", f"{TEAS}/b"),
+            ("UPSERT_CONTEXT", TEA),
+            ("UPSERT_RELATION", TEA),
+            ("MOVE_CONTEXT", f"{TEAS}/b"),
+            ("DELETE_CONTEXT", f"{TEAS}/c"),
+        ]
+        assert fs.journal.query("SELECT DISTINCT status FROM outbox") == [("pending",)]
+
+    def test_join_one_that_is_open(self, fs: ContextFS) -> None:
+        with fs.transaction(ADA, "outer") as outer, fs.transaction(ADA, "inner") as inner:
+            assert inner is outer
+        with pytest.raises(InvalidInputError), fs.transaction(ADA), fs.transaction(BOB):
+            pass
+
+    def test_hold_a_move_alone(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        with fs.transaction(ADA):
+            fs.write_level(ADA, TEA, "L0", "x")
+            with pytest.raises(InvalidInputError, match="of its own"):
+                fs.move_node(ADA, TEA, f"{TEAS}/x")
+
+
+class TestMoves:
+    def test_are_one_rename_and_one_event_and_the_old_place_leads_on(self, fs: ContextFS) -> None:
+        for name in ("tea", "tea/green", "tea/green/longjing"):
+            fs.write_node(ADA, node(f"{TEAS}/{name}", abstract=name))
+        count = len(events(fs))
+        fs.move_node(ADA, TEA, f"{TEAS}/drinks")
+
+        assert events(fs)[count:] == [("MOVE_CONTEXT", TEA)]
+        assert fs.read_level(ADA, f"{TEAS}/drinks/green/longjing", "L0") == "tea/green/longjing"
+        assert fs.read_node(ADA, TEA).uri == f"{TEAS}/drinks"
+        assert fs.read_node(ADA, f"{TEA}/green").uri == f"{TEAS}/drinks/green"
+        assert [path.name for path in place(fs).iterdir()] == [".meta.json"]
+        assert [each.name for each in fs.list_children(ADA, TEAS)] == ["drinks"]
+
+    def test_refuse_what_cannot_be(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        fs.write_node(ADA, node(f"{TEAS}/b"))
+        for to in (f"{TEAS}/b", f"{TEA}/beneath", TEA, "ctx://acme/agents/helper/skills/x", "ctx://acme/users/ada"):
+            with pytest.raises(ConflictError):
+                fs.move_node(ADA, TEA, to)
+        with pytest.raises(AccessDeniedError):
+            fs.move_node(ADA, TEA, "ctx://acme/users/bob/memories/x")
+        with pytest.raises(NodeNotFoundError):
+            fs.move_node(ADA, f"{TEAS}/nothing", f"{TEAS}/x")
+
+    def test_can_be_undone(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        fs.move_node(ADA, TEA, f"{TEAS}/b")
+        fs.undo(ADA, fs.log(ADA)[0]["id"])
+
+        assert fs.read_node(ADA, TEA).uri == TEA
+        assert fs.read_node(ADA, f"{TEAS}/b").uri == TEA
+        assert [entry.change for entry in fs.history(ADA, TEA)] == ["moved", "moved", "created"]
+
+    def test_lead_nowhere_outside(self, fs: ContextFS) -> None:
+        fs.write_node(BOB, ContextNode("ctx://acme/users/bob/memories/x", "", "memory", "", "", "secret"))
+        fs.write_node(ADA, node())
+        (place(fs) / ".meta.json").write_text('{"moved_to": "ctx://acme/users/bob/memories/x"}', encoding="utf-8")
+        with pytest.raises(NodeNotFoundError):
+            fs.read_node(ADA, TEA)
+        (place(fs) / ".meta.json").write_text(f'{{"moved_to": "{TEA}"}}', encoding="utf-8")
+        with pytest.raises(NodeNotFoundError):
+            fs.read_node(ADA, TEA)
+
+
+class TestDeleting:
+    def test_refuses_a_node_with_children(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        fs.write_node(ADA, node(f"{TEA}/green"))
+        with pytest.raises(ConflictError, match="children"):
+            fs.delete_node(ADA, TEA)
+        fs.delete_node(ADA, TEA, recursive=True)
+
+        assert not place(fs).exists()
+        assert fs.list_children(ADA, "ctx://acme/users/ada", recursive=True) == []
+        with pytest.raises(NodeNotFoundError):
+            fs.delete_node(ADA, TEA)
+
+    def test_can_be_undone(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        fs.delete_node(ADA, TEA)
+        fs.undo(ADA, fs.log(ADA)[0]["id"])
+
+        assert fs.read_level(ADA, TEA, "L2") == "- no sugar\n"
+        assert fs.read_metadata(ADA, TEA)["version"] == 2
+
+
+class TestHistory:
+    def test_tells_images_before_and_after(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        fs.write_level(ADA, TEA, "L2", "now")
+        entries = fs.history(ADA, TEA)
+
+        assert [entry.change for entry in entries] == ["changed", "created"]
+        assert (entries[0].before["content.md"], entries[0].after["content.md"]) == ("- no sugar\n", "now")
+        assert entries[0].author == "ada/helper"
+
+    def test_undo_names_what_came_later(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        first = fs.log(ADA)[0]["id"]
+        fs.write_level(ADA, TEA, "L2", "now")
+        with pytest.raises(ConflictError) as raised:
+            fs.undo(ADA, first)
+
+        assert raised.value.commits == [fs.log(ADA)[0]["id"]]
+        assert raised.value.uris == [TEA]
+        with pytest.raises(InvalidInputError):
+            fs.undo(ADA, "nobody")
+
+    def test_undo_keeps_its_hands_off_an_edit(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        (place(fs) / "content.md").write_text("by hand", encoding="utf-8")
+        with pytest.raises(ConflictError, match="edited"):
+            fs.undo(ADA, fs.log(ADA)[0]["id"])
+
+    def test_is_pruned_by_age(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        assert fs.prune(fs.clock() + 1) == 1
+
+        assert fs.history(ADA, TEA) == []
+        assert fs.read_level(ADA, TEA, "L2") == "- no sugar\n"
+        fs.write_level(ADA, TEA, "L2", "later")
+        assert fs.read_metadata(ADA, TEA)["sequence"] == 2
+
+
+class TestEditsByHand:
+    def test_are_read_and_become_a_version(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        (place(fs) / "content.md").write_text("- two spoons\n", encoding="utf-8")
+
+        assert fs.read_level(ADA, TEA, "L2") == "- two spoons\n"
+        assert fs.find_edits("ctx://acme/users/ada") == [TEA]
+        assert fs.adopt(ADA, TEA)
+        assert not fs.adopt(ADA, TEA)
+        assert fs.read_metadata(ADA, TEA)["version"] == 2
+        assert fs.find_edits("ctx://acme/users/ada") == []
+
+    def test_are_kept_when_something_is_written_over_them(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        (place(fs) / "content.md").write_text("by hand", encoding="utf-8")
+        fs.write_level(ADA, TEA, "L2", "by program")
+
+        assert fs.history(ADA, TEA)[0].before["content.md"] == "by hand"
+        fs.undo(ADA, fs.history(ADA, TEA)[0].commit_id)
+        assert fs.read_level(ADA, TEA, "L2") == "by hand"
+
+    def test_are_seen_where_an_older_state_was_put_back(self, fs: ContextFS, tmp_path: Path) -> None:
+        fs.write_node(ADA, node())
+        shutil.copytree(place(fs), tmp_path / "old")
+        fs.write_level(ADA, TEA, "L2", "newer")
+        shutil.rmtree(place(fs))
+        shutil.copytree(tmp_path / "old", place(fs))  # what `git checkout` does
+
+        assert fs.find_edits("ctx://acme/users/ada") == [TEA]
+        assert fs.adopt(ADA, TEA)
+        assert fs.read_metadata(ADA, TEA)["version"] == 3
+        assert fs.read_level(ADA, TEA, "L2") == "- no sugar\n"
+
+    def test_may_be_new_nodes_and_gone_ones(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        made = place(fs, f"{TEAS}/coffee")
+        made.mkdir()
+        (made / "content.md").write_text("- black\n", encoding="utf-8")
+        shutil.rmtree(place(fs))
+
+        assert sorted(fs.find_edits("ctx://acme/users/ada")) == [f"{TEAS}/coffee", TEA]
+        assert fs.adopt(ADA, f"{TEAS}/coffee")
+        assert fs.read_node(ADA, f"{TEAS}/coffee").category == "preferences"
+        assert fs.adopt(ADA, TEA)
+        assert fs.find_edits("ctx://acme/users/ada") == []
+
+    def test_may_be_wrong_in_every_way(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        meta = place(fs) / ".meta.json"
+        for text in ("", "{", "[]", '{"version": "x", "aliases": 7, "source_refs": [1, {}], "metadata": []}', "\xff"):
+            meta.write_bytes(text.encode("latin-1"))
+            assert fs.read_node(ADA, TEA).content == "- no sugar\n"
+        (place(fs) / "content.md").write_bytes(b"\xff\xfe")
+        with pytest.raises(StoreCorruptError, match="UTF-8"):
+            fs.read_level(ADA, TEA, "L2")
+        with pytest.raises(StoreCorruptError):
+            fs.adopt(ADA, TEA)
+        assert (place(fs) / "content.md").read_bytes() == b"\xff\xfe"
+
+    def test_may_be_no_symlinks(self, fs: ContextFS, tmp_path: Path) -> None:
+        fs.write_node(ADA, node())
+        (tmp_path / "secret").write_text("secret", encoding="utf-8")
+        (place(fs) / "content.md").unlink()
+        (place(fs) / "content.md").symlink_to(tmp_path / "secret")
+        with pytest.raises(StoreError, match="symlink"):
+            fs.read_node(ADA, TEA)
+        shutil.rmtree(place(fs))
+        place(fs).symlink_to(tmp_path)
+        with pytest.raises(StoreError, match="symlink"):
+            fs.read_node(ADA, TEA)
+        with pytest.raises(StoreError, match="symlink"):
+            fs.write_node(ADA, node())
+        assert list(fs.list_children(ADA, TEAS)) == []
+
+    def test_may_be_no_pipes_and_not_huge(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        path = place(fs) / "content.md"
+        path.unlink()
+        os.mkfifo(path)
+        with pytest.raises(StoreError, match="no plain file"):
+            fs.read_node(ADA, TEA)
+        path.unlink()
+        with path.open("wb") as file:
+            file.truncate(65 * 1024 * 1024)
+        with pytest.raises(StoreCorruptError, match="larger"):
+            fs.read_node(ADA, TEA)
+
+
+class TestOpening:
+    def test_finds_everything_again(self, tmp_path: Path) -> None:
+        with_store(tmp_path, lambda fs: fs.write_node(ADA, node()))
+        fs = ContextFS(tmp_path)
+
+        assert fs.read_node(ADA, TEA).abstract == "tea"
+        assert fs.journal.query("SELECT state FROM commits") == [("synced",)]
+        fs.close()
+        fs.close()
+        with pytest.raises(StoreError, match="closed"):
+            fs.write_node(ADA, node())
+
+    def test_takes_a_clone_in_and_goes_on_above_its_sequences(self, tmp_path: Path) -> None:
+        def write(fs: ContextFS) -> None:
+            for number in range(5):
+                fs.write_level(ADA, TEA, "L2", str(number)) if number else fs.write_node(ADA, node())
+
+        with_store(tmp_path / "a", write)
+        assert (tmp_path / "a/.ctx/.gitignore").read_text(encoding="utf-8") == "*\n"
+        shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns(".ctx"))
+        fs = ContextFS(tmp_path / "b")
+
+        assert fs.find_edits("ctx://acme/users/ada") == []
+        assert ("UPSERT_CONTEXT", "ctx://acme/users/ada") in events(fs)
+        fs.write_level(ADA, TEA, "L2", "new")
+        assert fs.read_metadata(ADA, TEA)["sequence"] == 6
+        fs.close()
+
+    def test_sets_a_damaged_journal_aside(self, tmp_path: Path) -> None:
+        with_store(tmp_path, lambda fs: fs.write_node(ADA, node()))
+        (tmp_path / ".ctx/journal.db").write_bytes(b"not a database at all" * 500)
+        fs = ContextFS(tmp_path)
+
+        assert fs.read_node(ADA, TEA).abstract == "tea"
+        assert "damaged" in fs.journal.reports()[0][2]
+        assert list((tmp_path / ".ctx/aside").glob("journal-*/journal.db"))
+        fs.write_level(ADA, TEA, "L2", "x")
+        assert fs.read_metadata(ADA, TEA)["sequence"] == 2
+        fs.close()
+
+    def test_reads_a_store_that_cannot_be_written(self, tmp_path: Path) -> None:
+        with_store(tmp_path, lambda fs: fs.write_node(ADA, node()))
+        before = sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*"))
+        fs = ContextFS(tmp_path, readonly=True)
+
+        assert fs.read_level(ADA, TEA, "L2") == "- no sugar\n"
+        assert len(fs.history(ADA, TEA)) == 1
+        with pytest.raises(StoreError, match="read-only"):
+            fs.write_level(ADA, TEA, "L2", "x")
+        fs.close()
+        assert sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*")) == before
+
+    def test_a_forked_process_writes_beside_its_parent(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                fs.write_node(ADA, node(f"{TEAS}/child"))
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+        fs.write_node(ADA, node(f"{TEAS}/parent"))
+
+        assert [each.name for each in fs.list_children(ADA, TEAS)] == ["child", "parent", "tea"]
+
+
+def with_store(folder: Path, do: Callable[[ContextFS], object]) -> None:
+    fs = ContextFS(folder)
+    do(fs)
+    fs.close()
+
+
+class FailingDisk(Disk):
+    """A disk that refuses a call from some moment on."""
+
+    def __init__(self, name: str, code: int) -> None:
+        self._name, self._code = name, code
+        self.is_failing = False
+
+    def __getattribute__(self, name: str) -> object:
+        found = object.__getattribute__(self, name)
+        if name.startswith("_") or name == "is_failing" or not self.is_failing or name != self._name:
+            return found
+        code = self._code
+
+        def fail(*arguments: object) -> None:
+            raise OSError(code, os.strerror(code))
+
+        return fail
+
+
+class TestBadDisks:
+    @pytest.mark.parametrize("call", ["create_file", "write", "rename", "make_folder"])
+    def test_a_full_one_keeps_the_commit_and_writes_the_files_later(self, tmp_path: Path, call: str) -> None:
+        disk = FailingDisk(call, errno.ENOSPC)
+        fs = ContextFS(tmp_path, disk=disk)
+        fs.write_node(ADA, node())
+        disk.is_failing = True
+        with pytest.raises(StoreError) as raised:
+            fs.write_node(ADA, node(f"{TEAS}/more"))
+        assert raised.value.is_committed
+        disk.is_failing = False
+
+        fs.write_level(ADA, TEA, "L2", "later")
+        assert fs.read_level(ADA, f"{TEAS}/more", "L2") == "- no sugar\n"
+        fs.close()
+
+    def test_a_failed_sync_stops_all_writes_until_it_is_opened_again(self, tmp_path: Path) -> None:
+        disk = FailingDisk("sync_all", errno.EIO)
+        fs = ContextFS(tmp_path, disk=disk)
+        fs.write_node(ADA, node())
+        disk.is_failing = True
+        with pytest.raises(StoreError, match="sync"):
+            fs.checkpoint()
+        disk.is_failing = False
+        with pytest.raises(StoreError, match="open the store again"):
+            fs.write_level(ADA, TEA, "L2", "x")
+        assert fs.read_level(ADA, TEA, "L2") == "- no sugar\n"
+        fs.close()
+        (tmp_path / "acme/users/ada/memories/preferences/tea/content.md").write_bytes(b"")  # what the sync lost
+
+        again = ContextFS(tmp_path)
+        assert again.read_level(ADA, TEA, "L2") == "- no sugar\n"
+        again.close()
+
+    def test_one_without_syncfs_syncs_all(self, fs: ContextFS, monkeypatch: pytest.MonkeyPatch) -> None:
+        from Agent.context_engine.fs import disk
+
+        called = []
+        monkeypatch.setattr(disk, "_syncfs", None)
+        monkeypatch.setattr(os, "sync", lambda: called.append(True))
+        fs.write_node(ADA, node())
+        fs.checkpoint()
+
+        assert called == [True]
+
+
+class TestRelations:
+    def test_are_one_for_each_target_and_type(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        store = RelationStore(fs)
+        other = f"{TEAS}/b"
+        store.upsert_edges(ADA, TEA, [RelationEdge(TEA, other, "near", "a"), RelationEdge(TEA, other, "like", "b")])
+        store.upsert_edges(ADA, TEA, [RelationEdge(TEA, other, "near", "c", 0.5)])
+        store.append_edges(ADA, TEA, [RelationEdge(TEA, other, "near", "d"), RelationEdge(TEA, other, "new")])
+
+        assert [(e.relation_type, e.reason) for e in store.get_edges(ADA, TEA)] == [
+            ("near", "c"), ("like", "b"), ("new", ""),
+        ]  # fmt: skip
+        assert store.remove_edges(ADA, TEA, relation_types=["like"]) == 1
+        assert store.remove_edges(ADA, TEA, to_uris=["ctx://acme/users/ada/x"]) == 0
+        assert store.remove_edges(ADA, TEA) == 2
+        assert store.get_edges(ADA, TEA) == []
+
+    def test_lead_to_nobody_else(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        store = RelationStore(fs)
+        with pytest.raises(AccessDeniedError):
+            store.upsert_edges(ADA, TEA, [RelationEdge(TEA, "ctx://acme/users/bob/x", "near")])
+        with pytest.raises(InvalidInputError):
+            store.upsert_edges(ADA, TEA, [RelationEdge(f"{TEAS}/b", TEA, "near")])
+        with pytest.raises(InvalidUriError):
+            store.append_edges(ADA, TEA, [RelationEdge(TEA, "nowhere", "near")])
+        rows = '[{"to_uri": "ctx://acme/users/bob/x", "relation_type": "near"}, 7, {"to_uri": 1}]'
+        (place(fs) / ".relations.json").write_text(rows, encoding="utf-8")
+
+        assert store.get_edges(ADA, TEA) == []

@@ -1,0 +1,291 @@
+"""A transaction: changes are staged, and committed together, whole or not at all.
+
+    1  take the lock, and redo what a dead process left
+    2  compare: a node that is not as it was when this transaction first looked raises `VersionConflictError`
+    3  one synced transaction of the journal: images before and after, events held back.  This is the commit.
+    4  the files: new name, rename, no sync
+    5  one transaction without a sync: applied, events pending; unlock
+
+What was staged is what the same transaction reads. The events follow from the changes: no write misses the index.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..core.config import (
+    ABSTRACT,
+    CONTENT,
+    DELETE_CONTEXT,
+    FILES,
+    META,
+    MOVE_CONTEXT,
+    OVERVIEW,
+    RELATIONS,
+    UPSERT_CONTEXT,
+    UPSERT_RELATION,
+)
+from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError, StoreError, VersionConflictError
+from ..core.objects import OutboxEvent, RequestContext, WritePlan
+from ..core.text import to_json
+from .folders import Image
+from .journal import MOVE, Commit, NodeRow, Step
+from .meta import leads_on, read_meta, state_of, write_meta
+from .uri import Uri, parse_uri
+
+if TYPE_CHECKING:
+    from .context_fs import ContextFS
+
+__all__ = ["Staged", "Transaction", "apply_steps"]
+
+_EMPTY: Image = {ABSTRACT: b"", OVERVIEW: b"", CONTENT: b"", RELATIONS: b"[]\n"}
+"""What every node has, at least."""
+
+
+@dataclass
+class Staged:
+    """A node as it will be: its files but for the metadata, and what the metadata will say; None is a deletion."""
+
+    files: Image
+    meta: dict[str, Any] | None
+
+
+@dataclass
+class Transaction:
+    """Changes that are committed together; made by `ContextFS.transaction`."""
+
+    fs: "ContextFS"
+    ctx: RequestContext
+    name: str
+    commit_id: str
+    plans: list[WritePlan] = field(default_factory=list)
+    """Kept in the journal with the commit."""
+    ends: list[str] = field(default_factory=list)
+    """Events that this commit is the end of."""
+    events: list[OutboxEvent] = field(default_factory=list)
+    """What the commit registered, once it is done."""
+    versions: dict[str, int] = field(default_factory=dict)
+    """Of each node that was written, once it is done."""
+    sequence: int = 0
+    """Of the commit; 0 where nothing was to be done."""
+    _base: dict[str, Image] = field(default_factory=dict)
+    _staged: dict[str, Staged] = field(default_factory=dict)
+    _move: tuple[Uri, Uri] | None = None
+    _more: list[tuple[str, str, dict[str, Any], float]] = field(default_factory=list)
+    _musts: set[str] = field(default_factory=set)
+    _checks: list[Callable[[], None]] = field(default_factory=list)
+
+    # -- staging --
+
+    def look(self, uri: Uri) -> Staged:
+        """Return a node as this transaction sees it.
+
+        Raises:
+            NodeNotFoundError: There is none, or it was deleted here.
+        """
+        staged = self._staged.get(uri.text)
+        if staged is None:
+            image = self._look_at_base(uri)
+            if not image or (META in image and leads_on(image[META])):
+                raise NodeNotFoundError(uri.text)
+            return Staged({name: data for name, data in image.items() if name != META}, read_meta(uri, image))
+        if staged.meta is None:
+            raise NodeNotFoundError(uri.text)
+        return Staged(dict(staged.files), {**staged.meta})
+
+    def _look_at_base(self, uri: Uri) -> Image:
+        if uri.text not in self._base:
+            self._base[uri.text] = self.fs.read_image(uri)
+        return self._base[uri.text]
+
+    def has(self, uri: Uri) -> bool:
+        """Whether there is such a node, as this transaction sees it."""
+        try:
+            self.look(uri)
+        except NodeNotFoundError:
+            return False
+        return True
+
+    def put(self, uri: Uri, staged: Staged, must: bool = False) -> None:
+        """Stage a node; with `must` it gets a version even where nothing in it differs."""
+        if self._move is not None:
+            raise InvalidInputError("a move is a transaction of its own")
+        if not uri.is_node:
+            raise InvalidInputError(f"no node can be at {uri.text!r}: it is a space, or above one")
+        self._look_at_base(uri)
+        self._staged[uri.text] = staged
+        if must:
+            self._musts.add(uri.text)
+
+    def move(self, uri: Uri, to: Uri) -> str:
+        """Stage a move, and return the commit's id; nothing else may be staged."""
+        if self._staged or self._move is not None:
+            raise InvalidInputError("a move is a transaction of its own")
+        self._move = (uri, to)
+        return self.commit_id
+
+    def add_event(self, event_type: str, uri: str, payload: dict[str, Any], due_in_s: float = 0.0) -> None:
+        """Register an event that follows from no change."""
+        self._more.append((event_type, uri, payload, due_in_s))
+
+    def add_check(self, check: Callable[[], None]) -> None:
+        """Call something under the lock before anything is written; it raises to prevent it."""
+        self._checks.append(check)
+
+    # -- committing --
+
+    def commit(self) -> None:
+        """Write all that is staged; see the top of this file.
+
+        Raises:
+            VersionConflictError: A node has changed since this transaction looked at it.
+            StoreError: The disk refused. With `is_committed` the change is in the journal, and the files follow.
+        """
+        if not self._staged and self._move is None and not self._more and not self.ends:
+            return
+        fs = self.fs
+        with fs.locked():
+            for check in self._checks:
+                check()
+            for uri in self._staged:
+                self._compare(uri)
+            commit = Commit(
+                sequence=fs.journal.last_sequence() + 1,
+                id=self.commit_id,
+                name=self.name,
+                author=f"{self.ctx.user_id}/{self.ctx.agent_id}",
+                at=fs.clock(),
+                boot=fs.boot,
+                plans=[_describe(plan) for plan in self.plans],
+            )
+            nodes, changed = self._move_steps(commit) if self._move else self._file_steps(commit)
+            if not commit.steps and not self._more and not self.ends:
+                return
+            self._add_events(commit, changed)
+            self.sequence = commit.sequence
+            fs.log_and_apply(commit, nodes, [(event, due) for event, due in self._due(commit)], self.ends)
+
+    def _compare(self, text: str) -> None:
+        uri = parse_uri(text)
+        present, base = self.fs.read_image(uri), self._base[text]
+        if present != base:
+            seen, current = (read_meta(uri, image)["version"] if image else 0 for image in (base, present))
+            raise VersionConflictError(text, seen, current)
+
+    def _file_steps(self, commit: Commit) -> tuple[list[NodeRow], list[tuple[str, str]]]:
+        nodes, changed = [], []
+        for text, staged in self._staged.items():
+            uri, base = parse_uri(text), self._base[text]
+            after = self._image_of(uri, staged, base, commit)
+            steps = [
+                Step(text, name, base.get(name), after.get(name)) for name in FILES if base.get(name) != after.get(name)
+            ]
+            if not steps:
+                continue
+            commit.steps += steps
+            version = staged.meta["version"] if staged.meta else read_meta(uri, base)["version"]
+            nodes.append(NodeRow(text, commit.sequence, version, state_of(after)))
+            self.versions[text] = version
+            changed.append((UPSERT_CONTEXT if after else DELETE_CONTEXT, text))
+            if any(step.file == RELATIONS for step in steps) and after:
+                changed.append((UPSERT_RELATION, text))
+        return nodes, changed
+
+    def _image_of(self, uri: Uri, staged: Staged, base: Image, commit: Commit) -> Image:
+        """Return a node's files after the commit, or its files before if nothing that counts has changed."""
+        if staged.meta is None:
+            return {}
+        before = read_meta(uri, base) if META in base and not leads_on(base[META]) else None
+        files = {**_EMPTY, **staged.files}
+        meta = staged.meta
+        if before is not None and uri.text not in self._musts:
+            kept = {name: before[name] for name in ("version", "sequence", "created_at", "updated_at")}
+            same = _write_meta(uri, {**meta, **kept}, files) == base[META]
+            if same and {**files, META: base[META]} == base:
+                return base
+        row = self.fs.journal.node(uri.text)  # a hand may have put an older version back: versions only rise
+        meta["version"] = max(before["version"] if before else 0, row.version if row else 0) + 1
+        meta["sequence"] = commit.sequence
+        meta["created_at"] = meta.get("created_at") or (before["created_at"] if before else 0.0) or commit.at
+        meta["updated_at"] = commit.at
+        return {**files, META: _write_meta(uri, meta, files)}
+
+    def _move_steps(self, commit: Commit) -> tuple[list[NodeRow], list[tuple[str, str]]]:
+        assert self._move is not None
+        uri, to = self._move
+        folders = self.fs.folders
+        stub = folders.read(to.folders, (META,)).get(META)
+        is_stub = stub is not None and leads_on(stub) and not folders.children(to.folders)
+        if folders.is_folder(to.folders) and not is_stub:
+            raise ConflictError(f"{to.text!r} is taken", uris=[to.text])
+        if not folders.is_folder(uri.folders):
+            raise NodeNotFoundError(uri.text)
+        if is_stub:  # it leads to a node that comes back, or to somewhere else; the history has it
+            commit.steps.append(Step(to.text, META, stub, None))
+        commit.steps.append(Step(uri.text, MOVE, None, to.text.encode()))
+        leads = to_json({"moved_to": to.text}).encode("utf-8") + b"\n"
+        commit.steps.append(Step(uri.text, META, None, leads))
+        return [], [(MOVE_CONTEXT, uri.text)]
+
+    def _add_events(self, commit: Commit, changed: Sequence[tuple[str, str]]) -> None:
+        payload: dict[str, Any] = {}
+        if self._move:
+            payload = {"to_uri": self._move[1].text, "recursive": True}
+        implied = [(kind, uri, payload, 0.0) for kind, uri in changed]
+        for number, (kind, uri, more, _) in enumerate([*implied, *self._more]):
+            event_id = f"{commit.id}-{number}"
+            self.events.append(OutboxEvent(event_id, kind, uri, more, "pending", 0, commit.at, commit.sequence))
+
+    def _due(self, commit: Commit) -> list[tuple[OutboxEvent, float]]:
+        later = {uri: due for _, uri, _, due in self._more}
+        extra = {kind for kind, _, _, _ in self._more}
+        return [
+            (event, commit.at + (later.get(event.uri, 0.0) if event.event_type in extra else 0.0))
+            for event in self.events
+        ]
+
+
+def _write_meta(uri: Uri, meta: dict[str, Any], files: Image) -> bytes:
+    try:
+        return write_meta(uri, meta, files)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"metadata of {uri.text!r} is no JSON: {error}") from error
+
+
+def _describe(plan: WritePlan) -> dict[str, Any]:
+    """Return a plan as the journal keeps it; the texts stand in the images already."""
+    return {
+        "action": plan.action,
+        "target_uri": plan.target_uri,
+        "reason": plan.reason,
+        "expected_version": plan.expected_version,
+        "candidate_id": plan.candidate_id,
+        "files": sorted(str(name) for name in plan.node_patch),
+        "relations": len(plan.relation_ops),
+    }
+
+
+def apply_steps(fs: "ContextFS", commit: Commit) -> None:
+    """Bring a commit's changes into the files.
+
+    Raises:
+        StoreError: The disk refused; the commit stays in the journal.
+    """
+    grouped: dict[str, dict[str, bytes | None]] = {}
+    try:
+        for step in commit.steps:
+            if step.file != MOVE:
+                grouped.setdefault(step.uri, {})[step.file] = step.after
+                continue
+            for uri, change in grouped.items():
+                fs.folders.write(parse_uri(uri).folders, change)
+            grouped = {}
+            to = (step.after or b"").decode()
+            fs.folders.move(parse_uri(step.uri).folders, parse_uri(to).folders)
+        for uri, change in grouped.items():
+            fs.folders.write(parse_uri(uri).folders, change)
+    except OSError as error:
+        raise StoreError(
+            f"commit {commit.id} is kept in the journal, its files follow with the next write: {error}",
+            is_committed=True,
+        ) from error

@@ -1,0 +1,206 @@
+"""What a URI is, whose it is, and what its folder is called.
+
+>>> parse_uri("ctx://acme/users/Ada/memories/profile").owner_space
+'user:Ada'
+>>> parse_uri("ctx://acme/users/Ada/memories/profile").folders
+('acme', 'users', '%41da', 'memories', 'profile')
+>>> parse_uri("ctx://acme/users/../bob")
+Traceback (most recent call last):
+    ...
+Agent.context_engine.core.errors.InvalidUriError: a segment may not be '..': 'ctx://acme/users/../bob'
+
+All of it is decided on the text, before anything looks at the disk. Nothing is decoded: `%2e%2e` is a name of six
+characters. A space is `ctx://{account}/users/{id}` or `ctx://{account}/agents/{id}`; nodes lie beneath one.
+"""
+
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..core.config import OWNER_OF, SESSIONS, URI_CHARACTERS, URI_SEGMENTS
+from ..core.errors import AccessDeniedError, InvalidUriError
+from ..core.objects import RequestContext
+from ..core.text import shorten
+from ..providers.names import encode_folder, make_slug
+
+__all__ = [
+    "Uri",
+    "archive_folder",
+    "category_uri",
+    "check_access",
+    "check_context",
+    "join_uri",
+    "memory_uri",
+    "parse_uri",
+    "session_uri",
+    "space_uris",
+]
+
+_SCHEME = "ctx://"
+_UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+_OWNERS = {"users": "user", "agents": "agent"}
+
+
+@dataclass(frozen=True)
+class Uri:
+    """A URI that has been checked."""
+
+    text: str
+    segments: tuple[str, ...]
+    folders: tuple[str, ...]
+    """What its folders are called, from the store's own on."""
+
+    @property
+    def account(self) -> str:
+        """The tenant."""
+        return self.segments[0]
+
+    @property
+    def owner_space(self) -> str:
+        """`user:{id}` or `agent:{id}`; "" for what lies in no space."""
+        if len(self.segments) < 3 or self.segments[1] not in _OWNERS:
+            return ""
+        return f"{_OWNERS[self.segments[1]]}:{self.segments[2]}"
+
+    @property
+    def space(self) -> str:
+        """The space's own URI."""
+        return _SCHEME + "/".join(self.segments[:3])
+
+    @property
+    def is_node(self) -> bool:
+        """Whether a node may be there: beneath a space."""
+        return len(self.segments) > 3
+
+    @property
+    def parent(self) -> str:
+        """The URI above."""
+        return self.text.rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The last segment."""
+        return self.segments[-1]
+
+    @property
+    def category(self) -> str:
+        """What a memory at this place is, "" where no category has its place here."""
+        rest = self.segments[3:]
+        if rest[:1] == ("memories",) and len(rest) > 1:
+            return rest[1] if rest[1] in OWNER_OF else ""
+        return rest[0] if rest and rest[0] in (SESSIONS, "skills", "tools") else ""
+
+    def is_beneath(self, other: "Uri") -> bool:
+        """Whether it is `other`, or lies beneath it."""
+        return self.segments[: len(other.segments)] == other.segments
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Uri:
+    if not text.startswith(_SCHEME):
+        raise InvalidUriError(f"a URI begins with {_SCHEME}: {shorten(text)}")
+    if len(text) > URI_CHARACTERS:
+        raise InvalidUriError(f"a URI has at most {URI_CHARACTERS} characters, not {len(text)}: {shorten(text)}")
+    segments = tuple(text[len(_SCHEME) :].split("/"))
+    if len(segments) > URI_SEGMENTS:
+        raise InvalidUriError(f"a URI has at most {URI_SEGMENTS} segments, not {len(segments)}: {shorten(text)}")
+    return Uri(text, segments, tuple(_folder_of(segment, text) for segment in segments))
+
+
+def parse_uri(uri: object) -> Uri:
+    """Return a URI's parts.
+
+    Raises:
+        InvalidUriError: It is none; the message names it, and what is wrong.
+
+    Cost: microseconds; no disk.
+    """
+    if not isinstance(uri, str):
+        raise InvalidUriError(f"a URI is a string, not {shorten(uri)}")
+    return _parse(str(uri))
+
+
+def _folder_of(segment: str, text: str) -> str:
+    if segment in ("", ".", ".."):
+        raise InvalidUriError(f"a segment may not be {segment!r}: {shorten(text)}")
+    if not segment.isascii() and not unicodedata.is_normalized("NFC", segment):
+        raise InvalidUriError(f"a segment must be in NFC: {shorten(segment)}")
+    for char in segment:
+        if char in "\\?#" or unicodedata.category(char) in _UNSEEN:
+            raise InvalidUriError(f"a segment may not hold {char!r}: {shorten(text)}")
+    if not segment.strip():
+        raise InvalidUriError(f"a segment may not be blank: {shorten(text)}")
+    try:
+        return encode_folder(segment)
+    except ValueError as error:
+        raise InvalidUriError(f"a segment cannot be a folder: {error}") from error
+
+
+def join_uri(*segments: str) -> str:
+    """Return the URI of some segments, checked one by one: none of them can hide two."""
+    for segment in segments:
+        if not isinstance(segment, str) or "/" in segment:
+            raise InvalidUriError(f"a segment is a string without a slash, not {shorten(segment)}")
+    return parse_uri(_SCHEME + "/".join(segments)).text
+
+
+@lru_cache(maxsize=1024)
+def check_context(ctx: RequestContext) -> tuple[str, str]:
+    """Return the URIs of the two spaces that a request sees: its user's, and its agent's.
+
+    Raises:
+        InvalidUriError: `ctx` is no `RequestContext`, or one of its ids cannot be a segment.
+    """
+    if not isinstance(ctx, RequestContext):
+        raise InvalidUriError(f"ctx must be a RequestContext, not {shorten(ctx)}")
+    for name in ("account_id", "user_id", "agent_id"):
+        if not isinstance(getattr(ctx, name), str):
+            raise InvalidUriError(f"{name} must be a string, not {shorten(getattr(ctx, name))}")
+    return join_uri(ctx.account_id, "users", ctx.user_id), join_uri(ctx.account_id, "agents", ctx.agent_id)
+
+
+def space_uris(ctx: RequestContext) -> tuple[str, str]:
+    """Return the URIs of the request's two spaces, the user's first."""
+    return check_context(ctx)
+
+
+def check_access(ctx: RequestContext, uri: object) -> Uri:
+    """Return a URI's parts, if the request may see it.
+
+    Raises:
+        InvalidUriError: It is no URI.
+        AccessDeniedError: It lies outside the request's spaces, whether anything is there or not.
+    """
+    spaces = check_context(ctx)
+    parsed = parse_uri(uri)
+    if parsed.space not in spaces:
+        told = f"{shorten(parsed.text)} is not of user {ctx.user_id!r}, nor of agent {ctx.agent_id!r}"
+        raise AccessDeniedError(told)
+    return parsed
+
+
+def category_uri(ctx: RequestContext, category: str) -> str:
+    """Return the URI that the memories of a category lie beneath; of a profile its own."""
+    user, agent = check_context(ctx)
+    if category == SESSIONS:
+        return f"{user}/{SESSIONS}"
+    space = user if OWNER_OF[category] == "user" else agent
+    return f"{space}/{category}" if category in ("skills", "tools") else f"{space}/memories/{category}"
+
+
+def memory_uri(ctx: RequestContext, category: str, name: str) -> str:
+    """Return the URI of a memory; `name` is made a slug."""
+    above = category_uri(ctx, category)
+    return parse_uri(above if category == "profile" else f"{above}/{make_slug(name)}").text
+
+
+def session_uri(ctx: RequestContext) -> str:
+    """Return the URI that a session's archives lie beneath."""
+    if not ctx.session_id:
+        raise InvalidUriError("a session needs a session_id: RequestContext(account, user, agent, session)")
+    return join_uri(*parse_uri(category_uri(ctx, SESSIONS)).segments, ctx.session_id)
+
+
+def archive_folder(number: int, digest: str) -> str:
+    """Return an archive's name: `0002-1f3a9c04`."""
+    return f"{number:04d}-{digest[:8]}"

@@ -1,0 +1,255 @@
+"""`IndexWorker`: takes events from the outbox, and makes the index equal to the main store where they point.
+
+An event says where to look, not what to write: it may come twice, late, or in any order. The main store is read again
+while the index is held for writing, so that of two workers none leaves an older state.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+
+from ..core.config import (
+    DELETE_CONTEXT,
+    LEASE_S,
+    MESSAGES,
+    META,
+    MOVE_CONTEXT,
+    SESSIONS,
+    UPSERT_CONTEXT,
+    UPSERT_RELATION,
+)
+from ..core.errors import ContextEngineError, InvalidUriError, ProviderDownError, StoreCorruptError
+from ..core.messages import decode_messages
+from ..core.objects import ContextNode, IndexBatchResult, OutboxEvent, RequestContext
+from ..core.ports import GraphStore
+from ..core.text import digest_of
+from ..fs.context_fs import ContextFS
+from ..fs.folders import Image
+from ..fs.meta import digests_of, leads_on, read_edges, read_meta
+from ..fs.uri import Uri, parse_uri
+from ..providers.word_index import IndexedNode, WordIndex
+from .index_projector import IndexProjector
+from .outbox_store import OutboxStore
+from .record_builder import record_id
+from .spaces import IndexSpaces
+
+__all__ = ["IndexWorker", "context_of", "projected_digest"]
+
+_log = logging.getLogger(__name__)
+_CHUNK = 200  # nodes that are projected while the index is held
+
+Handler = Callable[[OutboxEvent, RequestContext], None]
+
+
+def context_of(uri: str) -> RequestContext:
+    """Return a request that sees the space a URI lies in: the worker's own."""
+    parsed = parse_uri(uri)
+    owner = parsed.segments[2] if len(parsed.segments) > 2 else ""
+    is_user = parsed.segments[1:2] == ("users",)
+    return RequestContext(parsed.account, owner if is_user else "-", "-" if is_user else owner)
+
+
+class IndexWorker:
+    """One worker; any number of them may run, in any number of processes.
+
+    Args:
+        fs: The main store.
+        outbox: Its events.
+        spaces: The indexes.
+        projector: What a node is in an index.
+        graph: A copy of the relations, where somebody wants one.
+        worker_id: What its leases are called.
+    """
+
+    def __init__(
+        self,
+        fs: ContextFS,
+        outbox: OutboxStore,
+        spaces: IndexSpaces,
+        projector: IndexProjector | None = None,
+        graph: GraphStore | None = None,
+        worker_id: str = "",
+    ) -> None:
+        self._fs, self._outbox, self._spaces, self._graph = fs, outbox, spaces, graph
+        self._projector = projector or IndexProjector()
+        self.worker_id = worker_id or f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self.handlers: dict[str, Handler] = {
+            UPSERT_CONTEXT: lambda event, ctx: self.reconcile(event.uri, bool(event.payload.get("recursive"))),
+            DELETE_CONTEXT: lambda event, ctx: self.reconcile(event.uri, True),
+            MOVE_CONTEXT: self._move,
+            UPSERT_RELATION: self._copy_edges,
+        }
+        """What is done for each type; whoever can extract adds its own."""
+
+    def run_once(self, limit: int = 100) -> IndexBatchResult:
+        """Work off at most `limit` events that are due.
+
+        An event that fails comes again later; after 8 times, or where no retry helps, it is dead. What needs a provider
+        that is down waits for it.
+        """
+        result = IndexBatchResult()
+        for event in self._outbox.claim_batch(self.worker_id, limit):
+            result.claimed += 1
+            self._work(event, result)
+        return result
+
+    def _work(self, event: OutboxEvent, result: IndexBatchResult) -> None:
+        try:
+            with self._renewing(event.event_id):
+                self.handle_event(event, context_of(event.uri))
+        except ProviderDownError as error:
+            self._outbox.postpone(event.event_type, str(error))
+            result.retried += 1
+        except Exception as error:  # whatever it is, the other events go on, and this one is not lost
+            is_final = isinstance(error, (StoreCorruptError, InvalidUriError, KeyError))
+            _log.warning("event %s at %s failed: %s", event.event_type, event.uri, error)
+            self._outbox.mark_failed(event.event_id, f"{type(error).__name__}: {error}", not is_final, self.worker_id)
+            result.failed += is_final
+            result.retried += not is_final
+        else:
+            self._outbox.mark_done(event.event_id, self.worker_id)
+            result.succeeded += 1
+
+    @contextlib.contextmanager
+    def _renewing(self, event_id: str) -> Iterator[None]:
+        """Renew a lease for as long as its event takes."""
+        is_over = threading.Event()
+
+        def renew() -> None:
+            while not is_over.wait(LEASE_S / 3) and self._outbox.renew(event_id, self.worker_id):
+                pass
+
+        thread: threading.Thread | None = None
+
+        def begin() -> None:
+            nonlocal thread
+            thread = threading.Thread(target=renew, daemon=True)
+            thread.start()
+
+        timer = threading.Timer(LEASE_S / 6, begin)  # most events are over long before
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            timer.cancel()
+
+    def handle_event(self, event: OutboxEvent, ctx: RequestContext) -> None:
+        """Do what one event asks for; twice is as good as once.
+
+        Raises:
+            KeyError: Nobody here handles its type.
+        """
+        self.handlers[event.event_type](event, ctx)
+
+    def can(self, event_type: str) -> bool:
+        """Whether this worker handles a type."""
+        return event_type in self.handlers
+
+    # -- looking --
+
+    def reconcile(self, uri: str, recursive: bool = False) -> None:
+        """Make the index equal to the main store at a URI, and beneath it.
+
+        Cost: reads the nodes there; those that the index knows as they are cost no more than that.
+        """
+        parsed = parse_uri(uri)
+        index = self._spaces.words(parsed.text)
+        if not recursive:
+            with index.writing():
+                self._project(index, parsed)
+            return
+        found: set[str] = set()
+        for chunk in _chunks(self._fs.walk(parsed)):
+            found.update(each.text for each in chunk)
+            with index.writing():
+                for each in chunk:
+                    self._project(index, each)
+        with index.writing():
+            for node in index.nodes_beneath(parsed.text):
+                if node.uri not in found:
+                    self._project(index, parse_uri(node.uri))
+        if parsed.text == parsed.space:
+            index.mark_whole()
+
+    def _project(self, index: WordIndex, uri: Uri) -> None:
+        """Let the index hold one node as it is now."""
+        image = self._fs.read_image(uri) if uri.is_node else {}
+        if META not in image or leads_on(image[META]):
+            index.remove(uri.text)
+            return
+        known, digest = index.node(uri.text), projected_digest(uri, image)
+        if known is not None and known.digest == digest:
+            return
+        try:
+            node = self._read(uri)
+        except StoreCorruptError as error:  # it is left out, and told; the others are found
+            index.remove(uri.text)
+            if not any(row[1:] == (uri.text, str(error)) for row in self._fs.journal.reports()):
+                if not self._fs.readonly:
+                    self._fs.journal.report(self._fs.clock(), uri.text, str(error))
+                _log.warning("%s is not indexed: %s", uri.text, error)
+            return
+        except ContextEngineError:
+            index.remove(uri.text)
+            return
+        records = self._projector.build_context_records(node)
+        sequence = int(node.metadata["sequence"])
+        held = known.sequence if known is not None else 0  # a hand may have put an older one back
+        named = IndexedNode(uri.text, max(sequence, held), digest, node.category)
+        index.replace(named, records, _names_of(uri, node), uri.parent if node.category == SESSIONS else "")
+
+    def _read(self, uri: Uri) -> ContextNode:
+        ctx = context_of(uri.text)
+        node = self._fs.read_node(ctx, uri.text)
+        if node.category == SESSIONS:
+            node.metadata["messages"] = decode_messages(self._fs.read_file(ctx, uri.text, MESSAGES), uri.text)
+        return node
+
+    def _move(self, event: OutboxEvent, ctx: RequestContext) -> None:
+        """Let what was at one place be at another: nothing is read or embedded again."""
+        projection = self._projector.build_move_records(event.uri, str(event.payload["to_uri"]))
+        index = self._spaces.words(event.uri)
+        with index.writing():
+            for node in index.nodes_beneath(projection.old_uri):
+                to = projection.new_uri + node.uri[len(projection.old_uri) :]
+                if self._fs.folders.exists(parse_uri(to).folders):
+                    index.move(node.uri, to, record_id)
+        self.reconcile(projection.old_uri, recursive=True)
+        self.reconcile(projection.new_uri, recursive=True)
+
+    def _copy_edges(self, event: OutboxEvent, ctx: RequestContext) -> None:
+        """Let the graph have a node's edges, where there is one."""
+        if self._graph is not None and self._fs.exists(ctx, event.uri):
+            self._graph.upsert_edges(read_edges(event.uri, self._fs.read_file(ctx, event.uri, ".relations.json")))
+
+
+def projected_digest(uri: Uri, image: Image) -> str:
+    """Return a digest of all of a node that an index holds."""
+    meta = read_meta(uri, image)
+    named = [meta["title"], *meta["aliases"], *meta["confirmed"], meta["category"]]
+    return digest_of(json.dumps([named, digests_of(image)], sort_keys=True), size=8)
+
+
+def _names_of(uri: Uri, node: ContextNode) -> Sequence[str]:
+    if node.category == SESSIONS:
+        return ()
+    title, aliases = str(node.metadata.get("title") or ""), node.metadata.get("aliases", ())
+    path = "/".join(uri.segments[3:])
+    return [uri.name, title, *aliases, *node.metadata.get("confirmed", ()), path]
+
+
+def _chunks(uris: Iterator[Uri]) -> Iterator[list[Uri]]:
+    chunk: list[Uri] = []
+    for uri in uris:
+        chunk.append(uri)
+        if len(chunk) == _CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,204 @@
+"""`OutboxStore`: where the index has to look, in the journal's own file, for any number of workers.
+
+    held → pending → leased → done | dead
+
+A claim takes the oldest due event of each URI that no live lease holds; a recursive event and those beneath it exclude
+each other. Whoever has lost a lease marks nothing.
+"""
+
+import json
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.config import ATTEMPTS, BACKOFF_LIMIT_S, BACKOFF_S, LEASE_S
+from ..core.objects import OutboxEvent
+from ..fs.journal import Journal, put_event
+
+__all__ = ["OutboxStore"]
+
+_COLUMNS = "event_id, event_type, uri, payload, status, retry_count, created_at, sequence"
+
+
+class OutboxStore:
+    """The events of one store.
+
+    Args:
+        journal: The store's.
+        clock: Seconds since the epoch; that of the journal's machine.
+        jitter: A number from 0 to 1, so that what failed together is not tried together.
+    """
+
+    def __init__(
+        self, journal: Journal, clock: Callable[[], float], jitter: Callable[[], float] = random.random
+    ) -> None:
+        self._journal, self._clock, self._jitter = journal, clock, jitter
+
+    # -- registering --
+
+    def append(self, event: OutboxEvent) -> OutboxEvent:
+        """Register an event by itself; those of changes are registered by their transaction."""
+        return self.append_batch([event])[0]
+
+    def append_batch(self, events: Sequence[OutboxEvent]) -> list[OutboxEvent]:
+        """Register some events, all or none, and return them as they are kept."""
+        now = self._clock()
+        made = [
+            OutboxEvent(
+                event.event_id or uuid.uuid4().hex,
+                event.event_type,
+                event.uri,
+                dict(event.payload),
+                "pending",
+                0,
+                event.created_at or now,
+                event.sequence or self._journal.last_sequence(),
+            )
+            for event in events
+        ]
+        with self._journal.writing() as connection:
+            for event in made:
+                put_event(connection, event, now, "pending")
+        return made
+
+    # -- working --
+
+    def claim_batch(self, worker_id: str, limit: int) -> list[OutboxEvent]:
+        """Return events that are this worker's for a minute, oldest first; one transaction."""
+        now = self._clock()
+        with self._journal.writing() as connection:
+            busy = [
+                _Place(uri, payload)
+                for uri, payload in connection.execute(
+                    "SELECT uri, payload FROM outbox WHERE status = 'leased' AND lease_until > ?", (now,)
+                )
+            ]
+            rows = connection.execute(
+                f"SELECT {_COLUMNS} FROM outbox WHERE (status = 'pending' AND due_at <= ?)"
+                " OR (status = 'leased' AND lease_until <= ?) ORDER BY sequence, number",
+                (now, now),
+            )
+            claimed: list[OutboxEvent] = []
+            for row in rows:
+                if len(claimed) >= limit:
+                    break
+                place = _Place(row[2], row[3])
+                if not any(place.excludes(other) for other in busy):
+                    busy.append(place)
+                    claimed.append(_event(row, "leased"))
+            connection.executemany(
+                "UPDATE outbox SET status = 'leased', worker_id = ?, lease_until = ? WHERE event_id = ?",
+                [(worker_id, now + LEASE_S, event.event_id) for event in claimed],
+            )
+        return claimed
+
+    def renew(self, event_id: str, worker_id: str) -> bool:
+        """Keep an event for another minute; False if it is not this worker's any more."""
+        return self._change("lease_until = ?", (self._clock() + LEASE_S,), event_id, worker_id)
+
+    def mark_done(self, event_id: str, worker_id: str | None = None) -> None:
+        """Say that the index is right at an event's place; nothing happens if the event is another worker's."""
+        self._change("status = 'done', lease_until = NULL, error = ''", (), event_id, worker_id)
+
+    def mark_failed(self, event_id: str, error: str, retryable: bool = True, worker_id: str | None = None) -> None:
+        """Say that an event failed: it comes again, later each time; after 8 times, or at once, it is dead.
+
+        Args:
+            event_id: The event.
+            error: What `status` shows.
+            retryable: Whether another try could help.
+            worker_id: Who says so; None is anybody.
+        """
+        rows = self._journal.query("SELECT retry_count FROM outbox WHERE event_id = ?", (event_id,))
+        if not rows:
+            return
+        count = int(rows[0][0]) + 1
+        is_dead = not retryable or count >= ATTEMPTS
+        pause = min(BACKOFF_LIMIT_S, BACKOFF_S * 2 ** (count - 1)) * (0.5 + self._jitter() / 2)
+        self._change(
+            "status = ?, retry_count = ?, due_at = ?, error = ?, lease_until = NULL",
+            ("dead" if is_dead else "pending", count, self._clock() + pause, error[:500]),
+            event_id,
+            worker_id,
+        )
+
+    def postpone(self, event_type: str, error: str, pause_s: float = 30.0) -> None:
+        """Let all events of a kind wait, at no cost of attempts: what they need is not there."""
+        with self._journal.writing() as connection:
+            connection.execute(
+                "UPDATE outbox SET status = 'pending', due_at = max(due_at, ?), error = ?, lease_until = NULL"
+                " WHERE event_type = ? AND status IN ('pending', 'leased')",
+                (self._clock() + pause_s, error[:500], event_type),
+            )
+
+    def _change(self, sets: str, values: Sequence[Any], event_id: str, worker_id: str | None) -> bool:
+        where = " AND status IN ('pending', 'leased')"
+        owner: tuple[Any, ...] = ()
+        if worker_id is not None:
+            where, owner = " AND status = 'leased' AND worker_id = ? AND lease_until > ?", (worker_id, self._clock())
+        with self._journal.writing() as connection:
+            cursor = connection.execute(
+                f"UPDATE outbox SET {sets} WHERE event_id = ?{where}", (*values, event_id, *owner)
+            )
+            return cursor.rowcount > 0
+
+    def requeue(self, event_id: str | None = None) -> int:
+        """Let dead events be tried again, and return how many it are; None is all of them."""
+        where, values = ("", ()) if event_id is None else (" AND event_id = ?", (event_id,))
+        with self._journal.writing() as connection:
+            cursor = connection.execute(
+                f"UPDATE outbox SET status = 'pending', retry_count = 0, due_at = 0 WHERE status = 'dead'{where}",
+                values,
+            )
+            return cursor.rowcount
+
+    # -- looking --
+
+    def counts(self) -> dict[str, int]:
+        """Return how many events there are of each status, but for those that are done."""
+        rows = self._journal.query("SELECT status, count(*) FROM outbox WHERE status <> 'done' GROUP BY status")
+        return {"held": 0, "pending": 0, "leased": 0, "dead": 0, **dict(rows)}
+
+    def dead(self) -> list[dict[str, Any]]:
+        """Return the dead events, with what they died of."""
+        rows = self._journal.query("SELECT event_id, event_type, uri, error FROM outbox WHERE status = 'dead'")
+        return [dict(zip(("event_id", "event_type", "uri", "error"), row, strict=True)) for row in rows]
+
+    def of_commit(self, commit_id: str) -> list[OutboxEvent]:
+        """Return the events that a commit registered and that are not done."""
+        rows = self._journal.query(
+            f"SELECT {_COLUMNS} FROM outbox WHERE sequence = (SELECT sequence FROM commits WHERE id = ?)"
+            " AND status <> 'done' ORDER BY number",
+            (commit_id,),
+        )
+        return [_event(row, row[4]) for row in rows]
+
+    def find(self, event_id: str) -> OutboxEvent | None:
+        """Return an event as it is now, None where it is gone."""
+        rows = self._journal.query(f"SELECT {_COLUMNS} FROM outbox WHERE event_id = ?", (event_id,))
+        return _event(rows[0], rows[0][4]) if rows else None
+
+
+class _Place:
+    """Where an event has to look."""
+
+    def __init__(self, uri: str, payload: str) -> None:
+        read = json.loads(payload) if len(payload) > 2 else {}
+        self.uris = [uri, *([read["to_uri"]] if "to_uri" in read else [])]
+        self.is_recursive = bool(read.get("recursive"))
+
+    def excludes(self, other: "_Place") -> bool:
+        """Whether two events may not be worked on at the same time."""
+        return any(
+            one == two
+            or (self.is_recursive and two.startswith(f"{one}/"))
+            or (other.is_recursive and one.startswith(f"{two}/"))
+            for one in self.uris
+            for two in other.uris
+        )
+
+
+def _event(row: Sequence[Any], status: str) -> OutboxEvent:
+    event_id, event_type, uri, payload, _, retry_count, created_at, sequence = row[:8]
+    return OutboxEvent(event_id, event_type, uri, json.loads(payload), status, retry_count, created_at, sequence)

@@ -1,0 +1,23 @@
+"""Opening a file of sqlite3 without writing a byte."""
+
+import contextlib
+import os
+import sqlite3
+
+__all__ = ["open_readonly"]
+
+
+def open_readonly(path: str) -> sqlite3.Connection | None:
+    """Return a connection that only reads; None where the file is not there, or is none of sqlite3's.
+
+    A file without a WAL is opened as one that nobody changes, which makes no file beside it, on any file system.
+    """
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    wal = f"{path}-wal"
+    has_wal = os.path.exists(wal) and os.path.getsize(wal) > 0
+    for mode in ("mode=ro", "immutable=1") if has_wal else ("immutable=1",):
+        with contextlib.suppress(sqlite3.Error):
+            made = sqlite3.connect(f"file:{quoted}?{mode}", uri=True, check_same_thread=False)
+            made.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            return made
+    return None

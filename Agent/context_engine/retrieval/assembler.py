@@ -1,0 +1,137 @@
+"""`RetrievalAssembler`: blocks within a budget, each saying why it is there.
+
+A block is a node with its abstract and at most one passage, or a message of an archive; an archive's abstract stands
+with the first of its messages. Texts are read from the main store now; what is gone is left out, and reported.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..core.config import BUDGET_TOKENS, MESSAGES, PASSAGE_CHARACTERS, RELATIONS, SESSIONS
+from ..core.errors import ContextEngineError, NodeNotFoundError
+from ..core.messages import decode_messages
+from ..core.objects import ContextNode, Message, NodeHit, RelationEdge, RequestContext, RetrievedBlock, TypedQuery
+from ..core.text import CountTokens, count_tokens
+from ..fs.context_fs import ContextFS
+from ..fs.meta import read_edges
+from ..fs.uri import check_access
+from ..providers.passages import passages_of
+
+__all__ = ["RetrievalAssembler"]
+
+
+class _Seen(NamedTuple):
+    node: ContextNode
+    passages: list[str]
+    said: list[str]
+    edges: list[RelationEdge]
+
+
+class RetrievalAssembler:
+    """Makes blocks of hits.
+
+    Args:
+        fs: The main store.
+        tokens: How long a text is.
+        on_stale: Called with a URI that the index has and the store has not.
+    """
+
+    def __init__(
+        self,
+        fs: ContextFS,
+        tokens: CountTokens = count_tokens,
+        on_stale: Callable[[str], None] = lambda uri: None,
+    ) -> None:
+        self._fs, self._count, self._on_stale = fs, tokens, on_stale
+
+    def assemble(self, typed_query: TypedQuery, hits: Sequence[NodeHit], ctx: RequestContext) -> list[RetrievedBlock]:
+        """Return at most `top_k` blocks within `budget_tokens`, best first.
+
+        `typed_query.hints["total"]` tells how many there would be without the budget.
+
+        Cost: reads each node that makes a block.
+        """
+        left = int(typed_query.hints.get("budget_tokens", BUDGET_TOKENS))
+        seen: dict[str, _Seen | None] = {}
+        made: dict[tuple[str, str], RetrievedBlock] = {}
+        blocks: list[RetrievedBlock] = []
+        shown: set[str] = set()
+        parts = _best_parts(hits)
+        for hit in hits:
+            if len(made) >= typed_query.top_k:
+                break
+            if hit.uri not in seen:
+                seen[hit.uri] = self._look(ctx, hit.uri)
+            held = seen[hit.uri]
+            if held is None:
+                continue
+            said = held.said[hit.part] if hit.level == 2 and hit.part < len(held.said) else ""
+            key = (held.node.uri, said)
+            if key in made or (hit.level == 2 and hit.part >= len(held.passages)):
+                continue
+            block = self._block(hit, held, held.node.uri in shown, parts.get(hit.uri, -1))
+            made[key] = block
+            fitted = self._fit(block, left)
+            if fitted is not None:
+                shown.add(block.uri)
+                left -= self._count(fitted.abstract) + self._count(fitted.content_excerpt)
+                blocks.append(fitted)
+        typed_query.hints["total"] = len(made)
+        return blocks
+
+    def _look(self, ctx: RequestContext, uri: str) -> _Seen | None:
+        try:
+            node, files = self._fs.read_all(ctx, uri)
+            messages: list[Message] = (
+                decode_messages(files.get(MESSAGES, b""), uri) if node.category == SESSIONS else []
+            )
+        except NodeNotFoundError:
+            self._on_stale(uri)
+            return None
+        except ContextEngineError:  # damaged by hand: it is told by `verify`, and does not hide the others
+            return None
+        found = list(passages_of(node, messages))
+        edges = [edge for edge in read_edges(node.uri, files.get(RELATIONS, b"")) if _is_visible(ctx, edge.to_uri)]
+        return _Seen(node, [text for text, _ in found], [str(meta["said"]) for _, meta in found], edges)
+
+    def _block(self, hit: NodeHit, held: _Seen, is_known: bool, best_part: int) -> RetrievedBlock:
+        is_message = held.node.category == SESSIONS and hit.level == 2
+        part = hit.part if hit.level == 2 else -1 if held.node.category == SESSIONS else best_part
+        excerpt = held.passages[part] if 0 <= part < len(held.passages) else ""
+        return RetrievedBlock(
+            uri=held.node.uri,
+            level_hit=f"L{hit.level}",
+            abstract="" if is_message and is_known else held.node.abstract,
+            overview="",
+            content_excerpt=excerpt[:PASSAGE_CHARACTERS],
+            relations=held.edges,
+            score=round(hit.score, 4),
+            match_reason=hit.reason,
+        )
+
+    def _fit(self, block: RetrievedBlock, left: int) -> RetrievedBlock | None:
+        """Return a block as far as it fits: whole, then its abstract alone, then nothing."""
+        abstract, excerpt = self._count(block.abstract), self._count(block.content_excerpt)
+        if abstract + excerpt <= left:
+            return block
+        if block.abstract and abstract <= left:
+            block.content_excerpt = ""
+            return block
+        return None
+
+
+def _best_parts(hits: Sequence[NodeHit]) -> dict[str, int]:
+    """Return the passage of each node that fits best: it is shown, too, where the node's abstract is what was hit."""
+    found: dict[str, int] = {}
+    for hit in hits:
+        if hit.level == 2:
+            found.setdefault(hit.uri, hit.part)
+    return found
+
+
+def _is_visible(ctx: RequestContext, uri: str) -> bool:
+    try:
+        check_access(ctx, uri)
+    except ContextEngineError:
+        return False
+    return True

@@ -1,0 +1,108 @@
+"""`HierarchicalSearcher`: the second round, overviews, passages and messages beneath what was found and what is meant.
+
+Reading is what costs, not looking: by default every level of the request's spaces is looked at, and a message is found
+by what it says, though nothing above it says so. `deep=False` stays with the seeds.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from ..core.config import SESSIONS
+from ..core.objects import NodeHit, RequestContext, SeedHit, TypedQuery
+from ..core.text import date_of
+from ..fs.uri import check_access
+from ..providers.vector_index import SpaceVectors
+from ..providers.word_index import WordHit, WordIndex, terms_of
+from .fusing import fuse
+from .l0_retriever import spaces_of
+
+__all__ = ["HierarchicalSearcher"]
+
+Place = tuple[str, int, int]
+_SHOWN_TERMS = 6
+
+
+class HierarchicalSearcher:
+    """Looks at levels 1 and 2.
+
+    Args:
+        words: The words of a space, by URI.
+        vectors: The vectors of a space, by URI; None where there is no embedder.
+    """
+
+    def __init__(self, words: Callable[[str], WordIndex], vectors: Callable[[str], SpaceVectors] | None = None) -> None:
+        self._words, self._vectors = words, vectors
+
+    def expand(self, typed_query: TypedQuery, seeds: Sequence[SeedHit], ctx: RequestContext) -> list[NodeHit]:
+        """Return seeds, overviews, passages and messages that fit, best first.
+
+        Archives are told message by message: their abstracts are for a first look, and make no hit of their own.
+
+        Cost: some milliseconds a space.
+        """
+        deep = typed_query.hints.get("deep", True)
+        hits = [
+            NodeHit(seed.uri, seed.score, 0, 0, _named(seed.score) or f"L0 {seed.score:.2f}: its abstract fits")
+            for seed in seeds
+            if not deep or seed.category != SESSIONS
+        ]
+        for space in spaces_of(typed_query, ctx) if deep else ():
+            hits += self._look(space, typed_query.target_uri, typed_query)
+        return sorted(hits, key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
+
+    def score_children(self, parent_uri: str, typed_query: TypedQuery, ctx: RequestContext) -> list[NodeHit]:
+        """Return what fits beneath a node, best first."""
+        parent = check_access(ctx, parent_uri)
+        hits = self._look(parent.space, parent.text, typed_query)
+        return sorted((hit for hit in hits if hit.uri != parent.text), key=lambda hit: -hit.score)
+
+    def _look(self, space: str, target: str, query: TypedQuery) -> list[NodeHit]:
+        words = self._words(space)
+        filters = (target, query.categories, query.filters.get("since"), query.filters.get("until"))
+        count = 3 * query.top_k
+        found = words.rank(query.text, count, "passages", *filters)
+        found += [hit for hit in words.rank(query.text, count, "heads", *filters, level=1) if hit.category != SESSIONS]
+        raised = query.hints.get("raised", {})
+        scores = {_place(hit): hit.score * raised.get(hit.category, 1.0) for hit in found}
+        reasons = {_place(hit): _reason(hit, query.text) for hit in found}
+        if self._vectors is not None:
+            near = self._vectors(space).nearest(query.text, count, "passages", words, *filters)
+            for hit in near:
+                reasons.setdefault(_place(hit), f"L{hit.level}: near in meaning ({hit.score:.2f}){_where(hit)}")
+            scores = fuse(scores, {_place(hit): hit.score for hit in near})
+        weight = query.hints.get("weight", 1.0)
+        return [
+            NodeHit(uri, weight * min(1.0, score), level, part, reasons[uri, level, part])
+            for (uri, level, part), score in scores.items()
+        ]
+
+
+def _place(hit: WordHit) -> Place:
+    return hit.uri, hit.level, hit.part
+
+
+def _named(score: float) -> str:
+    return "L0 1.00: named so" if score >= 1.0 else ""
+
+
+def _reason(hit: WordHit, query: str) -> str:
+    answer = "; after a question" if hit.is_answer else ""
+    said = _surface(hit.terms, query)
+    says = f"says {', '.join(said)}" if said else "follows what fits"
+    return f"L{hit.level} {hit.score:.2f}: {says}{_where(hit)}{answer}"
+
+
+def _where(hit: WordHit) -> str:
+    parts = [part for part in (hit.said, date_of(hit.at) if hit.said else "") if part]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _surface(terms: Iterable[str], query: str) -> list[str]:
+    """Return terms as the query writes them; a character that a pair holds is not told twice."""
+    written: dict[str, str] = {}
+    for word in re.findall(r"[\w+#'’-]+", query):
+        for term in terms_of(word):
+            written.setdefault(term, word.casefold() if word.isascii() else term)
+    said = [written.get(term, term) for term in terms]
+    kept = [word for word in dict.fromkeys(said) if not any(word != other and word in other for other in said)]
+    return kept[:_SHOWN_TERMS]

@@ -1,0 +1,99 @@
+"""`L0Retriever`: the first round. Names and confirmed queries, then words and vectors of the abstracts."""
+
+import contextlib
+from collections.abc import Callable
+
+from ..core.config import CONTENT, OVERVIEW
+from ..core.errors import ContextEngineError, NodeNotFoundError, StoreError
+from ..core.objects import RequestContext, SeedHit, TypedQuery
+from ..fs.context_fs import ContextFS
+from ..fs.uri import parse_uri, space_uris
+from ..providers.vector_index import SpaceVectors
+from ..providers.word_index import WordIndex
+from .fusing import fuse
+
+__all__ = ["L0Retriever", "spaces_of"]
+
+NAMED = 1.0
+"""The score of what the query names exactly."""
+
+
+def spaces_of(typed_query: TypedQuery, ctx: RequestContext) -> list[str]:
+    """Return the spaces that a query looks into."""
+    spaces = space_uris(ctx)
+    return [parse_uri(typed_query.target_uri).space] if typed_query.target_uri else list(dict.fromkeys(spaces))
+
+
+class L0Retriever:
+    """Looks at level 0 only.
+
+    Args:
+        fs: The main store, which has the last word on what is there.
+        words: The words of a space, by URI.
+        vectors: The vectors of a space, by URI; None where there is no embedder.
+        on_stale: Called with a URI that the index has and the store has not.
+    """
+
+    def __init__(
+        self,
+        fs: ContextFS,
+        words: Callable[[str], WordIndex],
+        vectors: Callable[[str], SpaceVectors] | None = None,
+        on_stale: Callable[[str], None] = lambda uri: None,
+    ) -> None:
+        self._fs, self._words, self._vectors, self._on_stale = fs, words, vectors, on_stale
+
+    def search(self, typed_query: TypedQuery, ctx: RequestContext) -> list[SeedHit]:
+        """Return the nodes whose name or abstract fits, best first; what is gone is left out.
+
+        Cost: some milliseconds; with vectors, one call of the embedder for the question.
+        """
+        scores: dict[str, float] = {}
+        for space in spaces_of(typed_query, ctx):
+            words = self._words(space)
+            for uri in words.uris_by_name(typed_query.text):
+                if _fits(uri, words, typed_query):
+                    scores[uri] = NAMED
+            for uri, score in self._by_content(space, words, typed_query).items():
+                scores[uri] = max(scores.get(uri, 0.0), min(score, 0.999))
+        best = sorted(scores, key=lambda uri: (-scores[uri], uri))
+        seeds = (self._seed(ctx, uri, scores[uri]) for uri in best[: 3 * typed_query.top_k])
+        return [seed for seed in seeds if seed is not None]
+
+    def _by_content(self, space: str, words: WordIndex, query: TypedQuery) -> dict[str, float]:
+        since, until = query.filters.get("since"), query.filters.get("until")
+        filters = (query.target_uri, query.categories, since, until)
+        hits = words.rank(query.text, 3 * query.top_k, "heads", *filters, level=0)
+        by_words = {hit.uri: hit.score * query.hints.get("raised", {}).get(hit.category, 1.0) for hit in hits}
+        if self._vectors is None:
+            return by_words
+        near = self._vectors(space).nearest(query.text, 3 * query.top_k, "heads", words, *filters)
+        return fuse(by_words, {hit.uri: hit.score for hit in near if hit.level == 0})
+
+    def _seed(self, ctx: RequestContext, uri: str, score: float) -> SeedHit | None:
+        try:
+            node = self._fs.read_node(ctx, uri, include_content=False)
+        except NodeNotFoundError:
+            self._on_stale(uri)
+            return None
+        except (ContextEngineError, StoreError):
+            return None
+        if node.uri != uri:
+            self._on_stale(uri)
+        has = node.metadata.get("digests", {})
+        return SeedHit(
+            node.uri, score, node.category, node.owner_space, node.abstract, OVERVIEW in has and bool(node.overview),
+            CONTENT in has,
+        )  # fmt: skip
+
+
+def _fits(uri: str, words: WordIndex, query: TypedQuery) -> bool:
+    """Whether a node that is named is one of those that are asked for."""
+    target = query.target_uri
+    if target and uri != target and not uri.startswith(f"{target}/"):
+        return False
+    if query.categories:
+        with contextlib.suppress(ContextEngineError):
+            known = words.node(uri)
+            return known is not None and known.category in query.categories
+    return True

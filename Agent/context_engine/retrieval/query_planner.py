@@ -1,0 +1,127 @@
+"""`QueryPlanner`: what is asked, by rules.
+
+>>> plan = QueryPlanner().plan("谁喜欢龙井?", ctx=RequestContext("acme", "ada", "helper"))[0]
+>>> sorted(plan.hints["raised"]), plan.categories
+(['entities', 'preferences', 'profile'], [])
+
+A cue raises categories a little; only what the caller says excludes anything.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.config import BUDGET_TOKENS, OWNER_OF, SESSIONS
+from ..core.errors import InvalidInputError
+from ..core.objects import RequestContext, SessionArchive, TypedQuery
+from ..core.text import clean, shorten, strings_of
+from ..fs.uri import check_access, check_context
+
+__all__ = ["QueryPlanner"]
+
+RAISED = 1.1
+
+_CUES = (
+    (r"\b(?:who|whose|whom)\b|谁", ("entities", "profile")),
+    (r"\b(?:when|what (?:day|date|time)|how long ago)\b|什么时候|何时|哪天|几号|几点", ("events",)),
+    (r"\bhow (?:do|to|can|should|did)\b|怎么|怎样|如何|步骤", ("skills", "cases", "patterns", "tools")),
+    (
+        r"\b(?:like|love|prefer|favou?rite|hate|dislike|allergic|enjoy)\w*\b|喜欢|讨厌|偏好|爱吃|爱喝|过敏|习惯",
+        ("preferences",),
+    ),
+    (r"\b(?:my name|am i|live|work|birthday|job)\b|我叫|我是谁|住在|工作|生日|职业", ("profile",)),
+)
+_COMPILED = tuple((re.compile(pattern, re.IGNORECASE), categories) for pattern, categories in _CUES)
+_LAST = 3  # messages of the running session that a second query takes its words from
+
+
+class QueryPlanner:
+    """Turns a question into queries; asks no model."""
+
+    def plan(
+        self,
+        query: str,
+        session_archive: SessionArchive | None = None,
+        hints: Mapping[str, Any] | None = None,
+        ctx: RequestContext | None = None,
+    ) -> list[TypedQuery]:
+        """Return the queries of a question, the question itself first.
+
+        Args:
+            query: The question, as it was asked.
+            session_archive: What was said just before; its last messages make a second query, which counts less.
+            hints: `categories`, `target_uri`, `top_k`, `filters`, `deep`, `budget_tokens`, `descend`.
+            ctx: Who asks; needed.
+
+        Raises:
+            InvalidInputError: `query` is no text, a category is unknown, or `ctx` is missing.
+            AccessDeniedError: The target is not the request's.
+        """
+        if ctx is None:
+            raise InvalidInputError("a query needs the request's ctx")
+        check_context(ctx)
+        if not isinstance(query, str):
+            raise InvalidInputError(f"query must be a text, not {shorten(query)}")
+        given = dict(hints or {})
+        planned = TypedQuery(
+            text=clean(query),
+            categories=_check_categories(given.get("categories")),
+            target_uri=check_access(ctx, given["target_uri"]).text if given.get("target_uri") else "",
+            top_k=_check_count("top_k", given.get("top_k", 10)),
+            filters=_check_filters(given.get("filters")),
+            hints={
+                "raised": _raised(query),
+                "deep": bool(given.get("deep", True)),
+                "descend": bool(given.get("descend", False)),
+                "budget_tokens": _check_count("budget_tokens", given.get("budget_tokens", BUDGET_TOKENS)),
+                "weight": 1.0,
+            },
+        )
+        plans = [planned]
+        if session_archive is not None and session_archive.recent_messages:
+            last = " ".join(each.text[:400] for each in session_archive.recent_messages[-_LAST:])
+            around = TypedQuery(
+                f"{last}\n{planned.text}",
+                "",
+                planned.categories,
+                planned.target_uri,
+                planned.top_k,
+                planned.filters,
+                {**planned.hints, "weight": 0.5},
+            )
+            plans.append(around)
+        return plans
+
+
+def _raised(query: str) -> dict[str, float]:
+    found = [category for pattern, categories in _COMPILED if pattern.search(query) for category in categories]
+    return dict.fromkeys(found, RAISED)
+
+
+def _check_categories(categories: object) -> list[str]:
+    if categories is None:
+        return []
+    if isinstance(categories, str) or strings_of(list(categories)) != list(categories):  # type: ignore[call-overload]
+        raise InvalidInputError(f"categories must be a list of names, not {shorten(categories)}")
+    names = strings_of(list(categories))  # type: ignore[call-overload]
+    for name in names:
+        if name not in OWNER_OF and name != SESSIONS:
+            raise InvalidInputError(f"a category is one of {', '.join([*OWNER_OF, SESSIONS])}, not {shorten(name)}")
+    return names
+
+
+def _check_count(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidInputError(f"{name} must be a whole number from 1, not {shorten(value)}")
+    return value
+
+
+def _check_filters(filters: object) -> dict[str, Any]:
+    if filters is None:
+        return {}
+    if not isinstance(filters, Mapping) or not set(filters) <= {"since", "until"}:
+        raise InvalidInputError(f"filters may hold since and until, in seconds, not {shorten(filters)}")
+    for name, value in filters.items():
+        if value is not None and (not isinstance(value, (int, float)) or isinstance(value, bool)):
+            raise InvalidInputError(f"{name} must be seconds since the epoch, not {shorten(value)}")
+    return dict(filters)

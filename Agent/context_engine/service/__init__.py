@@ -1,0 +1,8 @@
+"""The doors of the engine: the service, the same for asyncio, and the command line.
+
+context_engine_service  `ContextEngineService`
+async_service           `AsyncContextEngineService`, each call in a thread
+verifying               whether files, journal, index and outbox agree
+forgetting              what `forget` takes out of every file
+command_line            `keyword-tree context`
+"""

@@ -1,0 +1,598 @@
+"""`ContextEngineService`: the engine behind one door.
+
+>>> import tempfile
+>>> folder = tempfile.TemporaryDirectory()
+>>> engine = ContextEngineService(folder.name)
+>>> ada = RequestContext("acme", "ada", "helper", "s1")
+>>> engine.commit_session(ada, [{"role": "user", "content": "我喜欢龙井,不加糖。"}]).status
+'committed'
+>>> block = engine.search_memory(ada, "龙井要加糖吗?").blocks[0]
+>>> block.content_excerpt
+'我喜欢龙井,不加糖。'
+>>> engine.commit_session(ada, [{"role": "user", "content": "我喜欢龙井,不加糖。"}]).status
+'unchanged'
+>>> engine.search_memory(RequestContext("acme", "bob", "helper"), "龙井").blocks
+[]
+>>> engine.close(); folder.cleanup()
+"""
+
+import contextlib
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from ...keyword_tree import LLMClient
+from ..commit.advisor import MergeAdvisor
+from ..commit.archive_builder import ArchiveBuilder
+from ..commit.candidate_pipeline import CandidatePipeline
+from ..commit.commit_coordinator import CommitCoordinator
+from ..commit.context_writer import ContextWriter
+from ..commit.policies import AggregateTopicPolicy, AppendOnlyPolicy, ProfilePolicy, SkillToolPolicy
+from ..commit.policy_router import PolicyRouter
+from ..commit.relation_writer import RelationWriter
+from ..core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF
+from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
+from ..core.objects import (
+    Brief,
+    CandidateMemory,
+    CommitResult,
+    ContextNode,
+    ForgetResult,
+    HistoryEntry,
+    IndexBatchResult,
+    NodeHit,
+    NodeSummary,
+    OutboxEvent,
+    RequestContext,
+    RetrievedBlock,
+    SearchResult,
+    SeedHit,
+    SessionArchive,
+)
+from ..core.ports import LLM, Embedder, GraphStore, Reranker
+from ..core.text import CountTokens, count_tokens, one_line, shorten
+from ..extraction.extractors import make_extractors
+from ..extraction.reading import ModelReader
+from ..fs.context_fs import ContextFS
+from ..fs.disk import Disk
+from ..fs.relation_store import RelationStore
+from ..fs.uri import category_uri, parse_uri, space_uris
+from ..index.index_worker import IndexWorker, context_of
+from ..index.outbox_store import OutboxStore
+from ..index.spaces import IndexSpaces
+from ..providers.llm import as_llm
+from ..providers.vector_index import SpaceVectors
+from ..providers.word_index import WordIndex
+from ..retrieval.assembler import RetrievalAssembler
+from ..retrieval.hierarchical_searcher import HierarchicalSearcher
+from ..retrieval.l0_retriever import L0Retriever
+from ..retrieval.memory_read_service import MemoryReadService
+from ..retrieval.query_planner import QueryPlanner
+from .forgetting import FORGET, Forgetter
+from .verifying import verify_store
+
+__all__ = ["ContextEngineService"]
+
+_log = logging.getLogger(__name__)
+_ROUNDS = 1_000
+
+
+class ContextEngineService:
+    """A long-term memory in a folder; a context manager, and safe to use from many threads and processes.
+
+    Args:
+        folder: Where it lies; made where it is not there. A folder that cannot be written is read.
+        llm: A model that extracts and merges, as `LLM` or as the library's `LLMClient`; None goes by rules.
+        embedder: Likeness of meaning beside words, as `Embedder` or one of `Agent.embeddings`; None goes by words.
+        reranker: What orders the first blocks anew.
+        graph: A copy of the relations.
+        index: `"inline"` lets a search find what was just said; `"worker"` leaves that to who calls `work`.
+        clock: Seconds since the epoch.
+        new_id: What makes ids of commits.
+        count_tokens: How long a text is for the model that reads the blocks.
+        readonly: Whether nothing is written; None looks whether the folder can be.
+
+    Attributes:
+        fs: The main store: nodes, transactions, history.
+        outbox: What the index has still to look at.
+        worker: Who looks.
+
+    Raises:
+        StoreError: The folder cannot be used.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        llm: LLM | LLMClient | None = None,
+        embedder: Embedder | Any | None = None,
+        reranker: Reranker | None = None,
+        graph: GraphStore | None = None,
+        index: str = "inline",
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        count_tokens: CountTokens = count_tokens,
+        readonly: bool | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        if index not in ("inline", "worker"):
+            raise InvalidInputError(f"index must be 'inline' or 'worker', not {shorten(index)}")
+        self._is_inline = index == "inline"
+        self._reranker, self._embedder, self._count = reranker, embedder, count_tokens
+        self.fs = ContextFS(folder, clock=clock, new_id=new_id, count_tokens=count_tokens, readonly=readonly, disk=disk)
+        self.relations = RelationStore(self.fs)
+        self.outbox = OutboxStore(self.fs.journal, clock)
+        self.spaces = IndexSpaces(self.fs.space / "index", self.fs.readonly)
+        self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
+        self._lock = threading.RLock()
+        self._vectors: dict[str, SpaceVectors] = {}
+        self._build(as_llm(llm))
+        self.worker.handlers[EXTRACT_ARCHIVE] = self._extract_event
+        self.worker.handlers[FORGET] = lambda event, ctx: self._forgetter.finish(event.payload)
+        if self._is_inline and not self.fs.readonly:
+            self._work_off()
+
+    def _build(self, llm: LLM | None) -> None:
+        """Put the parts together."""
+        reader = ModelReader(llm, self._count) if llm is not None else None
+        advisor = MergeAdvisor(llm) if llm is not None else None
+        policies = [
+            made(advisor, self._count)
+            for made in (ProfilePolicy, AggregateTopicPolicy, AppendOnlyPolicy, SkillToolPolicy)
+        ]
+        builder = ArchiveBuilder(self.fs, self.fs.clock, self._count)
+        self.coordinator = CommitCoordinator(
+            self.fs,
+            builder,
+            CandidatePipeline(make_extractors(reader)),
+            PolicyRouter(self.fs, self.words, policies, advisor),
+            ContextWriter(self.fs),
+            RelationWriter(self.relations),
+            reader,
+            advisor,
+        )
+        vectors = self.vectors if self._embedder is not None else None
+        self.planner = QueryPlanner()
+        self.retriever = L0Retriever(self.fs, self.words, vectors, self._on_stale)
+        self.searcher = HierarchicalSearcher(self.words, vectors)
+        self.assembler = RetrievalAssembler(self.fs, self._count, self._on_stale)
+        self.reader = MemoryReadService(self.fs, self.relations)
+        self._forgetter = Forgetter(self.fs, self.worker, self.spaces, builder, self._vectors)
+
+    def close(self) -> None:
+        """Let all that was written last, and close the store.  Closing twice is no error."""
+        self.spaces.close()
+        self.fs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    # -- the index --
+
+    def words(self, uri: str) -> WordIndex:
+        """Return the words of the space that a URI lies in; an index that knows nothing yet is made first."""
+        found = self.spaces.words(uri)
+        if found.is_new:
+            with self._lock:
+                if found.is_new:
+                    found.is_new = False
+                    self.worker.reconcile(parse_uri(uri).space, recursive=True)
+        return found
+
+    def vectors(self, uri: str) -> SpaceVectors:
+        """Return the vectors of the space that a URI lies in."""
+        space = parse_uri(uri).space
+        with self._lock:
+            made = self._vectors.get(space)
+            if made is None:
+                folder = self.spaces.folder_of(space)
+                path = None
+                if folder is not None and not self.fs.readonly:
+                    name = str(getattr(self._embedder, "name", "") or type(self._embedder).__name__)
+                    path = folder / f"vectors-{uuid.uuid5(uuid.NAMESPACE_OID, name).hex[:12]}.vectors"
+                made = self._vectors[space] = SpaceVectors(self._embedder, path)
+            return made
+
+    def _on_stale(self, uri: str) -> None:
+        """Look again where the index has what the store has not."""
+        if not self.fs.readonly:
+            with contextlib.suppress(ContextEngineError):
+                self.worker.reconcile(uri, recursive=True)
+
+    def _settle(self, events: Sequence[OutboxEvent]) -> None:
+        """Let the index follow a commit, before it returns; what fails stays in the outbox for a worker."""
+        for event in events if self._is_inline else ():
+            if event.event_type in (EXTRACT_ARCHIVE, FORGET):
+                continue
+            try:
+                self.worker.handle_event(event, context_of(event.uri))
+                self.outbox.mark_done(event.event_id)
+            except Exception as error:  # the commit has happened; the index comes after
+                _log.warning("the index does not follow %s yet: %s", event.uri, error)
+
+    def _work_off(self) -> IndexBatchResult:
+        total = IndexBatchResult()
+        for _ in range(_ROUNDS):
+            done = self.worker.run_once()
+            total.claimed += done.claimed
+            total.succeeded += done.succeeded
+            total.failed += done.failed
+            total.retried += done.retried
+            if not done.claimed:
+                break
+        return total
+
+    def work(self, adopt: bool = False) -> IndexBatchResult:
+        """Work off what is due in the outbox, and embed what waits: what a worker does in a loop.
+
+        Args:
+            adopt: Also make versions of what hands have changed in the files.
+
+        Cost: that of the events; with `adopt` it reads all of the store.
+        """
+        total = self._work_off()
+        if adopt:
+            self.adopt_all()
+        for space in self.fs.spaces() if self._embedder is not None else ():
+            vectors = self.vectors(space)
+            vectors.take(self.words(space))
+            vectors.catch_up()
+        return total
+
+    # -- committing --
+
+    def commit_session(
+        self,
+        ctx: RequestContext,
+        messages: Sequence[Any],
+        used_contexts: Sequence[str] | None = None,
+        used_tools: Sequence[Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> CommitResult:
+        """Keep what is new of a session, and what of it is worth a memory.
+
+        Nothing that was said is lost once this returns, whatever a model does. Committing the same again changes no
+        file; of a longer transcript only what is new is taken.
+
+        Args:
+            ctx: Who; its `session_id` names the session.
+            messages: `{"role", "content"}` each, as OpenAI and Anthropic have them, with `id`, `name` and `at` where
+                there are any. A message without an id or a time that repeats another one word for word, in a later
+                commit, is taken for the same.
+            used_contexts: URIs of memories that helped; they are counted in the archive.
+            used_tools: Names, or `{"name", "ok", "seconds", "error"}`; each tool's memory counts them.
+            options: `{"background": True}` returns once the archive is written, and leaves the rest to a worker.
+
+        Returns:
+            `status` is `"committed"`, `"partial"` (what failed is in `stats["failures"]`), `"archived"` (no memory
+            came of it; `stats["why"]`) or `"unchanged"`.
+
+        Raises:
+            InvalidInputError, InvalidUriError: Nothing was written.
+            StoreError: The disk refused.
+
+        Cost: two syncs; a model is asked once for each 6,000 tokens, at most 8 times.
+        """
+        self.words(space_uris(ctx)[0])
+        result = self.coordinator.commit(ctx, messages, used_contexts, used_tools, options)
+        self._settle(result.outbox_events)
+        return result
+
+    def _extract_event(self, event: OutboxEvent, ctx: RequestContext) -> None:
+        """Do what a commit left to be done, or died before doing."""
+        parsed = parse_uri(event.uri)
+        payload = event.payload
+        owner = RequestContext(
+            parsed.account, str(payload["user"]), str(payload["agent"]), str(payload.get("session") or "")
+        )
+        with contextlib.suppress(NodeNotFoundError):  # deleted meanwhile
+            done = self.coordinator.extract(owner, event.uri, [event.event_id])
+            self._settle(done.outbox_events)
+
+    def extract_again(self, ctx: RequestContext, archive_uri: str) -> CommitResult:
+        """Extract what failed, what waited, or what an older extractor did; what was applied is not applied twice.
+
+        Raises:
+            NodeNotFoundError: There is no such archive.
+        """
+        result = self.coordinator.extract(ctx, archive_uri, must=True)
+        self._settle(result.outbox_events)
+        return result
+
+    def remember(
+        self, ctx: RequestContext, text: str, category: str = "preferences", routing_key: str = "", at: float = 0.0
+    ) -> str:
+        """Keep what the caller says, through the same policies, and return the memory's URI.
+
+        Args:
+            ctx: Who.
+            text: One statement; of a profile `"lives_in: Rome"` lets a later one take its place.
+            category: `profile`, `preferences`, `entities`, `events`, `cases`, `patterns`, `skills` or `tools`.
+            routing_key: The topic, entity or skill; "" takes the text's beginning.
+            at: When it was said, in seconds since the epoch; 0 is now.
+
+        Raises:
+            InvalidInputError: There is no such category, or the text is empty or longer than 5,000 tokens.
+
+        Cost: one sync.
+        """
+        if not isinstance(text, str) or not text.strip():
+            raise InvalidInputError(f"text must be a statement, not {shorten(text)}")
+        if category not in OWNER_OF:
+            raise InvalidInputError(f"category must be one of {', '.join(OWNER_OF)}, not {shorten(category)}")
+        head, found, _ = text.partition(": ")
+        key = head if category == "profile" and found and head.isascii() and head.islower() else ""
+        candidate = CandidateMemory(
+            category=category,
+            owner_scope=OWNER_OF[category],
+            routing_key=routing_key or ("profile" if category == "profile" else one_line(text)[:60]),
+            abstract="",
+            overview="",
+            content=text,
+            confidence=1.0,
+            source_refs=[],
+            key=key,
+            at=at or self.fs.clock(),
+        )
+        self.words(category_uri(ctx, category))
+        result, _, events = self.coordinator.remember(ctx, candidate)
+        self._settle(events)
+        return result.uri
+
+    # -- finding --
+
+    def search_memory(
+        self,
+        ctx: RequestContext,
+        query: str,
+        target_uri: str | None = None,
+        categories: Sequence[str] | None = None,
+        top_k: int = 10,
+        session_archive: SessionArchive | None = None,
+        *,
+        deep: bool = True,
+        descend: bool = False,
+        budget_tokens: int = BUDGET_TOKENS,
+        since: float | None = None,
+        until: float | None = None,
+    ) -> SearchResult:
+        """Return what fits a question, best first, within a budget of tokens.
+
+        Args:
+            ctx: Who asks: its user's and its agent's memories are looked through, and nobody else's.
+            query: The question, as it was asked.
+            target_uri: Only this node and what is beneath.
+            categories: Only these; `"sessions"` are the archives.
+            top_k: At most so many blocks.
+            session_archive: What was said just before.
+            deep: Whether overviews, passages and messages are looked at, too; False stays with names and abstracts.
+            descend: Whether a model may walk the tree of names, where words find nothing.
+            budget_tokens: What all blocks together may cost their reader.
+            since: Not older, in seconds since the epoch.
+            until: Older than this.
+
+        Raises:
+            InvalidInputError, InvalidUriError, AccessDeniedError: An argument cannot be used.
+
+        Cost: milliseconds; one call of the embedder, where there is one.
+        """
+        hints = {
+            "target_uri": target_uri,
+            "categories": categories,
+            "top_k": top_k,
+            "deep": deep,
+            "descend": descend,
+            "budget_tokens": budget_tokens,
+            "filters": {"since": since, "until": until},
+        }
+        plans = self.planner.plan(query, session_archive, hints, ctx)
+        seeds: list[SeedHit] = []
+        hits: dict[tuple[str, int, int], NodeHit] = {}
+        for plan in plans:
+            found = self.retriever.search(plan, ctx)
+            seeds += [seed for seed in found if seed.uri not in {each.uri for each in seeds}]
+            for hit in self.searcher.expand(plan, found, ctx):
+                known = hits.get((hit.uri, hit.level, hit.part))
+                if known is None or known.score < hit.score:
+                    hits[hit.uri, hit.level, hit.part] = hit
+        ranked = sorted(hits.values(), key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
+        blocks = self._rerank(query, self.assembler.assemble(plans[0], ranked, ctx))
+        total = int(plans[0].hints["total"])
+        return SearchResult(plans, seeds, blocks, total, total - len(blocks))
+
+    def _rerank(self, query: str, blocks: list[RetrievedBlock]) -> list[RetrievedBlock]:
+        """Order blocks by the reranker, where there is one and it answers."""
+        if self._reranker is None or len(blocks) < 2:
+            return blocks
+        documents = [
+            {"uri": str(place), "text": block.content_excerpt or block.abstract} for place, block in enumerate(blocks)
+        ]
+        try:
+            scores = self._reranker.rerank(query, documents)
+            order = [int(score.uri) for score in sorted(scores, key=lambda score: -score.score)]
+        except Exception as error:  # the reranker's port: without it the order stays
+            _log.warning("the reranker failed: %s", error)
+            return blocks
+        order = [place for place in dict.fromkeys(order) if 0 <= place < len(blocks)]
+        return [blocks[place] for place in [*order, *(each for each in range(len(blocks)) if each not in order)]]
+
+    def read_memory(
+        self,
+        ctx: RequestContext,
+        uri: str,
+        level: str = "L1",
+        expand_relations: bool = False,
+        max_relations: int = 0,
+    ) -> RetrievedBlock:
+        """Return a node's level whole: `"L0"` a line, `"L1"` a page, `"L2"` all."""
+        return self.reader.read(uri, level, expand_relations, max_relations, ctx)
+
+    def get_node(self, ctx: RequestContext, uri: str) -> ContextNode:
+        """Return a node with all that is known of it."""
+        return self.fs.read_node(ctx, uri)
+
+    def list_children(
+        self, ctx: RequestContext, uri: str, recursive: bool = False, depth: int = 1
+    ) -> list[NodeSummary]:
+        """Return what lies beneath a URI."""
+        return self.fs.list_children(ctx, uri, recursive, depth)
+
+    def brief(self, ctx: RequestContext, budget_tokens: int = 600) -> Brief:
+        """Return what an agent should know before the first word: profile, preferences, newest events.
+
+        They rank low in searches, since few questions name them. Cost: reads the nodes that fit, and the listings.
+        """
+        if not isinstance(budget_tokens, int) or budget_tokens < 1:
+            raise InvalidInputError(f"budget_tokens must be a whole number from 1, not {shorten(budget_tokens)}")
+        lines: list[str] = []
+        uris: list[str] = []
+        used = 0
+        for uri in self._brief_uris(ctx):
+            with contextlib.suppress(ContextEngineError):
+                node = self.fs.read_node(ctx, uri, include_content=False)
+                line = f"- {one_line(node.abstract)}"
+                if node.abstract and used + self._count(line) + 1 <= budget_tokens:
+                    lines.append(line)
+                    uris.append(node.uri)
+                    used += self._count(line) + 1
+        return Brief("\n".join(lines), uris, used)
+
+    def _brief_uris(self, ctx: RequestContext) -> list[str]:
+        found = [category_uri(ctx, "profile")]
+        for category in ("preferences", "events"):
+            nodes = [each for each in self.fs.list_children(ctx, category_uri(ctx, category)) if not each.is_dir]
+            nodes.sort(key=lambda each: (each.updated_at, each.uri), reverse=True)
+            found += [node.uri for node in nodes[:20]]
+        return found
+
+    def confirm(self, ctx: RequestContext, query: str, uri: str) -> None:
+        """Note that a question means a node: from now on it is found first. Kept in the node; can be undone."""
+        if not isinstance(query, str) or not query.strip():
+            raise InvalidInputError(f"query must be a text, not {shorten(query)}")
+        found = self.fs.follow(ctx, uri)
+
+        def change(tx: Any) -> None:
+            confirmed = self.fs.read_metadata(ctx, found.text)["confirmed"]
+            self.fs.write_metadata(ctx, found.text, {"confirmed": [*confirmed, one_line(query)]})
+
+        self._change(ctx, "confirm", change)
+
+    # -- correcting --
+
+    def _change(self, ctx: RequestContext, name: str, change: Callable[[Any], Any]) -> None:
+        """Run a change as a transaction, and let the index follow."""
+        events: list[OutboxEvent] = []
+
+        def run(tx: Any) -> None:
+            nonlocal events
+            events = tx.events
+            change(tx)
+
+        self.fs.run(ctx, name, run)
+        self._settle(events)
+
+    def write_node(self, ctx: RequestContext, node: ContextNode) -> None:
+        """Write a whole node; see `ContextFS.write_node`."""
+        self._change(ctx, "write_node", lambda tx: self.fs.write_node(ctx, node))
+
+    def move_node(self, ctx: RequestContext, from_uri: str, to_uri: str) -> None:
+        """Give a node another place; the old one leads on. See `ContextFS.move_node`."""
+        self._change(ctx, "move_node", lambda tx: self.fs.move_node(ctx, from_uri, to_uri))
+
+    def delete_node(self, ctx: RequestContext, uri: str, recursive: bool = False) -> None:
+        """Delete a node; `undo` brings it back, `forget` would not. See `ContextFS.delete_node`."""
+        self._change(ctx, "delete_node", lambda tx: self.fs.delete_node(ctx, uri, recursive))
+
+    def history(self, ctx: RequestContext, uri: str, limit: int = 50) -> list[HistoryEntry]:
+        """Return what commits made of a node, newest first."""
+        return self.fs.history(ctx, uri, limit)
+
+    def undo(self, ctx: RequestContext, commit_id: str) -> str:
+        """Take a commit back, as a new one, and return its id.
+
+        Raises:
+            ConflictError: Later commits changed the same nodes; it names them.
+        """
+        undone = self.fs.undo(ctx, commit_id)
+        self._settle(self.outbox.of_commit(undone))
+        return undone
+
+    def adopt(self, ctx: RequestContext, uri: str) -> bool:
+        """Make a version of what a hand has changed in a node; False where nothing is new."""
+        is_new = self.fs.adopt(ctx, uri)
+        with contextlib.suppress(ContextEngineError):
+            if self._is_inline:
+                self.worker.reconcile(self.fs.follow(ctx, uri).text)
+        return is_new
+
+    def adopt_all(self, ctx: RequestContext | None = None) -> list[str]:
+        """Make versions of all that hands have changed in a request's spaces, or in all, and return the URIs.
+
+        What cannot be read is left as it is, and told by `verify`. Cost: reads every node there.
+        """
+        adopted = []
+        for space in space_uris(ctx) if ctx is not None else self.fs.spaces():
+            for uri in self.fs.find_edits(space):
+                with contextlib.suppress(ContextEngineError):
+                    if self.adopt(context_of(uri), uri):
+                        adopted.append(uri)
+        return adopted
+
+    def forget(self, ctx: RequestContext, uri: str, sources: str = "remove") -> ForgetResult:
+        """Take a memory, and what it was made from, out of every file; nothing brings it back.
+
+        Args:
+            ctx: Who asks.
+            uri: A memory with all beneath it, or an archive.
+            sources: `"remove"` takes the text of the messages that the memory cites out of their archives, too, which
+                keep their ids, so that committing the session again does not bring them back; `"keep"` leaves them.
+
+        Returns:
+            What is gone; and which other memories cite the same messages: they are kept, and may say the same.
+
+        Raises:
+            NodeNotFoundError: There is no such node.
+
+        Cost: reads the metadata of all memories of the request, and writes journal and index anew.
+        """
+        return self._forgetter.forget(ctx, uri, sources)
+
+    # -- care --
+
+    def status(self) -> dict[str, Any]:
+        """Return what whoever runs the store wants to know: the outbox, dead events, what waits for a sync, reports."""
+        commits, size = self.fs.journal.waiting()
+        return {
+            "outbox": self.outbox.counts(),
+            "dead": self.outbox.dead(),
+            "unsynced": {"commits": commits, "bytes": size},
+            "sequence": self.fs.journal.last_sequence(),
+            "reports": [{"at": at, "uri": uri, "text": text} for at, uri, text in self.fs.journal.reports()],
+            "readonly": self.fs.readonly,
+        }
+
+    def verify(self) -> list[str]:
+        """Return a sentence for everything that does not agree: files, journal, index, outbox; changes nothing."""
+        return verify_store(self.fs, self.spaces, self.outbox)
+
+    def repair(self) -> list[str]:
+        """Make the index anew from the files, free dead events, and return what `verify` still says.
+
+        Cost: reads all of the store.
+        """
+        self.outbox.requeue()
+        with self.fs.locked():
+            pass  # which does again what a dead process left
+        for space in self.fs.spaces():
+            self.spaces.words(space).discard()
+            self.worker.reconcile(space, recursive=True)
+        self._work_off()
+        return self.verify()

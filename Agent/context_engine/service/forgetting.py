@@ -1,0 +1,138 @@
+"""What `forget` takes out of every file: the memory, the messages it cites, their images in the journal, their words
+and vectors in the index, and what was put aside of them.
+
+One transaction deletes the memory, empties the messages, and registers what is left to do; a worker finishes it after a
+crash. What stays of a message is its id and a digest, so that the session, committed again, does not bring it back.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..commit.archive_builder import ArchiveBuilder, render_archive
+from ..core.config import RELATIONS, SESSIONS
+from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
+from ..core.messages import decode_messages
+from ..core.objects import ForgetResult, Message, RequestContext
+from ..core.text import digest_of, shorten
+from ..fs.context_fs import ContextFS
+from ..fs.transaction import Staged, Transaction
+from ..fs.uri import Uri, check_access, parse_uri, space_uris
+from ..index.index_worker import IndexWorker
+from ..index.spaces import IndexSpaces
+from ..providers.vector_index import SpaceVectors
+
+__all__ = ["FORGET", "Forgetter"]
+
+FORGET = "FORGET_CONTEXT"
+
+
+class Forgetter:
+    """Forgets; see the top of this file."""
+
+    def __init__(
+        self,
+        fs: ContextFS,
+        worker: IndexWorker,
+        spaces: IndexSpaces,
+        builder: ArchiveBuilder,
+        vectors: Mapping[str, SpaceVectors],
+    ) -> None:
+        self._fs, self._worker, self._spaces, self._builder, self._vectors = fs, worker, spaces, builder, vectors
+
+    def forget(self, ctx: RequestContext, uri: str, sources: str) -> ForgetResult:
+        """Forget a memory; see `ContextEngineService.forget`."""
+        if sources not in ("remove", "keep"):
+            raise InvalidInputError(f"sources must be 'remove' or 'keep', not {shorten(sources)}")
+        found = self._fs.follow(ctx, uri)
+        if not found.is_node:
+            raise InvalidInputError(f"{uri!r} is no memory, but a whole space")
+        result = ForgetResult([], [], [])
+        payload: dict[str, Any] = {}
+
+        def change(tx: Transaction) -> None:
+            nodes = list(self._fs.walk(found))
+            if not nodes:
+                raise NodeNotFoundError(found.text)
+            archives = [each for each in nodes if each.category == SESSIONS]
+            memories = [each for each in nodes if each.category != SESSIONS]
+            cited = self._cited(ctx, memories) if sources == "remove" else {}
+            cited |= {each.text: None for each in archives}
+            result.messages = [
+                {"archive": archive, "message": message}
+                for archive, names in cited.items()
+                for message in self._empty(ctx, tx, parse_uri(archive), names)
+            ]
+            former = [parse_uri(each) for memory in nodes for each in self._fs.former_uris(memory.text)]
+            for each in [*memories, *(each for each in former if self._fs.folders.exists(each.folders))]:
+                tx.put(each, Staged({}, None))
+            result.uris = [each.text for each in memories]
+            gone = {(row["archive"], row["message"]) for row in result.messages}
+            result.also_cited_by = sorted(
+                other.text for other, refs in self._citing(ctx) if other.text not in result.uris and refs & gone
+            )
+            payload.update(gone=result.uris, kept=sorted(cited), former=[each.text for each in former])
+            tx.add_event(FORGET, found.text, dict(payload))
+
+        self._fs.run(ctx, "forget", change)
+        self.finish(payload)
+        return result
+
+    def _cited(self, ctx: RequestContext, memories: list[Uri]) -> dict[str, set[str] | None]:
+        """Return the messages that memories cite, by archive."""
+        found: dict[str, set[str] | None] = {}
+        for memory in memories:
+            for ref in self._fs.read_metadata(ctx, memory.text)["source_refs"]:
+                with contextlib.suppress(ContextEngineError):
+                    archive = self._fs.follow(ctx, check_access(ctx, ref.get("archive", "")).text).text
+                    if self._fs.exists(ctx, archive) and ref.get("message"):
+                        names = found.setdefault(archive, set())
+                        assert names is not None
+                        names.add(ref["message"])
+        return found
+
+    def _empty(self, ctx: RequestContext, tx: Transaction, uri: Uri, names: set[str] | None) -> list[str]:
+        """Stage an archive without the text of some messages, and return which it were; None is all."""
+        staged = tx.look(uri)
+        messages = decode_messages(self._fs.read_file(ctx, uri.text, "messages.jsonl"), uri.text)
+        emptied = []
+        for place, message in enumerate(messages):
+            name = f"m{place + 1}"
+            if not message.forgotten and (names is None or name in names):
+                digest = digest_of(message.role, message.text, size=8)
+                messages[place] = Message(message.id, "unknown", digest, message.at, forgotten=True)
+                emptied.append(name)
+        meta = dict(staged.meta or {})
+        held = dict(meta.get("metadata") or {})
+        stats = {**held.get("stats", {}), "used_tools": []} if names is None else held.get("stats", {})
+        ledger = {**held.get("ledger", {}), "failures": []}
+        meta["metadata"] = {**held, "stats": stats, "ledger": ledger}
+        files = {**render_archive(messages, self._fs.count_tokens), RELATIONS: staged.files.get(RELATIONS, b"[]\n")}
+        tx.put(uri, Staged(files, meta))
+        return emptied
+
+    def _citing(self, ctx: RequestContext) -> Iterator[tuple[Uri, set[tuple[str, str]]]]:
+        """Yield every memory of the request, with the messages that it cites."""
+        for space in space_uris(ctx):
+            for uri in self._fs.walk(parse_uri(space)):
+                if uri.category == SESSIONS:
+                    continue
+                with contextlib.suppress(ContextEngineError):
+                    refs = self._fs.read_metadata(ctx, uri.text)["source_refs"]
+                    yield uri, {(ref.get("archive", ""), ref.get("message", "")) for ref in refs}
+
+    def finish(self, payload: Mapping[str, Any]) -> None:
+        """Take what is gone out of index and journal; twice is as good as once."""
+        gone, kept, former = (list(payload.get(name) or ()) for name in ("gone", "kept", "former"))
+        for uri in [*gone, *kept]:
+            self._worker.reconcile(uri)
+        for space in {parse_uri(uri).space for uri in [*gone, *kept]}:
+            words = self._spaces.words(space)
+            words.rewrite()
+            if space in self._vectors:
+                self._vectors[space].take(words)
+                self._vectors[space].forget()
+            elif (folder := self._spaces.folder_of(space)) is not None:
+                for path in folder.glob("*.vectors"):  # of a model that is not here: it will embed again
+                    path.unlink(missing_ok=True)
+        self._fs.erase([*gone, *(uri for uri in former if uri not in kept)], kept)
