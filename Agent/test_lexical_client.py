@@ -21,10 +21,22 @@ def ask(question: object) -> dict[str, Any]:
     return LexicalLLMClient().Chat([{"role": "system", "content": ""}, {"role": "user", "content": content}], {})
 
 
-def view(paths: list[str], query: str, intent: str = "search", path: str = "", **extra: str) -> dict[str, Any]:
-    """Return a question whose candidates have these paths; a group's name is its path."""
+def view(
+    paths: list[str],
+    query: str,
+    intent: str = "search",
+    path: str = "",
+    scores: list[float] | None = None,
+    **extra: Any,
+) -> dict[str, Any]:
+    """Return a question whose candidates have these paths, and a score of 0.5 each; a group's name is its path."""
     candidates = [
-        {"idx": idx, "name": text if text.startswith("… ") else text.rpartition(" / ")[2], "path": text}
+        {
+            "idx": idx,
+            "name": text if text.startswith("… ") else text.rpartition(" / ")[2],
+            "path": text,
+            "score": scores[idx] if scores else 0.5,
+        }
         for idx, text in enumerate(paths)
     ]
     steps = path.split(" / ") if path else []
@@ -38,87 +50,39 @@ def tree(tmp_path: Path) -> Iterator[KeywordTree]:
 
 
 class TestSearch:
-    def test_takes_the_first_in_the_order_if_it_fits(self) -> None:
-        reply = ask(view(["Storage / SQL databases", "Storage / Graph databases"], "which databases speak SQL"))
+    def test_takes_the_first_in_the_order_that_has_a_score(self) -> None:
+        paths = ["Storage / Graph databases", "Storage / SQL databases", "Storage"]
+        reply = ask(view(paths, "which databases speak SQL", scores=[0.05, 0.4, 0.9]))
 
-        assert (reply["action"], reply["node_id"]) == ("match", 0)
+        assert (reply["action"], reply["node_id"]) == ("match", 1)
 
-    def test_finds_by_pairs_of_characters_where_words_are_not_spaced(self) -> None:
-        reply = ask(view(["科学 / 数据可视化", "网络 / 爬虫"], "怎么把数据画成图"))
+    @pytest.mark.parametrize("recent", [1, 3, 5])
+    def test_passes_over_what_is_merely_recent_whatever_it_scores(self, recent: int) -> None:
+        paths = [*(f"Music / Jazz {number}" for number in range(recent)), "Food / Rye bread", "Food"]
+        reply = ask(view(paths, "how do I bake a bread", recent=recent))
 
-        assert (reply["action"], reply["node_id"]) == ("match", 0)
+        assert (reply["action"], reply["node_id"]) == ("match", recent)
 
-    @pytest.mark.parametrize(
-        ("path", "query"),
-        [
-            ("еда / хлеб", "какой хлеб купить"),
-            ("食べ物 / 抹茶", "抹茶はどこで買える"),
-            ("음식 / 김치찌개", "김치찌개 만드는 법"),
-            ("อาหาร / ต้มยำกุ้ง", "วิธีทำต้มยำกุ้ง"),
-            ("طعام / خبز", "أين أجد خبز"),
-        ],
-    )
-    def test_reads_any_script(self, path: str, query: str) -> None:
-        assert ask(view([path], query))["action"] == "match"
+    def test_looks_at_the_first_few_alone(self) -> None:
+        paths = [f"Food / Filling {number}" for number in range(10)]
+        reply = ask(view(paths, "bread", scores=[0.0] * 9 + [0.9]))
 
-    @pytest.mark.parametrize(
-        "recent",
-        [
-            ["Music / Jazz", "Music"],
-            ["Music / Jazz / Bebop", "Music / Jazz", "Music", "Art / Prints", "Art"],
-            ["Music / Jazz", "Music", "Music / Rock", "Art / Prints / Woodcuts", "Art / Prints"],
-            ["Food / Dairy / Cheese", "Food / Dairy", "Food"],
-        ],
-    )
-    def test_passes_over_recent_ones_that_do_not_fit(self, recent: list[str]) -> None:
-        paths = [*recent, "Food / Rye bread", *(f"Food / Filling {number}" for number in range(20))]
-
-        assert ask(view(paths, "how is rye bread kept fresh"))["node_id"] == len(recent)
-
-    def test_does_not_take_for_recent_what_comes_without_its_parent(self) -> None:
-        paths = ["Food / Filling", "Food / Rye bread", "Music / Jazz", "Music", "Food", "Art"]
-
-        assert ask(view(paths, "how is rye kept fresh"))["node_id"] == 0
-
-    def test_weighs_a_name_of_one_character_as_a_name(self) -> None:
-        assert ask(view(["饮食 / 茶", "饮食 / 咖啡"], "用户喜欢喝什么茶"))["node_id"] == 0
-
-    def test_takes_a_recent_one_that_fits_best(self) -> None:
-        paths = ["Food / Rye bread", *(f"Food / Filling {number}" for number in range(20))]
-
-        assert ask(view(paths, "how to bake rye bread"))["node_id"] == 0
-
-    def test_leaves_a_later_one_where_it_is_though_it_shares_more_words(self) -> None:
-        paths = ["Storage / Databases", "Storage / Speaking of graphs", "Music", "Storage"]
-
-        assert ask(view(paths, "which graph databases speak SQL"))["node_id"] == 0
-
-    def test_takes_a_first_one_that_says_nothing_if_those_beside_it_fit(self) -> None:
-        paths = ["Files / rmtree", "Files / delete directory", "Net / delete", "Text", "Text / wrap", "Text / fill"]
-
-        assert ask(view(paths, "delete a directory and everything in it"))["node_id"] == 0
-
-    def test_passes_over_what_stands_above_everything_shown(self) -> None:
-        paths = ["Resources", "Resources / Web", "Resources / Web / Scraping", "Resources / Music"]
-
-        assert ask(view(paths, "resources about the web"))["node_id"] == 1
+        assert reply["action"] == "missing"
 
     def test_answers_missing_with_a_name_where_nothing_fits(self) -> None:
-        reply = ask(view(["Storage / SQL databases", "Network"], "how do I bake bread?"))
+        reply = ask(view(["Food / Bread", "Music / Jazz"], "what is the weather in Oslo?", scores=[0.1, 0.0]))
 
-        assert (reply["action"], reply["suggest_name"]) == ("missing", "bake bread")
+        assert (reply["action"], reply["suggest_name"]) == ("missing", "weather Oslo")
 
     def test_is_ambiguous_between_equals_of_one_name(self) -> None:
-        paths = ["北京市 / 朝阳区", "长春市 / 朝阳区", "西安市 / 雁塔区"]
-        reply = ask(view(paths, "朝阳区在哪里"))
+        paths = ["Rome / Museum", "Oslo / Museum", "Oslo"]
+        reply = ask(view(paths, "which museum", scores=[0.5, 0.5, 0.2]))
 
         assert (reply["action"], reply["candidate_ids"]) == ("ambiguous", [0, 1])
 
-    def test_is_not_ambiguous_where_a_path_tells(self) -> None:
-        paths = ["长春市 / 朝阳区", "北京市 / 朝阳区"]
-        reply = ask(view(paths, "长春朝阳区在哪里"))
-
-        assert (reply["action"], reply["node_id"]) == ("match", 0)
+    def test_is_not_ambiguous_where_a_score_tells_or_one_lies_beneath_the_other(self) -> None:
+        assert ask(view(["Rome / Museum", "Oslo / Museum"], "museum", scores=[0.5, 0.4]))["node_id"] == 0
+        assert ask(view(["Museum", "Museum / Museum"], "museum"))["node_id"] == 0
 
 
 class TestGroups:
@@ -135,28 +99,20 @@ class TestGroups:
 
 
 class TestSuggestParent:
-    def test_takes_the_parent_that_the_new_name_names(self) -> None:
-        paths = ["Food / Fruit", "Food / Fruit / apple", "Food / pie"]
-        reply = ask(view(paths, "apple pie", "suggest_parent", description="a dish with apple"))
+    def test_takes_the_longest_parent_that_the_new_name_names(self) -> None:
+        paths = ["Food / Fruit", "Food / Pie", "Food / Pie / Fruit pie"]
+        assert ask(view(paths, "apple pie", "suggest_parent"))["node_id"] == 1
+        assert ask(view(paths, "sweet fruit pie", "suggest_parent"))["node_id"] == 2
 
-        assert (reply["action"], reply["node_id"]) == ("match", 2)
+    def test_takes_none_above_what_ranks_first(self) -> None:
+        paths = ["Manufacturing / Steel", "Manufacturing"]
 
-    def test_takes_a_parent_for_the_children_it_has(self) -> None:
-        paths = ["Projects / Web", "Projects / Web / django-rest", "Projects / Audio"]
-        reply = ask(view(paths, "django-ninja", "suggest_parent", description="REST with Django"))
+        assert ask(view(paths, "steel manufacturing", "suggest_parent"))["node_id"] == 0
 
-        assert (reply["action"], reply["node_id"]) == ("match", 0)
+    def test_the_chosen_one_itself_must_fit(self) -> None:
+        reply = ask(view(["Meetings", "Cats"], "Longjing tea", "suggest_parent", scores=[0.1, 0.9]))
 
-    def test_weighs_the_words_of_the_description(self) -> None:
-        paths = ["旅行", "饮食"]
-        reply = ask(view(paths, "苏州园林", "suggest_parent", description="旅行的地方"))
-
-        assert (reply["action"], reply["node_id"]) == ("match", 0)
-
-    def test_leaves_a_stranger_at_the_root(self) -> None:
-        reply = ask(view(["饮食 / 茶", "饮食"], "asyncio", "suggest_parent", description="event loop"))
-
-        assert (reply["action"], reply["suggest_name"]) == ("missing", "asyncio")
+        assert (reply["action"], reply["suggest_name"]) == ("missing", "Longjing tea")
 
 
 class TestLinkInfo:

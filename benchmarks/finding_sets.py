@@ -108,8 +108,9 @@ class Finder:
     def rank(self, case: Case, intent: str) -> list[tuple[float, str]]:
         """Return (score, id), best first."""
         with self.tree._ranker.Asking() as recall:
-            is_placing = intent == "suggest_parent"
-            return self.tree._descent._Fit(recall, case.query, case.description, is_placing)[0]
+            ranking = recall.Rank(case.query, case.description)
+            scores = self.tree._descent._Score(ranking, case.query, intent == "suggest_parent")
+        return sorted(((score, id) for id, score in scores.items()), key=lambda fit: (-fit[0], fit[1]))
 
     def confidence(self, case: Case) -> float:
         """Return the best candidate's confidence, 0 where there is none."""

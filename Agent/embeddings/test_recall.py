@@ -131,10 +131,18 @@ class TestFinding:
     def test_nothing_is_embedded_where_nobody_asks(self, tree: EmbeddingTree, embedder: English) -> None:
         tree.CreateKeyword("dog", "root")
         tree.CreateKeyword("left to a silent model")
-        assert tree.Search("canine").status is SearchStatus.NOT_FOUND
+        assert tree.Search("canine", llm_expand_query=False).status is SearchStatus.NOT_FOUND
         assert tree.Search("dog").node is not None
 
         assert embedder.asked == []
+
+    def test_a_search_without_a_model_tells_what_is_nearest(self, tree: EmbeddingTree) -> None:
+        for name in ("dog", "ship", "train"):
+            tree.CreateKeyword(name, "root")
+        found = tree.Search("canine")
+
+        assert found.status is SearchStatus.NOT_FOUND
+        assert [(node.name, confidence > 0.3) for node, confidence in found.nearest[:1]] == [("dog", True)]
 
     @pytest.mark.parametrize("query", ["🐍", "!?", "—", "_"])
     def test_a_query_without_a_word_is_ranked_by_likeness(self, query: str, tmp_path: Path) -> None:
@@ -155,13 +163,13 @@ class TestFinding:
 
         assert {node.id for node, _ in tree.RankCandidates("canine", 10)} == ids
 
-    def test_a_client_that_compares_words_does_not_see_likeness(self, embedder: English, tmp_path: Path) -> None:
+    def test_a_client_that_goes_by_scores_sees_likeness(self, embedder: English, tmp_path: Path) -> None:
         with EmbeddingTree(tmp_path, embedder, llm_client=LexicalLLMClient()) as tree:
             tree.CreateKeyword("dog", "root")
             tree.CreateKeyword("ship", "root")
 
-            assert names(tree, "canine", 1) == ["dog"]
-            assert tree.Search("canine").status is SearchStatus.NOT_FOUND
+            found = tree.Search("canine")
+            assert (found.node and found.node.name, found.confidence > 0.3) == ("dog", True)
 
     def test_the_session_in_its_page_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         page = Path(__file__).parents[2] / "docs" / "embeddings.md"

@@ -41,15 +41,13 @@ class TestShownDescriptions:
             candidate.keys() == {"idx", "name", "path"} for view in model.views for candidate in view["candidates"]
         )
 
-    def test_stand_with_each_candidate_that_has_one(self, folder: Path) -> None:
+    def test_stand_with_each_candidate_and_where_there_is_none_it_is_said(self, folder: Path) -> None:
         model = self.described(folder, show_descriptions=True)
 
         for view in model.views:
             for candidate in view["candidates"]:
-                told = {candidate["description"]} if "description" in candidate else set()
-                assert told <= TOLD.get(candidate["name"], {"绿茶的一种"})
-                assert list(candidate) == ["idx", "name", "path", *(["description"] if told else [])]
-                assert told or candidate["name"] not in TOLD
+                assert candidate["description"] in TOLD.get(candidate["name"], {"绿茶的一种", "无描述"})
+                assert list(candidate) == ["idx", "name", "path", "description"]
         search = model.views[0]
         assert {c["description"] for c in search["candidates"] if c["name"] == "Python"} == TOLD["Python"]
 
@@ -68,8 +66,8 @@ class TestShownDescriptions:
             ("x" * 200, "x" * 200),
             ("x" * 201, "x" * 199 + "…"),
             ("茶" * 65_536, "茶" * 199 + "…"),
-            ("", None),
-            (" \n\t", None),
+            ("", "无描述"),
+            (" \n\t", "无描述"),
         ],
         ids=["as long as may be", "too long", "the longest", "none", "blank"],
     )
@@ -99,7 +97,7 @@ class TestShownDescriptions:
             tree.Search("what may I drink?")
 
         told = [[c.get("description") for c in view["candidates"] if c["name"] == "茶"] for view in model.views]
-        assert told == [[None], ["written elsewhere"]]
+        assert told == [["无描述"], ["written elsewhere"]]
 
     @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
     def test_from_strangers_stand_in_strings_alone(self, text: str, folder: Path) -> None:
@@ -123,7 +121,7 @@ class TestShownDescriptions:
         for is_shown in (False, True):
             with opened(tmp_path / str(is_shown), match("茶"), show_descriptions=is_shown) as (tree, _):
                 tree.CreateKeyword("龙井")
-                assert last_io(tree).get("show_descriptions", False) is is_shown
+                assert last_io(tree).get("candidate_fields", []) == ["description"] * is_shown
 
     def test_help_to_tell_doubles(self, folder: Path) -> None:
         with opened(folder, always({"action": "missing"}), show_descriptions=True) as (tree, model):

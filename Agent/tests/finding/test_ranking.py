@@ -63,6 +63,10 @@ WRITES = st.one_of(
     st.tuples(st.just("move"), NUMBERS, NUMBERS),
     st.tuples(st.just("merge"), NUMBERS, NUMBERS),
     st.tuples(st.just("delete"), NUMBERS, st.booleans()),
+    st.tuples(st.just("inform"), NUMBERS, NUMBERS, TEXTS),
+    st.tuples(st.just("correct"), NUMBERS, TEXTS),
+    st.tuples(st.just("forget"), NUMBERS),
+    st.tuples(st.just("unlink"), NUMBERS, NUMBERS),
     st.tuples(st.just("undo"), NUMBERS),
     st.tuples(st.just("snapshot")),
     st.tuples(st.just("restore"), NUMBERS),
@@ -120,6 +124,25 @@ class Writer:
     def delete(self, number: int, cascade: bool) -> None:
         self.tree.DeleteKeyword(self.pick(number), cascade)
 
+    def inform(self, number: int, other: int, content: str) -> None:
+        self.tree.CreateInfo(content, keyword_ids=list({self.pick(number), self.pick(other)}))
+
+    def pick_info(self, number: int) -> str:
+        infos = self.tree.ListInfos()
+        return infos[number % len(infos)].id if infos else "none"
+
+    def correct(self, number: int, content: str) -> None:
+        self.tree.UpdateInfo(self.pick_info(number), {"content": content})
+
+    def forget(self, number: int) -> None:
+        self.tree.DeleteInfo(self.pick_info(number))
+
+    def unlink(self, number: int, which: int) -> None:
+        info_id = self.pick_info(number)
+        links = self.tree.GetLinks(info_id)
+        if links:
+            self.tree.UnlinkInfo(info_id, links[which % len(links)].keyword_id)
+
     def undo(self, number: int) -> None:
         changes = self.tree.History()
         if changes:
@@ -158,10 +181,24 @@ def built_anew(folder: Path, tree: KeywordTree) -> KeywordTree:
         for node in children:
             for query in node.confirmed:
                 anew.Confirm(query, node.id)
+            for info in tree.GetInfosOfKeyword(node.id):
+                anew.CreateInfo(info.content, keyword_ids=[node.id])
         level = [node.id for node in children]
     return anew
 
 
+INFORMED: list[Any] = [
+    ("create", 0, "oat", [], ""),
+    ("create", 0, "milk", [], ""),
+    ("inform", 1, 2, "绿茶 tea"),
+    ("inform", 1, 1, "tea teas"),
+    ("correct", 0, "豆浆机"),
+    ("merge", 1, 2),
+    ("undo", 0),
+    ("unlink", 0, 1),
+    ("forget", 1),
+    ("undo", 0),
+]
 MILK_MOVES: list[Any] = [
     ("create", 0, "oat", [], ""),
     ("create", 0, "milk", ["茶"], "tea"),
@@ -184,6 +221,7 @@ RESTORED: list[Any] = [
 
 
 @given(st.lists(WRITES, max_size=25), TEXTS, TEXTS, st.randoms(use_true_random=False))
+@example(INFORMED, "tea", "豆浆机", random.Random(4))
 @example(MILK_MOVES, "oat milk", "绿茶", random.Random(1))
 @example(QUEUE_FULL, "a 茶", "z", random.Random(2))
 @example(RESTORED, "豆浆机 tea", "milk", random.Random(3))

@@ -1,0 +1,321 @@
+"""A keyword is found by what is known about it; a search shows why: infos, excerpts, confidence, what is nearest."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, SearchStatus, StubLLMClient
+from Agent.lexical_client import LexicalLLMClient
+
+
+@pytest.fixture(autouse=True)
+def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _fd: None)
+    monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[KeywordTree]:
+    with KeywordTree(str(tmp_path / "store"), LexicalLLMClient()) as opened:
+        opened.BatchCreateKeywords(
+            [{"id": id, "name": id, "parent_id": "root"} for id in ("Anna", "Tom", "Momo", "小雨")]
+        )
+        yield opened
+
+
+def first(tree: KeywordTree, query: str) -> str:
+    ranked = tree.RankCandidates(query, 1)
+    return ranked[0][0].id if ranked else ""
+
+
+class Asks(LLMClient):
+    """Wants to be told more of each candidate, keeps what it is told, and answers missing."""
+
+    def __init__(self, *fields: str) -> None:
+        self.candidate_fields = fields
+        self.questions: list[dict[str, Any]] = []
+        self.systems: list[str] = []
+
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        self.systems.append(messages[0]["content"])
+        self.questions.append(json.loads(messages[-1]["content"]))
+        return {"action": "missing"}
+
+
+class TestInfosAreHeard:
+    @pytest.mark.parametrize(
+        ("id", "content", "query"),
+        [
+            ("Anna", "Anna is allergic to peanuts.", "who must not eat peanuts?"),
+            ("小雨", "小雨对花生过敏。", "谁对花生过敏？"),
+            ("Momo", "A quarter of a pill every morning, hidden in tuna.", "which pills are hidden in tuna?"),
+        ],
+    )
+    def test_a_keyword_is_found_by_what_is_known_about_it(
+        self, tree: KeywordTree, id: str, content: str, query: str
+    ) -> None:
+        assert first(tree, query) != id
+        tree.CreateInfo(content, keyword_ids=[id])
+
+        assert first(tree, query) == id
+        found = tree.Search(query)
+        assert (found.node and found.node.id, found.excerpt) == (id, content)
+        assert 0.15 <= found.confidence < 1.0
+
+    def test_an_info_on_several_keywords_is_heard_at_all(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("They sing in a choir.", keyword_ids=["Anna", "Tom"])
+
+        assert {node.id for node, _ in tree.RankCandidates("choir")} == {"Anna", "Tom"}
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda tree, info: tree.UpdateInfo(info, {"content": "It rains."}),
+            lambda tree, info: tree.DeleteInfo(info),
+            lambda tree, info: tree.UnlinkInfo(info, "Anna"),
+            lambda tree, info: tree.DeleteKeyword("Anna"),
+        ],
+        ids=["update", "delete", "unlink", "delete keyword"],
+    )
+    def test_what_is_no_longer_known_is_no_longer_heard_until_undone(
+        self, tree: KeywordTree, change: Callable[[KeywordTree, str], object]
+    ) -> None:
+        info = tree.CreateInfo("Anna is allergic to peanuts.", keyword_ids=["Anna"])
+        assert first(tree, "peanuts") == "Anna"
+        change(tree, info.id)
+        assert first(tree, "peanuts") == ""
+        tree.Undo(tree.History(limit=1)[0].operation_id)
+
+        assert first(tree, "peanuts") == "Anna"
+
+    def test_infos_go_where_their_keyword_is_merged(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("Anna is allergic to peanuts.", keyword_ids=["Anna"])
+        assert first(tree, "peanuts") == "Anna"
+        tree.MergeKeywords("Anna", "Tom")
+
+        assert first(tree, "peanuts") == "Tom"
+
+    def test_what_another_process_wrote_is_heard(self, tree: KeywordTree) -> None:
+        assert first(tree, "peanuts") == ""
+        with KeywordTree(tree.data_dir) as other:
+            other.CreateInfo("Anna is allergic to peanuts.", keyword_ids=["Anna"])
+        tree.Refresh()
+
+        assert first(tree, "peanuts") == "Anna"
+
+    def test_they_are_heard_after_opening_restoring_and_compacting(self, tree: KeywordTree) -> None:
+        stamp = tree.Snapshot()
+        tree.CreateInfo("Anna is allergic to peanuts.", keyword_ids=["Anna"])
+        assert first(tree, "peanuts") == "Anna"
+        tree.CompactStorage()
+        assert first(tree, "peanuts") == "Anna"
+        with KeywordTree(tree.data_dir) as again:
+            assert first(again, "peanuts") == "Anna"
+        tree.Restore(stamp)
+
+        assert first(tree, "peanuts") == ""
+
+    def test_only_the_newest_are_heard_and_only_their_beginnings(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path), infos_heard=3) as tree:
+            node = tree.CreateKeyword("notes", "root")
+            for word in ("zebra", "quagga", "okapi", "gazelle"):
+                tree.CreateInfo(f"A {word}. {'x ' * 200} giraffe", keyword_ids=[node.id])
+
+            assert [first(tree, word) == node.id for word in ("zebra", "quagga", "okapi", "gazelle", "giraffe")] == [
+                False,
+                True,
+                True,
+                True,
+                False,
+            ]
+
+    def test_can_be_turned_off(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path), infos_heard=0) as tree:
+            node = tree.CreateKeyword("notes", "root")
+            tree.CreateInfo("a zebra", keyword_ids=[node.id])
+
+            assert tree.RankCandidates("zebra") == []
+        for wrong in (-1, None, "all"):
+            with pytest.raises(InvalidInputError, match="infos_heard"):
+                KeywordTree(str(tmp_path / "other"), infos_heard=wrong)  # type: ignore[arg-type]
+
+    def test_long_ones_are_heard_though_they_stay_on_the_disk(self, tree: KeywordTree) -> None:
+        info = tree.CreateInfo("A zebra stands there. " + "word " * 100_000, keyword_ids=["Anna"])
+        assert first(tree, "zebra") == "Anna"
+        with KeywordTree(tree.data_dir) as again:
+            assert first(again, "zebra") == "Anna"
+            again.CreateInfo("and an okapi", keyword_ids=["Anna"])
+            assert (first(again, "zebra"), first(again, "okapi")) == ("Anna", "Anna")
+            again.DeleteInfo(info.id)
+            assert (first(again, "zebra"), first(again, "okapi")) == ("", "Anna")
+
+    @pytest.mark.parametrize(
+        "content",
+        ["word " * 1_000_000, "🐍" * 100_000, "\x00\x1b[31m zebra \u202e\u200f", "\u0301" * 100_000, "", "½" * 5_000],
+        ids=["one word", "no letters", "control characters", "marks", "empty", "symbols"],
+    )
+    def test_odd_infos_are_borne(self, tree: KeywordTree, content: str) -> None:
+        tree.CreateInfo(content, keyword_ids=["Anna"])
+        for query in ("word", "zebra", "🐍"):
+            found = tree.Search(query)
+            assert len(found.excerpt) <= 160
+            assert found.excerpt.isprintable()
+
+    def test_very_many_on_one_keyword_and_one_on_very_many(self, tree: KeywordTree) -> None:
+        tree.BatchCreateInfos(
+            [{"content": f"note {number} of Anna", "keyword_ids": ["Anna"]} for number in range(3000)]
+        )
+        tree.BatchCreateKeywords([{"id": f"k{number}", "name": f"keyword {number}"} for number in range(1000)])
+        tree.CreateInfo("a zebra", keyword_ids=[f"k{number}" for number in range(1000)])
+
+        assert first(tree, "note 2999") == "Anna"
+        assert len(tree.RankCandidates("zebra", 50)) == 50
+
+
+class TestResults:
+    def test_infos_that_fit_come_first_and_then_the_others_in_order(self, tree: KeywordTree) -> None:
+        contents = ["She sings.", "She plays chess on Mondays.", "She is allergic to peanuts.", "She likes tea."]
+        tree.BatchCreateInfos([{"content": content, "keyword_ids": ["Anna"]} for content in contents])
+        found = tree.Search("is she allergic to peanuts?")
+
+        assert [info.content for info in found.infos] == [contents[2], contents[0], contents[1], contents[3]]
+        assert [info.content for info in tree.Search("Anna").infos] == contents
+
+    def test_one_that_fits_is_found_behind_the_first_page(self, tree: KeywordTree) -> None:
+        contents = [f"note {number}" for number in range(70)] + ["She is allergic to peanuts."]
+        tree.BatchCreateInfos([{"content": content, "keyword_ids": ["Anna"]} for content in contents])
+        found = tree.Search("allergic to peanuts?")
+
+        assert (found.infos[0].content, len(found.infos), found.info_count) == (contents[-1], 50, 71)
+
+    def test_the_excerpt_is_the_sentence_that_fits_cut_to_160_characters(self, tree: KeywordTree) -> None:
+        tree.CreateInfo(
+            "It rains.\nShe fears dogs. 她对花生过敏。她怕狗。" + "and so on " * 20 + "a zebra", keyword_ids=["Anna"]
+        )
+        for query, excerpt in (("who fears dogs", "She fears dogs."), ("花生过敏", "她对花生过敏。")):
+            assert tree.Search(query).excerpt == excerpt
+        long = tree.Search("what about the zebra and so on").excerpt
+
+        assert len(long) <= 160
+        assert "zebra" in long
+        assert long.startswith("…")
+
+    def test_a_name_is_certain_and_needs_no_excerpt(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("Anna sings.", keyword_ids=["Anna"])
+        found = tree.Search("anna")
+
+        assert (found.confidence, found.excerpt, found.nearest) == (1.0, "", [])
+
+    @pytest.mark.parametrize("client", [None, StubLLMClient([{"action": "ambiguous", "candidate_ids": [0, 1]}])])
+    def test_what_is_not_matched_tells_the_nearest(self, tmp_path: Path, client: LLMClient | None) -> None:
+        with KeywordTree(str(tmp_path), client) as tree:
+            tree.BatchCreateKeywords([{"name": f"oat {number}", "parent_id": "root"} for number in range(9)])
+            tree.CreateKeyword("oat milk", "root")
+            found = tree.Search("what is oat milk?")
+
+            assert found.status is (SearchStatus.AMBIGUOUS if client else SearchStatus.NOT_FOUND)
+            assert next(node.name for node, _ in found.nearest) == "oat milk"
+            assert found.nearest == tree.RankCandidates("what is oat milk?", 5)
+            assert tree.Search("what is oat milk?", llm_expand_query=False).nearest == []
+
+    def test_a_match_far_down_has_its_own_confidence(self, tmp_path: Path) -> None:
+        stub = StubLLMClient([{"action": "match", "node_id": "k30"}])
+        with KeywordTree(str(tmp_path), stub) as tree:
+            tree.BatchCreateKeywords([{"id": f"k{n}", "name": f"oat {n:02}", "parent_id": "root"} for n in range(40)])
+            found = tree.Search("some oat")
+
+            assert found.node is not None
+            assert found.node.id == "k30"
+            assert found.confidence == {node.id: score for node, score in tree.RankCandidates("some oat", 40)}["k30"]
+
+
+class TestCandidateFields:
+    def test_none_are_told_by_default(self, tree: KeywordTree, tmp_path: Path) -> None:
+        client = Asks()
+        with KeywordTree(str(tmp_path / "other"), client) as other:
+            other.CreateKeyword("Anna", "root", description="sings")
+            other.Search("who sings?")
+
+        assert client.questions[0]["candidates"] == [{"idx": 0, "name": "Anna", "path": "Anna"}]
+        assert "recent" not in client.questions[0]
+
+    def test_those_that_are_asked_for_are_told(self, tmp_path: Path) -> None:
+        client = Asks("excerpt", "score", "description")
+        with KeywordTree(str(tmp_path), client) as tree:
+            anna = tree.CreateKeyword("Anna", "root")
+            tree.CreateKeyword("Tom", "root", description="a cook")
+            tree.CreateInfo("She likes tea. She sings in a choir.", keyword_ids=[anna.id])
+            tree.Search("who sings in the choir?")
+            score = tree.RankCandidates("who sings in the choir?")[0][1]
+
+        told = {candidate["name"]: candidate for candidate in client.questions[0]["candidates"]}
+        assert told["Anna"] == {
+            "idx": 0,
+            "name": "Anna",
+            "path": "Anna",
+            "description": "无描述",
+            "excerpt": "She sings in a choir.",
+            "score": round(score, 3),
+        }
+        assert (told["Tom"]["description"], told["Tom"]["excerpt"], told["Tom"]["score"]) == ("a cook", "", 0.0)
+
+    @pytest.mark.parametrize("fields", [("id",), "score", 3, ("score", "infos")])
+    def test_unknown_ones_are_refused(self, tmp_path: Path, fields: Any) -> None:
+        client = Asks()
+        client.candidate_fields = fields
+
+        with pytest.raises(InvalidInputError, match="candidate_fields must be some of"):
+            KeywordTree(str(tmp_path), client)
+
+    def test_paths_alone_stand_in_a_list(self, tmp_path: Path) -> None:
+        client = Asks()
+        with KeywordTree(str(tmp_path), client, view="paths") as tree:
+            food = tree.CreateKeyword("food", "root")
+            tree.CreateKeyword("tea", food.id)
+            tree.Search("what may I drink?")
+
+        assert client.questions[0]["candidates"] == ["food", "food / tea"]
+        assert "its idx is its place in that list" in client.systems[0]
+        with pytest.raises(InvalidInputError, match="view"):
+            KeywordTree(str(tmp_path / "other"), view="ids")  # type: ignore[arg-type]
+
+    def test_an_index_into_a_list_of_paths_is_matched(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path), StubLLMClient([{"action": "match", "node_id": 1}]), view="paths") as tree:
+            food = tree.CreateKeyword("food", "root")
+            tree.CreateKeyword("tea", food.id)
+            found = tree.Search("what may I drink?").node
+
+            assert found is not None
+
+
+class TestRecent:
+    @pytest.mark.parametrize("depth", [1, 3, 12])
+    def test_a_cache_full_of_others_changes_no_answer_of_the_lexical_client(self, tmp_path: Path, depth: int) -> None:
+        """With deep trees paths are elided, each in its own way."""
+        queries = [f"where is thing {number} of the zebra" for number in range(20)]
+        answers = []
+        for used in (False, True):
+            with KeywordTree(str(tmp_path / str(used)), LexicalLLMClient()) as tree:
+                parent = "root"
+                for level in range(depth):
+                    parent = tree.CreateKeyword(f"a very long name of a level {level}", parent).id
+                specs = [{"id": f"t{n}", "name": f"thing {n} zebra", "parent_id": parent} for n in range(20)]
+                specs += [{"id": f"o{n}", "name": f"other {n} okapi", "parent_id": parent} for n in range(20)]
+                tree.BatchCreateKeywords(specs)
+                for number in range(20 if used else 0):
+                    tree.Search(f"other {number} okapi")
+                found = []
+                for query in queries:
+                    node = tree.Search(query).node
+                    found.append(node and node.id)
+                    for number in range(6 if used else 0):
+                        tree.Search(f"other {number} okapi")
+                answers.append(found)
+
+        assert answers[0] == answers[1] == [f"t{number}" for number in range(20)]
