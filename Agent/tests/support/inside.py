@@ -295,7 +295,8 @@ def scores(
 ) -> list[tuple[float, str]]:
     """Return how a tree ranks the keywords for a name, to find it or to place it: score and id, best first."""
     with tree._ranker.Asking() as recall:
-        return tree._descent._Fit(recall, name, description, is_placing)[0]
+        fits = tree._descent._Score(recall.Rank(name, description), name, is_placing)
+    return sorted(((score, id) for id, score in fits.items()), key=lambda fit: (-fit[0], fit[1]))
 
 
 def ranking_of(tree: KeywordTree) -> object:
@@ -306,7 +307,7 @@ def ranking_of(tree: KeywordTree) -> object:
 def rank_anew(tree: KeywordTree, ids: list[str]) -> None:
     """Give a tree a ranking that has learnt the keywords in this order."""
     ranker = tree._ranker
-    ranker._recall, ranker._rows = kt._LexicalRecall(), {}
+    ranker._recall, ranker._rows, ranker._infos = kt._LexicalRecall(), {}, {}
     ranker._TakeIn(ranker._recall, ids)
 
 
@@ -321,7 +322,7 @@ def _contents(recall: object) -> tuple[Any, ...]:
 
 def check_ranking(tree: KeywordTree) -> None:
     """Compare the ranking with one of the same keywords that is built afresh, posting by posting."""
-    anew = kt._Ranker(kt._LexicalRecall, tree._See, tree._EnterRanking)
+    anew = kt._Ranker(kt._LexicalRecall, tree._See, tree._EnterRanking, tree._ReadContent, 50)
     with tree._ranker.Asking() as recall, anew.Asking() as other:
         assert _contents(recall) == _contents(other)
 
