@@ -1,7 +1,12 @@
 """What all tests share: Ctrl-C works, and sessions in documents run in an empty folder of their own."""
 
+import importlib
 import signal
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -18,3 +23,18 @@ def _sessions_write_elsewhere(
     if isinstance(request.node, pytest.DoctestItem):
         folder: Path = tmp_path_factory.mktemp("session")
         monkeypatch.chdir(folder)
+
+
+class _InstalledName(MetaPathFinder, Loader):
+    """Makes `keyword_tree.…` the module `Agent.…`: docstrings and pages are written for those who installed it."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        is_ours = fullname.partition(".")[0] == "keyword_tree"
+        return ModuleSpec(fullname, self) if is_ours else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        sys.modules[name] = importlib.import_module("Agent" + name.removeprefix("keyword_tree"))
+
+
+sys.meta_path.insert(0, _InstalledName())

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the program's name; None takes the command line's.
 
     Returns:
-        The exit code, see `Agent.cli.session`; 2 where the extra `[cli]` is missing.
+        The exit code, see `keyword_tree.cli.session`; 2 where the extra `[cli]` is missing.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by who started us: what is said must still go somewhere

@@ -1,4 +1,4 @@
-"""Show a memory at work: `python -m Agent.demo [folder]`, or `make demo`.
+"""Show a memory at work: `python -m keyword_tree.demo [folder]`, or `make demo`.
 
 Builds the memory of this machine's Python standard library (see `demo_outline`), then finds in it, asks it questions
 in plain words, lets it place a new keyword, closes it, opens it again and shows what is on disk. No key, no server, no

@@ -4,7 +4,7 @@ It reads the same messages that a model would. Of each candidate it asks for the
 it fits, which knows names, descriptions, confirmed queries and infos, in any script. It understands nothing:
 "automobile" and "car" are strangers to it. It is deterministic, needs no key, no download and no second.
 
->>> from Agent.keyword_tree import KeywordTree
+>>> from keyword_tree import KeywordTree
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder, LexicalLLMClient()) as tree:
 ...     anna = tree.CreateKeyword("Anna", "root")

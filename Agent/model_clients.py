@@ -5,7 +5,7 @@ Anthropic. A call ends in time, with a reply or with a clear error; it is counte
 stands in no error, reply or repr. A log has it only where a service repeats it in the head of an answer: HTTP libraries
 log heads as they come.
 
->>> from Agent.keyword_tree import KeywordTree
+>>> from keyword_tree import KeywordTree
 >>> client = OpenAIChatClient("qwen3:8b", base_url="http://localhost:11434/v1")  # doctest: +SKIP
 >>> KeywordTree("memory", client).Search("how do I make bread?")                 # doctest: +SKIP
 <SearchResult matched 'baking' by agent_match, 1 round>

@@ -1,4 +1,4 @@
-"""Save what can be saved of a damaged store: `repair(damaged_dir, new_dir)`, or `python -m Agent.repair DAMAGED NEW`.
+"""Save what can be saved of a damaged store: `repair(damaged, new)`, or `python -m keyword_tree.repair DAMAGED NEW`.
 
 Opening a tree never guesses: a store whose log holds damage that no crash explains is refused, and left as it is. This
 program must be asked for by name. It reads the damaged folder without changing a byte of it, writes a new store beside
@@ -6,7 +6,7 @@ it, and lists exactly what could not be saved.
 
 >>> import tempfile
 >>> from pathlib import Path
->>> from Agent.keyword_tree import KeywordTree, StoreCorruptError
+>>> from keyword_tree import KeywordTree, StoreCorruptError
 >>> folder = tempfile.TemporaryDirectory()
 >>> damaged, new = Path(folder.name, "tree"), Path(folder.name, "repaired")
 >>> with KeywordTree(str(damaged)) as tree:

@@ -2,7 +2,7 @@ r"""The commands that write, find, show and correct what a memory holds.
 
 From a program, without a console:
 
->>> from Agent.command_line import main
+>>> from keyword_tree.command_line import main
 >>> main(["add", "茶", "--parent", "/", "--alias", "tea"])
 added 茶  (undo 2)
 0

@@ -1,11 +1,11 @@
 
 """Find by likeness of meaning, too: an optional ranking by embeddings beside the library's ranking by words.
 
-Needs the extra `[embeddings]`; the library in `Agent.keyword_tree` knows nothing of it. Read in this order:
+Needs the extra `[embeddings]`; the library in `keyword_tree.keyword_tree` knows nothing of it. Read in this order:
 
     embedder    the port, texts → vectors, and who stands behind it: a service, a local model
     vectors     vectors of texts, in memory to be compared and on disk to be there again
     scripts     whether a model knows a script, asked of the model itself
     recall      `EmbeddingTree`, the door: a tree that ranks by words and by likeness
-    ranker      the same likeness for what a memory says, behind the port of `Agent.memory.retriever`
+    ranker      the same likeness for what a memory says, behind the port of `keyword_tree.memory.retriever`
 """

@@ -1,6 +1,6 @@
 """Turn texts into vectors: the port, a service behind it, a local model behind it, and one that needs neither.
 
->>> from Agent.embeddings.embedder import HashingEmbedder
+>>> from keyword_tree.embeddings.embedder import HashingEmbedder
 >>> embedder = HashingEmbedder(synonyms=[("car", "automobile")])
 >>> car, automobile, weather = embedder.embed(["a red car", "a red automobile", "weather"])
 >>> car == automobile, car == weather

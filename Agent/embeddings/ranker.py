@@ -1,10 +1,10 @@
-"""Find memories by likeness of meaning, behind the port of `Agent.memory.retriever`.
+"""Find memories by likeness of meaning, behind the port of `keyword_tree.memory.retriever`.
 
 >>> import tempfile
->>> from Agent.embeddings.embedder import HashingEmbedder
->>> from Agent.embeddings.scripts import PROBES
->>> from Agent.keyword_tree import KeywordTree
->>> from Agent.memory.retriever import MemoryRetriever
+>>> from keyword_tree.embeddings.embedder import HashingEmbedder
+>>> from keyword_tree.embeddings.scripts import PROBES
+>>> from keyword_tree import KeywordTree
+>>> from keyword_tree.memory.retriever import MemoryRetriever
 >>> english = zip(PROBES["LATIN"][::2], PROBES["LATIN"][1::2])
 >>> ranker = EmbeddingRanker(HashingEmbedder([("car", "automobile"), *english]))
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:

@@ -1,7 +1,7 @@
 """Rank a tree's keywords by words and by likeness of meaning: `EmbeddingTree`, the door.
 
 >>> import tempfile
->>> from Agent.embeddings.embedder import HashingEmbedder
+>>> from keyword_tree.embeddings.embedder import HashingEmbedder
 >>> embedder = HashingEmbedder([("car", "automobile")])
 >>> with tempfile.TemporaryDirectory() as folder, EmbeddingTree(folder, embedder, trust=1.0) as tree:
 ...     _ = [tree.CreateKeyword(name) for name in ("car", "ship", "train")]

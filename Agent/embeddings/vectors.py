@@ -1,6 +1,6 @@
 """Vectors of texts: in memory to be compared, on disk to be there again.
 
->>> from Agent.embeddings.embedder import HashingEmbedder
+>>> from keyword_tree.embeddings.embedder import HashingEmbedder
 >>> vectors = Vectors(HashingEmbedder(synonyms=[("car", "automobile")]))
 >>> for text in ("red car", "blue sky"):
 ...     vectors.add(text)

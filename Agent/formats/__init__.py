@@ -3,7 +3,7 @@
 
 >>> import tempfile
 >>> from pathlib import Path
->>> from Agent.keyword_tree import KeywordTree
+>>> from keyword_tree import KeywordTree
 >>> folder = Path(tempfile.mkdtemp())
 >>> with KeywordTree(str(folder / "a")) as tree, KeywordTree(str(folder / "b")) as copy:
 ...     programming = tree.CreateKeyword("编程", "root", ["programming"])

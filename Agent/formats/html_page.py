@@ -9,8 +9,8 @@ Of the log the newest operations are read, up to some 50,000 records. It says wh
 who sends the page to somebody may leave the history out (`with_history=False`).
 
 >>> import io, tempfile
->>> from Agent.keyword_tree import KeywordTree
->>> from Agent.formats.records import View
+>>> from keyword_tree import KeywordTree
+>>> from keyword_tree.formats.records import View
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
 ...     _ = tree.CreateKeyword("</script><b>食物", "root")
 ...     out = io.StringIO()

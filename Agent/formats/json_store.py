@@ -26,8 +26,8 @@ to keywords outside of it are left out.
 Version 1, which knew no creators of links and no confirmed questions, is read as well.
 
 >>> import io, tempfile
->>> from Agent.keyword_tree import KeywordTree
->>> from Agent.formats.records import View
+>>> from keyword_tree import KeywordTree
+>>> from keyword_tree.formats.records import View
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
 ...     food = tree.CreateKeyword("食物", "root", ["food"])
 ...     out = io.StringIO()

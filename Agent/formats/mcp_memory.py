@@ -13,8 +13,8 @@ with its infos' contents as observations and a relation "is beneath" to its pare
 read. Aliases, descriptions, sources and what else an entity has no field for are left out.
 
 >>> import io, tempfile
->>> from Agent.keyword_tree import KeywordTree
->>> from Agent.formats.records import View
+>>> from keyword_tree import KeywordTree
+>>> from keyword_tree.formats.records import View
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
 ...     food = tree.CreateKeyword("食物", "root")
 ...     _ = tree.CreateKeyword("bread", food.id), tree.CreateInfo("Eat it.", keyword_ids=[food.id])

@@ -13,8 +13,8 @@ do it (which nobody has released anew since 2021): without one nothing can be ex
 for them.
 
 >>> import io, tempfile
->>> from Agent.keyword_tree import KeywordTree
->>> from Agent.formats.records import View
+>>> from keyword_tree import KeywordTree
+>>> from keyword_tree.formats.records import View
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
 ...     _ = tree.BatchCreateKeywords([{"name": "<b>&食物", "parent_id": "root", "id": "f"}])
 ...     out = io.StringIO()

@@ -3,7 +3,7 @@
 A reader yields records, `load` writes them in batches; a writer asks a `View`. No format knows another one.
 
 >>> import tempfile
->>> from Agent.keyword_tree import KeywordTree
+>>> from keyword_tree import KeywordTree
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
 ...     outline = Outline("my list", "root")
 ...     food = outline.keyword("root", "食物 food")

@@ -1,4 +1,4 @@
-"""Show a hub at work: `python -m Agent.knowhub.demo [folder]`, or `make knowhub`.
+"""Show a hub at work: `python -m keyword_tree.knowhub.demo [folder]`, or `make knowhub`.
 
 Makes knowledge of this machine's Python library (each function with its docstring), then saves, searches, judges, lets
 a scripted model rewrite an entry, shows how the order changes, and takes it all back. No key, no server, no network.
@@ -101,7 +101,8 @@ def run_demo(screen: Screen, folder: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo in a folder, or in one that is removed afterwards."""
-    parser = argparse.ArgumentParser(prog="python -m Agent.knowhub.demo", description=(__doc__ or "").split("\n")[0])
+    summary = (__doc__ or "").split("\n")[0]
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}.demo", description=summary)
     parser.add_argument("folder", nargs="?", help="where the hub is built, and stays")
     folder = parser.parse_args(arguments).folder
     screen = Screen(sys.stdout, width=100)

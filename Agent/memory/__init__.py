@@ -1,7 +1,7 @@
 
 """What an agent remembers besides keywords: episodes, patterns and skills, and how things hang together.
 
-Optional; the library in `Agent.keyword_tree` knows nothing of it. Read in this order:
+Optional; the library in `keyword_tree.keyword_tree` knows nothing of it. Read in this order:
 
     schemas     the records: what was done, what was learned from it, what can be done
     keywords    what a question is about, in English and Chinese

@@ -1,6 +1,6 @@
 """Hold what hangs together: entities, the relations between them, and the tags they are found by.
 
->>> from Agent.memory.in_memory_graph import InMemoryGraph
+>>> from keyword_tree.memory.in_memory_graph import InMemoryGraph
 >>> graph = InMemoryGraph()
 >>> graph.add_entity(GraphEntity("1", "绿茶 green tea", "drink", "Made from leaves that were not oxidised.", ["tea"]))
 >>> graph.add_entity(GraphEntity("2", "龙井", "drink", tags=["tea", "hangzhou"]))

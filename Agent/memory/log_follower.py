@@ -1,7 +1,7 @@
 """Follow a tree's log, so that what is derived from it stays true: whoever wrote, undid, restored or compacted.
 
 >>> import tempfile
->>> from Agent.keyword_tree import KeywordTree
+>>> from keyword_tree import KeywordTree
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
 ...     follower = LogFollower(tree)
 ...     _ = follower.catch_up()

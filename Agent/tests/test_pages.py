@@ -6,6 +6,7 @@ in a console is run by Agent/test_command_line.py.
 
 import doctest
 import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,14 +62,17 @@ def run(block: Block, page: str, known: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def known(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    monkeypatch.chdir(tmp_path_factory.mktemp("page"))  # a short name: a tree that is drawn shows it
+def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    folder = tempfile.TemporaryDirectory(prefix="page-")  # a short name: a tree that is drawn shows it
+    monkeypatch.chdir(folder.name)
     names: dict[str, Any] = {"__name__": "page"}
     yield names
     for left_open in names.values():
         close = getattr(left_open, "Close", None) or getattr(left_open, "close", None)
         if callable(close) and not isinstance(left_open, type):
             close()
+    monkeypatch.undo()
+    folder.cleanup()
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
