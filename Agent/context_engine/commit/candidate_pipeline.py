@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..core.config import LEVEL_TOKENS, OWNER_OF
 from ..core.errors import ContextEngineError
 from ..core.objects import CandidateMemory, Message, RequestContext, SessionArchive
 from ..core.ports import CandidateExtractor
-from ..core.text import count_tokens, cut_tokens, digest_of, fold, merge_unique, one_line
+from ..core.text import clean, count_tokens, cut_tokens, digest_of, fold, merge_unique, one_line
 from ..fs.uri import memory_uri
 
 __all__ = ["CandidatePipeline", "candidate_id"]
@@ -44,27 +45,34 @@ class CandidatePipeline:
         What has no category, no text, or no name that can be a URI is left out.
         """
         merged: dict[tuple[str, ...], CandidateMemory] = {}
-        for candidate in candidates:
+        for candidate in map(_cleaned, candidates):
             if candidate.category not in OWNER_OF or not (candidate.content.strip() or candidate.category == "tools"):
                 continue
             try:
                 uri = memory_uri(ctx, candidate.category, candidate.routing_key or candidate.content[:60])
             except ContextEngineError:
                 continue
-            clean = replace(
+            made = replace(
                 candidate,
                 owner_scope=OWNER_OF[candidate.category],
                 routing_key=one_line(candidate.routing_key) or candidate.content[:60],
                 abstract=cut_tokens(one_line(candidate.abstract), LEVEL_TOKENS["L0"]),
                 overview=cut_tokens(candidate.overview, LEVEL_TOKENS["L1"]),
             )
-            if count_tokens(clean.content) > LEVEL_TOKENS["L2"]:
+            if count_tokens(made.content) > LEVEL_TOKENS["L2"]:
                 continue
             key = (candidate.category, uri, fold(candidate.content))
             known = merged.get(key)
-            refs = merge_unique(known.source_refs if known else [], clean.source_refs)
-            merged[key] = replace(known or clean, source_refs=refs, at=max(known.at if known else 0.0, clean.at))
+            refs = merge_unique(known.source_refs if known else [], made.source_refs)
+            merged[key] = replace(known or made, source_refs=refs, at=max(known.at if known else 0.0, made.at))
         return list(merged.values())
+
+
+def _cleaned(candidate: CandidateMemory) -> CandidateMemory:
+    """Return a candidate whose texts UTF-8 can hold, whoever wrote them."""
+    names = ("routing_key", "abstract", "overview", "content", "key")
+    texts: dict[str, Any] = {name: clean(str(getattr(candidate, name))) for name in names}
+    return replace(candidate, **texts)
 
 
 def candidate_id(candidate: CandidateMemory) -> str:

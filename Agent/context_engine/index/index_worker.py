@@ -232,7 +232,7 @@ class IndexWorker:
 def projected_digest(uri: Uri, image: Image) -> str:
     """Return a digest of all of a node that an index holds."""
     meta = read_meta(uri, image)
-    named = [meta["title"], *meta["aliases"], *meta["confirmed"], meta["category"]]
+    named = [uri.text, meta["title"], *meta["aliases"], *meta["confirmed"], meta["category"]]
     return digest_of(json.dumps([named, digests_of(image)], sort_keys=True), size=8)
 
 

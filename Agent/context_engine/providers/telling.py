@@ -59,7 +59,8 @@ def telling_words(texts: Sequence[str], count: int = 12) -> list[str]:
     """
     said: Counter[str] = Counter()
     for text in texts:
-        said.update({word for word in _extract(text[:4000]) if word not in _SMALL_TALK and not word.isdecimal()})
+        words = (word for word in _extract(text[:4000]) if word not in _SMALL_TALK and not word.isdecimal())
+        said.update(list(dict.fromkeys(words)))  # each once, and equals in the order of saying in every run
     best = sorted(said, key=lambda word: -said[word] * min(6, 2 * len(word) if not word.isascii() else len(word)))
     return best[:count]
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from ...memory.fulltext import RankingWeights, idf_of, norm_of, score_passages, split_passages, terms_of, worth_of
 from ..core.forks import watch_forks
 from ..core.objects import IndexRecord
-from ..core.text import fold
+from ..core.text import clean, fold
 from .sqlite_files import open_readonly
 
 __all__ = ["IndexedNode", "WordHit", "WordIndex", "split_passages", "terms_of"]
@@ -223,7 +223,7 @@ class WordIndex:
 
     def uris_by_name(self, text: str) -> list[str]:
         """Return the nodes that a text names exactly, but for case and width."""
-        rows = self._connection().execute("SELECT uri FROM names WHERE name = ? ORDER BY uri", (fold(text),))
+        rows = self._connection().execute("SELECT uri FROM names WHERE name = ? ORDER BY uri", (fold(clean(text)),))
         return [row[0] for row in rows]
 
     def texts(self, after: int = 0) -> list[tuple[str, str]]:

@@ -54,7 +54,7 @@ from ..core.objects import (
     SessionArchive,
 )
 from ..core.ports import LLM, Embedder, GraphStore, Reranker
-from ..core.text import CountTokens, count_tokens, one_line, shorten
+from ..core.text import CountTokens, clean, count_tokens, one_line, shorten
 from ..extraction.extractors import make_extractors
 from ..extraction.reading import ModelReader
 from ..fs.context_fs import ContextFS
@@ -481,7 +481,7 @@ class ContextEngineService:
 
         def change(tx: Any) -> None:
             confirmed = self.fs.read_metadata(ctx, found.text)["confirmed"]
-            self.fs.write_metadata(ctx, found.text, {"confirmed": [*confirmed, one_line(query)]})
+            self.fs.write_metadata(ctx, found.text, {"confirmed": [*confirmed, one_line(clean(query))]})
 
         self._change(ctx, "confirm", change)
 

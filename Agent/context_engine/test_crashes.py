@@ -1,0 +1,408 @@
+"""Kills and power cuts at every call to the disk: nothing that was acknowledged is lost, and nothing is half there.
+
+A run of operations is deterministic, so that what the store must hold after each of them is known byte by byte. A
+process is killed before its n-th call (of the disk, or of sqlite3); a power cut keeps of what was not synced whatever
+chance decides: new, old, missing, empty, zeroed or torn files, a journal whose WAL ends anywhere behind its last sync,
+an index that has lost its last transactions. `make storm` runs thousands, from other seeds.
+"""
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.context_engine import ContextEngineService, ContextNode, RequestContext
+from Agent.context_engine.fs import context_fs
+from Agent.context_engine.fs.disk import Disk
+
+STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))
+KILLS, CUTS = (int(os.environ.get("KEYWORD_TREE_STORM_SIZE") or 5_000),) * 2 if STORM else (6, 12)
+SEED = int(os.environ.get("KEYWORD_TREE_SEED") or (time.time() if STORM else 18))
+
+ADA = RequestContext("acme", "ada", "helper", "s1")
+MEMORIES = "ctx://acme/users/ada/memories"
+SPACES = ("ctx://acme/users/ada", "ctx://acme/agents/helper")
+
+Operation = Callable[[ContextEngineService], object]
+
+
+def say(session: str, *texts: str) -> Operation:
+    """Return an operation that commits a session."""
+    said = [{"role": "user", "content": text, "at": "2026-11-20T08:00:00Z"} for text in texts]
+    ctx = RequestContext("acme", "ada", "helper", session)
+    return lambda engine: engine.commit_session(ctx, said, used_tools=["grep"])
+
+
+def write_three(word: str) -> Operation:
+    """Return an operation that writes three nodes at once."""
+
+    def write(engine: ContextEngineService) -> None:
+        def change(tx: object) -> None:
+            for name in ("a", "b", "c"):
+                uri = f"{MEMORIES}/entities/{name}"
+                engine.fs.write_node(ADA, ContextNode(uri, "", "memory", "entities", "", word, word, f"- {word}\n"))
+
+        engine._change(ADA, "three", change)
+
+    return write
+
+
+def undo_last(engine: ContextEngineService) -> None:
+    """Take the last commit back."""
+    engine.undo(ADA, engine.fs.log(ADA)[0]["id"])
+
+
+OPERATIONS: list[Operation] = [
+    say("s1", "I love jazz.", "I live in Rome."),
+    write_three("one"),
+    say("s2", "I moved to Paris.", "我喜欢龙井。"),
+    write_three("two"),
+    lambda engine: engine.move_node(ADA, f"{MEMORIES}/entities", f"{MEMORIES}/entities-old"),
+    write_three("three"),
+    lambda engine: engine.fs.checkpoint(),
+    lambda engine: engine.delete_node(ADA, f"{MEMORIES}/entities/b"),
+    undo_last,
+    write_three("four"),
+    say("s1", "I love jazz.", "I live in Rome.", "I hate noise."),
+]
+
+
+class Counter:
+    """Ids and times that are the same in every run."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.now = 1_790_000_000.0
+
+    def new_id(self) -> str:
+        """Return the next id."""
+        self.count += 1
+        return f"{self.count:032x}"
+
+    def clock(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+def open_engine(folder: Path, disk: Disk | None = None) -> ContextEngineService:
+    """Open an engine whose ids and times are the same in every run."""
+    counter = Counter()
+    return ContextEngineService(folder, clock=counter.clock, new_id=counter.new_id, disk=disk)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the texts of the main store."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and ".ctx" not in path.parts and path.name != ".meta.json" and not path.name.endswith(".new")
+    }
+
+
+@pytest.fixture(scope="module")
+def states(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, bytes]]:
+    """Return what the store must hold after so many operations."""
+    folder = tmp_path_factory.mktemp("reference")
+    engine = open_engine(folder)
+    found = [contents(folder)]
+    for operation in OPERATIONS:
+        operation(engine)
+        found.append(contents(folder))
+    engine.close()
+    return found
+
+
+def check(folder: Path, done: int, states: list[dict[str, bytes]]) -> None:
+    """Open what a crash left: it must hold all that was done, and of what was being done all or nothing."""
+    later = Counter()
+    later.now += 3_600
+    later.count = 1_000_000
+    engine = ContextEngineService(folder, clock=later.clock, new_id=later.new_id)
+    try:
+        engine.work()
+        held = contents(folder)
+        assert held in states[done : done + 2], f"after {done}: {sorted(set(held) ^ set(states[done]))}"
+        assert engine.verify() == []
+        dumps = [engine.words(space).dump() for space in SPACES]
+        for space in SPACES:
+            engine.spaces.words(space).discard()
+            engine.worker.reconcile(space, recursive=True)
+        assert [engine.words(space).dump() for space in SPACES] == dumps
+    finally:
+        engine.close()
+
+
+class KilledDisk(Disk):
+    """Kills its process before the n-th call, of the disk or of the journal."""
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+
+    def count(self, *_: object) -> None:
+        """Count a call."""
+        self._left -= 1
+        if self._left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("_") and name != "count":
+            self.count()
+        return object.__getattribute__(self, name)
+
+
+def run_and_die(folder: Path, at: int, acknowledged: int) -> None:
+    """Run the operations, and tell after each; die at a call."""
+    disk = KilledDisk(at)
+    engine = open_engine(folder, disk)
+    for connection in engine.fs.journal._connections.values():
+        connection.set_trace_callback(disk.count)
+    for number, operation in enumerate(OPERATIONS, 1):
+        operation(engine)
+        os.write(acknowledged, bytes([number]))
+    os._exit(0)
+
+
+def test_a_process_may_be_killed_at_any_call(tmp_path: Path, states: list[dict[str, bytes]]) -> None:
+    chance = random.Random(SEED)
+    for number in range(KILLS):
+        folder = tmp_path / str(number)
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(read)
+            try:
+                run_and_die(folder, chance.randint(1, 9_100), write)
+            finally:
+                os._exit(1)
+        os.close(write)
+        with os.fdopen(read, "rb") as pipe:
+            told = pipe.read()
+        _, status = os.waitpid(pid, 0)
+        chance.random()
+        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+        check(folder, told[-1] if told else 0, states)
+        shutil.rmtree(folder)
+
+
+class CutDisk(Disk):
+    """Remembers what each file was since the last sync, and calls somebody before every call."""
+
+    def __init__(self, before: Callable[[], None]) -> None:
+        self._before = before
+        self._versions: dict[str, list[bytes | None]] = {}
+
+    @property
+    def versions(self) -> dict[str, list[bytes | None]]:
+        """What each file was since the last sync, oldest first; None is not there."""
+        return self._versions
+
+    def _note(self, name: str, parent: int) -> None:
+        path = os.path.join(os.readlink(f"/proc/self/fd/{parent}"), name)
+        held = Path(path).read_bytes() if os.path.isfile(path) else None
+        self._versions.setdefault(path, []).append(held)
+
+    def rename(self, old: str, old_parent: int, new: str, new_parent: int) -> None:
+        """Note what a file was, and rename."""
+        self._before()
+        target = os.path.join(os.readlink(f"/proc/self/fd/{old_parent}"), old)
+        if os.path.isfile(target):
+            self._note(new, new_parent)
+        else:  # of a folder: what is noted of its files is of the new place from now on
+            to = os.path.join(os.readlink(f"/proc/self/fd/{new_parent}"), new)
+            for path in list(self._versions):
+                if path.startswith(f"{target}/"):
+                    self._versions[to + path[len(target) :]] = self._versions.pop(path)
+        super().rename(old, old_parent, new, new_parent)
+
+    def remove_file(self, name: str, parent: int) -> None:
+        """Note what a file was, and remove it."""
+        self._before()
+        path = os.path.join(os.readlink(f"/proc/self/fd/{parent}"), name)
+        if os.path.isfile(path):
+            self._note(name, parent)
+        super().remove_file(name, parent)
+
+    def write(self, fd: int, data: bytes) -> int:
+        """Write."""
+        self._before()
+        return super().write(fd, data)
+
+    def sync_all(self, fd: int) -> None:
+        """Let all last."""
+        super().sync_all(fd)
+        self._versions = {}
+
+
+class Cutter:
+    """Runs the operations, and takes pictures of what power cuts would leave."""
+
+    def __init__(self, folder: Path, pictures: Path, chance: random.Random, moments: set[int]) -> None:
+        self.folder, self.pictures, self.chance, self.moments = folder, pictures, chance, moments
+        self.taken: list[tuple[Path, int]] = []
+        self.calls = self.done = self.durable = 0
+        self.disk = CutDisk(self.before)
+        self.engine = open_engine(folder, self.disk)
+        self.index_durable: dict[str, int] = {}
+        self._watch_journal()
+
+    def _watch_journal(self) -> None:
+        journal = self.engine.fs.journal
+        for name in ("log", "mark_synced", "truncate", "raise_sequence"):
+            method = getattr(journal, name)
+
+            def watched(*arguments: Any, _method: Any = method, _name: str = name, **more: Any) -> Any:
+                self.before()
+                result = _method(*arguments, **more)
+                if _name != "raise_sequence":
+                    self.durable = self._wal_size()
+                if _name == "truncate":
+                    self.index_durable = {str(path): path.stat().st_size for path in self._index_wals()}
+                return result
+
+            setattr(journal, name, watched)
+        self.durable = 0
+
+    def _wal_size(self) -> int:
+        wal = self.folder / ".ctx/journal.db-wal"
+        return wal.stat().st_size if wal.exists() else 0
+
+    def _index_wals(self) -> Iterator[Path]:
+        yield from (self.folder / ".ctx").rglob("index.db-wal")
+
+    def before(self) -> None:
+        """Take a picture before a call, where chance wants one."""
+        self.calls += 1
+        if self.calls in self.moments:
+            self.take()
+
+    def take(self) -> None:
+        """Take a picture: a copy, with what was not synced as chance decides."""
+        picture = self.pictures / str(len(self.taken))
+        shutil.copytree(self.folder, picture)
+        for path in picture.rglob("*-shm"):
+            path.unlink()
+        for name, versions in self.disk.versions.items():
+            self._spoil(picture / os.path.relpath(name, self.folder), versions)
+        self._tear(picture / ".ctx/journal.db-wal", self.durable)
+        for wal in picture.rglob("index.db-wal"):
+            original = str(self.folder / wal.relative_to(picture))
+            self._tear(wal, min(wal.stat().st_size, self.index_durable.get(original, 0)))
+        self.taken.append((picture, self.done))
+
+    def _spoil(self, path: Path, versions: list[bytes | None]) -> None:
+        present = path.read_bytes() if path.is_file() else None
+        size = len(present or b"")
+        kinds: list[bytes | None] = [
+            present,
+            present,
+            *versions,
+            b"",
+            bytes(size),
+            (present or b"")[: self.chance.randint(0, size)],
+            (present or b"")[: size // 512 * 512] + bytes(size % 512),
+        ]
+        chosen = self.chance.choice(kinds)
+        if chosen is None:
+            path.unlink(missing_ok=True)
+        elif path.parent.is_dir():
+            path.write_bytes(chosen)
+
+    def _tear(self, wal: Path, durable: int) -> None:
+        if not wal.exists():
+            return
+        data = wal.read_bytes()
+        end = self.chance.randint(min(durable, len(data)), len(data))
+        torn = data[:end]
+        if end < len(data) and self.chance.random() < 0.5:
+            torn += self.chance.randbytes(min(len(data) - end, self.chance.randint(1, 9_000)))
+        wal.write_bytes(torn)
+
+
+def test_the_power_may_be_cut_at_any_call(
+    tmp_path: Path, states: list[dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = max(1, CUTS // 40)
+    for number in range(rounds):
+        chance = random.Random(SEED + number)
+        folder, pictures = tmp_path / f"store{number}", tmp_path / f"pictures{number}"
+        pictures.mkdir()
+        cutter = Cutter(folder, pictures, chance, set(chance.sample(range(1, 245), min(40, CUTS))))
+        for operation in OPERATIONS:
+            operation(cutter.engine)
+            cutter.done += 1
+        cutter.engine.close()
+        assert len(cutter.taken) >= min(40, CUTS) // 2
+        with monkeypatch.context() as patched:
+            patched.setattr(context_fs, "boot_id", lambda: "another start of the machine")
+            for picture, done in cutter.taken:
+                check(picture, done, states)
+        shutil.rmtree(pictures)
+        shutil.rmtree(folder)
+
+
+def commit_forever(folder: Path, name: str, told: int) -> None:
+    """Commit sessions, and tell which are done."""
+    with ContextEngineService(folder, index="worker") as engine:
+        for number in range(10_000):
+            ctx = RequestContext("acme", "ada", "helper", f"{name}-{number}")
+            text = f"I love band{name}x{number}."
+            engine.commit_session(ctx, [{"role": "user", "content": text, "at": "2026-11-20T08:00:00Z"}])
+            os.write(told, f"{name}x{number}\n".encode())
+
+
+def work_forever(folder: Path) -> None:
+    """Work off the outbox."""
+    with ContextEngineService(folder, index="worker") as engine:
+        while True:
+            engine.work()
+            time.sleep(0.01)
+
+
+def test_committers_and_workers_may_be_killed_together(tmp_path: Path) -> None:
+    committers, workers, seconds, rounds = (4, 4, 8.0, 40) if STORM else (2, 2, 1.0, 2)
+    chance = random.Random(SEED)
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    told: list[str] = []
+    names = iter(range(1_000_000))
+    ContextEngineService(tmp_path / "store").close()
+    for _ in range(rounds):
+        pids = [_start(lambda: commit_forever(tmp_path / "store", str(next(names)), write), names)
+                for _ in range(committers)]  # fmt: skip
+        pids += [_start(lambda: work_forever(tmp_path / "store"), names) for _ in range(workers)]
+        time.sleep(seconds)
+        chance.shuffle(pids)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        told += os.read(read, 1 << 20).decode().split()
+    os.close(read)
+    os.close(write)
+
+    assert told
+    later = Counter()
+    later.now = time.time() + 3_600
+    with ContextEngineService(tmp_path / "store", clock=later.clock) as engine:
+        engine.work()
+        assert engine.verify() == []
+        for name in told:
+            blocks = engine.search_memory(ADA, f"band{name}", top_k=2).blocks
+            assert {block.content_excerpt for block in blocks} == {f"I love band{name}."}
+            assert engine.fs.exists(ADA, f"{MEMORIES}/preferences/band{name}")
+
+
+def _start(run: Callable[[], None], names: Iterator[int]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            run()
+        finally:
+            os._exit(1)
+    next(names)
+    return pid
