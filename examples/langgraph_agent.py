@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 from langgraph.store.base import BaseStore
 
-from Agent.langgraph_store import KeywordTreeStore
+from keyword_tree.langgraph_store import KeywordTreeStore
 
 
 class State(TypedDict):

@@ -9,7 +9,7 @@ taken back at the end.
 import sys
 import tempfile
 
-from Agent.mem0_memory import Memory  # from mem0 import Memory
+from keyword_tree.mem0_memory import Memory  # from mem0 import Memory
 
 
 def answer(question: str, known: list[str]) -> str:

@@ -54,3 +54,13 @@ def test_mem0s_chat_runs_with_one_import_changed() -> None:
     assert "alex: What is my favourite sport?\n  → You told me: My favourite sport is basketball." in shown
     assert "张三: 我对什么过敏？\n  → You told me: 我对花生过敏。" in shown
     assert shown.endswith("after undo → You told me: My favourite sport is basketball.\n")
+
+
+def test_an_agent_uses_the_tools() -> None:
+    need("langchain_core", "langchain")
+    shown = run("langchain_tools.py")
+
+    assert "Nothing is known about that." in shown
+    assert "no keyword is called 'green tea'; similar: 'drinks / tea'" in shown
+    assert "[people / Ada] Ada drinks her tea without sugar." in shown
+    assert shown.endswith("No, Ada drinks it without sugar.\n")

@@ -435,7 +435,7 @@ _TOOLS: dict[str, tuple[str, dict[str, bool], str]] = {
         "Make a keyword beneath `parent_id`. Without `parent_id` nothing is written: "
         "tells which keywords are called so already, and which could be its parent",
     ),
-    "remember": ("Remember", _ADDS, "Store a fact on the keywords it belongs to"),
+    "remember": ("Remember", _ADDS, "Store a fact on the keywords it belongs to; `place` makes those missing"),
     "history": ("History", _READS, "List the newest 20 changes, of all or of one keyword or fact, newest first"),
     "undo": ("Undo", _UNDOES, "Take back one change, by its operation id, or the last one of this server"),
 }

@@ -38,10 +38,12 @@ class TreeWalk:
 
     Args:
         tree: What is looked at; others may write to it.
+        author: Who makes what is made here.
     """
 
-    def __init__(self, tree: KeywordTree) -> None:
+    def __init__(self, tree: KeywordTree, author: str = AUTHOR) -> None:
         self.tree = tree
+        self._author = author
         self._lock = threading.Lock()
         self._done: list[str] = []
 
@@ -170,7 +172,7 @@ class TreeWalk:
             candidates = [self._tell(node) for node in self._parents_for(f"{name} {description}")]
             return Done({"made": False, "id": None, "path": [], "called_so": named, "candidates": candidates}, "")
         with self.tree.Operation("place") as operation:
-            node = self.tree.CreateKeyword(name, parent_id, description=description, created_by=AUTHOR)
+            node = self.tree.CreateKeyword(name, parent_id, description=description, created_by=self._author)
         self.note(operation.id)
         made = {"made": True, "id": node.id, "path": self._path(node.id), "called_so": [], "candidates": []}
         return Done(made, operation.id)
@@ -201,7 +203,7 @@ class TreeWalk:
         self.tree.Refresh()
         ids = list(dict.fromkeys(self._keyword_id(keyword) for keyword in keywords))
         with self.tree.Operation("remember") as operation:
-            info = self.tree.CreateInfo(content, keyword_ids=ids, created_by=AUTHOR)
+            info = self.tree.CreateInfo(content, keyword_ids=ids, created_by=self._author)
         self.note(operation.id)
         return Done({"id": info.id, "keywords": [self._tell_path(id) for id in ids]}, operation.id)
 
@@ -213,7 +215,7 @@ class TreeWalk:
         ranked = self.tree.RankCandidates(keyword, 5) if keyword.strip() else []
         similar = ", ".join(repr(self._tell_path(other.id)) for other, _ in ranked)
         hint = f"; similar: {similar}" if similar else ""
-        raise InvalidInputError(f"no keyword is called {keyword[:60]!r}{hint}. `place` makes one.")
+        raise InvalidInputError(f"no keyword is called {keyword[:60]!r}{hint}")
 
     def _id_by_name(self, name: str) -> str | None:
         """Return the keyword that a name or path means; None where nothing does."""
