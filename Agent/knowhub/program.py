@@ -109,7 +109,12 @@ def make_app() -> Any:
     settings = Settings(
         tuple(told["hosts"]), told["cors"], float(told["rate"]), bool(told["is_secure"]), {"data": told["data"]}
     )
-    return create_app(hub, settings, closes_hub=True)
+    app = create_app(hub, settings, closes_hub=True)
+    with contextlib.suppress(ImportError):  # the extra `[knowhub-mcp]`
+        from .mcp_server import add_mcp
+
+        add_mcp(app, told["names"])
+    return app
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -127,7 +132,7 @@ def _serve(options: argparse.Namespace) -> int:
     scheme = "https" if options.tls_cert else "http"
     told = {"data": str(folder), "models": options.models, "hosts": [host.lower() for host in hosts]}
     told |= {"cors": options.cors, "rate": options.rate, "is_secure": bool(options.tls_cert or options.behind_proxy)}
-    told |= {"allow_secret_shapes": options.allow_secret_shapes}
+    told |= {"allow_secret_shapes": options.allow_secret_shapes, "names": options.names}
     os.environ[_SETTINGS] = json.dumps(told)
     address = f"{scheme}://{options.host if ':' not in options.host else f'[{options.host}]'}:{options.port}"
     print(f"KnowHub on {address}   data: {folder}   your token: {token_path()}")
@@ -402,6 +407,15 @@ def _purge(options: argparse.Namespace) -> int:
     return 0
 
 
+def _mcp(options: argparse.Namespace) -> int:
+    from .mcp_server import serve_stdio
+
+    with KnowHub(data_folder(options.data), models=make_models(options.models)) as hub:
+        _, token = own_token(hub.tokens)
+        serve_stdio(hub, token, options.names)
+    return 0
+
+
 # The command line
 
 
@@ -434,6 +448,7 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument("--cors", default="", help="the one origin whose scripts may ask it")
     serve.add_argument("--rate", type=float, default=50.0, help="requests a second for one token")
     serve.add_argument("--allow-secret-shapes", action="store_true", help="take knowledge that looks like a key")
+    serve.add_argument("--names", choices=("", "memory", "chatgpt"), default="", help="further names of MCP tools")
     ask = add("ask", _ask, "search from the terminal", models=True)
     ask.add_argument("question")
     ask.add_argument("--top-k", type=int, default=3)
@@ -458,6 +473,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("doctor", _doctor, "look whether all is well")
     purge = add("purge", _purge, "forget history and what was deleted, for good")
     purge.add_argument("--yes", action="store_true")
+    mcp = add("mcp", _mcp, "serve MCP on stdin and stdout", models=True)
+    mcp.add_argument("--names", choices=("", "memory", "chatgpt"), default="", help="further names of tools")
     return parser
 
 

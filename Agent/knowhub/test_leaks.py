@@ -57,6 +57,7 @@ class Program:
             for number in range(5)
         ]
         self.allowed: dict[str, list[tuple[frozenset[str], str]]] = {}  # mark → whose versions it stood in
+        self.written_by: dict[str, str] = {}
         self.entries: list[str] = []
         self.resources: list[str] = []
         self.operations: list[str] = []
@@ -65,9 +66,10 @@ class Program:
     def rights(self, number: int) -> frozenset[str]:
         return frozenset({"read", "write", "secrets"} | ({"curate"} if number in (2, 4) else set()))
 
-    def mark(self) -> str:
+    def mark(self, writer: Token) -> str:
         mark = f"mk{self.seed * 1000 + len(self.allowed)}x"
         self.allowed[mark] = []
+        self.written_by[mark] = writer.principal
         return mark
 
     def allow(self, text: str, scopes: Any, principal: str) -> None:
@@ -103,20 +105,20 @@ class Program:
 
     def save(self, token: Token) -> None:
         scopes = self.scopes_for(token)
-        text = self.random.choice([self.mark(), "the same words"])
-        body = {"task": f"find tea {self.mark()}", "content": f"{text} said", "types": ["tool"], "scopes": scopes}
+        text = self.random.choice([self.mark(token), "the same words"])
+        body = {"task": f"find tea {self.mark(token)}", "content": f"{text} said", "types": ["tool"], "scopes": scopes}
         answer = self.hub.save(token, body)
         self.entries.append(answer["entry"]["id"])
         self.note(token, answer)
 
     def patch(self, token: Token) -> None:
-        patch: Json = {"content": f"now {self.mark()} said"}
+        patch: Json = {"content": f"now {self.mark(token)} said"}
         if self.random.random() < 0.6:
             patch["scopes"] = self.scopes_for(token)
         self.note(token, self.attempt(self.hub.patch, token, self.entry(), patch))
 
     def judge(self, token: Token) -> None:
-        id, mark = self.entry(), self.mark()
+        id, mark = self.entry(), self.mark(token)
         body: Json = {"add_helpful_case": {"task": mark}}
         if self.random.random() < 0.4:
             body = {"evolve_feedback": f"say {mark}"}
@@ -157,7 +159,7 @@ class Program:
 
     def put(self, token: Token) -> None:
         id = self.random.choice([*self.resources, f"r{self.seed}/{len(self.resources)}"])
-        mark, hidden, scopes = self.mark(), self.mark(), self.scopes_for(token)
+        mark, hidden, scopes = self.mark(token), self.mark(token), self.scopes_for(token)
         body = {"title": f"t {mark}", "body": mark, "secure_body": hidden, "scopes": scopes}
         old = self.hub.ledger.read(f"resource/{id}")
         version = old.version if old is not None and self.random.random() < 0.7 else None
@@ -216,6 +218,8 @@ class Program:
     def check(self, token: Token, said: str, door: str) -> None:
         for mark in set(_MARK.findall(said)):
             versions = self.allowed.get(mark)
+            if door == "an answer" and self.written_by.get(mark) == token.principal:
+                continue  # who narrows an entry to others is still told what they wrote themselves
             if versions is None:
                 if mark.startswith("mk"):
                     raise AssertionError(f"program {self.seed}: {door} told {token.principal} a foreign {mark}")

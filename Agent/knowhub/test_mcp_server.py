@@ -1,0 +1,179 @@
+"""Tests of the MCP server with the official SDK's own client: in memory, on stdin and stdout, and over HTTP."""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp", minversion="2.3")
+
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+
+from Agent.knowhub.hub import LOCAL, KnowHub
+from Agent.knowhub.mcp_server import add_mcp, make_server
+from Agent.knowhub.support import Served, serve
+
+TOOLS = {
+    "knowledge_search", "knowledge_save", "knowledge_update", "knowledge_batch_update", "knowledge_list",
+    "knowledge_slim", "knowledge_get", "resource_save", "resource_get",
+}  # fmt: skip
+MODES: Any = ("auto", "legacy")
+SECRET = "SENTINEL-hunter2"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+    with KnowHub(tmp_path_factory.mktemp("hub")) as hub, serve(hub, add_mcp) as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def over_http(served: Served, token: str, mode: Any) -> AsyncIterator[Client]:
+    http = create_mcp_http_client(headers={"Authorization": f"Bearer {token}"})
+    async with http, Client(streamable_http_client(f"{served.url}/mcp", http_client=http), mode=mode) as client:
+        yield client
+
+
+async def workout(client: Client) -> None:
+    """Go through what a host does."""
+    assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS
+    saved = await client.call_tool(
+        "knowledge_save", {"task": "log in with selenium", "content": "Wait at random.", "types": ["tool"]}
+    )
+    assert not saved.is_error, saved
+    id = saved.structured_content["entry"]["id"]
+    found = await client.call_tool("knowledge_search", {"query": "selenium login"})
+    assert id in [item["id"] for item in found.structured_content["items"]]
+    await client.call_tool("knowledge_update", {"knowledge_id": id, "add_helpful_case": {"task": "t"}})
+    got = await client.call_tool("knowledge_get", {"knowledge_id": id})
+    assert got.structured_content["items"][0]["eval"]["helpful"] == 1
+    kept = await client.call_tool(
+        "resource_save", {"resource_id": f"a/{id}", "title": "A", "body": "public", "secure_body": SECRET}
+    )
+    assert not kept.is_error
+    read = await client.call_tool("resource_get", {"resource_id": f"a/{id}"})
+    assert read.structured_content["items"][0]["placeholder"] == f"{{{{secret:a/{id}}}}}"
+    assert SECRET not in str(read) + str(kept)
+    wrong = await client.call_tool("knowledge_get", {"knowledge_id": "knowledge-nowhere"})
+    assert wrong.is_error
+    assert "not-found" in str(wrong.content)
+    entry = (await client.read_resource(f"knowhub://knowledge/{id}")).contents[0]
+    assert json.loads(entry.text)["task"] == "log in with selenium"  # type: ignore[union-attr]
+    body = (await client.read_resource(f"knowhub://resource/a/{id}")).contents[0]
+    assert body.text == "public"  # type: ignore[union-attr]
+    prompt = await client.get_prompt("research", {"question": "怎样登录?"})
+    assert "knowledge_search" in str(prompt.messages[0].content)
+    reflected = await client.get_prompt("reflect", {"transcript": f"password: {SECRET} works", "goal": "log in"})
+    assert SECRET not in str(reflected)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_in_memory(hub: KnowHub, mode: Any) -> None:
+    async def run() -> None:
+        async with Client(make_server(hub, LOCAL), mode=mode) as client:
+            await workout(client)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_over_http(served: Served, mode: Any) -> None:
+    async def run() -> None:
+        async with over_http(served, served.token(f"host-{mode}"), mode) as client:
+            await workout(client)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_on_stdin_and_stdout(tmp_path: Path, mode: Any) -> None:
+    command = ["-m", "Agent.knowhub.program", "mcp", "--data", str(tmp_path / "hub")]
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    parameters = StdioServerParameters(
+        command=sys.executable, args=command, env=environment, cwd=str(Path(__file__).parents[2])
+    )
+
+    async def run() -> None:
+        async with Client(parameters, mode=mode) as client:
+            await workout(client)
+
+    asyncio.run(run())
+
+
+def test_each_connection_sees_what_its_token_sees(served: Served) -> None:
+    ada, eve = (served.token(name, ["read", "write"], []) for name in ("ada-mcp", "eve-mcp"))
+
+    async def run() -> tuple[Any, Any, Any]:
+        async with over_http(served, ada, "auto") as one, over_http(served, eve, "auto") as other:
+            saved = await one.call_tool("knowledge_save", {"task": "hush", "content": "for ada", "types": ["tool"]})
+            id = saved.structured_content["entry"]["id"]
+            mine = await one.call_tool("knowledge_get", {"knowledge_id": id})
+            theirs = await other.call_tool("knowledge_get", {"knowledge_id": id})
+            return mine, theirs, await other.call_tool("knowledge_list", {"limit": 200})
+
+    mine, theirs, listed = asyncio.run(run())
+
+    assert not mine.is_error
+    assert theirs.is_error
+    assert "for ada" not in str(theirs) + str(listed)
+
+
+def test_nobody_comes_in_without_a_token_or_by_another_name(served: Served) -> None:
+    for headers in ({}, {"Authorization": "Bearer kh_wrong"}):
+        assert served.anonymous(headers).post("/mcp", json={}).status_code == 401
+    assert served.client().post("/mcp", json={}, headers={"Host": "evil.example"}).status_code == 421
+
+
+def test_the_names_of_the_memory_server(hub: KnowHub) -> None:
+    async def run() -> None:
+        async with Client(make_server(hub, LOCAL, "memory")) as client:
+            assert len((await client.list_tools()).tools) == len(TOOLS) + 9
+
+            async def call(name: str, **arguments: Any) -> Any:
+                result = await client.call_tool(name, arguments)
+                assert not result.is_error, result
+                return result.structured_content
+
+            ada = {"name": "Ada", "entityType": "person", "observations": ["likes tea"]}
+            bob = {"name": "Bob", "entityType": "person", "observations": []}
+            assert (await call("create_entities", entities=[ada, bob]))["entities"] == [ada, bob]
+            assert (await call("create_entities", entities=[ada]))["entities"] == []
+            knows = {"from": "Ada", "to": "Bob", "relationType": "knows"}
+            assert (await call("create_relations", relations=[knows, knows]))["relations"] == [knows]
+            await call(
+                "add_observations", observations=[{"entityName": "Ada", "contents": ["lives in Rome", "likes tea"]}]
+            )
+            graph = await call("read_graph")
+            assert graph["relations"] == [knows]
+            assert graph["entities"][0]["observations"] == ["likes tea", "lives in Rome"]
+            assert [each["name"] for each in (await call("search_nodes", query="tea"))["entities"]] == ["Ada"]
+            assert [each["name"] for each in (await call("open_nodes", names=["Bob"]))["entities"]] == ["Bob"]
+            await call("delete_observations", deletions=[{"entityName": "Ada", "observations": ["likes tea"]}])
+            await call("delete_relations", relations=[knows])
+            await call("delete_entities", entityNames=["Bob"])
+            graph = await call("read_graph")
+            assert graph == {"entities": [{**ada, "observations": ["lives in Rome"]}], "relations": []}
+
+    asyncio.run(run())
+
+
+def test_the_names_that_chatgpt_knows(hub: KnowHub) -> None:
+    id = hub.save(LOCAL, {"task": "boil an egg", "content": "Seven minutes.", "types": ["usecase"]})["entry"]["id"]
+
+    async def run() -> tuple[Any, Any]:
+        async with Client(make_server(hub, LOCAL, "chatgpt")) as client:
+            found = await client.call_tool("search", {"query": "egg"})
+            return found.structured_content, (await client.call_tool("fetch", {"id": id})).structured_content
+
+    found, fetched = asyncio.run(run())
+
+    assert found["results"] == [{"id": id, "title": "boil an egg", "url": f"knowhub://knowledge/{id}"}]
+    assert (fetched["text"], fetched["metadata"]["score"]) == ("Seven minutes.", "3")
