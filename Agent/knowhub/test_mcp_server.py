@@ -14,7 +14,8 @@ import pytest
 pytest.importorskip("mcp", minversion="2.3")
 
 from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.mcp_server import add_mcp, make_server
