@@ -22,7 +22,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from ...keyword_tree import LLMClient
@@ -34,7 +34,7 @@ from ..commit.context_writer import ContextWriter
 from ..commit.policies import AggregateTopicPolicy, AppendOnlyPolicy, ProfilePolicy, SkillToolPolicy
 from ..commit.policy_router import PolicyRouter
 from ..commit.relation_writer import RelationWriter
-from ..core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF
+from ..core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF, SESSIONS
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
 from ..core.objects import (
     Brief,
@@ -64,7 +64,9 @@ from ..fs.uri import category_uri, parse_uri, space_uris
 from ..index.index_worker import IndexWorker, context_of
 from ..index.outbox_store import OutboxStore
 from ..index.spaces import IndexSpaces
-from ..providers.llm import as_llm
+from ..providers.llm import as_client, as_llm
+from ..providers.name_tree import NamedNode
+from ..providers.name_tree import descend as name_tree_descend
 from ..providers.vector_index import SpaceVectors
 from ..providers.word_index import WordIndex
 from ..retrieval.assembler import RetrievalAssembler
@@ -131,6 +133,7 @@ class ContextEngineService:
         self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
         self._vectors: dict[str, SpaceVectors] = {}
+        self._client = as_client(llm) if llm is not None else None
         self._build(as_llm(llm))
         self.worker.handlers[EXTRACT_ARCHIVE] = self._extract_event
         self.worker.handlers[FORGET] = lambda event, ctx: self._forgetter.finish(event.payload)
@@ -403,10 +406,38 @@ class ContextEngineService:
                 known = hits.get((hit.uri, hit.level, hit.part))
                 if known is None or known.score < hit.score:
                     hits[hit.uri, hit.level, hit.part] = hit
+        if descend and not hits:
+            hits = {(hit.uri, 0, 0): hit for hit in self._descend(ctx, query)}
         ranked = sorted(hits.values(), key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
         blocks = self._rerank(query, self.assembler.assemble(plans[0], ranked, ctx))
         total = int(plans[0].hints["total"])
         return SearchResult(plans, seeds, blocks, total, total - len(blocks))
+
+    def _descend(self, ctx: RequestContext, query: str) -> list[NodeHit]:
+        """Let a model walk the names of the request's spaces; nothing where there is none, or it fails."""
+        found = []
+        for space in space_uris(ctx) if self._client is not None and not self.fs.readonly else ():
+            folder = self.spaces.folder_of(space)
+            nodes = [NamedNode(*row) for row in self._named(space)]
+            if folder is None or not nodes or self._client is None:
+                continue
+            try:
+                uri = name_tree_descend(folder / "tree", nodes, query, self._client)
+            except Exception as error:  # the model's port, and a tree that is derived
+                _log.warning("the walk of the names failed: %s", error)
+                continue
+            if uri:
+                found.append(NodeHit(uri, 0.5, 0, 0, "L0 0.50: a model's walk of the names ends here"))
+        return found
+
+    def _named(self, space: str) -> Iterator[tuple[str, str, tuple[str, ...], str, tuple[str, ...]]]:
+        ctx = context_of(space)
+        for known in self.words(space).nodes_beneath(space):
+            with contextlib.suppress(ContextEngineError):
+                if known.category != SESSIONS:
+                    node = self.fs.read_node(ctx, known.uri, include_content=False)
+                    meta = node.metadata
+                    yield node.uri, meta["title"], tuple(meta["aliases"]), node.abstract, tuple(meta["confirmed"])
 
     def _rerank(self, query: str, blocks: list[RetrievedBlock]) -> list[RetrievedBlock]:
         """Order blocks by the reranker, where there is one and it answers."""

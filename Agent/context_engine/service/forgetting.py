@@ -6,6 +6,7 @@ crash. What stays of a message is its id and a digest, so that the session, comm
 """
 
 import contextlib
+import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -129,6 +130,8 @@ class Forgetter:
         for space in {parse_uri(uri).space for uri in [*gone, *kept]}:
             words = self._spaces.words(space)
             words.rewrite()
+            if (place := self._spaces.folder_of(space)) is not None:
+                shutil.rmtree(place / "tree", ignore_errors=True)
             if space in self._vectors:
                 self._vectors[space].take(words)
                 self._vectors[space].forget()

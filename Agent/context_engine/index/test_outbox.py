@@ -1,0 +1,214 @@
+"""Tests of the outbox and its workers: claims, leases, back-off, dead letters, and an index that never goes back."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.context_engine import ContextEngineService, ContextNode, RequestContext
+from Agent.context_engine.core.config import UPSERT_CONTEXT
+from Agent.context_engine.core.errors import ProviderDownError
+from Agent.context_engine.core.objects import OutboxEvent, RelationEdge
+from Agent.context_engine.fs.context_fs import ContextFS
+from Agent.context_engine.index.index_projector import IndexProjector
+from Agent.context_engine.index.outbox_store import OutboxStore
+from Agent.context_engine.index.record_builder import record_id
+from Agent.context_engine.providers.word_index import IndexedNode
+
+ADA = RequestContext("acme", "ada", "helper", "s1")
+SPACE = "ctx://acme/users/ada"
+TEA = f"{SPACE}/memories/preferences/tea"
+
+
+def event(uri: str, recursive: bool = False, kind: str = UPSERT_CONTEXT, **payload: Any) -> OutboxEvent:
+    return OutboxEvent("", kind, uri, {"recursive": True, **payload} if recursive else payload, "", 0, 0.0)
+
+
+@pytest.fixture
+def outbox(fs: ContextFS, clock: Any) -> OutboxStore:
+    """Return an empty outbox."""
+    return OutboxStore(fs.journal, clock, jitter=lambda: 1.0)
+
+
+class TestClaiming:
+    def test_takes_the_oldest_of_each_uri(self, outbox: OutboxStore) -> None:
+        made = outbox.append_batch([event(TEA), event(TEA), event(f"{SPACE}/x")])
+        claimed = outbox.claim_batch("one", 10)
+
+        assert [each.event_id for each in claimed] == [made[0].event_id, made[2].event_id]
+        assert outbox.claim_batch("two", 10) == []
+        outbox.mark_done(made[0].event_id, "one")
+        assert [each.event_id for each in outbox.claim_batch("two", 10)] == [made[1].event_id]
+
+    def test_keeps_a_recursive_one_and_those_beneath_apart(self, outbox: OutboxStore) -> None:
+        outbox.append_batch([event(SPACE, recursive=True), event(TEA)])
+        assert [each.uri for each in outbox.claim_batch("one", 10)] == [SPACE]
+        assert outbox.claim_batch("two", 10) == []
+
+    def test_keeps_both_ends_of_a_move_apart(self, outbox: OutboxStore) -> None:
+        outbox.append_batch([event(f"{SPACE}/a", True, "MOVE_CONTEXT", to_uri=f"{SPACE}/b"), event(f"{SPACE}/b/c")])
+
+        assert len(outbox.claim_batch("one", 10)) == 1
+
+    def test_lets_no_name_stand_for_what_begins_with_it(self, outbox: OutboxStore) -> None:
+        outbox.append_batch([event(f"{SPACE}/tea", recursive=True), event(f"{SPACE}/teapot")])
+
+        assert len(outbox.claim_batch("one", 10)) == 2
+
+    def test_gives_each_event_to_one_of_many_workers(self, outbox: OutboxStore) -> None:
+        outbox.append_batch([event(f"{SPACE}/{number}") for number in range(60)])
+        claimed: list[str] = []
+
+        def claim(name: str) -> None:
+            while batch := outbox.claim_batch(name, 3):
+                claimed.extend(each.event_id for each in batch)
+
+        threads = [threading.Thread(target=claim, args=(str(number),)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert len(claimed) == len(set(claimed)) == 60
+
+
+class TestLeases:
+    def test_end_after_a_minute_and_whoever_lost_one_marks_nothing(self, outbox: OutboxStore, clock: Any) -> None:
+        made = outbox.append(event(TEA))
+        outbox.claim_batch("slow", 1)
+        clock.now += 61
+        assert not outbox.renew(made.event_id, "slow")
+        assert len(outbox.claim_batch("quick", 1)) == 1
+        outbox.mark_done(made.event_id, "slow")
+        outbox.mark_failed(made.event_id, "late", worker_id="slow")
+
+        found = outbox.find(made.event_id)
+        assert found is not None
+        assert found.status == "leased"
+
+    def test_can_be_renewed(self, outbox: OutboxStore, clock: Any) -> None:
+        made = outbox.append(event(TEA))
+        outbox.claim_batch("one", 1)
+        for _ in range(5):
+            clock.now += 20
+            assert outbox.renew(made.event_id, "one")
+        assert outbox.claim_batch("two", 1) == []
+
+
+class TestFailing:
+    def test_comes_again_later_each_time_and_is_dead_at_last(self, outbox: OutboxStore, clock: Any) -> None:
+        made = outbox.append(event(TEA))
+        pauses = []
+        for _ in range(8):
+            began = clock.now
+            while not outbox.claim_batch("one", 1):
+                clock.now += 0.5
+            pauses.append(clock.now - began)
+            outbox.mark_failed(made.event_id, "no")
+
+        assert pauses == [0, 1, 2, 4, 8, 16, 32, 64]
+        assert outbox.counts()["dead"] == 1
+        assert outbox.dead()[0]["error"] == "no"
+        assert outbox.requeue() == 1
+        assert len(outbox.claim_batch("one", 1)) == 1
+
+    def test_at_once_where_no_retry_helps(self, outbox: OutboxStore) -> None:
+        made = outbox.append(event(TEA))
+        outbox.mark_failed(made.event_id, "never", retryable=False)
+
+        assert outbox.counts()["dead"] == 1
+        assert outbox.requeue("nobody") == 0
+        assert outbox.requeue(made.event_id) == 1
+
+    def test_lets_other_events_of_the_place_go_on(self, outbox: OutboxStore) -> None:
+        made = outbox.append_batch([event(TEA), event(TEA)])
+        outbox.claim_batch("one", 1)
+        outbox.mark_failed(made[0].event_id, "no")
+
+        assert [each.event_id for each in outbox.claim_batch("one", 1)] == [made[1].event_id]
+
+
+class TestWorker:
+    def test_counts_what_it_did_and_lets_one_failure_stop_nothing(self, engine: ContextEngineService) -> None:
+        def fail(made: OutboxEvent, ctx: RequestContext) -> None:
+            raise {"a": ProviderDownError("down"), "b": ValueError("bad")}[made.uri[-1]]
+
+        engine.worker.handlers["FAIL"] = fail
+        engine.worker.handlers["DOWN"] = fail
+        events = [event(f"{SPACE}/x/a", kind="DOWN"), event(f"{SPACE}/x/b", kind="FAIL"), event(f"{SPACE}/x/c")]
+        engine.outbox.append_batch([*events, event(f"{SPACE}/x/d", kind="UNKNOWN")])
+        done = engine.worker.run_once()
+
+        assert (done.claimed, done.succeeded, done.failed, done.retried) == (4, 1, 1, 2)
+        assert engine.outbox.counts() == {"held": 0, "pending": 2, "leased": 0, "dead": 1}
+
+    def test_looks_again_so_that_order_and_number_do_not_matter(self, tmp_path: Path) -> None:
+        with ContextEngineService(tmp_path, index="worker") as engine:
+            for number in range(5):
+                node = ContextNode(TEA, "", "memory", "preferences", "", f"tea {number}", "", f"- cup{number}\n")
+                engine.fs.write_node(ADA, node)
+            events = engine.outbox.claim_batch("all", 100)
+            rows = engine.fs.journal.query("SELECT event_id FROM outbox ORDER BY number DESC")
+            for (event_id,) in [*rows, *rows]:
+                found = engine.outbox.find(event_id)
+                assert found is not None
+                engine.worker.handle_event(found, ADA)
+
+            assert len(events) == 1
+            assert engine.search_memory(ADA, "cup4").blocks[0].content_excerpt == "cup4"
+            assert engine.search_memory(ADA, "cup3").blocks == []
+
+    def test_never_lets_an_older_state_take_the_place_of_a_newer_one(self, engine: ContextEngineService) -> None:
+        words = engine.words(SPACE)
+        words.replace(IndexedNode(TEA, 7, "new", "preferences"), [], ["new"])
+        words.replace(IndexedNode(TEA, 6, "old", "preferences"), [], ["old"])
+
+        assert words.node(TEA) == IndexedNode(TEA, 7, "new", "preferences")
+        assert words.uris_by_name("old") == []
+
+    def test_hands_edges_to_the_graph(self, tmp_path: Path) -> None:
+        class Graph:
+            def __init__(self) -> None:
+                self.edges: list[RelationEdge] = []
+
+            def upsert_edges(self, edges: Any) -> None:
+                self.edges += edges
+
+            def neighbors(self, uri: str, relation_types: Any = None, depth: int = 1) -> list[RelationEdge]:
+                return [edge for edge in self.edges if edge.from_uri == uri]
+
+        graph = Graph()
+        with ContextEngineService(tmp_path, graph=graph) as engine:
+            engine.write_node(ADA, ContextNode(TEA, "", "memory", "preferences", "", "tea"))
+            with engine.fs.transaction(ADA):
+                engine.relations.upsert_edges(ADA, TEA, [RelationEdge(TEA, f"{SPACE}/x", "near")])
+            engine.work()
+
+        assert [edge.to_uri for edge in graph.neighbors(TEA)] == [f"{SPACE}/x"]
+
+
+class TestProjector:
+    def test_gives_each_level_and_passage_an_id_that_stays(self) -> None:
+        node = ContextNode(TEA, f"{SPACE}/memories", "memory", "preferences", "user:ada", "a", "b", "- one\n- two\n",
+                           {"title": "Tea", "sequence": 3})  # fmt: skip
+        records = IndexProjector().build_context_records(node)
+
+        assert [(each.level, each.part, each.text) for each in records] == [
+            (0, 0, "Tea\na"), (1, 0, "b"), (2, 0, "one"), (2, 1, "two"),
+        ]  # fmt: skip
+        assert [each.id for each in records] == [record_id(TEA, level, part) for level, part in
+                                                 ((0, 0), (1, 0), (2, 0), (2, 1))]  # fmt: skip
+        assert {each.sequence for each in records} == {3}
+
+    def test_projects_edges_and_moves(self) -> None:
+        edges = [RelationEdge(TEA, f"{SPACE}/x", "near", "why", 0.5)]
+        record = IndexProjector().build_relation_records(TEA, edges)[0]
+        move = IndexProjector().build_move_records(TEA, f"{SPACE}/y/z")
+
+        assert (record.from_uri, record.to_uri, record.metadata) == (
+            TEA,
+            f"{SPACE}/x",
+            {"reason": "why", "weight": 0.5},
+        )
+        assert (move.old_parent_uri, move.new_parent_uri) == (f"{SPACE}/memories/preferences", f"{SPACE}/y")

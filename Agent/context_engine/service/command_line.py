@@ -1,0 +1,270 @@
+"""`keyword-tree context`: a context engine at the prompt; needs no extra.
+
+    $ keyword-tree context --user ada --session monday commit transcript.json
+    committed: 3 memories, 12 new messages
+    $ keyword-tree context --user ada search "龙井要加糖吗?"
+    $ keyword-tree context --user ada forget memories/preferences/龙井
+
+A URI may be written from the user's space on: `memories/profile`. Exit codes: 0 done, 1 not found (or `verify` found
+something), 2 bad use, 3 a store problem.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
+from ..core.objects import RequestContext
+from ..core.text import one_line
+from ..fs.uri import join_uri
+from .context_engine_service import ContextEngineService
+
+__all__ = ["main"]
+
+NOT_FOUND, BAD_USE, STORE = 1, 2, 3
+_ENVIRONMENT = "CONTEXT_ENGINE_"
+
+Command = Callable[[ContextEngineService, RequestContext, argparse.Namespace], Any]
+_COMMANDS: dict[str, tuple[Command, str, tuple[tuple[tuple[str, ...], dict[str, Any]], ...]]] = {}
+
+
+def _argument(*names: str, **options: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return names, options
+
+
+def _command(name: str, *arguments: tuple[tuple[str, ...], dict[str, Any]]) -> Callable[[Command], Command]:
+    def keep(function: Command) -> Command:
+        _COMMANDS[name] = (function, one_line(function.__doc__ or ""), arguments)
+        return function
+
+    return keep
+
+
+_URI = _argument("uri", help="a URI, or what follows the user's space: memories/profile")
+_ANY_URI = _argument("uri", nargs="?", default="", help="without it, the user's space")
+
+
+@_command("commit", _argument("file", help="messages: a JSON list, or an object a line; - reads the input"))
+def _commit(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Commit a session."""
+    text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text(encoding="utf-8")
+    result = engine.commit_session(ctx, _read_messages(text))
+    told = {"status": result.status, "stats": result.stats, "commit_id": result.commit_id}
+    told["memories"] = [write.uri for write in result.write_results if write.action != "skip"]
+    why = f"\n{result.stats['why']}" if result.stats.get("why") else ""
+    return told, f"{result.status}: {len(told['memories'])} memories, {result.stats['new']} new messages{why}"
+
+
+def _read_messages(text: str) -> list[Any]:
+    try:
+        read = json.loads(text)
+    except ValueError:
+        try:
+            return [json.loads(line) for line in text.splitlines() if line.strip()]
+        except ValueError as error:
+            raise InvalidInputError(f"the messages are neither a JSON list nor an object a line: {error}") from error
+    if isinstance(read, dict):
+        read = read.get("messages", [read])
+    if not isinstance(read, list):
+        raise InvalidInputError("the messages are no list")
+    return read
+
+
+@_command(
+    "remember",
+    _argument("text"),
+    _argument("--category", default="preferences"),
+    _argument("--topic", default="", help="what it is filed under"),
+)
+def _remember(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Keep one statement."""
+    uri = engine.remember(ctx, options.text, options.category, options.topic)
+    return {"uri": uri}, uri
+
+
+@_command(
+    "search",
+    _argument("query"),
+    _argument("--top", type=int, default=5),
+    _argument("--budget", type=int, default=1_200, help="tokens"),
+    _argument("--beneath", default="", help="only this URI and what is beneath"),
+)
+def _search(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Find what fits a question."""
+    target = _uri(ctx, options.beneath) if options.beneath else None
+    found = engine.search_memory(ctx, options.query, target, top_k=options.top, budget_tokens=options.budget)
+    lines = [
+        f"{block.content_excerpt or block.abstract}\n    {block.uri}  [{block.match_reason}]" for block in found.blocks
+    ]
+    lines += [f"({found.omitted} more did not fit)"] if found.omitted else []
+    return found, "\n".join(lines), 0 if found.blocks else NOT_FOUND
+
+
+@_command("read", _URI, _argument("--level", default="L2", choices=("L0", "L1", "L2")))
+def _read(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Read a node."""
+    block = engine.read_memory(ctx, _uri(ctx, options.uri), options.level)
+    return block, block.content_excerpt or block.overview or block.abstract
+
+
+@_command("ls", _ANY_URI)
+def _ls(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """List what lies beneath a URI."""
+    found = engine.list_children(ctx, _uri(ctx, options.uri))
+    return found, "\n".join(f"{each.name}{'/' if each.has_children else ''}" for each in found)
+
+
+@_command("tree", _ANY_URI)
+def _tree(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Show all that lies beneath a URI, with a line of each."""
+    root = _uri(ctx, options.uri)
+    found = engine.list_children(ctx, root, recursive=True)
+    depth = root.count("/") + 1
+    lines = []
+    for each in found:
+        said = "" if each.is_dir else f"  {one_line(engine.fs.read_level(ctx, each.uri, 'L0'))[:70]}"
+        lines.append(f"{'  ' * (each.uri.count('/') - depth)}{each.name}{said}")
+    return found, "\n".join(lines)
+
+
+@_command("log", _argument("--limit", type=int, default=20))
+def _log(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """List the last commits."""
+    rows = engine.fs.log(ctx, options.limit)
+    return rows, "\n".join(f"{_time(row['at'])}  {row['id']}  {row['name']}  {len(row['uris'])} nodes" for row in rows)
+
+
+@_command("show", _URI)
+def _show(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Show what commits made of a node."""
+    entries = engine.history(ctx, _uri(ctx, options.uri))
+    lines = [f"{_time(each.at)}  {each.commit_id}  {each.change} by {each.name}" for each in entries]
+    return entries, "\n".join(lines), 0 if entries else NOT_FOUND
+
+
+@_command("undo", _argument("commit_id"))
+def _undo(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Take a commit back, as a new one."""
+    undone = engine.undo(ctx, options.commit_id)
+    return {"commit_id": undone}, f"undone by {undone}"
+
+
+@_command("mv", _argument("from_uri"), _argument("to_uri"))
+def _mv(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Give a node another place."""
+    to = _uri(ctx, options.to_uri)
+    engine.move_node(ctx, _uri(ctx, options.from_uri), to)
+    return {"uri": to}, to
+
+
+@_command("forget", _URI, _argument("--sources", default="remove", choices=("remove", "keep")))
+def _forget(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Take a memory, and the messages it cites, out of every file."""
+    result = engine.forget(ctx, _uri(ctx, options.uri), options.sources)
+    also = "".join(f"\nkept, and citing the same: {uri}" for uri in result.also_cited_by)
+    return result, f"forgot {len(result.uris)} memories and {len(result.messages)} messages{also}"
+
+
+@_command("adopt", _ANY_URI)
+def _adopt(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Make versions of what hands have changed."""
+    uri = _uri(ctx, options.uri)
+    adopted = ([uri] if engine.adopt(ctx, uri) else []) if options.uri else engine.adopt_all(ctx)
+    return adopted, "\n".join(adopted) or "nothing has changed"
+
+
+@_command("worker", _argument("--once", action="store_true", help="work off what is due, and end"))
+def _worker(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Work off the outbox, until it is stopped."""
+    while True:
+        done = engine.work(adopt=options.once)
+        if options.once:
+            return done, f"{done.succeeded} done, {done.retried} to be tried again, {done.failed} dead"
+        time.sleep(0.0 if done.claimed else 1.0)
+
+
+@_command("status")
+def _status(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Tell what waits, what is dead, and what was reported."""
+    told = engine.status()
+    return told, json.dumps(told, ensure_ascii=False, indent=1)
+
+
+@_command("verify")
+def _verify(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Compare files, journal, index and outbox; change nothing."""
+    found = engine.verify()
+    return found, "\n".join(found) or "all agrees", NOT_FOUND if found else 0
+
+
+@_command("repair")
+def _repair(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Make the index anew, and let dead events be tried again."""
+    found = engine.repair()
+    return found, "\n".join(found) or "all agrees", NOT_FOUND if found else 0
+
+
+def _uri(ctx: RequestContext, text: str) -> str:
+    if text.startswith("ctx://"):
+        return text
+    space = join_uri(ctx.account_id, "users", ctx.user_id)
+    return f"{space}/{text.strip('/')}" if text else space
+
+
+def _time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser("keyword-tree context", description="Sessions as folders that people can read.")
+    for name, default in (("data", "memory"), ("account", "local"), ("user", "me"), ("agent", "cli"), ("session", "")):
+        variable = f"{_ENVIRONMENT}{name.upper()}"
+        told = f"[env: {variable}; default: {default or 'none'}]"
+        made.add_argument(f"--{name}", default=os.environ.get(variable) or default, help=told)
+    made.add_argument("--json", action="store_true", help="answer in JSON, for programs")
+    commands = made.add_subparsers(dest="command", required=True, metavar="command")
+    for name, (_, told, arguments) in _COMMANDS.items():
+        parser = commands.add_parser(name, help=told, description=told)
+        for names, options in arguments:
+            parser.add_argument(*names, **options)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command, and return its exit code."""
+    try:
+        options = _parser().parse_args(arguments)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else BAD_USE
+    ctx = RequestContext(options.account, options.user, options.agent, options.session)
+    try:
+        if options.command not in ("commit", "remember") and not Path(options.data).is_dir():
+            raise InvalidInputError(f"there is no memory in {options.data!r}: name its folder with --data")
+        with ContextEngineService(options.data) as engine:
+            answer = _COMMANDS[options.command][0](engine, ctx, options)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 0
+    except (ContextEngineError, OSError, ImportError) as error:
+        told = {"error": type(error).__name__, "message": str(error)}
+        print(json.dumps(told, ensure_ascii=False) if options.json else f"error: {error}", file=sys.stderr)
+        is_store = isinstance(error, StoreError) or (
+            isinstance(error, OSError) and not isinstance(error, (ContextEngineError, FileNotFoundError))
+        )
+        return NOT_FOUND if isinstance(error, NodeNotFoundError) else STORE if is_store else BAD_USE
+    data, text, code = (*answer, 0) if len(answer) == 2 else answer
+    print(json.dumps(data, ensure_ascii=False, default=_plain) if options.json else text)
+    return int(code)
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return str(value)

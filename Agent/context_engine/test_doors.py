@@ -1,0 +1,110 @@
+"""Tests of the other doors: asyncio, the command line, and a model's walk of the names."""
+
+import asyncio
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.command_line import main as library
+from Agent.context_engine import AsyncContextEngineService, ContextEngineService, RequestContext
+from Agent.context_engine.providers.name_tree import NamedNode, descend
+from Agent.context_engine.service.command_line import main
+from Agent.lexical_client import LexicalLLMClient
+
+ADA = RequestContext("acme", "ada", "helper", "s1")
+
+
+class TestAsync:
+    def test_commits_and_searches_many_at_a_time(self, tmp_path: Path) -> None:
+        async def run() -> list[str]:
+            async with AsyncContextEngineService(tmp_path) as engine:
+                said = [[{"role": "user", "content": f"I love band{number}."}] for number in range(8)]
+                sessions = [RequestContext("acme", "ada", "helper", f"s{number}") for number in range(8)]
+                await asyncio.gather(*map(engine.commit_session, sessions, said))
+                found = await asyncio.gather(*(engine.search_memory(ADA, f"band{n}", top_k=1) for n in range(8)))
+                return [each.blocks[0].content_excerpt for each in found]
+
+        assert asyncio.run(run()) == [f"I love band{number}." for number in range(8)]
+
+    def test_has_every_method_of_the_service(self) -> None:
+        parts = {"words", "vectors"}
+        missing = {name for name in vars(ContextEngineService) if not name.startswith("_")} - parts
+        assert missing <= set(vars(AsyncContextEngineService))
+
+
+class TestCommandLine:
+    @pytest.fixture
+    def run(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+        def call(*words: str, code: int = 0) -> str:
+            options = ["--data", str(tmp_path / "m"), "--user", "ada", "--session", "s1"]
+            assert main([*options, *words]) == code
+            told = capsys.readouterr()
+            return told.out or told.err
+
+        return call
+
+    def test_goes_through_a_day(self, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = tmp_path / "said.json"
+        file.write_text(json.dumps([{"role": "user", "content": "My name is Ada. 我喜欢龙井。"}]), encoding="utf-8")
+        assert run("commit", str(file)).startswith("committed: 2 memories, 1 new messages")
+        monkeypatch.setattr("sys.stdin", io.StringIO('{"role": "user", "content": "I hate noise."}\n'))
+        assert run("commit", "-").startswith("committed")
+        assert "我喜欢龙井。" in run("search", "龙井")
+        assert run("remember", "lives_in: Rome", "--category", "profile").strip().endswith("/profile")
+        assert "lives_in: Rome" in run("read", "memories/profile")
+        assert run("ls", "memories/preferences").split() == ["noise", "龙井"]
+        assert "profile  profile: lives_in: Rome" in run("tree")
+        last = json.loads(run("--json", "log"))[0]["id"]
+        assert last in run("show", "memories/profile")
+        assert "undone by" in run("undo", last)
+        assert "Rome" not in run("read", "memories/profile")
+        assert run("mv", "memories/preferences/noise", "memories/preferences/silence").strip().endswith("silence")
+        assert "nothing has changed" in run("adopt")
+        assert "forgot 1 memories and 1 messages" in run("forget", "memories/preferences/silence")
+        assert "done" in run("worker", "--once")
+        assert json.loads(run("status"))["outbox"]["dead"] == 0
+        assert run("verify").strip() == "all agrees"
+        assert run("repair").strip() == "all agrees"
+
+    def test_tells_what_is_wrong_and_ends_with_its_code(self, run: Any, tmp_path: Path) -> None:
+        assert "no memory" in run("search", "x", code=2)
+        run("remember", "tea", "--topic", "tea")
+        run("search", "nothing", code=1)
+        assert "no node" in run("read", "memories/nothing", code=1)
+        assert "is not of user" in run("read", "ctx://local/users/bob/x", code=2)
+        assert "AccessDeniedError" in json.loads(run("--json", "read", "ctx://local/users/bob/x", code=2))["error"]
+        assert run("commit", str(tmp_path / "nothing.json"), code=2)
+        run("nonsense", code=2)
+        (tmp_path / "bad.json").write_text("{]", encoding="utf-8")
+        assert "neither a JSON list" in run("commit", str(tmp_path / "bad.json"), code=2)
+
+    def test_is_a_command_of_the_library(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert library(["context", "--data", str(tmp_path), "remember", "tea", "--topic", "tea"]) == 0
+        assert capsys.readouterr().out == "ctx://local/users/me/memories/preferences/tea\n"
+
+
+class TestNames:
+    def test_are_walked_where_words_find_nothing(self, tmp_path: Path) -> None:
+        with ContextEngineService(tmp_path, llm=LexicalLLMClient()) as engine:
+            uri = engine.remember(ADA, "Ada drinks it hot.", "preferences", "green tea")
+            engine.confirm(ADA, "the thing from Hangzhou", uri)
+            tree = engine.spaces.folder_of(uri)
+            assert tree is not None
+            assert not (tree / "tree").exists()
+            found = engine.search_memory(ADA, "teas", descend=True, deep=False)
+            assert [block.uri for block in found.blocks] == [uri]
+            engine.forget(ADA, uri)
+            assert not (tree / "tree").exists()
+
+    def test_are_planted_anew_where_they_have_changed(self, tmp_path: Path) -> None:
+        one = NamedNode("ctx://a/users/b/memories/x", "green tea", (), "", ())
+        two = NamedNode("ctx://a/users/b/memories/y/z", "black coffee", ("mocha",), "", ("morning",))
+        client = LexicalLLMClient()
+
+        assert descend(tmp_path / "t", [one], "green tea", client) == one.uri
+        assert descend(tmp_path / "t", [one, two], "mocha", client) == two.uri
+        assert descend(tmp_path / "t", [one, two], "morning", client) == two.uri
+        assert descend(tmp_path / "t", [two], "green tea", client) == ""

@@ -1,0 +1,118 @@
+"""Tests of likeness of meaning beside words: by `Agent.embeddings`, and behind the port."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.context_engine import AccessDeniedError, ContextEngineService, RequestContext
+from Agent.context_engine.core.objects import EmbeddingVector, IndexRecord
+from Agent.context_engine.providers.vector_index import EmbedderAdapter, LocalVectorIndex
+from Agent.embeddings.embedder import HashingEmbedder
+
+ADA = RequestContext("acme", "ada", "helper", "s1")
+BOB = RequestContext("acme", "bob", "other", "s1")
+MODEL = HashingEmbedder(synonyms=[("car", "automobile")])
+
+
+def commit(engine: ContextEngineService, *texts: str, ctx: RequestContext = ADA) -> None:
+    engine.commit_session(ctx, [{"role": "user", "content": text} for text in texts])
+
+
+class TestEngine:
+    def test_finds_what_no_word_says(self, tmp_path: Path) -> None:
+        with ContextEngineService(tmp_path, embedder=MODEL) as engine:
+            commit(engine, "the red car", "a blue sky", "green grass")
+            block = engine.search_memory(ADA, "automobile", top_k=1).blocks[0]
+
+            assert block.content_excerpt == "the red car"
+            assert "near in meaning" in block.match_reason
+            assert engine.search_memory(BOB, "automobile").blocks == []
+        assert list((tmp_path / ".ctx/index/acme/users=ada").glob("*.vectors"))
+
+    def test_embeds_nothing_again_that_moves_or_was_there(self, tmp_path: Path) -> None:
+        class Counting:
+            name = "counting"
+
+            def __init__(self) -> None:
+                self.texts: list[str] = []
+
+            def embed(self, texts: Any) -> Any:
+                self.texts += texts
+                return MODEL.embed(texts)
+
+        model = Counting()
+        with ContextEngineService(tmp_path, embedder=model) as engine:
+            commit(engine, "I love jazz.")
+            engine.work()
+            uri = "ctx://acme/users/ada/memories/preferences"
+            count = len(model.texts)
+            engine.move_node(ADA, f"{uri}/jazz", f"{uri}/music")
+            engine.work()
+            assert len(model.texts) == count
+        with ContextEngineService(tmp_path, embedder=model) as engine:
+            engine.work()
+            assert len(model.texts) == count
+
+    def test_goes_by_words_where_the_model_fails(self, tmp_path: Path) -> None:
+        class Down:
+            name = "down"
+
+            def embed(self, texts: Any) -> Any:
+                raise ConnectionError("down")
+
+        with ContextEngineService(tmp_path, embedder=Down()) as engine:
+            commit(engine, "I love jazz.")
+            assert engine.search_memory(ADA, "jazz", top_k=1).blocks[0].content_excerpt == "I love jazz."
+
+    def test_forgets_vectors_with_their_texts(self, tmp_path: Path) -> None:
+        with ContextEngineService(tmp_path, embedder=MODEL) as engine:
+            commit(engine, "I love jazz.")
+            engine.work()
+            path = next((tmp_path / ".ctx/index/acme/users=ada").glob("*.vectors"))
+            before = path.stat().st_size
+            engine.forget(ADA, "ctx://acme/users/ada/memories/preferences/jazz")
+
+            assert path.stat().st_size < before
+
+
+class TestPort:
+    def records(self, sequence: int, text: str = "red car") -> list[IndexRecord]:
+        filters = {"account": "acme", "owner_space": "user:ada"}
+        uri = "ctx://acme/users/ada/memories/x"
+        return [IndexRecord("1", uri, "", "memory", "entities", 0, text, filters, {}, 0, sequence)]
+
+    def test_searches_within_one_space_alone(self) -> None:
+        index = LocalVectorIndex(EmbedderAdapter(MODEL))
+        index.upsert(self.records(1))
+        vector = next(iter(MODEL.embed(["automobile"])))
+        mine = {"account": "acme", "owner_space": "user:ada"}
+
+        assert index.search(vector, mine, 5)[0].uri.endswith("/x")
+        assert index.search(vector, {**mine, "owner_space": "user:bob"}, 5) == []
+        assert index.search(vector, mine, 5, level=1) == []
+        for filters in ({}, {"account": "acme"}, {"owner_space": "user:ada"}, {"account": "", "owner_space": "x"}):
+            with pytest.raises(AccessDeniedError):
+                index.search(vector, filters, 5)
+
+    def test_lets_no_lower_sequence_take_the_place_of_a_higher_one(self) -> None:
+        index = LocalVectorIndex(EmbedderAdapter(MODEL))
+        mine = {"account": "acme", "owner_space": "user:ada"}
+        vector = next(iter(MODEL.embed(["blue sky"])))
+        index.upsert(self.records(5, "blue sky"))
+        index.upsert(self.records(4, "red car"))
+        assert index.search(vector, mine, 1)[0].score > 0.9
+        index.move_uri("ctx://acme/users/ada/memories", "ctx://acme/users/ada/old")
+        assert index.search(vector, mine, 1)[0].uri == "ctx://acme/users/ada/old/x"
+        index.move_uri("ctx://acme/users/ada/old", "ctx://acme/users/ada/memories")
+        index.delete_by_uri("ctx://acme/users/ada/memories/x")
+        index.upsert(self.records(4))
+        assert index.search(vector, mine, 1) == []
+
+    def test_takes_embedders_of_both_kinds(self) -> None:
+        class Port:
+            def embed_texts(self, texts: Any, model: Any = None) -> list[EmbeddingVector]:
+                return [EmbeddingVector([1.0]) for _ in texts]
+
+        assert EmbedderAdapter(Port()).embed(["x"]) == [[1.0]]
+        assert EmbedderAdapter(MODEL).embed_texts(["x"])[0].model == MODEL.name
