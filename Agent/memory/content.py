@@ -36,6 +36,7 @@ from .fulltext import PASSAGE_LIMIT, FullTextIndex, RankingWeights, split_passag
 from .keywords import STOP_WORDS
 from .log_follower import LogChanges, LogFollower, Position, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
+from .messages import shorten
 from .sayings import NOTHING_SAID, Sayings, Waits, pack_sayings, read_sayings, unpack_sayings, waits_for
 
 __all__ = ["ContentIndex", "Filters", "InfoFacts", "Ranker"]
@@ -113,15 +114,15 @@ class Filters:
             # Of a string, each character would be taken for one; an iterator would be empty the second time.
             is_list = isinstance(value, Collection) and not isinstance(value, str)
             if value is not None and not (is_list and all(isinstance(item, str) for item in value)):
-                raise InvalidInputError(f"{name} must be a list of strings, not {value!r}")
+                raise InvalidInputError(f"{name} must be a list of strings, not {shorten(value)}")
         for name in ("since", "until"):
             value = getattr(self, name)
             if value is not None and (
                 isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value)
             ):
-                raise InvalidInputError(f"{name} must be seconds since the epoch, not {value!r}")
+                raise InvalidInputError(f"{name} must be seconds since the epoch, not {shorten(value)}")
         if self.metadata is not None and not isinstance(self.metadata, Mapping):
-            raise InvalidInputError(f"metadata must be an object, not {self.metadata!r}")
+            raise InvalidInputError(f"metadata must be an object, not {shorten(self.metadata)}")
 
 
 class ContentIndex:

@@ -28,6 +28,7 @@ from typing import cast
 from typing_extensions import override
 
 from ..keyword_tree import InvalidInputError
+from .messages import shorten
 from .scoring import DAY_S, temporal_decay
 
 __all__ = [
@@ -226,17 +227,14 @@ def choose_evictions(
 
 
 def _check_policy(policy: EvictionPolicy, ttl_s: object, max_items: object) -> None:
-    weights = (policy.recall_weight, policy.score_weight, policy.recency_weight)
-    for name, value in (
-        ("ttl_s", ttl_s),
-        *zip(("recall_weight", "score_weight", "recency_weight"), weights, strict=True),
-    ):
+    weights = {name: getattr(policy, name) for name in ("recall_weight", "score_weight", "recency_weight")}
+    for name, value in {**weights, **({} if ttl_s is None else {"ttl_s": ttl_s})}.items():
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if value is not None and not (is_number and 0 <= cast("float", value) < math.inf):
-            raise InvalidInputError(f"{name} must be a number and not below 0, not {value!r}")
+        if not (is_number and 0 <= value < math.inf):
+            raise InvalidInputError(f"{name} must be a number and not below 0, not {shorten(value)}")
     is_count = isinstance(max_items, int) and not isinstance(max_items, bool)
     if max_items is not None and not (is_count and cast("int", max_items) >= 0):
-        raise InvalidInputError(f"max_items must be a whole number and not below 0, not {max_items!r}")
+        raise InvalidInputError(f"max_items must be a whole number and not below 0, not {shorten(max_items)}")
 
 
 def _value(
@@ -286,9 +284,9 @@ class RecallLog:
             InvalidInputError: The score is not between 0 and 1, or the id no string.
         """
         if not isinstance(id, str):
-            raise InvalidInputError(f"id must be a string, not {id!r}")
+            raise InvalidInputError(f"id must be a string, not {shorten(id)}")
         if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0.0 <= score <= 1.0:
-            raise InvalidInputError(f"score must be between 0 and 1, not {score!r}")
+            raise InvalidInputError(f"score must be between 0 and 1, not {shorten(score)}")
         with self._lock:
             stats = self._new.setdefault(id, RecallStats())
             stats.recall_count += 1
@@ -346,7 +344,7 @@ class RecallLog:
 def _check_row(count: object, total: object, last: object) -> RecallStats:
     for value, most in ((count, 2**63), (total, count), (last, _LAST_SECOND)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= cast("float", most):
-            raise ValueError(f"no such statistics: {value!r}")
+            raise ValueError(f"no such statistics: {shorten(value)}")
     return RecallStats(int(cast("int", count)), cast("float", total), cast("float", last))
 
 

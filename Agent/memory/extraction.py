@@ -38,6 +38,7 @@ from ..keyword_tree import InvalidInputError, KeywordTreeError, LLMClient
 from . import extraction_rules_chinese, extraction_rules_english
 from .extraction_rules import Findings
 from .keywords import find_runs
+from .messages import shorten
 
 __all__ = [
     "ENTITY_TYPES",
@@ -344,7 +345,7 @@ def check_reply(
     """
     if not isinstance(reply, Mapping) or not isinstance(reply.get("entities"), list):
         is_decision = isinstance(reply, Mapping) and "action" in reply
-        raise ReplyFormError(f"the reply has no list of entities: {_shorten(reply)}", is_decision=is_decision)
+        raise ReplyFormError(f"the reply has no list of entities: {shorten(reply)}", is_decision=is_decision)
     looked_at = _Words(text[:TEXT_LIMIT])
     entities: dict[str, ExtractedEntity] = {}
     for item in reply["entities"][:_ENTITY_LIMIT]:
@@ -489,8 +490,3 @@ def _without_ending(word: str) -> str:
 
 def _fold(text: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-
-
-def _shorten(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"

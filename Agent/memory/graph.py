@@ -37,6 +37,7 @@ from ..keyword_tree import (
     NotFoundError,
 )
 from .keywords import find_runs
+from .messages import shorten
 from .scoring import graph_distance
 
 __all__ = [
@@ -243,9 +244,9 @@ class KnowledgeGraph(ABC):
         Cost: one reading of the relations of each entity within reach, more only where a longer way is the better one.
         """
         if isinstance(depth, bool) or not isinstance(depth, int) or depth < 0:
-            raise InvalidInputError(f"depth must be a whole number and not below 0, not {depth!r}")
+            raise InvalidInputError(f"depth must be a whole number and not below 0, not {shorten(depth)}")
         if isinstance(relation_types, str):  # each of its characters would be taken for a type
-            raise InvalidInputError(f"relation_types must be a list of strings, not {relation_types!r}")
+            raise InvalidInputError(f"relation_types must be a list of strings, not {shorten(relation_types)}")
         direction = check_direction(direction)
         if self.get_entity(entity_id) is None:
             raise NotFoundError("keyword", entity_id)
@@ -359,7 +360,7 @@ def normalize_tag(tag: str) -> str:
 def normalize_tags(tags: Iterable[str], limit: int | None = None) -> list[str]:
     """Return the tags as they are stored, in their order, each once, without blank ones, at most `limit`."""
     if isinstance(tags, str) or not isinstance(tags, Iterable):  # of a string, each character would become a tag
-        raise InvalidInputError(f"tags must be a list of strings, not {tags!r}")
+        raise InvalidInputError(f"tags must be a list of strings, not {shorten(tags)}")
     return list(dict.fromkeys(filter(None, map(normalize_tag, tags))))[:limit]
 
 
@@ -432,32 +433,40 @@ def check_entity(entity: GraphEntity) -> None:
     for name in ("id", "name", "entity_type"):
         _check_text(f"GraphEntity.{name}", getattr(entity, name))
     if not isinstance(entity.description, str):
-        raise InvalidInputError(f"GraphEntity.description must be a string, not {entity.description!r}")
+        raise InvalidInputError(f"GraphEntity.description must be a string, not {shorten(entity.description)}")
+    if not isinstance(entity.aliases, list) or not all(isinstance(alias, str) for alias in entity.aliases):
+        raise InvalidInputError(f"GraphEntity.aliases must be a list of strings, not {shorten(entity.aliases)}")
+
+
+def check_id(id: object) -> None:
+    """Refuse what is no id; a list, say, cannot even be looked for."""
+    if not isinstance(id, str):
+        raise InvalidInputError(f"id must be a string, not {shorten(id)}")
 
 
 def check_direction(direction: object) -> RelationDirection:
-    try:  # "incoming" is as good as INCOMING
-        return RelationDirection(direction)
-    except ValueError as error:
-        raise InvalidInputError(f"direction must be a RelationDirection, not {direction!r}") from error
+    """Return a direction; "incoming" is as good as INCOMING."""
+    if not isinstance(direction, str) or direction not in list(RelationDirection):
+        raise InvalidInputError(f"direction must be a RelationDirection, not {shorten(direction)}")
+    return RelationDirection(direction)
 
 
 def check_relation(relation: GraphRelation) -> None:
     _check_text("GraphRelation.relation_type", relation.relation_type)
     weight = relation.weight
     if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0.0 <= weight <= 1.0:
-        raise InvalidInputError(f"GraphRelation.weight must be between 0.0 and 1.0, not {weight!r}")
+        raise InvalidInputError(f"GraphRelation.weight must be between 0.0 and 1.0, not {shorten(weight)}")
 
 
 def _check_text(what: str, value: object) -> None:
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInputError(f"{what} is required, and must be a string: {value!r}")
+        raise InvalidInputError(f"{what} is required, and must be a string: {shorten(value)}")
 
 
 def check_keywords(keywords: Iterable[str]) -> Set[str]:
     """Return the keywords as `units_of` writes them."""
     if isinstance(keywords, str) or not isinstance(keywords, Iterable):  # of a string, each character would be one
-        raise InvalidInputError(f"keywords must be a list of strings, not {keywords!r}")
+        raise InvalidInputError(f"keywords must be a list of strings, not {shorten(keywords)}")
     wanted = list(keywords)
     for keyword in wanted:
         if not isinstance(keyword, str):

@@ -32,6 +32,7 @@ from ..keyword_tree import (
 from .extraction import ENTITY_TYPES, Extraction, Extractor, ModelExtractor, ReplyFormError, RuleExtractor
 from .graph import normalize_tag
 from .memory_fields import memory_fields
+from .messages import shorten
 from .tree_graph import TreeGraph
 
 __all__ = ["EXTRACTION", "GraphFeed"]
@@ -74,7 +75,8 @@ class GraphFeed:
         self, tree: KeywordTree, graph: TreeGraph, extract: str | Extractor | None, client: LLMClient | None
     ) -> None:
         if not (extract is None or isinstance(extract, Extractor) or extract in ("auto", "model", "rules")):
-            raise InvalidInputError(f'extract must be "auto", "model", "rules", an Extractor or None, not {extract!r}')
+            known = '"auto", "model", "rules", an Extractor or None'
+            raise InvalidInputError(f"extract must be {known}, not {shorten(extract)}")
         if extract == "model" and client is None:
             raise InvalidInputError('extract="model" needs an llm_client')
         self.failure = ""

@@ -25,6 +25,7 @@ from .graph import (
     TagConstraints,
     check_direction,
     check_entity,
+    check_id,
     check_keywords,
     check_relation,
     entity_text,
@@ -33,6 +34,7 @@ from .graph import (
     normalize_tag,
     normalize_tags,
 )
+from .messages import shorten
 
 __all__ = ["InMemoryGraph"]
 
@@ -71,6 +73,7 @@ class InMemoryGraph(KnowledgeGraph):
 
     @override
     def get_entity(self, id: str) -> GraphEntity | None:
+        check_id(id)
         with self._lock:
             entity = self._entities.get(id)
             return entity and _copy(entity)
@@ -118,7 +121,7 @@ class InMemoryGraph(KnowledgeGraph):
     def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
         wanted = check_keywords(keywords)
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-            raise InvalidInputError(f"limit must be a whole number above 0, not {limit!r}")
+            raise InvalidInputError(f"limit must be a whole number above 0, not {shorten(limit)}")
         with self._lock:
             candidates: set[str] = set()
             for found in sorted(map(self._ids_with, wanted), key=len):
@@ -156,6 +159,7 @@ class InMemoryGraph(KnowledgeGraph):
         return self._constraints
 
     def _find(self, id: str) -> GraphEntity:
+        check_id(id)
         if id not in self._entities:
             raise NotFoundError("keyword", id)
         return self._entities[id]

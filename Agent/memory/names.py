@@ -5,6 +5,7 @@ import unicodedata
 from urllib.parse import quote
 
 from ..keyword_tree import InvalidInputError
+from .messages import shorten
 
 __all__ = ["encode_name", "slug_of"]
 
@@ -26,7 +27,7 @@ def encode_name(kind: str, name: str) -> str:
             in the message what it names.
     """
     if not isinstance(name, str) or not name.strip():
-        raise InvalidInputError(f"{kind} must be a name, not {name!r}")
+        raise InvalidInputError(f"{kind} must be a name, not {shorten(name)}")
     if name != unicodedata.normalize("NFC", name) or any(unicodedata.category(char)[0] == "C" for char in name):
         raise InvalidInputError(f"{kind} has characters that cannot be told apart by sight: {name!r}")
     encoded = "".join(

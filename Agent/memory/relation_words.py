@@ -13,7 +13,7 @@ import re
 
 from .fulltext import terms_of
 
-__all__ = ["asked_relations", "is_asked"]
+__all__ = ["AskedRelations", "asked_relations"]
 
 _WORDS = {
     "works_on": "work works working develop develops developer maintain maintains maintainer build builds contribute "
@@ -66,9 +66,23 @@ def asked_relations(question: str) -> frozenset[str]:
     )
 
 
-def is_asked(relation_type: str, asked: frozenset[str], question: str) -> bool:
-    """Tell whether a relation is asked for: by its type, or by the words of its type's name."""
-    if relation_type in _WORDS:
-        return relation_type in asked
-    words = set(terms_of(relation_type.replace("_", " ")))
-    return bool(words & set(terms_of(question)))
+class AskedRelations:
+    """Which relations a question asks for, of those that have words of their own and of all others.
+
+    Args:
+        question: The question.
+    """
+
+    def __init__(self, question: str) -> None:
+        self._asked = asked_relations(question)
+        self._terms = frozenset(terms_of(question))
+        self._known: dict[str, bool] = {"": False}
+
+    def includes(self, relation_type: str) -> bool:
+        """Tell whether a relation is asked for: by its type, or by the words of its type's name."""
+        if relation_type not in self._known:
+            by_name = relation_type not in _WORDS and bool(
+                self._terms.intersection(terms_of(relation_type.replace("_", " ")))
+            )
+            self._known[relation_type] = by_name or relation_type in self._asked
+        return self._known[relation_type]

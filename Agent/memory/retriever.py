@@ -33,6 +33,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 
 from ..keyword_tree import Info, InvalidInputError, KeywordTree
 from .content import ContentIndex, Filters, InfoFacts, Ranker
@@ -40,18 +41,24 @@ from .extraction import ENTITY_TYPES
 from .fulltext import RankingWeights, split_passages, terms_of
 from .graph import KnowledgeGraph, RelationDirection, Step
 from .keywords import ChineseKeywordExtractor, KeywordExtractor
+from .knowledge import TreeKnowledge
 from .memory_fields import memory_fields
-from .relation_words import asked_relations, is_asked
+from .messages import shorten
+from .relation_words import AskedRelations
 from .scoring import (
     HALF_LIFE_S,
+    DiceOverlap,
     GraphDistance,
     ScoreBreakdown,
     ScoringStrategy,
     TextOverlap,
     reference_count,
     temporal_decay,
+    text_overlap,
 )
-from .tree_graph import TreeGraph
+from .tree_graph import GraphView, TreeGraph
+
+_T = TypeVar("_T")
 
 __all__ = ["Bridge", "MemoryRetriever", "RetrievalStrategy", "Retrieved", "RetrieverConfig"]
 
@@ -87,18 +94,18 @@ class RetrieverConfig:
     """What a memory lends to another one that names somebody whom it names, too; 0 lends nothing."""
 
     def __post_init__(self) -> None:
-        try:  # "graph_only" is as good as GRAPH_ONLY
-            object.__setattr__(self, "strategy", RetrievalStrategy(self.strategy))
-        except ValueError as error:
-            raise InvalidInputError(f"strategy must be a RetrievalStrategy, not {self.strategy!r}") from error
+        # "graph_only" is as good as GRAPH_ONLY
+        if not isinstance(self.strategy, str) or self.strategy not in list(RetrievalStrategy):
+            raise InvalidInputError(f"strategy must be a RetrievalStrategy, not {shorten(self.strategy)}")
+        object.__setattr__(self, "strategy", RetrievalStrategy(self.strategy))
         if isinstance(self.depth, bool) or not isinstance(self.depth, int) or self.depth < 0:
-            raise InvalidInputError(f"depth must be a whole number and not below 0, not {self.depth!r}")
+            raise InvalidInputError(f"depth must be a whole number and not below 0, not {shorten(self.depth)}")
         if not isinstance(self.min_score, (int, float)) or math.isnan(self.min_score):
-            raise InvalidInputError(f"min_score must be a number, not {self.min_score!r}")
+            raise InvalidInputError(f"min_score must be a number, not {shorten(self.min_score)}")
         if not isinstance(self.half_life_s, (int, float)) or not self.half_life_s > 0:
-            raise InvalidInputError(f"half_life_s must be above 0, not {self.half_life_s!r}")
+            raise InvalidInputError(f"half_life_s must be above 0, not {shorten(self.half_life_s)}")
         if not isinstance(self.bridging, (int, float)) or not 0.0 <= self.bridging <= 1.0:
-            raise InvalidInputError(f"bridging must be between 0.0 and 1.0, not {self.bridging!r}")
+            raise InvalidInputError(f"bridging must be between 0.0 and 1.0, not {shorten(self.bridging)}")
 
 
 @dataclass(frozen=True)
@@ -156,22 +163,35 @@ class MemoryRetriever:
         ranker: Another ranking, as one by embeddings, fused with the full-text one.
         clock: Seconds since the epoch.
         index_path: Where to keep the full-text index between two openings; None makes it anew each time.
+        knowledge_store, knowledge_graph, keyword_extractor: Other names of `tree`, `graph` and `extractor`; of a
+            `KnowledgeStore` over a tree, the tree is taken.
+
+    Raises:
+        InvalidInputError: One thing is given under both of its names, or no tree.
 
     Cost: some milliseconds for a question, at most 50 among 100,000 memories; the first one reads all there is.
     """
 
     def __init__(
         self,
-        tree: KeywordTree,
+        tree: KeywordTree | None = None,
         graph: KnowledgeGraph | None = None,
         extractor: KeywordExtractor | None = None,
         config: RetrieverConfig | None = None,
         ranker: Ranker | None = None,
         clock: Callable[[], float] = time.time,
         index_path: Path | None = None,
+        *,
+        knowledge_store: TreeKnowledge | None = None,
+        knowledge_graph: KnowledgeGraph | None = None,
+        keyword_extractor: KeywordExtractor | None = None,
     ) -> None:
+        tree = _either("tree", tree, "knowledge_store", None if knowledge_store is None else knowledge_store.tree)
+        if tree is None:
+            raise InvalidInputError("tree is missing")
         self._tree = tree
-        self._graph = graph or TreeGraph(tree)
+        self._graph = _either("graph", graph, "knowledge_graph", knowledge_graph) or TreeGraph(tree)
+        extractor = _either("extractor", extractor, "keyword_extractor", keyword_extractor)
         self._extractor = extractor or ChineseKeywordExtractor()
         self.config = config or RetrieverConfig()
         self.index = ContentIndex(tree, self.config.ranking, ranker, index_path)
@@ -197,7 +217,7 @@ class MemoryRetriever:
         if not isinstance(query, str):
             raise InvalidInputError(f"query must be a string, not {type(query).__name__}")
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise InvalidInputError(f"limit must be a whole number above 0, not {limit!r}")
+            raise InvalidInputError(f"limit must be a whole number above 0, not {shorten(limit)}")
         query = query[-_QUERY_LIMIT:]
         config = config or self.config
         graph_only = config.strategy is RetrievalStrategy.GRAPH_ONLY
@@ -209,13 +229,16 @@ class MemoryRetriever:
         if config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY:
             near, steps = self._walk(query, config.depth, graph_only or not _is_text_alone(scoring))
         # Another order may bring forward what the text alone ranks behind.
-        reach = limit if _is_text_alone(scoring) and not near else max(100, 4 * limit)
+        by_dice = isinstance(scoring, DiceOverlap)
+        is_other_order = by_dice or not _is_text_alone(scoring)
+        reach = max(100, 4 * limit) if is_other_order else max(40, 2 * limit) if near else limit
         said = {} if graph_only else self.index.rank(query, reach, among)
         bridges: dict[str, Bridge] = {}
-        if config.strategy is RetrievalStrategy.HYBRID and config.bridging and isinstance(self._graph, TreeGraph):
-            bridges = self._find_bridges(self._graph, query, near, among, config.bridging)
+        view = self._graph.view() if near and isinstance(self._graph, TreeGraph) else None
+        hanging = self._infos_of(near, said, among, view)
+        if view is not None and config.strategy is RetrievalStrategy.HYBRID and config.bridging:
+            bridges = self._find_bridges(view, query, near, among, config.bridging)
             said |= self._rank_also(query, [id for id in bridges if id not in said])
-        hanging = self._infos_of(near, said, among)
         by_name = self._shares_by_name(query, {id for nearness, id in hanging.values() if nearness == 1.0})
         now = self._clock()
         scored = []
@@ -230,7 +253,7 @@ class MemoryRetriever:
             lent = bridges[id].gained if id in bridges else 0.0
             said_in_all = text + _NAME * named + lent
             breakdown = ScoreBreakdown(
-                overlap_score=min(1.0, self._scale * said_in_all),
+                overlap_score=self._dice(query, id) if by_dice else min(1.0, self._scale * said_in_all),
                 graph_score=nearness,
                 temporal_score=temporal_decay(now - known.time, config.half_life_s),
                 reference_score=reference_count(self.index.referred.get(id, 0)),
@@ -270,51 +293,49 @@ class MemoryRetriever:
         return dict(sorted(near.items(), key=lambda item: -item[1])), steps
 
     def _find_bridges(
-        self, graph: TreeGraph, query: str, named_ids: Iterable[str], among: Collection[str] | None, share_lent: float
+        self, graph: GraphView, query: str, named_ids: Iterable[str], among: Collection[str] | None, share_lent: float
     ) -> dict[str, Bridge]:
         """Return what memories gain that are one or two steps away from what the question names: id → bridge."""
-        shares, asked = self.index.text.shares(query), asked_relations(query)
+        shares, asked = self.index.text.shares(query), AskedRelations(query)
         among = self.index.known if among is None else among
         named = {id: worth for id in named_ids if (worth := self._worth_of_name(graph, id, shares))}
         bridges: dict[str, Bridge] = {}
 
         def lend(id: str, gained: float, entity_id: str, lender: str) -> None:
-            entity = graph.get_entity(entity_id)
-            if entity is not None and id in among and (id not in bridges or gained > bridges[id].gained):
-                bridges[id] = Bridge(gained, entity.name, lender, "")
+            if id in among and (id not in bridges or gained > bridges[id].gained):
+                bridges[id] = Bridge(gained, entity_id, lender, "")
 
+        left = _LOOKED_AT  # bounds the time, whoever is named
         for start, worth in sorted(named.items(), key=lambda item: -item[1])[:_STARTS]:
             most = share_lent * worth
             for lender in graph.memories_of(start)[-_HUB:]:
                 for bridge_id, kind in self._neighbours(graph, lender, start):
-                    fits = is_asked(kind, asked, query)
+                    fits = asked.includes(kind)
                     if fits:
                         lend(lender, most / 2, start, lender)
                     memories = graph.memories_of(bridge_id) if bridge_id not in named else ()
-                    if len(memories) > _HUB:
-                        continue
                     first = most if fits else most * _NOT_ASKED
-                    for id in memories:
+                    left -= len(memories)
+                    for id in memories if len(memories) <= _HUB and left >= 0 else ():
                         onward = self._neighbours(graph, id, bridge_id)
                         if id == lender or any(other == start for other, _ in onward):
                             continue
                         # What was asked for once leads no further: of the people of one city, none is asked for.
-                        left = asked - {kind}
-                        is_end = any(is_asked(each, left, query) for _, each in onward)
+                        is_end = any(each != kind and asked.includes(each) for _, each in onward)
                         lend(id, first if is_end else first * _NOT_ASKED, bridge_id, lender)
         best = sorted(bridges, key=lambda id: -bridges[id].gained)[:_BORROWERS]
         return {id: bridges[id] for id in best}
 
-    def _worth_of_name(self, graph: TreeGraph, entity_id: str, shares: Mapping[str, float]) -> float:
+    def _worth_of_name(self, graph: GraphView, entity_id: str, shares: Mapping[str, float]) -> float:
         """Return what share of a question is the name of an entity; 0 where it does not have all of it."""
-        entity = graph.get_entity(entity_id)
+        entity = graph.entity(entity_id)
         for name in () if entity is None else (entity.name, *entity.aliases):
             terms = set(terms_of(name))
             if terms and terms <= shares.keys():
                 return sum(shares[term] for term in terms)
         return 0.0
 
-    def _neighbours(self, graph: TreeGraph, memory_id: str, entity_id: str) -> list[tuple[str, str]]:
+    def _neighbours(self, graph: GraphView, memory_id: str, entity_id: str) -> list[tuple[str, str]]:
         """Return who else stands in a memory, each with the relation that the memory says; "" where it says none."""
         related = {
             (target if source == entity_id else source): kind
@@ -323,19 +344,31 @@ class MemoryRetriever:
         }
         return [(other, related.get(other, "")) for other in graph.entities_of(memory_id) if other != entity_id]
 
+    def _dice(self, query: str, id: str) -> float:
+        """Return the overlap with an info, whose keywords are the title, and their descriptions the summary."""
+        info = self._tree.GetInfo(id)
+        keywords = [node for node, _ in self._tree.GetKeywordsOfInfo(id)] if info is not None else []
+        title, summary = " ".join(node.name for node in keywords), " ".join(node.description for node in keywords)
+        return text_overlap(query, title, summary.strip(), "" if info is None else info.content)
+
     def _rank_also(self, query: str, ids: Collection[str]) -> dict[str, tuple[float, int]]:
         """Return how well some memories fit by themselves that do not stand among the first."""
         return self.index.rank(query, len(ids), frozenset(ids)) if ids else {}
 
     def _tell(self, bridge: Bridge | None) -> Bridge | None:
-        """Return a bridge with the words of the memory that led there."""
+        """Return a bridge with the name and the words that a reader knows it by."""
         info = None if bridge is None else self._tree.GetInfo(bridge.memory_id)
-        if bridge is None or info is None:
+        entity = None if bridge is None else self._graph.get_entity(bridge.entity)
+        if bridge is None or info is None or entity is None:
             return None
-        return replace(bridge, passage=split_passages(info.content)[0])
+        return replace(bridge, entity=entity.name, passage=split_passages(info.content)[0])
 
     def _infos_of(
-        self, near: Mapping[str, float], said: Iterable[str], among: Collection[str] | None
+        self,
+        near: Mapping[str, float],
+        said: Iterable[str],
+        among: Collection[str] | None,
+        view: GraphView | None,
     ) -> dict[str, tuple[float, str]]:
         """Return the infos of keywords, the nearest first: id → (nearness, keyword)."""
         found: dict[str, tuple[float, str]] = {}
@@ -345,8 +378,10 @@ class MemoryRetriever:
             for id in self._ids_of(keyword_id, among):
                 found.setdefault(id, (nearness, keyword_id))
         for id in said if near else ():  # a keyword's first pages do not hold all
-            keywords = [(near.get(link.keyword_id, 0.0), link.keyword_id) for link in self._tree.GetLinks(id)]
-            best = max(keywords, default=(0.0, ""))
+            # What was read for the graph keeps its keywords in memory; else the tree reads them from disk.
+            held = view.entities_of(id) if view is not None else []
+            keyword_ids = held or [link.keyword_id for link in self._tree.GetLinks(id)]
+            best = max(((near.get(keyword_id, 0.0), keyword_id) for keyword_id in keyword_ids), default=(0.0, ""))
             if best[0] > found.get(id, (0.0, ""))[0]:
                 found[id] = best
         return found
@@ -396,10 +431,17 @@ _HANGING = 200  # infos, after which no further keyword's are looked at
 _PAGES = 8  # of a keyword's infos, where few of them may be found
 _STARTS = 5  # of what a question names: where walks begin
 _NOT_ASKED = 0.3  # what a step counts that the question does not ask for
-_BORROWERS = 50  # memories that may be found so
-_HUB = 50  # memories that name an entity, above which it tells nothing of them
+_LOOKED_AT = 400  # memories two steps away
+_BORROWERS = 20  # memories that may be found so
+_HUB = 30  # memories that name an entity, above which it tells nothing of them
 _QUERY_LIMIT = 8_000  # characters
 _NAME = 1.0  # about twice what a word of the text gets: who names a thing means it
+
+
+def _either(name: str, value: _T | None, other_name: str, other: _T | None) -> _T | None:
+    if value is not None and other is not None:
+        raise InvalidInputError(f"{name} and {other_name} are one thing, and both are given")
+    return other if value is None else value
 
 
 def _is_text_alone(scoring: ScoringStrategy) -> bool:

@@ -36,6 +36,7 @@ from typing import Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_ty
 
 from typing_extensions import override
 
+from .messages import shorten
 from .names import slug_of
 from .scoring import DAY_S, saturation, temporal_decay
 
@@ -77,7 +78,6 @@ HALF_OF_USES = 10.0
 
 HALF_LIFE_DAYS = 30.0
 """After so many days without use half of an importance is left."""
-
 
 
 # What all records share
@@ -167,7 +167,12 @@ def _encode(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, datetime):
         return _to_utc_isoformat(value)
-    return [_encode(item) for item in value] if isinstance(value, list) else value
+    # One level: lists within lists are no field's, and may be nested deeper than anything can follow.
+    return (
+        [_encode(item) if isinstance(item, (_Record, datetime)) else item for item in value]
+        if isinstance(value, list)
+        else value
+    )
 
 
 def _read(record: str, column: _Column, data: Mapping[str, Any]) -> Any:
@@ -235,7 +240,7 @@ def _complain(record: str, column: _Column, owner: _Record) -> list[str]:
             return [f"{what} is not within the years 1 to 9999 in UTC"]
     if column.one_of:
         known = value in column.one_of or not (value or column.required)
-        return [] if known else [f"{what} is {_shorten(value)}: choose from {', '.join(column.one_of)}"]
+        return [] if known else [f"{what} is {shorten(value)}: choose from {', '.join(column.one_of)}"]
     if column.required and isinstance(value, str) and not value.strip():
         return [f"{what} is required"]
     if column.kind is int and value < 0:
@@ -243,11 +248,6 @@ def _complain(record: str, column: _Column, owner: _Record) -> list[str]:
     if column.kind is float and not 0.0 <= value <= 1.0:  # so written, it refuses NaN too
         return [f"{what} must be between 0.0 and 1.0"]
     return []
-
-
-def _shorten(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 def _complain_of_list(what: str, column: _Column, value: Any) -> list[str]:
@@ -451,7 +451,7 @@ class EpisodeTrace(_Memory):
     @override
     def to_dict(self) -> dict[str, Any]:
         data = super().to_dict()
-        files = list(dict.fromkeys([*self.files_read, *self.files_modified]))
+        files = list(dict.fromkeys(file for file in (*self.files_read, *self.files_modified) if isinstance(file, str)))
         data["context"] = {"phase": data.pop("phase"), "goal": data.pop("goal"), "files_involved": files}
         return data
 

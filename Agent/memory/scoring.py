@@ -20,9 +20,11 @@ from functools import lru_cache
 from itertools import pairwise
 
 from ..keyword_tree import InvalidInputError
+from .messages import shorten
 
 __all__ = [
     "DAY_S",
+    "DiceOverlap",
     "GraphDistance",
     "Hybrid",
     "ReferenceCount",
@@ -127,7 +129,7 @@ def temporal_decay(age_s: float, half_life_s: float = HALF_LIFE_S) -> float:
         half_life_s: Seconds after which half is left; 30 days.
     """
     if not half_life_s > 0:
-        raise InvalidInputError(f"half_life_s must be above 0, not {half_life_s!r}")
+        raise InvalidInputError(f"half_life_s must be above 0, not {shorten(half_life_s)}")
     return float(0.5 ** (max(0.0, age_s) / half_life_s))
 
 
@@ -238,7 +240,7 @@ class ScoreWeights:
 
 
 class ScoringStrategy(ABC):
-    """What counts, and how much. Five forms stand below; another one needs only `weights`."""
+    """What counts, and how much. Six forms stand below; another one needs only `weights`."""
 
     @property
     @abstractmethod
@@ -247,16 +249,24 @@ class ScoringStrategy(ABC):
 
     def total(self, breakdown: ScoreBreakdown) -> float:
         """Return the weighted mean of the four figures, from 0 to 1."""
-        shares = _shares(self.weights)
+        overlap, graph, temporal, reference = _shares(self.weights)
+        parts = (
+            overlap * breakdown.overlap_score,
+            graph * breakdown.graph_score,
+            temporal * breakdown.temporal_score,
+            reference * breakdown.reference_score,
+        )
         # The shares of a sum can exceed 1 by a rounding error, and then a perfect score would.
-        return min(1.0, math.fsum(share * score for share, score in zip(shares, astuple(breakdown), strict=True)))
+        return min(1.0, math.fsum(parts))
 
 
-def _shares(weights: ScoreWeights) -> list[float]:
+@lru_cache(maxsize=64)  # a ranking asks for the same ones hundreds of times
+def _shares(weights: ScoreWeights) -> tuple[float, float, float, float]:
     # Divided by the greatest first: weights near the smallest number that there is would sum up to their own rounding.
-    values = astuple(weights)
-    scaled = [value / max(values) for value in values]
-    return [value / sum(scaled) for value in scaled]
+    values = (weights.overlap, weights.graph, weights.temporal, weights.reference)
+    overlap, graph, temporal, reference = (value / max(values) for value in values)
+    total = overlap + graph + temporal + reference
+    return overlap / total, graph / total, temporal / total, reference / total
 
 
 @dataclass(frozen=True)
@@ -264,6 +274,14 @@ class TextOverlap(ScoringStrategy):
     """The text alone, measured by the question as it was asked (the default)."""
 
     weights = ScoreWeights(1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class DiceOverlap(TextOverlap):
+    """The text alone, by `text_overlap`: Dice over pairs of characters, title before summary before body.
+
+    It puts what BM25 found into another order: good for short notes and typing errors, a loss for long texts.
+    """
 
 
 @dataclass(frozen=True)

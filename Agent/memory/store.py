@@ -57,7 +57,9 @@ from .content import Filters, Ranker
 from .eviction import Candidate, Eviction, EvictionPolicy, RecallLog, RecallStats, choose_evictions
 from .extraction import Extraction, Extractor
 from .graph_feed import EXTRACTION, TRIES, GraphFeed, Placed, named_in
+from .knowledge import TreeKnowledge
 from .memory_fields import MEMORY_KEY, memory_fields, superseded_ids
+from .messages import shorten
 from .names import encode_name
 from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
 from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
@@ -168,6 +170,7 @@ class MemoryStore:
         tree: All of it as a `KeywordTree`.
         graph: The same as a `TreeGraph`: what hangs together.
         retriever: What `recall` asks.
+        knowledge: The same as pages: what is known of each keyword.
     """
 
     def __init__(
@@ -198,6 +201,7 @@ class MemoryStore:
         self.retriever = MemoryRetriever(
             self.tree, self.graph, config=config, ranker=ranker, clock=clock, index_path=indexes / "memory.index"
         )
+        self.knowledge = TreeKnowledge(self.tree, self.graph, self.retriever.index)
         self._recalls = RecallLog(indexes / "recall_stats.json", clock=clock)
         try:
             self._feed = GraphFeed(self.tree, self.graph, extract, llm_client)
@@ -430,7 +434,7 @@ class MemoryStore:
             limit: Read at most so many; None reads all.
         """
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-            raise InvalidInputError(f"limit must be a whole number and not below 0, not {limit!r}")
+            raise InvalidInputError(f"limit must be a whole number and not below 0, not {shorten(limit)}")
         count = 0
         for id, (_, tries) in self.graph.waiting().items():
             if limit is not None and count >= limit:
@@ -521,11 +525,21 @@ class MemoryStore:
         filters = Filters(kinds, sources, _seconds(since), _seconds(until), metadata)
         found = self.retriever.retrieve(query, limit, None if filters == Filters() else filters, config)
         for memory in found:
-            self.record_recall(memory.info.id, min(1.0, max(0.0, memory.score)))
+            self._recalls.record(memory.info.id, min(1.0, max(0.0, memory.score)))
         return found
 
     def record_recall(self, id: str, score: float) -> None:
-        """Count one recall of a memory; what `recall` does by itself."""
+        """Count one recall of a memory; what `recall` does by itself.
+
+        Args:
+            id: The memory.
+            score: How well it fitted, from 0 to 1.
+
+        Raises:
+            NotFoundError: There is no such memory.
+            InvalidInputError: The score is not between 0 and 1.
+        """
+        self._get(id)
         self._recalls.record(id, score)
 
     # -- correcting --
@@ -551,7 +565,7 @@ class MemoryStore:
         Cost: one sync.
         """
         if not isinstance(record, str) or not record.strip():
-            raise InvalidInputError(f"record must be a fact, not {_shorten(record)}")
+            raise InvalidInputError(f"record must be a fact, not {shorten(record)}")
         names = _check_names(keywords)
         self._get(id)  # before a model is asked
         own: dict[str, Any] = {"kind": "fact"}
@@ -694,7 +708,7 @@ class MemoryStore:
         A memory that was corrected has the recalls of what it superseded, too.
         """
         if not isinstance(policy, EvictionPolicy):
-            raise InvalidInputError(f"policy must be an EvictionPolicy, not {_shorten(policy)}")
+            raise InvalidInputError(f"policy must be an EvictionPolicy, not {shorten(policy)}")
         known = self.retriever.known()
         candidates = [Candidate(id, known[id].time, known[id].pinned) for id in known]
         stats = self._recalls.stats()
@@ -716,7 +730,7 @@ class MemoryStore:
         Cost: one sync.
         """
         if not isinstance(what, (str, ForgettingPlan)):
-            raise InvalidInputError(f"what must be an id or a plan, not {_shorten(what)}")
+            raise InvalidInputError(f"what must be an id or a plan, not {shorten(what)}")
         self.tree.Refresh()  # another process may have pinned or corrected one
         with self._lock, self.tree.Operation("forget") as operation:
             if isinstance(what, str):
@@ -760,19 +774,15 @@ def _describe_links(pattern: SemanticPattern) -> dict[str, Any]:
     return found | ({"supersedes": olds} if olds else {}) | ({"superseded_by": news[0]} if news else {})
 
 
-def _shorten(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
-
 
 def _check_names(keywords: Iterable[str]) -> list[str]:
     # Of a string, each of its characters would become a keyword.
     if isinstance(keywords, str) or not isinstance(keywords, Iterable):
-        raise InvalidInputError(f"keywords must be a list of strings, not {_shorten(keywords)}")
+        raise InvalidInputError(f"keywords must be a list of strings, not {shorten(keywords)}")
     names = list(keywords)
     for name in names:
         if not isinstance(name, str):
-            raise InvalidInputError(f"a keyword must be a string, not {_shorten(name)}")
+            raise InvalidInputError(f"a keyword must be a string, not {shorten(name)}")
     return list(dict.fromkeys(names))
 
 

@@ -48,7 +48,7 @@ class TestValueOf:
         assert value_of(more, age_s) >= value_of(stats, age_s) >= value_of(stats, age_s + DAY_S)
 
 
-class TestChooseDoomed:
+class TestChooseEvictions:
     def test_dooms_nothing_without_a_policy(self) -> None:
         assert ids_to_go(NoEviction()) == []
 

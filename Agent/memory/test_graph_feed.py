@@ -81,7 +81,7 @@ class TestRemember:
 
         assert related(store, "Ada") == ["绿茶"]
         assert names(store) == {"绿茶", "Ada"}
-        assert store.graph.memories_of(tea.id)
+        assert store.graph.view().memories_of(tea.id)
 
     def test_two_that_say_the_same_make_one_relation(self, store: MemoryStore) -> None:
         ids = [store.remember("Ada lives in Rome."), store.remember("Once more: Ada lives in Rome.")]
@@ -598,5 +598,5 @@ class TestRecall:
 def test_an_info_of_somebody_else_says_nothing(store: MemoryStore) -> None:
     info: Info = store.tree.CreateInfo("Ada works on Apollo.")
 
-    assert store.graph.entities_of(info.id) == []
-    assert store.graph.relations_of(info.id) == []
+    assert store.graph.view().entities_of(info.id) == []
+    assert store.graph.view().relations_of(info.id) == []

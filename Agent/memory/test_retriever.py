@@ -1,5 +1,6 @@
 """Tests of `retriever`: both channels, three strategies, filters, reasons, and that it follows the log."""
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -8,8 +9,19 @@ import pytest
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.memory.content import Filters
 from Agent.memory.graph import GraphRelation
+from Agent.memory.keywords import SimpleKeywordExtractor
+from Agent.memory.knowledge import TreeKnowledge
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
-from Agent.memory.scoring import DAY_S, Hybrid, ReferenceCount, ScoreWeights, TemporalWeight
+from Agent.memory.scoring import (
+    DAY_S,
+    DiceOverlap,
+    Hybrid,
+    ReferenceCount,
+    ScoreWeights,
+    TemporalWeight,
+    TextOverlap,
+    text_overlap,
+)
 from Agent.memory.tree_graph import TreeGraph
 
 HYBRID, KNOWLEDGE_ONLY, GRAPH_ONLY = RetrievalStrategy
@@ -258,3 +270,52 @@ class TestRanker:
         tree.DeleteInfo(auto.id)
         assert contents(retriever, "car") == ["A car park."]
         assert auto.id not in synonyms.texts
+
+
+class TestMinScore:
+    def test_what_scores_just_that_is_found(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("the kettle stands in the kitchen")
+        retriever = MemoryRetriever(tree)
+        (found,) = retriever.retrieve("kettle")
+
+        assert retriever.retrieve("kettle", config=RetrieverConfig(min_score=found.score))
+        above = RetrieverConfig(min_score=math.nextafter(found.score, 2.0))
+        assert retriever.retrieve("kettle", config=above) == []
+
+
+class TestDiceOverlap:
+    def test_puts_a_title_before_a_summary_before_a_body(self, tree: KeywordTree) -> None:
+        title = tree.CreateKeyword("kettle").id
+        summary = tree.CreateKeyword("pot", description="like a kettle").id
+        expected = [
+            tree.CreateInfo("it is red", keyword_ids=[title]),
+            tree.CreateInfo("it is blue", keyword_ids=[summary]),
+            tree.CreateInfo("a kettle among many other things that stand there"),
+        ]
+        found = MemoryRetriever(tree).retrieve("kettle", config=RetrieverConfig(scoring=DiceOverlap()))
+
+        ids = [memory.info.id for memory in found]
+        assert ids[0] == expected[0].id
+        assert expected[2].id in ids
+        assert found[0].breakdown.overlap_score == text_overlap("kettle", "kettle", "", "it is red")
+
+    def test_is_text_alone(self) -> None:
+        assert DiceOverlap().weights == TextOverlap().weights
+
+
+class TestOtherNames:
+    def test_are_taken_for_the_same_things(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("the kettle stands in the kitchen")
+        retriever = MemoryRetriever(
+            knowledge_store=TreeKnowledge(tree),
+            knowledge_graph=TreeGraph(tree),
+            keyword_extractor=SimpleKeywordExtractor(),
+        )
+
+        assert retriever.retrieve("kettle")
+
+    def test_are_refused_beside_each_other(self, tree: KeywordTree) -> None:
+        with pytest.raises(InvalidInputError, match="graph and knowledge_graph"):
+            MemoryRetriever(tree, TreeGraph(tree), knowledge_graph=TreeGraph(tree))
+        with pytest.raises(InvalidInputError, match="tree"):
+            MemoryRetriever()

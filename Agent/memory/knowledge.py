@@ -1,0 +1,158 @@
+"""Hold pages: "what is X", beside the graph's "what is X related to".
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+...     store = TreeKnowledge(tree)
+...     _ = store.add_page(KnowledgePage("", "龙井", "A green tea.", "It comes from Hangzhou and wants 80 °C."))
+...     [page.title for page in store.find_by_keywords(["hangzhou"])], store.what_is("龙井").summary
+(['龙井'], 'A green tea.')
+
+A `KnowledgeStore` is the port, `TreeKnowledge` the tree behind it: a keyword is a page. Its name is the title, its
+description the summary, and what is known of it the body. So what somebody writes as a page is found as a keyword, and
+the other way round; memories that name the keyword stand in its body.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError
+from .content import ContentIndex
+from .graph import KnowledgeGraph, check_keywords
+from .messages import shorten
+from .tree_graph import TreeGraph
+
+__all__ = ["KnowledgePage", "KnowledgeStore", "TreeKnowledge"]
+
+_INFOS = 50  # of a page's body
+
+
+@dataclass
+class KnowledgePage:
+    """What is known of one thing."""
+
+    id: str
+    """Empty for one that is to be added: then the store chooses it."""
+    title: str
+    """What it is called; not blank."""
+    summary: str = ""
+    """What it is, in a sentence."""
+    body: str = ""
+    """All that is known; of a keyword, its first 50 infos, a blank line between two."""
+
+
+class KnowledgeStore(ABC):
+    """Pages, found by their words."""
+
+    @abstractmethod
+    def add_page(self, page: KnowledgePage) -> str:
+        """Add a page, and return its id; one whose id is there already gets this title, summary and body.
+
+        Raises:
+            InvalidInputError: Its title is blank, or one of its texts no string.
+        """
+
+    @abstractmethod
+    def get_page(self, id: str) -> KnowledgePage | None:
+        """Return the page with this id, or None."""
+
+    @abstractmethod
+    def remove_page(self, id: str) -> None:
+        """Remove a page.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
+
+    @abstractmethod
+    def what_is(self, name: str) -> KnowledgePage | None:
+        """Return the page with this title or another name of it; of several the oldest, None where there is none."""
+
+    @abstractmethod
+    def find_by_keywords(self, keywords: Iterable[str], limit: int = 10) -> list[KnowledgePage]:
+        """Return the pages that have some of the keywords in title, summary or body, the best fitting first."""
+
+
+class TreeKnowledge(KnowledgeStore):
+    """The keywords of a tree as pages.
+
+    Args:
+        tree: Its keywords are the pages, but for the root.
+        graph: The same tree as a graph, where there is one already.
+        index: A full-text index over its infos, likewise.
+
+    A body that is written becomes one info of the keyword; what other infos it has stays, and belongs to its body, too.
+
+    Cost: a page is read with one look at the disk for each of its infos; writing is one operation.
+    """
+
+    def __init__(
+        self, tree: KeywordTree, graph: KnowledgeGraph | None = None, index: ContentIndex | None = None
+    ) -> None:
+        self.tree = tree
+        self._graph = graph or TreeGraph(tree)
+        self._index = index or ContentIndex(tree)
+
+    @override
+    def add_page(self, page: KnowledgePage) -> str:
+        for name in ("id", "title", "summary", "body"):
+            if not isinstance(getattr(page, name), str):
+                raise InvalidInputError(f"KnowledgePage.{name} must be a string, not {shorten(getattr(page, name))}")
+        with self.tree.Operation("add_page"):
+            node = self._find(page.id)
+            if node is None:
+                spec = {"name": page.title, "parent_id": "root", "description": page.summary}
+                node = self.tree.BatchCreateKeywords([{**spec, **({"id": page.id} if page.id else {})}])[0]
+            else:
+                patch = {"name": page.title, "description": page.summary}
+                node = self.tree.UpdateKeyword(node.id, patch, node.version)
+            own = next((info for info in self._infos(node.id) if info.metadata.get("page") == node.id), None)
+            if own is not None and own.content != page.body:
+                self.tree.UpdateInfo(own.id, {"content": page.body})
+            elif own is None and page.body:
+                metadata = {"page": node.id}
+                self.tree.BatchCreateInfos([{"content": page.body, "keyword_ids": [node.id], "metadata": metadata}])
+        return node.id
+
+    @override
+    def get_page(self, id: str) -> KnowledgePage | None:
+        node = self._find(id)
+        return None if node is None else self._page(node)
+
+    @override
+    def remove_page(self, id: str) -> None:
+        node = self._find(id)
+        if node is None:
+            raise NotFoundError("keyword", id)
+        self.tree.DeleteKeyword(node.id, info_policy="delete")
+
+    @override
+    def what_is(self, name: str) -> KnowledgePage | None:
+        found = (node for node in self.tree.FindByName(name, 0, 2) if node.parent_id is not None)
+        return next(map(self._page, found), None)
+
+    @override
+    def find_by_keywords(self, keywords: Iterable[str], limit: int = 10) -> list[KnowledgePage]:
+        check_keywords(keywords := keywords if isinstance(keywords, (str, type(None))) else list(keywords))
+        wanted = list(keywords)
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise InvalidInputError(f"limit must be a whole number above 0, not {shorten(limit)}")
+        found = dict.fromkeys(entity.id for entity in self._graph.find_by_keywords(wanted, limit))
+        self._index.catch_up()
+        for id in self._index.rank(" ".join(wanted), limit):
+            found |= dict.fromkeys(link.keyword_id for link in self.tree.GetLinks(id))
+        nodes = (self._find(id) for id in found)
+        return [self._page(node) for node in nodes if node is not None][:limit]
+
+    def _find(self, id: str) -> KeywordNode | None:
+        node = self.tree.GetKeyword(id) if id else None
+        return None if node is None or node.parent_id is None else node
+
+    def _infos(self, id: str) -> list[Info]:
+        return self.tree.GetInfosOfKeyword(id, page=0)[:_INFOS]
+
+    def _page(self, node: KeywordNode) -> KnowledgePage:
+        body = "\n\n".join(info.content for info in self._infos(node.id))
+        return KnowledgePage(node.id, node.name, node.description, body)

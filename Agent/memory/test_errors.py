@@ -1,0 +1,161 @@
+"""Whatever is passed in: a clear error of the library, which names the value, and nothing is written."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.keyword_tree import KeywordTreeError, NotFoundError
+from Agent.memory.eviction import Capacity, RecallBased
+from Agent.memory.graph import GraphEntity, GraphRelation
+from Agent.memory.in_memory_graph import InMemoryGraph
+from Agent.memory.messages import shorten
+from Agent.memory.retriever import RetrieverConfig
+from Agent.memory.schemas import EpisodeTrace, ProceduralSkill, SemanticPattern
+from Agent.memory.store import MemoryStore
+
+DEEP: list[Any] = []
+for _ in range(5_000):
+    DEEP = [DEEP]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MemoryStore]:
+    with MemoryStore(tmp_path) as opened:
+        opened.remember("Ada lives in Rome.")
+        yield opened
+
+
+Call = Callable[[MemoryStore, Any], object]
+
+CALLS: dict[str, Call] = {
+    "remember": lambda store, value: store.remember(value),
+    "keywords": lambda store, value: store.remember("x", keywords=value),
+    "metadata": lambda store, value: store.remember("x", metadata={"own": value} if value is DEEP else value),
+    "recall": lambda store, value: store.recall(value),
+    "kinds": lambda store, value: store.recall("x", kinds=value),
+    "sources": lambda store, value: store.recall("x", sources=value),
+    "since": lambda store, value: store.recall("x", since=value),
+    "filter": lambda store, value: store.recall("x", metadata=value),
+    "limit": lambda store, value: store.recall("x", limit=value),
+    "strategy": lambda _, value: RetrieverConfig(strategy=value),
+    "depth": lambda _, value: RetrieverConfig(depth=value),
+    "min_score": lambda _, value: RetrieverConfig(min_score=value),
+    "bridging": lambda _, value: RetrieverConfig(bridging=value),
+    "correct": lambda store, value: store.correct(value, "x"),
+    "correction": lambda store, value: store.correct(store.recall("Ada")[0].info.id, value),
+    "forget": lambda store, value: store.forget(value),
+    "pin": lambda store, value: store.pin(value),
+    "history": lambda store, value: store.history(value),
+    "record": lambda store, value: store.record(value),
+    "record_recall": lambda store, value: store.record_recall(value, 0.5),
+    "score": lambda store, value: store.record_recall(store.recall("Ada")[0].info.id, value),
+    "policy": lambda store, value: store.plan_forgetting(value),
+    "max_items": lambda store, value: store.plan_forgetting(RecallBased(value)),
+    "capacity": lambda store, value: store.plan_forgetting(Capacity(value)),
+    "recall_weight": lambda store, value: store.plan_forgetting(RecallBased(1, recall_weight=value)),
+    "recency_weight": lambda store, value: store.plan_forgetting(RecallBased(1, recency_weight=value)),
+    "extract": lambda store, value: store.extract(value),
+    "extract_pending": lambda store, value: store.extract_pending(value),
+    "tree: entity": lambda store, value: store.graph.get_related(value),
+    "tree: name": lambda store, value: store.graph.add_entity(GraphEntity("x", value)),
+    "tree: tags": lambda store, value: store.graph.add_entity(GraphEntity("x", "y", tags=value)),
+    "tree: aliases": lambda store, value: store.graph.add_entity(GraphEntity("x", "y", aliases=value)),
+    "tree: ends": lambda store, value: store.graph.add_relation(GraphRelation(value, value, "x")),
+    "tree: removal": lambda store, value: store.graph.remove_entity(value),
+}
+WITH_NONE = (
+    "remember",
+    "keywords",
+    "recall",
+    "policy",
+    "recall_weight",
+    "recency_weight",
+    "extract",
+    "correct",
+    "forget",
+)
+
+GRAPH_CALLS: dict[str, Callable[[InMemoryGraph, Any], object]] = {
+    "get_entity": lambda graph, value: graph.get_entity(value),
+    "remove_entity": lambda graph, value: graph.remove_entity(value),
+    "get_related": lambda graph, value: graph.get_related(value),
+    "get_relations": lambda graph, value: graph.get_relations(value),
+    "direction": lambda graph, value: graph.get_relations("1", value),
+        graph.get_related("1", relation_types=value) if value == "x" else graph.get_entity(value)
+    ),
+    "add_relation": lambda graph, value: graph.add_relation(GraphRelation(value, "1", "knows")),
+    "remove_relation": lambda graph, value: graph.remove_relation("1", value, "knows"),
+    "weight": lambda graph, value: graph.add_relation(GraphRelation("1", "1", "knows", value)),
+    "set_entity_tags": lambda graph, value: graph.set_entity_tags(value, []),
+    "tags": lambda graph, value: graph.set_entity_tags("1", value),
+    "find_by_keywords": lambda graph, value: graph.find_by_keywords(value),
+    "find_tags": lambda graph, value: graph.find_tags(value),
+    "entity_count_by_tag": lambda graph, value: graph.entity_count_by_tag(value),
+    "aliases": lambda graph, value: graph.add_entity(GraphEntity("2", "x", aliases=value)),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_list_nested_5000_deep_is_refused(store: MemoryStore, call: Call) -> None:
+    count = len(store.tree.History())
+    with pytest.raises(KeywordTreeError) as caught:
+        call(store, DEEP)
+
+    assert len(str(caught.value)) < 300
+    assert len(store.tree.History()) == count
+    assert store.tree.Verify() == []
+
+
+@pytest.mark.parametrize("name", WITH_NONE)
+def test_none_is_refused_where_something_is_needed(store: MemoryStore, name: str) -> None:
+    with pytest.raises(KeywordTreeError, match="None"):
+        CALLS[name](store, None)
+
+
+@pytest.mark.parametrize("value", [[[]], {5: 5}, DEEP, 5], ids=["list", "dict", "deep", "number"])
+@pytest.mark.parametrize("call", GRAPH_CALLS.values(), ids=GRAPH_CALLS)
+def test_a_graph_refuses_what_is_no_id(call: Callable[[InMemoryGraph, Any], object], value: Any) -> None:
+    graph = InMemoryGraph()
+    graph.add_entity(GraphEntity("1", "Ada"))
+    with pytest.raises(KeywordTreeError):
+        call(graph, value)
+
+
+@pytest.mark.parametrize("record", [EpisodeTrace.create("t", "a", "g"), SemanticPattern.create("p", "c")])
+def test_a_record_with_a_list_nested_5000_deep_is_named_and_not_kept(store: MemoryStore, record: Any) -> None:
+    for name in ("files_read", "action_log", "outcome", "conditions", "links", "category"):
+        if hasattr(record, name):
+            setattr(record, name, [DEEP] if isinstance(getattr(record, name), list) else DEEP)
+    messages = record.validate()
+
+    assert messages
+    with pytest.raises(KeywordTreeError):
+        store.remember(record)
+    assert type(record).from_dict({**record.to_dict(), "action_log": [], "links": []}).validate()
+
+
+def test_counting_a_recall_of_what_is_not_there_is_refused(store: MemoryStore) -> None:
+    with pytest.raises(NotFoundError, match="nobody"):
+        store.record_recall("nobody", 0.5)
+    id = store.recall("Ada")[0].info.id
+    store.record_recall(id, 1.0)
+
+    assert store._recalls.stats()[id].recall_count == 2
+
+
+def test_a_skill_of_that_name_is_kept_after_all(store: MemoryStore) -> None:
+    skill = ProceduralSkill.create("Brew", "d", ["s"])
+    skill.steps = [DEEP]  # type: ignore[list-item]
+    with pytest.raises(KeywordTreeError):
+        store.remember(skill)
+    skill.steps = ["s"]
+
+    assert store.remember(skill) == skill.id
+
+
+def test_a_value_is_named_shortly_however_deep_it_is() -> None:
+    assert len(shorten(DEEP)) < 60
+    assert len(shorten("x" * 1_000)) < 80
+    assert shorten(None) == "None"

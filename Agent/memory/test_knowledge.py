@@ -1,0 +1,92 @@
+"""Tests of `knowledge`: keywords as pages."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
+from Agent.memory.knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
+from Agent.memory.store import MemoryStore
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[KeywordTree]:
+    with KeywordTree(str(tmp_path)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(tree: KeywordTree) -> KnowledgeStore:
+    return TreeKnowledge(tree)
+
+
+TEA = KnowledgePage("", "龙井 Longjing", "A green tea.", "It comes from Hangzhou and wants 80 °C.")
+
+
+class TestTreeKnowledge:
+    def test_keeps_a_page_in_one_operation(self, tree: KeywordTree, store: KnowledgeStore) -> None:
+        id = store.add_page(TEA)
+
+        assert store.get_page(id) == KnowledgePage(id, TEA.title, TEA.summary, TEA.body)
+        assert tree.History()[0].op == "add_page"
+        tree.Undo(tree.History()[0].operation_id)
+        assert store.get_page(id) is None
+
+    def test_writes_a_page_anew(self, tree: KeywordTree, store: KnowledgeStore) -> None:
+        id = store.add_page(KnowledgePage("tea", "Tea", "", "old"))
+        tree.CreateInfo("somebody else's", keyword_ids=[id])
+        assert store.add_page(KnowledgePage("tea", "Green tea", "a drink", "new")) == "tea"
+
+        page = store.get_page("tea")
+        assert page == KnowledgePage("tea", "Green tea", "a drink", "new\n\nsomebody else's")
+
+    def test_says_what_something_is(self, tree: KeywordTree, store: KnowledgeStore) -> None:
+        tree.CreateKeyword("绿茶", aliases=["green tea"], description="A drink.")
+
+        page = store.what_is("Green Tea")
+        assert page is not None
+        assert (page.title, page.summary) == ("绿茶", "A drink.")
+        assert store.what_is("coffee") is None
+
+    @pytest.mark.parametrize("keyword", ["longjing", "龙井", "green", "hangzhou"])
+    def test_finds_by_title_summary_and_body(self, store: KnowledgeStore, keyword: str) -> None:
+        store.add_page(KnowledgePage("", "Oolong", "Half oxidised.", "From Fujian."))
+        id = store.add_page(TEA)
+
+        assert [page.id for page in store.find_by_keywords([keyword])] == [id]
+        assert store.find_by_keywords(["nothing"]) == []
+
+    def test_a_title_comes_before_a_body(self, store: KnowledgeStore) -> None:
+        body = store.add_page(KnowledgePage("", "Fujian", "", "Known for oolong."))
+        title = store.add_page(KnowledgePage("", "Oolong", "", "From Fujian."))
+
+        assert [page.id for page in store.find_by_keywords(["oolong"])] == [title, body]
+        assert [page.id for page in store.find_by_keywords(["oolong"], 1)] == [title]
+
+    def test_removes(self, tree: KeywordTree, store: KnowledgeStore) -> None:
+        store.remove_page(store.add_page(TEA))
+
+        assert store.what_is(TEA.title) is None
+        assert tree.ListInfos() == []
+        with pytest.raises(NotFoundError):
+            store.remove_page("nobody")
+
+    def test_memories_stand_in_the_pages_of_what_they_name(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path) as memories:
+            memories.remember("Ada lives in Rome.")
+            page = memories.knowledge.what_is("Rome")
+
+            assert page is not None
+            assert page.body == "Ada lives in Rome."
+
+    def test_refuses_what_is_no_page(self, store: KnowledgeStore) -> None:
+        for wrong in (KnowledgePage("", " "), KnowledgePage("", 5), KnowledgePage("", "x", body=None)):  # type: ignore[arg-type]
+            with pytest.raises(InvalidInputError):
+                store.add_page(wrong)
+        for keywords in ("tea", [5], None):
+            with pytest.raises(InvalidInputError):
+                store.find_by_keywords(keywords)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError, match="limit"):
+            store.find_by_keywords(["tea"], 0)
+        assert store.get_page("root") is None
