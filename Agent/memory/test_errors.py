@@ -83,8 +83,6 @@ GRAPH_CALLS: dict[str, Callable[[InMemoryGraph, Any], object]] = {
     "get_related": lambda graph, value: graph.get_related(value),
     "get_relations": lambda graph, value: graph.get_relations(value),
     "direction": lambda graph, value: graph.get_relations("1", value),
-        graph.get_related("1", relation_types=value) if value == "x" else graph.get_entity(value)
-    ),
     "add_relation": lambda graph, value: graph.add_relation(GraphRelation(value, "1", "knows")),
     "remove_relation": lambda graph, value: graph.remove_relation("1", value, "knows"),
     "weight": lambda graph, value: graph.add_relation(GraphRelation("1", "1", "knows", value)),
