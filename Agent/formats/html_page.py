@@ -1,9 +1,11 @@
 r"""One HTML page with the whole tree in it: to be opened from a disk, kept, or sent to somebody.
 
 It asks nothing of a network (its own policy forbids it), follows the reader's light or dark, speaks English or Chinese,
-opens branches when they are clicked, and searches names, aliases, descriptions and infos. Each keyword and each info
-tells who made it and when, and what the log knows of its changes: of each record the newest few, shortened. The data
-stands in it as JSON in which no character can end the script, and the page shows it as text only.
+opens branches when they are clicked, and searches names, aliases, descriptions and infos. Where keywords have
+relations, a picture shows the chosen one among those it has to do with, with the sentences that say so, and a click
+goes on. Each keyword and each info tells who made it and when, and what the log knows of its changes: of each record
+the newest few, shortened. The data stands in it as JSON in which no character can end the script, and the page shows
+it as text only.
 
 Of the log the newest operations are read, up to some 50,000 records. It says what was replaced and taken away, too:
 who sends the page to somebody may leave the history out (`with_history=False`).
@@ -28,6 +30,8 @@ from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from ..keyword_tree import Change, Info, InfoKeywordLink, KeywordNode, RelationType
+from ..memory.sayings import read_sayings
+from ..memory.tree_graph import is_relation, split_relation_key
 from .records import ROOT_ID, View, inert_json
 
 _TEMPLATE = Path(__file__).with_name("page.html")
@@ -60,7 +64,8 @@ class _Data:
         {"title": …, "exported": …,
          "nodes": [[parent's place, name, made, aliases, description, infos, changes, confirmed], …],
          "infos": [[content, source, made, changes], …], "loose": [info's place, …],
-         "made": [[time, by], …], "operations": [[time, name, whether a model was asked], …]}
+         "made": [[time, by], …], "operations": [[time, name, whether a model was asked], …],
+         "relations": [[source's place, type, target's place, weight, info's place or -1, sentence], …]}
 
     The end of a row is left out where it is empty. Infos are told by their place; by [place, relation] where they are
     not PRIMARY. `changes` are [operation's place, detail, …], newest first, and a number: how many are left out.
@@ -73,6 +78,7 @@ class _Data:
         self._places: dict[str, int] = {}  # of each info, in the order of its first keyword
         self._relations: dict[tuple[str, str], str] = {}  # all but PRIMARY
         self._made: dict[tuple[int, str], int] = {}
+        self._said = _Relations(view)
 
     def write(self, title: str) -> None:
         path: list[int] = []
@@ -81,12 +87,17 @@ class _Data:
         for number, (depth, node) in enumerate(self._view.walk()):
             del path[depth - top :]
             self._write_row(number, self._node_row(path[-1] if path else 0, node))
+            self._said.take_node(node)
             path.append(number)
         loose = [self._place(info.id) for info in self._view.unlinked()]
         self._out.write('],\n"infos":[\n')
         for number, id in enumerate(self._places):
-            self._write_row(number, self._info_row(self._view.info(id)))
-        rest = {"loose": loose, "made": list(self._made), "operations": self._changes.operations}
+            info = self._view.info(id)
+            self._write_row(number, self._info_row(info))
+            if info is not None:
+                self._said.take_info(number, info)
+        rest: dict[str, Any] = {"loose": loose, "made": list(self._made), "operations": self._changes.operations}
+        rest["relations"] = self._said.rows()
         self._out.write("],\n" + inert_json(rest)[1:])
 
     def _write_row(self, number: int, row: list[Any]) -> None:
@@ -121,6 +132,40 @@ class _Data:
     def _stamp(self, record: KeywordNode | Info) -> int:
         """Return the place of who made a record and when: a batch has it once."""
         return self._made.setdefault((int(record.created_at), record.created_by), len(self._made))
+
+
+class _Relations:
+    """What keywords have to do with each other: written into their metadata, or said by memories (`memory.sayings`)."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._found: list[tuple[str, str, str, float, int, str]] = []
+
+    def take_node(self, node: KeywordNode) -> None:
+        for key, value in node.metadata.items():
+            kind, target = split_relation_key(key)
+            if kind and target and is_relation(value):
+                self._found.append((node.id, kind, target, value["weight"], -1, ""))
+
+    def take_info(self, place: int, info: Info) -> None:
+        for said in read_sayings(info).relations:
+            row = (said.source_id, said.relation_type, said.target_id, said.weight, place, _excerpt(said.sentence))
+            self._found.append(row)
+
+    def rows(self) -> list[list[Any]]:
+        """Return the relations between keywords that are in view, by their places."""
+        wanted = {id for row in self._found for id in (row[0], row[2])}
+        if not wanted:
+            return []  # most trees have none, and need no second walk
+        leads_to = {id: self._view.lead(id) for id in wanted}
+        walked = enumerate(self._view.walk(is_counted=False))
+        place_of = {node.id: place for place, (_, node) in walked if node.id in leads_to.values()}
+        placed = ((place_of.get(leads_to[row[0]]), place_of.get(leads_to[row[2]]), row) for row in self._found)
+        return [
+            [source, row[1], target, row[3], row[4], row[5]]
+            for source, target, row in placed
+            if source is not None and target is not None and source != target
+        ]
 
 
 class _Changes:

@@ -443,6 +443,11 @@ class View:
             for child in self.children(id):
                 heappush(waiting, (child.ordinal, child.id, child))
 
+    def lead(self, id: str) -> str:
+        """Return the id of the keyword that this one was merged into, its own where it was not or is gone."""
+        node = self._tree.GetKeyword(id)
+        return id if node is None else node.id
+
     def children(self, id: str) -> Iterator[KeywordNode]:
         """Yield the children of a keyword."""
         page = 0

@@ -23,6 +23,8 @@ from Agent.formats import export_file
 from Agent.formats.records import Fact, Keyword, Record, load
 from Agent.formats.test_formats import HOSTILE
 from Agent.keyword_tree import KeywordTree, RelationType
+from Agent.memory.graph import GraphRelation
+from Agent.memory.store import MemoryStore
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ADMIN = Path(__file__).resolve().parents[3] / "shared/data/admin_cn4/tree.jsonl"
@@ -257,6 +259,50 @@ class TestFile:
         assert export(tmp_path, [*SMALL[:4], both]).read_text().count("said once") == 1
 
 
+def remembered(folder: Path, *facts: str) -> Path:
+    """Export what a memory has read of some facts."""
+    with MemoryStore(folder / "store") as store:
+        for text in facts:
+            store.remember(text)
+        export_file(store.tree, folder / "page.html")
+    return folder / "page.html"
+
+
+class TestRelations:
+    def test_are_told_with_the_sentences_that_say_so(self, tmp_path: Path) -> None:
+        data = data_of(remembered(tmp_path, "Ada works on Apollo. She rests.", "Ada lives in Rome."))
+        names = [row[1] for row in data["nodes"]]
+
+        assert [(names[a], kind, names[b], text) for a, kind, b, _, _, text in data["relations"]] == [
+            ("Ada", "works_on", "Apollo", "Ada works on Apollo."),
+            ("Ada", "lives_in", "Rome", "Ada lives in Rome."),
+        ]
+        assert [data["infos"][place][0] for _, _, _, _, place, _ in data["relations"]] == [
+            "Ada works on Apollo. She rests.",
+            "Ada lives in Rome.",
+        ]
+
+    def test_follow_merges_and_leave_out_what_is_not_in_view(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path / "store") as store:
+            store.remember("Ada works on Apollo.")
+            store.remember("Ada lives in Rome.")
+            ada, apollo, rome = (store.tree.FindByName(name)[0].id for name in ("Ada", "Apollo", "Rome"))
+            store.tree.MergeKeywords(ada, store.tree.CreateKeyword("Adele").id)
+            store.graph.add_relation(GraphRelation(apollo, rome, "seen_from", 0.5))
+            store.tree.MoveKeyword(rome, store.tree.CreateKeyword("places").id)
+            export_file(store.tree, tmp_path / "all.html")
+            export_file(store.tree, tmp_path / "places.html", root_id=store.tree.FindByName("places")[0].id)
+        data = data_of(tmp_path / "all.html")
+        names = [row[1] for row in data["nodes"]]
+
+        told = {(names[a], kind, names[b]) for a, kind, b, *_ in data["relations"]}
+        assert told == {("Adele", "works_on", "Apollo"), ("Adele", "lives_in", "Rome"), ("Apollo", "seen_from", "Rome")}
+        assert data_of(tmp_path / "places.html")["relations"] == []
+
+    def test_of_a_plain_tree_there_are_none(self, tmp_path: Path) -> None:
+        assert data_of(export(tmp_path, SMALL))["relations"] == []
+
+
 class TestHistory:
     def test_tells_what_was_changed_newest_first(self, tmp_path: Path) -> None:
         with KeywordTree(str(tmp_path / "store")) as tree:
@@ -425,6 +471,33 @@ class TestInABrowser:
             seen.append(len(page.names()))
 
         assert seen == [5, 3, 5]
+
+    def test_shows_relations_as_a_picture_that_one_moves_through(self, page: Page, tmp_path: Path) -> None:
+        page.open(
+            remembered(tmp_path, "Ada works on Apollo.", "Ada lives in Rome.", "小林住在罗马。", "Bo likes <b>Cy</b>.")
+        )
+
+        shown = "[...document.querySelectorAll('.graph a text')].map((name) => name.textContent)"
+        assert page.run(shown) == ["Ada", "Apollo", "Rome"]  # of the top: around what has the most relations
+        page.run(
+            "[...document.querySelectorAll('.graph a')].find((a) => a.textContent.startsWith('Rome'))"
+            ".dispatchEvent(new MouseEvent('click'))"
+        )
+        assert page.text("h2") == "Rome"
+        assert page.run(shown)[:2] == ["Rome", "Ada"]
+        labels = page.run("[...document.querySelectorAll('.graph svg > text')].map((label) => label.textContent)")
+        assert sorted(label.split("Ada")[0][:-2] for label in labels) == ["lives in", "works on"]
+        assert sorted("Ada" + label.split("Ada")[1] for label in labels) == ["Ada lives in Rome.", "Ada works on Apollo."]
+        assert "Ada lives in Rome." in page.run("document.querySelector('.graph li').textContent")
+        page.keep_screen("graph")
+        before = page.run("document.querySelector('.graph svg').getAttribute('viewBox')")
+        page.run("document.querySelector('.graph svg').dispatchEvent(new WheelEvent('wheel', {deltaY: 1}))")
+        assert page.run("document.querySelector('.graph svg').getAttribute('viewBox')") != before
+
+    def test_shows_no_picture_where_there_is_nothing_to_show(self, page: Page, tmp_path: Path) -> None:
+        page.open(export(tmp_path, SMALL))
+
+        assert page.run("document.querySelectorAll('.graph').length") == 0
 
     def test_leads_to_what_is_beneath_above_and_beside(self, page: Page, tmp_path: Path) -> None:
         both = Fact("3", "shared", "", [("r", RelationType.SOURCE), ("f", RelationType.PRIMARY)])

@@ -186,7 +186,9 @@ class RuleExtractor(Extractor):
         findings = Findings()
         for start, end in split_sentences(looked_at):
             sentence = looked_at[start:end]
-            rules = extraction_rules_chinese if _has_han(sentence) else extraction_rules_english
+            # "Ada likes 龙井." is English, "Ada 喜欢龙井。" Chinese.
+            is_chinese = len(_find_han(sentence)) > len(_find_latin(sentence))
+            rules = extraction_rules_chinese if is_chinese else extraction_rules_english
             rules.read_sentence(sentence, start, find_known, findings)
         return _gather(text, findings)
 
@@ -216,7 +218,8 @@ def _trim(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 _find_sentence_ends = re.compile(r"[。！？!?]+[”」』\"]?|\.(?=\s|$)|\n+").finditer
 _ends_in_abbreviation = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Mt|Prof|Sr|Jr|vs|No|etc|e\.g|i\.e)|\b[A-Z])\.$").search
-_has_han = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]").search
+_find_han = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]{1,2}").findall
+_find_latin = re.compile(r"[^\W\d_\u3400-\u9fff\uf900-\ufaff]+").findall
 
 
 def _gather(text: str, findings: Findings) -> Extraction:

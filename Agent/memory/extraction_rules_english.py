@@ -335,6 +335,9 @@ def find_mentions(sentence: str, find_known: Callable[[str], str | None]) -> Ite
     words = list(_find_words(sentence, begin))
     yield from _known_among(sentence, words, find_known)
     yield from _capitalised_among(sentence, words, find_known)
+    for word in words:  # a name in Chinese
+        if 2 <= len(word[0]) <= 6 and all("\u3400" <= char <= "\u9fff" for char in word[0]):
+            yield Mention(find_known(word[0]) or word[0], *word.span())
 
 
 _find_quoted = re.compile(r"[\"“«「『《]([^\"”»」』》]{2,80})[\"”»」』》]").finditer

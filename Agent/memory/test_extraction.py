@@ -67,6 +67,7 @@ class TestEnglish:
             ("Ada and Bo got married.", ["Ada married_to Bo"]),
             ("Bo used to live in Oslo.", ["Bo lives_in Oslo"]),
             ("Ada: I live in Rome.", ["Ada lives_in Rome"]),
+            ("Ada likes 龙井.", ["Ada likes 龙井"]),
         ],
     )
     def test_reads_subject_verb_object(self, text: str, expected: list[str]) -> None:

@@ -36,7 +36,7 @@ from .log_follower import LogChanges, LogFollower, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, superseded_ids
 from .sayings import NOTHING_SAID, SaidRelation, Sayings, Waits, read_sayings, waits_for
 
-__all__ = ["GraphView", "TreeGraph"]
+__all__ = ["GraphView", "TreeGraph", "is_relation", "split_relation_key"]
 
 
 class TreeGraph(KnowledgeGraph):
@@ -138,7 +138,7 @@ class TreeGraph(KnowledgeGraph):
             # What was added under the name of a merged target keeps its key, so that there stays one.
             old = [key for key in node.metadata if self._leads_to(key, node.id) == (target.id, kind)]
             key = (*old, f"{_RELATION}{_quote(kind)}:{'' if target.id == node.id else target.id}")[0]
-            number_now = node.metadata[key]["number"] if old and _is_relation(node.metadata[key]) else number
+            number_now = node.metadata[key]["number"] if old and is_relation(node.metadata[key]) else number
             return {"metadata": {**node.metadata, key: {"weight": float(weight), "number": number_now}}}
 
         self._update(source.id, patch)
@@ -363,15 +363,16 @@ class TreeGraph(KnowledgeGraph):
 
     def _note_written(self, id: str, node: KeywordNode) -> None:
         gone = self._written.pop(id, ())
-        written = {} if node.deleted else {key: value for key, value in node.metadata.items() if _split_key(key)[0]}
+        held = {} if node.deleted else node.metadata
+        written = {key: value for key, value in held.items() if split_relation_key(key)[0]}
         if written:
             self._written[id] = written
         for key in written:
-            self._sources[_split_key(key)[1]].add(id)
-        targets = {_split_key(key)[1] for key in written} | {target for _, target in self._said.get(id, ())}
+            self._sources[split_relation_key(key)[1]].add(id)
+        targets = {split_relation_key(key)[1] for key in written} | {target for _, target in self._said.get(id, ())}
         for key in gone:
-            if _split_key(key)[1] not in targets:
-                self._sources[_split_key(key)[1]].discard(id)
+            if split_relation_key(key)[1] not in targets:
+                self._sources[split_relation_key(key)[1]].discard(id)
 
     def _written_as(self, id: str) -> list[str]:
         """Return an id and those of what was merged into it, at however many removes."""
@@ -476,7 +477,7 @@ class TreeGraph(KnowledgeGraph):
         held: dict[tuple[str, str], tuple[float, int]] = {}
         for key, value in self._written.get(source_id, {}).items():
             target, kind = self._leads_to(key, source_id)
-            if kind and _is_relation(value):
+            if kind and is_relation(value):
                 held.setdefault((target, kind), (value["weight"], value["number"]))
         return held
 
@@ -512,7 +513,7 @@ class TreeGraph(KnowledgeGraph):
 
         What leads from a keyword to itself without having been written so comes from a merge, and leads nowhere.
         """
-        kind, written = _split_key(key)
+        kind, written = split_relation_key(key)
         if not kind:
             return "", ""
         if not written:
@@ -615,7 +616,7 @@ def _quote(kind: str) -> str:
     return kind.replace("%", "%25").replace(":", "%3A")
 
 
-def _split_key(key: str) -> tuple[str, str]:
+def split_relation_key(key: str) -> tuple[str, str]:
     """Return a relation's type and the target as it was written; two empty strings for another key."""
     if not key.startswith(_RELATION):
         return "", ""
@@ -623,7 +624,7 @@ def _split_key(key: str) -> tuple[str, str]:
     return (kind.replace("%3A", ":").replace("%25", "%"), written) if colon else ("", "")
 
 
-def _is_relation(value: object) -> bool:
+def is_relation(value: object) -> bool:
     """Tell whether a value of the metadata has the form that this class writes: metadata is anybody's."""
     if not isinstance(value, dict):
         return False
