@@ -487,7 +487,7 @@ class TestInABrowser:
         assert page.run(shown)[:2] == ["Rome", "Ada"]
         labels = page.run("[...document.querySelectorAll('.graph svg > text')].map((label) => label.textContent)")
         assert sorted(label.split("Ada")[0][:-2] for label in labels) == ["lives in", "works on"]
-        assert sorted("Ada" + label.split("Ada")[1] for label in labels) == ["Ada lives in Rome.", "Ada works on Apollo."]
+        assert sorted(label.split("Ada")[1] for label in labels) == [" lives in Rome.", " works on Apollo."]
         assert "Ada lives in Rome." in page.run("document.querySelector('.graph li').textContent")
         page.keep_screen("graph")
         before = page.run("document.querySelector('.graph svg').getAttribute('viewBox')")
