@@ -2840,7 +2840,18 @@ class _MRUCache:
 #   placing  1.5 · Σ heard(t), a = 2, b = 0, + Σ ½ᵏ · score of the k-th best child, a = 2, b = 1
 #            + ½ · the best score, where the new name ends in the node's: oat milk is a milk
 
-Texts: TypeAlias = tuple[Sequence[str], Sequence[str]]  # name and aliases; description, and what else it is found by
+
+class Texts(NamedTuple):
+    """By what a node is found."""
+
+    names: Sequence[str]
+    """Its name and aliases."""
+    others: Sequence[str]
+    """Its description and confirmed queries."""
+    infos: Sequence[str] = ()
+    """What is known about it: the beginnings of its infos."""
+
+
 _Gains: TypeAlias = dict[str, dict[str, float]]  # id -> term -> what a node gains, where it gains anything
 _See: TypeAlias = Callable[[], contextlib.AbstractContextManager["_Indexes"]]  # the state, under the tree's lock
 
@@ -2970,7 +2981,7 @@ class _LexicalRecall:
     def _CountTexts(self, texts: Texts, change: int) -> dict[str, int]:
         """Return the code of every term, and add `change` to the counts of lengths."""
         names = self._MeasureTexts(texts[0], self._lengths[0], change)
-        others = self._MeasureTexts(texts[1], self._lengths[1], change)
+        others = self._MeasureTexts(list(itertools.chain(*texts[1:])), self._lengths[1], change)
         codes = {term: length << 4 for term, length in names.items()}
         for term, length in others.items():
             codes[term] = codes.get(term, 0) | length
@@ -3126,11 +3137,6 @@ def _KindIn(name: str) -> str:
     return word.casefold()
 
 
-def _TextsOf(row: bytes) -> tuple[list[str], list[str]]:
-    fields = _DecodeRow(row, _NODE_FIELDS)
-    return [fields["name"], *fields["aliases"]], [*filter(None, [fields["description"]]), *fields.get("confirmed", [])]
-
-
 _SplitSentences = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+").split
 _IsHidden = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]").sub
 
@@ -3254,11 +3260,10 @@ class _Ranker:
             raise error
         _LOGGER.warning("nothing is ranked: %s: %s", type(error).__name__, error)
 
-    def TextsOf(self, id: str) -> tuple[list[str], list[str], list[str]]:
-        """Return what the recall knows a keyword by: names, other texts of its own, infos.  The ranking is asked."""
+    def TextsOf(self, id: str) -> Texts:
+        """Return what the recall knows a keyword by.  The ranking is asked."""
         row = self._rows.get(id)
-        names, others = ([], []) if row is None else _TextsOf(row)
-        return names, others, list(map(_ReadBeginning, self._infos.get(id, ())))
+        return Texts([], []) if row is None else _TextsOf(row, self._infos.get(id, ()))
 
     def _Follow(self) -> Recall:
         with self._see() as state:
@@ -3287,8 +3292,8 @@ class _Ranker:
             old_row, old_infos = self._rows.pop(id, None), self._infos.pop(id, ())
             known = {info.extent: info for info in old_infos if isinstance(info, _LongInfo)}
             infos = tuple(self._Hear(info_id, held, known) for info_id, held in found)
-            old = None if old_row is None else _JoinTexts(old_row, old_infos)
-            new = None if row is None else _JoinTexts(row, infos)
+            old = None if old_row is None else _TextsOf(old_row, old_infos)
+            new = None if row is None else _TextsOf(row, infos)
             if row is not None:
                 self._rows[id] = row
             if infos:
@@ -3317,9 +3322,10 @@ def _ReadBeginning(info: _HeardInfo) -> str:
     return cast("str", _DecodeJson(str(info, "utf-8"))[0]["content"][:_HEARD])
 
 
-def _JoinTexts(row: bytes, infos: Iterable[_HeardInfo]) -> Texts:
-    names, others = _TextsOf(row)
-    return names, others + list(map(_ReadBeginning, infos))
+def _TextsOf(row: bytes, infos: Iterable[_HeardInfo] = ()) -> Texts:
+    fields = _DecodeRow(row, _NODE_FIELDS)
+    others = [*filter(None, [fields["description"]]), *fields.get("confirmed", [])]
+    return Texts([fields["name"], *fields["aliases"]], others, list(map(_ReadBeginning, infos)))
 
 
 def _ChangedKeywords(state: _Indexes, records: _Records) -> list[str]:

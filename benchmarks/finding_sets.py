@@ -152,7 +152,8 @@ def index_of(specs: Sequence[Spec], examples: dict[str, list[str]]) -> Any:
     recall = keyword_tree._LexicalRecall()
     for spec in specs:
         others = [spec["description"]] if spec["description"] else []
-        recall.Add(spec["id"], ([spec["name"], *spec["aliases"]], others + examples.get(spec["id"], [])))
+        names = [spec["name"], *spec["aliases"]]
+        recall.Add(spec["id"], keyword_tree.Texts(names, others + examples.get(spec["id"], [])))
     return recall
 
 

@@ -393,6 +393,8 @@ def show_result(
         print_line(line((path_of(tree, result.node.id), "bold"), aliases, (f"  ({why})", "dim")))
         if result.node.description:
             print_line(line(("  " + shorten(result.node.description), "dim")))
+        if result.excerpt:
+            print_line(line(("  " + clean(result.excerpt), "cyan")))
         infos = result.infos[: limit or None]
         if infos:
             print_line(table([(line(("  " + info.id, "dim")), shorten(info.content), said_by(info)) for info in infos]))

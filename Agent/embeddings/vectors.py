@@ -107,6 +107,8 @@ class Vectors:
         self.failure = ""
         """What the model last failed with; empty when it worked since."""
         self._embedder, self._path, self._clock = embedder, path, clock
+        self._embed_queries: Callable[[Sequence[str]], Iterable[Sequence[float]]] | None
+        self._embed_queries = getattr(embedder, "embed_queries", None)
         self._rest_until = -float("inf")
         self._waiting: dict[str, int] = {}  # text -> how many hold it, without a vector as yet
         self._refused: dict[str, int] = {}  # text -> how many hold it, of those that the model does not take
@@ -245,7 +247,7 @@ class Vectors:
             if not texts:
                 break
             try:
-                vectors = self._embed(texts)
+                vectors = self._embed([*sample, *more], new)
                 is_other = self._dimension not in (0, vectors.shape[1])
                 if is_other and was_other:
                     self._fail(ValueError(f"{self.model!r} gave vectors of now one dimension, now another"))
@@ -277,7 +279,8 @@ class Vectors:
     def _choose(self, asked: Sequence[str], left: int) -> tuple[list[str], list[str]]:
         """Return the questions that are not known, and at most so many texts that wait."""
         with self._lock:
-            new = [text for text in asked if text not in self._queries and text not in self._row_of]
+            known = self._queries.keys() if self._embed_queries else self._queries.keys() | self._row_of.keys()
+            new = [text for text in asked if text not in known]
             for text in set(asked) & self._queries.keys():
                 self._queries.move_to_end(text)
             idle = (text for text in self._waiting if text not in self._asked and text not in new)
@@ -293,9 +296,14 @@ class Vectors:
                 return []
             return list(islice((text for text, row in self._row_of.items() if self._held[row]), 1))
 
-    def _embed(self, texts: Sequence[str]) -> "Numbers":
-        """Return vectors of length 1, as they would come back from the disk."""
-        vectors = np.asarray(list(self._embedder.embed(texts)), np.float64)
+    def _embed(self, texts: Sequence[str], questions: Sequence[str] = ()) -> "Numbers":
+        """Return vectors of length 1, as they would come back from the disk, of questions and then of texts."""
+        if self._embed_queries is None:
+            given, texts = self._embedder.embed([*questions, *texts]), [*questions, *texts]
+        else:
+            asked = self._embed_queries(questions) if questions else []
+            given, texts = [*asked, *(self._embedder.embed(texts) if texts else [])], [*questions, *texts]
+        vectors = np.asarray(list(given), np.float64)
         if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
             raise ValueError(f"{self.model!r} gave {vectors.shape} numbers for {len(texts)} texts")
         if not np.isfinite(vectors).all():
@@ -354,13 +362,15 @@ class Vectors:
                 self._begin(vectors.shape[1])
             new = []
             for text, vector in zip(texts, vectors, strict=True):
+                if text in questions:
+                    self._queries[text] = vector
+                    if self._embed_queries:
+                        continue  # a text that is held has a vector of another kind
                 held = self._waiting.pop(text, 0)
                 self._doubted.discard(text)
                 if held and text not in self._row_of:
                     self._put(text, vector, held)
                     new.append((text, vector))
-                if text in questions:
-                    self._queries[text] = vector
             while len(self._queries) > _QUERIES:
                 self._queries.popitem(last=False)
         if kept != vectors.shape[1]:
@@ -389,7 +399,8 @@ class Vectors:
         text = text[:TEXT_LIMIT]
         with self._lock:
             row = self._row_of.get(text)
-            return self._matrix[row] if row is not None else self._queries.get(text)
+            asked = self._queries.get(text)
+            return asked if row is None or (self._embed_queries and asked is not None) else self._matrix[row]
 
     def nearest(self, question: str, count: int) -> list[tuple[float, str]]:
         """Return (likeness, text) of what is held, nearest first; nothing where the question was not asked for.
