@@ -99,6 +99,7 @@ def make_models(names: Sequence[str]) -> dict[str, LLMClient]:
 def make_app() -> Any:
     """Return the application of a worker, as the server's environment tells it."""
     from .gate import Settings
+    from .pages import add_pages
     from .server import create_app
 
     _log_lines()
@@ -110,6 +111,7 @@ def make_app() -> Any:
         tuple(told["hosts"]), told["cors"], float(told["rate"]), bool(told["is_secure"]), {"data": told["data"]}
     )
     app = create_app(hub, settings, closes_hub=True)
+    add_pages(app)
     with contextlib.suppress(ImportError):  # the extra `[knowhub-mcp]`
         from .mcp_server import add_mcp
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import quote
 
 from ..keyword_tree import KeywordTreeError
 
@@ -108,7 +109,7 @@ class KnowHubError(KeywordTreeError):
         """Return the problem as it is sent."""
         status, title = PROBLEMS[self.code]
         told: Json = {"type": f"/problems/{self.code}", "title": title, "status": status, "detail": self.detail}
-        return told | {"instance": instance, "errors": self.errors}
+        return told | {"instance": quote(instance, safe="/"), "errors": self.errors}
 
 
 PROBLEMS: Mapping[str, tuple[int, str]] = {

@@ -1,0 +1,518 @@
+"""Pages for people: what an agent can do by its tools, a person can do in a browser, without any script.
+
+Stored text cannot run: templates escape all of it, Markdown is rendered without HTML, pictures become links, and the
+policy of every answer allows no script at all. A form that changes something is believed only where the browser says
+that it was sent from these pages (Sec-Fetch-Site, else Origin); the cookie is HttpOnly and SameSite=Strict.
+"""
+
+import contextlib
+import difflib
+import itertools
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from .hub import KnowHub
+from .schemas import CONTENT_TYPES, RIGHTS, TYPES, Json, KnowHubError, kind_of
+from .server import Application, wait_for
+from .tokens import SESSION_S, Token
+from .words import WORDS
+
+try:
+    from jinja2 import Environment, FileSystemLoader
+    from markdown_it import MarkdownIt
+    from markupsafe import Markup
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, RedirectResponse, Response
+except ImportError as error:  # pragma: no cover - the tests run with the extra
+    raise ImportError("KnowHub's pages need their extra: pip install 'keyword-tree[knowhub]'") from error
+
+__all__ = ["add_pages", "render_markdown"]
+
+_FOLDER = Path(__file__).parent / "templates"
+_LANGUAGE_COOKIE = "knowhub_language"
+
+
+# Markdown without anything that could run
+
+
+def _make_markdown() -> MarkdownIt:
+    markdown = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable(["table", "strikethrough"])
+    markdown.validateLink = _is_harmless  # type: ignore[method-assign,assignment]
+
+    def image(self: Any, tokens: Any, idx: int, options: Any, env: Any) -> str:
+        token = tokens[idx]
+        address, text = str(token.attrs.get("src", "")), token.content or "image"
+        said = Markup.escape(f"🖼 {text}")
+        if not _is_harmless(address):
+            return str(said)
+        return str(Markup('<a href="{}" rel="noopener noreferrer nofollow">{}</a>').format(address, said))
+
+    def link_open(self: Any, tokens: Any, idx: int, options: Any, env: Any) -> str:
+        tokens[idx].attrSet("rel", "noopener noreferrer nofollow")
+        return str(self.renderToken(tokens, idx, options, env))
+
+    markdown.add_render_rule("image", image)
+    markdown.add_render_rule("link_open", link_open)
+    return markdown
+
+
+def _is_harmless(address: str) -> bool:
+    return urlsplit(address.strip()).scheme.lower() in ("http", "https") if ":" in address else False
+
+
+_markdown = _make_markdown()
+
+
+def render_markdown(text: str) -> Markup:
+    """Return a text as HTML in which nothing runs and nothing is fetched.
+
+    >>> str(render_markdown("**bold** <script>alert(1)</script>")).strip()
+    '<p><strong>bold</strong> &lt;script&gt;alert(1)&lt;/script&gt;</p>'
+    """
+    return Markup(_markdown.render(text))
+
+
+# Answering
+
+
+class Pages:
+    """The pages of one server."""
+
+    def __init__(self, application: Application) -> None:
+        self.app = application
+        self.hub: KnowHub = application.hub
+        self._environment = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, trim_blocks=True)
+        self._environment.filters["markdown"] = render_markdown
+        self._environment.filters["pathquote"] = lambda text: quote(str(text), safe="")
+        self._environment.filters["idquote"] = lambda text: quote(str(text), safe="/")
+
+    def language(self, request: Request) -> str:
+        """Return the language that a browser asked for here, or asks for in general."""
+        chosen = request.cookies.get(_LANGUAGE_COOKIE)
+        if chosen in WORDS:
+            return str(chosen)
+        first = request.headers.get("accept-language", "").split(",")[0].strip().lower()
+        return "zh" if first.startswith("zh") else "en"
+
+    def show(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
+        """Return a page."""
+        language = self.language(request)
+        token = request.state.token
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        shared = {"t": WORDS[language], "language": language, "token": token, "here": path, "types_known": TYPES}
+        body = self._environment.get_template(name).render(**shared, **values)
+        return HTMLResponse(body, status)
+
+    def refuse(self, request: Request, error: KnowHubError) -> Response:
+        """Return the page of a problem."""
+        return self.show(request, "problem.html", error.status, problem=error)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Return the fields of a form; of those that come twice, the values with commas."""
+    found: dict[str, str] = {}
+    body = (await request.body()).decode("utf-8", errors="replace")
+    for name, value in parse_qsl(body, keep_blank_values=True, max_num_fields=200):
+        found[name] = f"{found[name]},{value}" if name in found else value
+    return found
+
+
+def _is_from_here(request: Request) -> bool:
+    """Return whether a form was sent from one of these pages, as the browser says."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    origin = request.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+
+
+Handler = Callable[[Request, Token], Awaitable[Response]]
+Route = Callable[..., Callable[[Handler], Handler]]
+
+
+def add_pages(application: Application) -> None:
+    """Add the pages to a server."""
+    pages, api = Pages(application), application.api
+
+    def route(path: str, *methods: str) -> Callable[[Handler], Handler]:
+        def mark(handle: Handler) -> Handler:
+            async def answer(request: Request) -> Response:
+                token = request.state.token
+                if request.method != "GET" and not _is_from_here(request):
+                    error = KnowHubError("forbidden", "a form of another site is not believed")
+                    return pages.refuse(request, error)
+                if token is None:
+                    return RedirectResponse(f"/login?{urlencode({'next': request.url.path})}", 303)
+                try:
+                    return await handle(request, token)
+                except KnowHubError as error:
+                    return pages.refuse(request, error)
+
+            api.add_route(path, answer, methods=list(methods or ("GET",)), include_in_schema=False)
+            return handle
+
+        return mark
+
+    _add_login(pages)
+    _add_entries(pages, route)
+    _add_judging(pages, route)
+    _add_resources(pages, route)
+    _add_others(pages, route)
+
+
+def _add_login(pages: Pages) -> None:
+    api, hub = pages.app.api, pages.hub
+
+    async def login(request: Request) -> Response:
+        """Log a browser in, by a link that is good once or by a token."""
+        given = (
+            (await _form(request)).get("token", "")
+            if request.method == "POST"
+            else request.query_params.get("code", "")
+        )
+        wanted = request.query_params.get("next", "/")
+        wanted = wanted if wanted.startswith("/") and not wanted.startswith(("//", "/\\")) else "/"
+        if request.method == "POST" and not _is_from_here(request):
+            return pages.refuse(request, KnowHubError("forbidden", "a form of another site is not believed"))
+        if not given:
+            return pages.show(request, "login.html", failed=False)
+        made = await run_in_threadpool(hub.tokens.log_in, given.strip())
+        if made is None:
+            return pages.show(request, "login.html", 401, failed=True)
+        answer = RedirectResponse(wanted, 303)
+        answer.set_cookie(
+            pages.app.gate.cookie_name,
+            made[0],
+            max_age=SESSION_S,
+            httponly=True,
+            samesite="strict",
+            secure=pages.app.settings.is_secure,
+        )
+        return answer
+
+    async def logout(request: Request) -> Response:
+        token = request.state.token
+        if not _is_from_here(request):
+            return pages.refuse(request, KnowHubError("forbidden", "a form of another site is not believed"))
+        if token is not None:
+            await run_in_threadpool(hub.tokens.revoke, token.digest)
+        answer = RedirectResponse("/login", 303)
+        answer.delete_cookie(pages.app.gate.cookie_name)
+        return answer
+
+    async def language(request: Request) -> Response:
+        chosen = request.query_params.get("to", "en")
+        back = request.query_params.get("back", "/")
+        answer = RedirectResponse(back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/", 303)
+        answer.set_cookie(_LANGUAGE_COOKIE, "zh" if chosen == "zh" else "en", max_age=31_536_000, samesite="strict")
+        return answer
+
+    style = (_FOLDER / "style.css").read_bytes()
+
+    async def stylesheet(request: Request) -> Response:
+        return Response(style, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
+
+    async def document(request: Request) -> Response:
+        """Show the API, from the document that describes it, without foreign scripts."""
+        told = api.openapi()
+        rows = [
+            {"path": path, "method": method.upper(), "told": operation}
+            for path, operations in told["paths"].items()
+            for method, operation in operations.items()
+        ]
+        return pages.show(request, "api.html", rows=rows)
+
+    for path, handle, methods in (
+        ("/login", login, ["GET", "POST"]),
+        ("/logout", logout, ["POST"]),
+        ("/language", language, ["GET"]),
+        ("/style.css", stylesheet, ["GET"]),
+        ("/api", document, ["GET"]),
+    ):
+        api.add_route(path, handle, methods=methods, include_in_schema=False)
+
+
+def _query(request: Request, *names: str) -> Json:
+    return {name: value for name in names if (value := request.query_params.get(name))}
+
+
+def _add_entries(pages: Pages, route: Route) -> None:
+    hub = pages.hub
+
+    @route("/")
+    async def home(request: Request, token: Token) -> Response:
+        """Search: by words at once, by a model where that is asked for."""
+        query = _query(request, "q", "types", "min_score", "route")
+        found = None
+        if query.get("q", "").strip():
+            asked = {"route": "recall", "min_score": 1, "top_k": 20, **query}
+            searching = await run_in_threadpool(hub.begin_search, token, asked)
+            reply = await wait_for(hub, searching.asked)
+            found = await run_in_threadpool(hub.finish_search, searching, reply)
+        newest = (
+            hub.list_knowledge(token, {"limit": 10, **_query(request, "cursor", "tag", "types")})
+            if found is None
+            else None
+        )
+        has_model = not hub.models.available()
+        return pages.show(request, "home.html", query=query, found=found, newest=newest, has_model=has_model)
+
+    @route("/knowledge/new", "GET", "POST")
+    async def new(request: Request, token: Token) -> Response:
+        if request.method == "POST":
+            made = await run_in_threadpool(hub.save, token, _entry_of(await _form(request)))
+            return RedirectResponse(f"/knowledge/{made['entry']['id']}", 303)
+        scopes = ["user:owner", *sorted(token.scopes - {"*"})]
+        return pages.show(request, "edit.html", entry=None, scopes=scopes)
+
+    @route("/knowledge/{id:knowledge_id}")
+    async def entry(request: Request, token: Token) -> Response:
+        told = await run_in_threadpool(hub.get, token, request.path_params["id"])
+        cases = await run_in_threadpool(hub.feedback, token, told["id"], {"limit": 20})
+        paths = [["types", name] for name in told["types"]] + [["tags", *pair] for pair in told["tags"].items()]
+        is_own = told["created_by"] == token.principal or token.may("curate")
+        return pages.show(request, "entry.html", entry=told, cases=cases, paths=paths, is_own=is_own)
+
+    @route("/knowledge/{id:knowledge_id}/edit", "GET", "POST")
+    async def edit(request: Request, token: Token) -> Response:
+        id = request.path_params["id"]
+        told = await run_in_threadpool(hub.get, token, id)
+        if request.method == "POST":
+            form = await _form(request)
+            body = _entry_of(form)
+            patch = {
+                name: body[name] for name in ("task", "content", "types", "tags", "scopes", "score", "resource_ids")
+            }
+            await run_in_threadpool(hub.patch, token, id, patch, _number(form.get("version")))
+            return RedirectResponse(f"/knowledge/{id}", 303)
+        return pages.show(request, "edit.html", entry=told, scopes=told["scopes"])
+
+    @route("/knowledge/{id:knowledge_id}/delete", "POST")
+    async def delete(request: Request, token: Token) -> Response:
+        form = await _form(request)
+        await run_in_threadpool(hub.delete, token, request.path_params["id"], _number(form.get("version")))
+        return RedirectResponse("/operations", 303)
+
+    @route("/knowledge/{id:knowledge_id}/history")
+    async def history(request: Request, token: Token) -> Response:
+        told = await run_in_threadpool(hub.history, token, request.path_params["id"])
+        versions = told["results"]
+        for newer, older in zip(versions, [*versions[1:], None], strict=True):
+            newer["lines"] = _difference(older, newer)
+        return pages.show(request, "history.html", id=told["id"], versions=versions)
+
+    @route("/tree")
+    async def tree(request: Request, token: Token) -> Response:
+        """Show types and tags, and the newest entries of the one that is opened."""
+        chosen = _query(request, "types", "tag", "cursor")
+        found = await run_in_threadpool(hub.list_knowledge, token, {"limit": 20, **chosen}) if chosen else None
+        counts, tags = await run_in_threadpool(_count_tree, hub, token)
+        return pages.show(request, "tree.html", counts=counts, tags=tags, found=found, chosen=chosen)
+
+
+def _count_tree(hub: KnowHub, token: Token) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+    counts: dict[str, int] = dict.fromkeys(TYPES, 0)
+    tags: dict[str, dict[str, int]] = {}
+    for known in hub.catalog.all("knowledge"):
+        if known.merged_into or not hub.catalog.sees(token, known):
+            continue
+        for name in known.types:
+            counts[name] = counts.get(name, 0) + 1
+        for key, value in known.tags:
+            values = tags.setdefault(key, {})
+            values[value] = values.get(value, 0) + 1
+    return counts, {
+        key: dict(sorted(values.items(), key=lambda pair: -pair[1])[:50]) for key, values in sorted(tags.items())
+    }
+
+
+def _difference(older: Mapping[str, Any] | None, newer: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what changed between two versions, line by line: "+", "-" or " ", and the line."""
+
+    def lines(version: Mapping[str, Any] | None) -> list[str]:
+        if version is None:
+            return []
+        shown = [f"{name}: {json.dumps(version[name], ensure_ascii=False)}" for name in _COMPARED if name in version]
+        return [*shown, *str(version["content"]).splitlines()]
+
+    found = itertools.islice(difflib.ndiff(lines(older), lines(newer)), _LINES_COMPARED)
+    return [(line[0], line[2:]) for line in found if line[0] in "+- "]
+
+
+_LINES_COMPARED = 400
+_COMPARED = ("task", "title", "types", "tags", "scopes", "score", "resource_ids", "merged_into")
+
+
+def _number(text: str | None) -> int | None:
+    with contextlib.suppress(TypeError, ValueError):
+        return int(text or "")
+    return None
+
+
+def _entry_of(form: Mapping[str, str]) -> Json:
+    """Return the body that a form describes."""
+    tags = {}
+    for line in form.get("tags", "").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() and value.strip():
+            tags[key.strip()] = value.strip()
+    return {
+        "task": form.get("task", ""),
+        "content": form.get("content", "").replace("\r\n", "\n"),
+        "types": [name for name in form.get("types", "").split(",") if name],
+        "tags": tags,
+        "scopes": [
+            scope for scope in form.get("scopes", "").replace("\n", ",").replace(" ", ",").split(",") if scope.strip()
+        ],
+        "score": _number(form.get("score")) or 3,
+        "resource_ids": form.get("resource_ids", "").split(),
+    }
+
+
+def _add_judging(pages: Pages, route: Route) -> None:
+    hub = pages.hub
+
+    @route("/knowledge/{id:knowledge_id}/feedback", "POST")
+    async def judge(request: Request, token: Token) -> Response:
+        id, form = request.path_params["id"], await _form(request)
+        case = {name: form[name] for name in ("task", "outcome", "reason") if form.get(name)}
+        body: Json = {"add_helpful_case" if form.get("is_helpful") == "yes" else "add_harmful_case": case}
+        await run_in_threadpool(hub.update, token, id, body)
+        return RedirectResponse(f"/knowledge/{id}", 303)
+
+    @route("/knowledge/{id:knowledge_id}/evolve", "POST")
+    async def evolve(request: Request, token: Token) -> Response:
+        id, form = request.path_params["id"], await _form(request)
+        _, evolving = await run_in_threadpool(
+            hub.begin_update, token, id, {"evolve_feedback": form.get("feedback", "")}
+        )
+        if evolving is not None:
+            reply = await wait_for(hub, evolving.asked)
+            told = await run_in_threadpool(hub.finish_evolving, evolving, reply)
+            if told["state"] != "applied":
+                return RedirectResponse("/proposals", 303)
+        return RedirectResponse(f"/knowledge/{id}", 303)
+
+    @route("/proposals")
+    async def proposals(request: Request, token: Token) -> Response:
+        told = await run_in_threadpool(hub.proposals, token, {"limit": 20, **_query(request, "state", "cursor")})
+        for each in told["results"]:
+            each["lines"] = _difference({"content": each["old_content"]}, {"content": each["content"]})
+        return pages.show(request, "proposals.html", told=told)
+
+    @route("/proposals/{id:proposal_id}/{decision}", "POST")
+    async def decide(request: Request, token: Token) -> Response:
+        id, decision, form = request.path_params["id"], request.path_params["decision"], await _form(request)
+        if decision == "accept":
+            body = {"content": form["content"].replace("\r\n", "\n")} if form.get("content", "").strip() else {}
+            await run_in_threadpool(hub.accept, token, id, body)
+        else:
+            await run_in_threadpool(hub.reject, token, id)
+        return RedirectResponse("/proposals", 303)
+
+    @route("/slim", "GET", "POST")
+    async def slim(request: Request, token: Token) -> Response:
+        if request.method == "POST":
+            form = await _form(request)
+            try:
+                plan = json.loads(form.get("plan", ""))
+            except (ValueError, RecursionError):
+                raise KnowHubError("invalid", "the plan cannot be read") from None
+            await run_in_threadpool(hub.slim, token, {"plan": plan})
+            return RedirectResponse("/operations", 303)
+        told = await run_in_threadpool(hub.slim, token, {"dry_run": True})
+        plan = json.dumps(told["plan"], ensure_ascii=False)
+        names = {each["keep"]: each["task"] for each in told["plan"]["clusters"]}
+        return pages.show(request, "slim.html", told=told, plan=plan, names=names)
+
+
+def _add_resources(pages: Pages, route: Route) -> None:
+    hub = pages.hub
+
+    @route("/resources")
+    async def resources(request: Request, token: Token) -> Response:
+        told = await run_in_threadpool(hub.list_resources, token, {"limit": 20, **_query(request, "prefix", "cursor")})
+        return pages.show(request, "resources.html", told=told, content_types=CONTENT_TYPES)
+
+    @route("/resources", "POST")
+    async def keep(request: Request, token: Token) -> Response:
+        form = await _form(request)
+        id, version = form.get("id", ""), _number(form.get("version"))
+        body: Json = {name: form.get(name, "") for name in ("title", "content_type")}
+        body["body"] = form.get("body", "").replace("\r\n", "\n")
+        body["scopes"] = _entry_of(form)["scopes"] or ["user:owner"]
+        if form.get("secure_body"):
+            body["secure_body"] = form["secure_body"].replace("\r\n", "\n")
+        if form.get("expires_at"):
+            body["expires_at"] = form["expires_at"]
+        await run_in_threadpool(hub.put_resource, token, id, body, version, keep_secret=True)
+        return RedirectResponse(f"/resources/{quote(id, safe='/')}", 303)
+
+    async def show(request: Request, token: Token, secret: str | None) -> Response:
+        told = await run_in_threadpool(hub.get_resource, token, request.path_params["id"])
+        history = await run_in_threadpool(hub.history, token, f"resource/{told['id']}")
+        return pages.show(
+            request, "resource.html", resource=told, secret=secret, history=history, content_types=CONTENT_TYPES
+        )
+
+    @route("/resources/{id:path}")
+    async def resource(request: Request, token: Token) -> Response:
+        return await show(request, token, None)
+
+    @route("/reveal/{id:path}", "POST")
+    async def reveal(request: Request, token: Token) -> Response:
+        """Show a secret: a POST, so that no history and no cache keeps it."""
+        told = await run_in_threadpool(hub.reveal, token, request.path_params["id"])
+        return await show(request, token, told["secure_body"])
+
+    @route("/drop/{id:path}", "POST")
+    async def drop(request: Request, token: Token) -> Response:
+        form = await _form(request)
+        await run_in_threadpool(hub.delete_resource, token, request.path_params["id"], _number(form.get("version")))
+        return RedirectResponse("/resources", 303)
+
+
+def _add_others(pages: Pages, route: Route) -> None:
+    hub = pages.hub
+
+    @route("/operations")
+    async def operations(request: Request, token: Token) -> Response:
+        told = await run_in_threadpool(hub.operations, token, {"limit": 20, **_query(request, "cursor")})
+        return pages.show(request, "operations.html", told=told, kind_of=kind_of)
+
+    @route("/operations/{id}/undo", "POST")
+    async def undo(request: Request, token: Token) -> Response:
+        await run_in_threadpool(hub.undo, token, request.path_params["id"])
+        return RedirectResponse("/operations", 303)
+
+    @route("/goals")
+    async def goals(request: Request, token: Token) -> Response:
+        from .goals import GoalTree
+
+        told = await run_in_threadpool(hub.list_goals, token, {"limit": 20, **_query(request, "cursor")})
+        for each in told["results"]:
+            each["text"] = GoalTree.from_json(each).render()
+        return pages.show(request, "goals.html", told=told)
+
+    @route("/tokens", "GET", "POST")
+    async def tokens(request: Request, token: Token) -> Response:
+        made = None
+        if request.method == "POST":
+            form = await _form(request)
+            body = {"principal": form.get("principal", ""), "rights": _list(form.get("rights"))}
+            made = await run_in_threadpool(hub.make_token, token, {**body, "scopes": _list(form.get("scopes"))})
+        told = await run_in_threadpool(hub.list_tokens, token)
+        return pages.show(request, "tokens.html", told=told, made=made, rights=RIGHTS)
+
+    @route("/tokens/{id}/revoke", "POST")
+    async def revoke(request: Request, token: Token) -> Response:
+        await run_in_threadpool(hub.revoke_token, token, request.path_params["id"])
+        return RedirectResponse("/tokens", 303)
+
+
+def _list(text: str | None) -> list[str]:
+    return [part for part in (text or "").replace(" ", ",").split(",") if part]
