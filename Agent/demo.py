@@ -1,7 +1,8 @@
 """Show a memory at work: `python -m keyword_tree.demo [folder]`, or `make demo`.
 
-Builds the memory of this machine's Python standard library (see `demo_outline`), then finds in it, asks it questions
-in plain words, lets it place a new keyword, closes it, opens it again and shows what is on disk. No key, no server, no
+Asks a memory of five facts, as somebody would have after a day. Then builds one of this machine's Python standard
+library (see `demo_outline`), finds in it, asks it questions in plain words that are hard to answer by words alone, lets
+it place a new keyword, closes it, opens it again and shows what is on disk. No key, no server, no
 download: the questions are answered by `LexicalLLMClient`, which is no language model and misses some of them. Hits and
 misses are printed as they fall.
 """
@@ -26,6 +27,25 @@ from .keyword_tree import KeywordNode, KeywordTree, KeywordTreeError, SearchResu
 from .lexical_client import LexicalLLMClient
 
 __all__ = ["DemoError", "main", "run_demo"]
+
+FACTS = {
+    "Anna": "Anna is allergic to peanuts.",
+    "Biscuit": "Our dog Biscuit is afraid of fireworks.",
+    "Leo": "Leo starts school in September.",
+    "小雨": "小雨对花生过敏。",
+    "外婆": "外婆住在绵阳，爱吃回锅肉。",
+}
+"""A small memory: a fact on each of a few keywords."""
+
+ASKED: dict[str, str | None] = {
+    "who is allergic to peanuts?": "Anna",
+    "what is the dog afraid of?": "Biscuit",
+    "when does Leo start school?": "Leo",
+    "谁对花生过敏？": "小雨",
+    "外婆爱吃什么？": "外婆",
+    "what time is it?": None,
+}
+"""Questions to it, each with the keyword that answers it."""
 
 FINDS = {"by name": "TemporaryDirectory", "by alias": "os.path.join", "ambiguous": "open"}
 """What is looked up without asking anybody."""
@@ -68,7 +88,7 @@ CREATED_BY = "demo"
 BATCH_SIZE = 1_000
 """Records per operation, and so per sync: few operations, and still a progress line that moves."""
 
-TREE_OPENED = ("json", "json.decoder", "json.decoder.JSONDecoder")
+TREE_OPENED = ("json", "json.decoder")
 """What the drawing opens, besides the root."""
 
 TREE_SHOWN = 3
@@ -149,6 +169,7 @@ def run_demo(folder: Path, screen: Screen, modules: Collection[str] | None = Non
         KeywordTreeError: The store could not be read or written.
     """
     client = _WatchedClient()
+    _show_small_memory(screen)
     with KeywordTree(str(folder), client) as tree:
         ids = _build(tree, screen, modules)
         _show_tree(tree, screen)
@@ -173,6 +194,19 @@ def run_demo(folder: Path, screen: Screen, modules: Collection[str] | None = Non
             f"{same} of {len(again)} look-ups are answered as before, in {_ms(searching)}"
         )
     _show_files(folder, screen)
+
+
+def _show_small_memory(screen: Screen) -> None:
+    temporary = tempfile.TemporaryDirectory(prefix="keyword-tree-demo-")
+    with temporary as folder, KeywordTree(folder, LexicalLLMClient()) as tree:
+        for name, fact in FACTS.items():
+            tree.CreateInfo(fact, "a day", [tree.CreateKeyword(name, ROOT).id])
+        found = {question: tree.Search(question) for question in ASKED}
+    right = sum((result.node.name if result.node else None) == ASKED[question] for question, result in found.items())
+    screen.title("A memory of five facts", f"{right} of {len(ASKED)} questions answered, without a language model")
+    for question, result in found.items():
+        answer = "; ".join(info.content for info in result.infos) or "nothing is known about that"
+        screen.line(f"  {fit(question, 30)} → {answer}")
 
 
 def _build(tree: KeywordTree, screen: Screen, modules: Collection[str] | None) -> list[str]:
