@@ -193,8 +193,8 @@ def test_a_process_may_be_killed_at_any_call(tmp_path: Path, states: list[dict[s
 class CutDisk(Disk):
     """Remembers what each file was since the last sync, and calls somebody before every call."""
 
-    def __init__(self, before: Callable[[], None]) -> None:
-        self._before = before
+    def __init__(self, before: Callable[[], None], after_sync: Callable[[], None]) -> None:
+        self._before, self._after_sync = before, after_sync
         self._versions: dict[str, list[bytes | None]] = {}
 
     @property
@@ -237,6 +237,7 @@ class CutDisk(Disk):
         """Let all last."""
         super().sync_all(fd)
         self._versions = {}
+        self._after_sync()
 
 
 class Cutter:
@@ -246,9 +247,9 @@ class Cutter:
         self.folder, self.pictures, self.chance, self.moments = folder, pictures, chance, moments
         self.taken: list[tuple[Path, int]] = []
         self.calls = self.done = self.durable = 0
-        self.disk = CutDisk(self.before)
-        self.engine = open_engine(folder, self.disk)
+        self.disk = CutDisk(self.before, self.note_indexes)
         self.index_durable: dict[str, int] = {}
+        self.engine = open_engine(folder, self.disk)
         self._watch_journal()
 
     def _watch_journal(self) -> None:
@@ -261,8 +262,6 @@ class Cutter:
                 result = _method(*arguments, **more)
                 if _name != "raise_sequence":
                     self.durable = self._wal_size()
-                if _name == "truncate":
-                    self.index_durable = {str(path): path.stat().st_size for path in self._index_wals()}
                 return result
 
             setattr(journal, name, watched)
@@ -274,6 +273,10 @@ class Cutter:
 
     def _index_wals(self) -> Iterator[Path]:
         yield from (self.folder / ".ctx").rglob("index.db-wal")
+
+    def note_indexes(self) -> None:
+        """Note that a sync has let the indexes last, too."""
+        self.index_durable = {str(path): path.stat().st_size for path in self._index_wals()}
 
     def before(self) -> None:
         """Take a picture before a call, where chance wants one."""

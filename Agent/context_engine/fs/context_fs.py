@@ -113,6 +113,7 @@ class ContextFS:
         self._failure = ""
         self._is_closed = False
         self._since, self._bytes = 0, 0
+        self.on_checkpoint: list[Callable[[], object]] = []  # called under the lock, after the sync
         self._edits: OrderedDict[str, str] = OrderedDict()  # uri -> state that was read under the lock
         watch_forks(self)
         self._open()
@@ -294,6 +295,8 @@ class ContextFS:
                     self._disk.close(fd)
             self.journal.mark_synced()
             self.journal.truncate()
+            for follow in self.on_checkpoint:
+                follow()
 
     # -- transactions --
 
@@ -829,7 +832,10 @@ class ContextFS:
         present = self.read_image(uri)
         if any(present.get(step.file) != step.after for step in steps):
             raise ConflictError(f"{uri.text!r} was edited since", uris=[uri.text])
-        image = {**present, **{step.file: step.before for step in steps}}
+        # Of an adopted edit the journal may not know what was there before: then that stays.
+        is_adopted = any(step.file == META and step.before is not None for step in steps)
+        known = [step for step in steps if step.before is not None or not is_adopted]
+        image = {**present, **{step.file: step.before for step in known}}
         before = {name: data for name, data in image.items() if data is not None}
         if META not in before or leads_on(before[META]):
             tx.put(uri, Staged({}, None))

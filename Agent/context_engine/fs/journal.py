@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ..core.config import FILES, META
 from ..core.errors import StoreCorruptError, StoreError
 from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent
@@ -301,6 +302,13 @@ class Journal:
         """Return every image of a file that the journal holds."""
         rows = self.query("SELECT before, after FROM changes WHERE uri = ? AND file = ?", (uri, file))
         return {bytes(image) for row in rows for image in row if image is not None}
+
+    def last_images(self, uri: str) -> dict[str, bytes | None]:
+        """Return each of a node's files as the journal last wrote it, None where it holds no image of it."""
+        found: dict[str, bytes | None] = dict.fromkeys(FILES)
+        rows = self.query("SELECT file, after FROM changes WHERE uri = ? AND file <> ? ORDER BY sequence", (uri, MOVE))
+        found |= {file: image if image is None else bytes(image) for file, image in rows}
+        return {file: image for file, image in found.items() if file != META or image is not None}
 
     def mark_synced(self) -> None:
         """Say that all that is applied lasts; what the index did lasts, too, so its events may go."""

@@ -397,6 +397,18 @@ class TestEditsByHand:
         fs.undo(ADA, fs.history(ADA, TEA)[0].commit_id)
         assert fs.read_level(ADA, TEA, "L2") == "by hand"
 
+    def test_are_in_the_history_once_they_are_adopted(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        (place(fs) / "content.md").write_text("by hand", encoding="utf-8")
+        fs.adopt(ADA, TEA)
+        (place(fs) / "content.md").write_text("by another hand", encoding="utf-8")
+        entry = fs.history(ADA, TEA)[0]
+
+        assert (entry.before["content.md"], entry.after["content.md"]) == ("- no sugar\n", "by hand")
+        fs.adopt(ADA, TEA)
+        fs.undo(ADA, fs.history(ADA, TEA)[0].commit_id)
+        assert fs.read_level(ADA, TEA, "L2") == "by hand"
+
     def test_are_seen_where_an_older_state_was_put_back(self, fs: ContextFS, tmp_path: Path) -> None:
         fs.write_node(ADA, node())
         shutil.copytree(place(fs), tmp_path / "old")

@@ -177,8 +177,12 @@ class Transaction:
         for text, staged in self._staged.items():
             uri, base = parse_uri(text), self._base[text]
             after = self._image_of(uri, staged, base, commit)
+            # Of an edit that is adopted the journal has only what was there before: what the hand wrote is kept, too.
+            before = {**base, **self.fs.journal.last_images(text)} if text in self._musts else base
             steps = [
-                Step(text, name, base.get(name), after.get(name)) for name in FILES if base.get(name) != after.get(name)
+                Step(text, name, before.get(name), after.get(name))
+                for name in FILES
+                if before.get(name) != after.get(name)
             ]
             if not steps:
                 continue

@@ -43,6 +43,12 @@ class IndexSpaces:
                 made = self._open[space] = WordIndex(folder / "index.db" if folder else None, self._readonly)
             return made
 
+    def checkpoint(self) -> None:
+        """Empty the WALs of what is open; the caller holds the store's lock, so that no two do it at once."""
+        with self._lock:
+            for index in self._open.values():
+                index.checkpoint()
+
     def close(self) -> None:
         """Close all that is open."""
         with self._lock:

@@ -159,6 +159,7 @@ class WordIndex:
         if not self._readonly:
             made = sqlite3.connect(self._path, timeout=60.0, isolation_level=None, check_same_thread=False)
             made.execute("PRAGMA synchronous = NORMAL")
+            made.execute("PRAGMA wal_autocheckpoint = 0")  # as in the journal: checkpoints must not race
             return made
         found = open_readonly(str(self._path))
         if found is not None:
@@ -174,13 +175,16 @@ class WordIndex:
                     path.unlink(missing_ok=True)
                 self._make_file()
 
+    def checkpoint(self) -> None:
+        """Empty the WAL, unless somebody reads it; under the store's lock."""
+        if self._memory is None and not self._readonly:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     def close(self) -> None:
         """Close this thread's connection; those of other threads close with them."""
         held = getattr(self._local, "connection", None)
         if held is not None:
-            with contextlib.suppress(sqlite3.Error):
-                if not self._readonly:
-                    held[1].execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             held[1].close()
             self._local.connection = None
         self._generation += 1

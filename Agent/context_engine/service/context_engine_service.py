@@ -130,6 +130,7 @@ class ContextEngineService:
         self.relations = RelationStore(self.fs)
         self.outbox = OutboxStore(self.fs.journal, clock)
         self.spaces = IndexSpaces(self.fs.space / "index", self.fs.readonly)
+        self.fs.on_checkpoint.append(self.spaces.checkpoint)
         self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
         self._vectors: dict[str, SpaceVectors] = {}
@@ -169,8 +170,8 @@ class ContextEngineService:
 
     def close(self) -> None:
         """Let all that was written last, and close the store.  Closing twice is no error."""
+        self.fs.close()  # whose checkpoint empties the WALs of the indexes, too
         self.spaces.close()
-        self.fs.close()
 
     def __enter__(self) -> Self:
         return self

@@ -129,7 +129,8 @@ class Forgetter:
             self._worker.reconcile(uri)
         for space in {parse_uri(uri).space for uri in [*gone, *kept]}:
             words = self._spaces.words(space)
-            words.rewrite()
+            with self._fs.locked():
+                words.rewrite()
             if (place := self._spaces.folder_of(space)) is not None:
                 shutil.rmtree(place / "tree", ignore_errors=True)
             if space in self._vectors:
