@@ -360,6 +360,13 @@ class TestMerging:
         assert one.startswith(f"{MEMORIES}/events/2023-11-14-marathon-")
         assert engine.get_node(ADA, one).metadata["version"] == 1
 
+    @pytest.mark.parametrize("category", ["events", "preferences", "skills"])
+    def test_takes_topics_of_any_length_and_script(self, engine: ContextEngineService, category: str) -> None:
+        topics = ["茶" * 70, "茶" * 71, "🍵" * 90, "+" * 300, "Ω" * 100, "x" * 900, "…", "#"]
+        uris = [engine.remember(ADA, "one thing", category, topic, at=1_700_000_000.0) for topic in topics]
+
+        assert len(set(uris)) == len(topics)
+
     @pytest.mark.parametrize(("text", "category"), [("", "events"), ("x", "nothing"), ("茶" * 6_000, "events")])
     def test_refuses_to_remember_what_is_none(self, engine: ContextEngineService, text: str, category: str) -> None:
         with pytest.raises(InvalidInputError):

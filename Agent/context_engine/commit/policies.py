@@ -15,6 +15,7 @@ from ..core.entries import Entry, current_entries, entry_id, parse_entries, rend
 from ..core.objects import CandidateMemory, ContextNode, RequestContext, WritePlan
 from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, fold, mapping_of, merge_unique
 from ..fs.uri import memory_uri, parse_uri
+from ..providers.names import make_slug
 from .advisor import MergeAdvisor
 from .candidate_pipeline import candidate_id
 
@@ -160,7 +161,7 @@ def appended_uri(candidate: CandidateMemory, ctx: RequestContext) -> str:
     owner = ctx.user_id if candidate.owner_scope == "user" else ctx.agent_id
     sources = json.dumps(candidate.source_refs, sort_keys=True, ensure_ascii=False)
     digest = digest_of(owner, candidate.category, sources, fold(candidate.content), size=6)
-    name = parse_uri(memory_uri(ctx, candidate.category, candidate.routing_key)).name[:60]
+    name = make_slug(candidate.routing_key, 100)
     return memory_uri(ctx, candidate.category, f"{date_of(candidate.at)}-{name}-{digest}")
 
 

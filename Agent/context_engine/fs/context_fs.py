@@ -451,8 +451,19 @@ class ContextFS:
             NodeNotFoundError: There is none.
             StoreCorruptError: A file is no UTF-8, or too large; it is left as it is.
         """
-        found = self.follow(ctx, uri)
-        return self._node_of(found, self._look(found), include_content)
+        found, staged = self._look_up(ctx, uri)
+        return self._node_of(found, staged, include_content)
+
+    def _look_up(self, ctx: RequestContext, uri: str) -> tuple[Uri, Staged]:
+        """Return a node, and where it is; only what is not where it was looked for is followed."""
+        found = check_access(ctx, uri)
+        try:
+            return found, self._look(found)
+        except NodeNotFoundError:
+            led = self.follow(ctx, uri)
+            if led == found:
+                raise
+            return led, self._look(led)
 
     def _look(self, uri: Uri) -> Staged:
         current = self._current()
@@ -483,13 +494,11 @@ class ContextFS:
 
     def read_file(self, ctx: RequestContext, uri: str, name: str) -> bytes:
         """Return one of a node's files; b"" where it has none of the name."""
-        found = self.follow(ctx, uri)
-        return self._look(found).files.get(name, b"")
+        return self._look_up(ctx, uri)[1].files.get(name, b"")
 
     def read_all(self, ctx: RequestContext, uri: str) -> tuple[ContextNode, Image]:
         """Return a node, and its files, as they were at one moment."""
-        found = self.follow(ctx, uri)
-        staged = self._look(found)
+        found, staged = self._look_up(ctx, uri)
         return self._node_of(found, staged), staged.files
 
     def read_level(self, ctx: RequestContext, uri: str, level: str) -> str:
@@ -500,8 +509,8 @@ class ContextFS:
             NodeNotFoundError: There is no such node.
         """
         name = _file_of(level)
-        found = self.follow(ctx, uri)
-        return _decode(found, name, self._look(found).files.get(name, b""))
+        found, staged = self._look_up(ctx, uri)
+        return _decode(found, name, staged.files.get(name, b""))
 
     def read_metadata(self, ctx: RequestContext, uri: str) -> dict[str, Any]:
         """Return what `.meta.json` holds, with digests of the files as they are."""

@@ -57,7 +57,7 @@ class L0Retriever:
             for uri, score in self._by_content(space, words, typed_query).items():
                 scores[uri] = max(scores.get(uri, 0.0), min(score, 0.999))
         best = sorted(scores, key=lambda uri: (-scores[uri], uri))
-        seeds = (self._seed(ctx, uri, scores[uri]) for uri in best[: 3 * typed_query.top_k])
+        seeds = (self._seed(ctx, uri, scores[uri]) for uri in best[: typed_query.top_k])
         return [seed for seed in seeds if seed is not None]
 
     def _by_content(self, space: str, words: WordIndex, query: TypedQuery) -> dict[str, float]:
