@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from Agent.context_engine import ContextEngineService, RequestContext
-from Agent.context_engine.core.text import count_tokens
+from keyword_tree.context_engine import ContextEngineService, RequestContext
+from keyword_tree.context_engine.core.text import count_tokens
 
 T = TypeVar("T")
 
