@@ -76,8 +76,9 @@ def main(folder: str) -> None:
         for question in QUESTIONS:
             found, took = timed(lambda question=question: engine.search_memory(ctx, question, top_k=2))  # type: ignore[misc]
             tokens = sum(count_tokens(block.content_excerpt or block.abstract) for block in found.blocks)
-            best = found.blocks[0]
-            print(f"? {question}  ({took:.1f} ms, {tokens} tokens)\n    {best.content_excerpt}  [{best.match_reason}]")
+            print(f"? {question}  ({took:.1f} ms, {tokens} tokens)")
+            for block in found.blocks:
+                print(f"    {block.content_excerpt}  [{block.match_reason}]")
 
         print("the memory is a folder:")
         show_tree(root / "acme")
