@@ -74,7 +74,7 @@ def main(folder: str) -> None:
             print(f"{name}: {result.status}, {len(result.write_results)} memories, {took:.0f} ms")
 
         for question in QUESTIONS:
-            found, took = timed(lambda question=question: engine.search_memory(ctx, question, top_k=2))  # type: ignore[misc]
+            found, took = timed(lambda question=question: engine.search_memory(ctx, question, top_k=3))  # type: ignore[misc]
             tokens = sum(count_tokens(block.content_excerpt or block.abstract) for block in found.blocks)
             print(f"? {question}  ({took:.1f} ms, {tokens} tokens)")
             for block in found.blocks:
