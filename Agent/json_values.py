@@ -31,8 +31,9 @@ def compares(found: Any, wanted: Any) -> bool:
     """Tell whether one of two values can be the greater: both numbers, or both strings."""
     if isinstance(found, bool) or isinstance(wanted, bool):
         return False
-    kinds = ((int, float), str)
-    return any(isinstance(found, kind) and isinstance(wanted, kind) for kind in kinds)
+    if isinstance(found, str):
+        return isinstance(wanted, str)
+    return isinstance(found, (int, float)) and isinstance(wanted, (int, float))
 
 
 def copy_value(value: Any) -> Any:

@@ -31,6 +31,7 @@ import heapq
 import itertools
 import json
 import logging
+import operator
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Self, TypeAlias
 
 from typing_extensions import override
@@ -221,9 +223,10 @@ class KeywordTreeStore(BaseStore):
                 self._catch_up()  # what is there must have its vectors, too
             self._ranking.embed(queries)
         results: list[Result] = []
+        refreshed: dict[str, _Held] = {}
         with self._lock:
-            self._catch_up()
-            refreshed: dict[str, _Held] = {}
+            if len(puts) < len(ops):
+                self._catch_up()  # who only puts need not know what is there: loading would decode all it wrote
             for op in ops:
                 results.append(self._answer(op, refreshed))
         if puts:
@@ -361,26 +364,35 @@ class KeywordTreeStore(BaseStore):
 
     def _search(self, op: SearchOp) -> list[tuple[_Held, float | None]]:
         """Return the items that fit, best or newest first, with their scores."""
-        _check_filter(op.filter)
-        stop = op.offset + op.limit
+        first, stop = max(0, op.offset), max(0, op.offset + op.limit)
         prefix = tuple(op.namespace_prefix)
         spaces = [space for namespace, space in self._spaces.items() if namespace[: len(prefix)] == prefix]
-        newest = (reversed(space.values()) for space in spaces)
-        found: Iterator[_Held] = (
-            heapq.merge(*newest, key=lambda held: -held.order) if len(spaces) > 1 else itertools.chain(*newest)
-        )
-        wanted = op.filter
-        fitting = (
-            held for held in found if self._is_alive(held) and (not wanted or _fits_all(self._value(held), wanted))
-        )
+        fits = _read_filter(op.filter)
+        if fits is None and not op.query:
+            return [(held, None) for held in itertools.islice(self._newest(spaces), first, stop)]
+        # What fits is sorted afterwards: to bring all into their order first would take longer than to look at all.
+        value_of, is_alive = self._value, self._is_alive
+        fitting = [
+            held
+            for space in spaces
+            for held in space.values()
+            if (held.expires_at is None or is_alive(held)) and (fits is None or fits(held.value or value_of(held)))
+        ]
+        fitting.sort(key=lambda held: -held.order)
         if not op.query:
-            return [(held, None) for held in itertools.islice(fitting, max(0, op.offset), max(0, stop))]
+            return [(held, None) for held in fitting[first:stop]]
         candidates = {held.id: held for held in fitting}
         scores = self._rank(op.query, candidates, stop)
         ranked = sorted(scores, key=lambda id: -scores[id])
         others = (id for id in candidates if id not in scores)
-        chosen = itertools.islice(itertools.chain(ranked, others), max(0, op.offset), max(0, stop))
+        chosen = itertools.islice(itertools.chain(ranked, others), first, stop)
         return [(candidates[id], scores.get(id)) for id in chosen]
+
+    def _newest(self, spaces: Sequence[dict[str, _Held]]) -> Iterator[_Held]:
+        """Yield the items of some namespaces, the newest put first."""
+        newest = [reversed(space.values()) for space in spaces]
+        found = heapq.merge(*newest, key=lambda held: -held.order) if len(newest) > 1 else itertools.chain(*newest)
+        return filter(self._is_alive, found)
 
     def _rank(self, query: str, candidates: Mapping[str, _Held], limit: int) -> Mapping[str, float]:
         """Return the scores of those that have one: by likeness where that can be told, else by words."""
@@ -681,48 +693,71 @@ def _check_namespace(namespace: Sequence[str]) -> _Path:
     return labels
 
 
-def _check_filter(wanted: object) -> None:
-    """Refuse what no filter is, whether an item is there to be compared or not."""
-    if wanted is None:
-        return
+def _read_filter(wanted: object) -> Callable[[Mapping[str, Any]], bool] | None:
+    """Return what tells whether a value fits a filter; None where everything does.
+
+    Raises:
+        InvalidInputError: it is no filter, whether an item is there to be compared or not.
+    """
+    if not wanted and (wanted is None or isinstance(wanted, Mapping)):
+        return None
     if not isinstance(wanted, Mapping):
         raise InvalidInputError(f"a filter must be an object, not {wanted!r}")
-    for condition in wanted.values():
-        if isinstance(condition, Mapping):
-            unknown = [name for name in condition if str(name).startswith("$") and name not in _OPERATORS]
-            if unknown:
-                raise InvalidInputError(f"Unsupported operator: {unknown[0]}; known: {', '.join(_OPERATORS)}")
+    tests = [_test_of(key, _read_condition(condition)) for key, condition in wanted.items()]
+    if len(tests) == 1:  # most have one, and it is asked for every item
+        return tests[0]
+    return lambda value: all(test(value) for test in tests)
 
 
-def _fits_all(value: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(_fits(_look_up(value, key), condition) for key, condition in wanted.items())
+def _test_of(key: str, test: Callable[[Any], bool]) -> Callable[[Mapping[str, Any]], bool]:
+    if "." in key:
+        return lambda value: test(_look_up(value, key))
+    return lambda value: test(value.get(key))
 
 
 def _look_up(value: Mapping[str, Any], key: str) -> Any:
     """Return the field of that name, or else the one that a dotted path leads to; None where there is none."""
-    if key in value or "." not in key:
-        return value.get(key)
+    if key in value:
+        return value[key]
     found: Any = value
     for step in key.split("."):
         found = found.get(step) if isinstance(found, Mapping) else None
     return found
 
 
-def _fits(found: Any, condition: Any) -> bool:
-    if isinstance(condition, Mapping):
-        if any(str(name).startswith("$") for name in condition):
-            return all(name in _OPERATORS and _OPERATORS[name](found, value) for name, value in condition.items())
-        return isinstance(found, dict) and all(_fits(found.get(name), value) for name, value in condition.items())
-    return equals(found, condition)
+def _read_condition(condition: object) -> Callable[[Any], bool]:
+    """Return what tells whether a field fits."""
+    if not isinstance(condition, Mapping):
+        return partial(_is_equal, condition)
+    if not any(str(name).startswith("$") for name in condition):
+        fits = _read_filter(condition)
+        return lambda found: isinstance(found, dict) and (fits is None or fits(found))
+    unknown = [name for name in condition if name not in _OPERATORS]
+    if unknown:
+        raise InvalidInputError(f"Unsupported operator: {unknown[0]}; known: {', '.join(_OPERATORS)}")
+    tests = [_OPERATORS[name](value) for name, value in condition.items()]
+    return tests[0] if len(tests) == 1 else lambda found: all(test(found) for test in tests)
 
 
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": equals,
-    "$ne": lambda found, wanted: not equals(found, wanted),
-    "$gt": lambda found, wanted: compares(found, wanted) and found > wanted,
-    "$gte": lambda found, wanted: compares(found, wanted) and found >= wanted,
-    "$lt": lambda found, wanted: compares(found, wanted) and found < wanted,
-    "$lte": lambda found, wanted: compares(found, wanted) and found <= wanted,
+def _compare(operation: Callable[[Any, Any], bool], wanted: object) -> Callable[[Any], bool]:
+    """Return what tells whether a field is so: numbers compare with numbers, strings with strings."""
+    kinds: tuple[type, ...] = (str,) if isinstance(wanted, str) else (int, float)
+    if not compares(wanted, wanted):  # nothing is above a list
+        return lambda found: False
+    return lambda found: type(found) in kinds and operation(found, wanted)
+
+
+def _is_equal(wanted: object, found: object) -> bool:
+    return equals(found, wanted)
+
+
+_OPERATORS: dict[str, Callable[[Any], Callable[[Any], bool]]] = {
+    "$eq": lambda wanted: lambda found: equals(found, wanted),
+    "$ne": lambda wanted: lambda found: not equals(found, wanted),
+    "$gt": partial(_compare, operator.gt),
+    "$gte": partial(_compare, operator.ge),
+    "$lt": partial(_compare, operator.lt),
+    "$lte": partial(_compare, operator.le),
 }
 
 

@@ -229,6 +229,14 @@ class TestResource:
         ask(build_server(tree), work, mode="legacy", message_handler=hear)
         assert heard == [RESOURCE]
 
+    def test_who_listens_hears_of_changes(self, tree: KeywordTree) -> None:
+        async def work(client: Any) -> str:
+            async with client.listen(resource_subscriptions=[RESOURCE]) as heard:
+                await client.call_tool("create_entities", {"entities": [ADA]})
+                return str((await anext(aiter(heard))).uri)
+
+        assert ask(build_server(tree), work) == RESOURCE
+
 
 class TestPrograms:
     def test_two_servers_on_one_folder_lose_nothing(self, tmp_path: Path) -> None:
