@@ -393,9 +393,9 @@ def show_result(
         print_line(line((path_of(tree, result.node.id), "bold"), aliases, (f"  ({why})", "dim")))
         if result.node.description:
             print_line(line(("  " + shorten(result.node.description), "dim")))
-        if result.excerpt:
-            print_line(line(("  " + clean(result.excerpt), "cyan")))
         infos = result.infos[: limit or None]
+        if result.excerpt and all(shorten(info.content) != result.excerpt for info in infos):
+            print_line(line(("  " + clean(result.excerpt), "cyan")))
         if infos:
             print_line(table([(line(("  " + info.id, "dim")), shorten(info.content), said_by(info)) for info in infos]))
         if result.info_count > min(len(result.infos), limit or result.info_count):
