@@ -386,6 +386,13 @@ class TestSearching:
         assert "after a question" in answer.match_reason
         assert "(m4, 2026-11-20)" in answer.match_reason
 
+    def test_says_nothing_twice(self, engine: ContextEngineService) -> None:
+        engine.commit_session(ADA, say("I love jazz."))
+        engine.commit_session(RequestContext("acme", "ada", "helper", "s2"), say("I love jazz.", "Jazz it is."))
+        shown = excerpts(engine, "jazz")
+
+        assert sorted(shown) == ["I love jazz.", "Jazz it is."]
+
     def test_shows_nobody_elses(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("The password is swordfish.", "I love swordfish."))
         shared = RequestContext("acme", "bob", "helper", "s1")

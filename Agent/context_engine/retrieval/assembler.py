@@ -56,6 +56,7 @@ class RetrievalAssembler:
         made: dict[tuple[str, str], RetrievedBlock] = {}
         blocks: list[RetrievedBlock] = []
         shown: set[str] = set()
+        told: set[str] = set()
         parts = _best_parts(hits)
         for hit in hits:
             if len(made) >= typed_query.top_k:
@@ -70,6 +71,9 @@ class RetrievalAssembler:
             if key in made or (hit.level == 2 and hit.part >= len(held.passages)):
                 continue
             block = self._block(hit, held, held.node.uri in shown, parts.get(hit.uri, -1))
+            if block.content_excerpt and block.content_excerpt in told:  # a memory has said the message already
+                continue
+            told.add(block.content_excerpt)
             made[key] = block
             fitted = self._fit(block, left)
             if fitted is not None:
