@@ -2,14 +2,15 @@
 
 Asks a memory of five facts, as somebody would have after a day. Then builds one of this machine's Python standard
 library (see `demo_outline`), finds in it, asks it questions in plain words that are hard to answer by words alone, lets
-it place a new keyword, closes it, opens it again and shows what is on disk. No key, no server, no
-download: the questions are answered by `LexicalLLMClient`, which is no language model and misses some of them. Hits and
-misses are printed as they fall.
+it place a new keyword, closes it, opens it again and shows what is on disk. No key, no server, no download: who places
+is `LexicalLLMClient`, which is no language model. To each question the first three found are shown with the sentence
+that fits; hits and misses are printed as they fall. With `--meaning` a small local model ranks beside the words
+(`pip install 'keyword-tree[local]'`; it reads all names and first lines first, which takes minutes). Last, a
+conversation is remembered, corrected, recalled and undone.
 """
 
 import argparse
 import io
-import json
 import os
 import platform
 import sys
@@ -19,11 +20,9 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from typing_extensions import override
-
 from .demo_outline import Entry, read_outline
 from .demo_screen import Screen, display_width, draw_tree, fit, fit_end, wrap_items
-from .keyword_tree import KeywordNode, KeywordTree, KeywordTreeError, SearchResult
+from .keyword_tree import KeywordNode, KeywordTree, KeywordTreeError, SearchResult, SearchStatus
 from .lexical_client import LexicalLLMClient
 
 __all__ = ["DemoError", "main", "run_demo"]
@@ -94,6 +93,14 @@ TREE_OPENED = ("json", "json.decoder")
 TREE_SHOWN = 3
 """How many children of an opened node the drawing shows at most."""
 
+CONVERSATION = ("I am allergic to peanuts.", "My dog is called Biscuit.", "我周三晚上去上瑜伽课。")
+"""What somebody says."""
+
+RECALLED = ("what is my dog called?", "who is allergic to peanuts?", "周三晚上做什么？")
+"""What is asked of it; the first is corrected."""
+
+CORRECTION = "My dog is called Momo."
+
 _Value = TypeVar("_Value")
 
 
@@ -101,25 +108,13 @@ class DemoError(Exception):
     """The demo cannot run here; the message says why."""
 
 
-class _WatchedClient(LexicalLLMClient):
-    """The decision-maker, keeping the paths it was shown since they were last cleared."""
-
-    def __init__(self) -> None:
-        self.shown: set[str] = set()
-
-    @override
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-        self.shown.update(candidate["path"] for candidate in json.loads(messages[-1]["content"])["candidates"])
-        return super().Chat(messages, json_schema)
-
-
 class _Lookup(NamedTuple):
     """What a search gave and took."""
 
     result: SearchResult
+    ranked: Sequence[KeywordNode]
+    """The first three."""
     seconds: float
-    shown: frozenset[str]
-    """Paths of all candidates that were shown on the way."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -134,18 +129,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     summary = (__doc__ or "").partition("\n")[0]
     parser = argparse.ArgumentParser(prog=f"python -m {__package__}.demo", description=summary)
     parser.add_argument("folder", nargs="?", type=Path, help="where to keep the memory (default: a temporary folder)")
-    folder: Path | None = parser.parse_args(arguments).folder
+    parser.add_argument("--meaning", action="store_true", help="rank by meaning, too, with a small local model")
+    chosen = parser.parse_args(arguments)
+    folder: Path | None = chosen.folder
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show Chinese shows "?" and the demo goes on
     screen = Screen(sys.stdout)
     try:
         if folder is not None:
-            run_demo(folder, screen)
+            run_demo(folder, screen, by_meaning=chosen.meaning)
         else:
             with tempfile.TemporaryDirectory(prefix="keyword-tree-demo-") as temporary:
-                run_demo(Path(temporary), screen)
+                run_demo(Path(temporary), screen, by_meaning=chosen.meaning)
             screen.line("  (a temporary folder, gone now; to keep it: make demo DEMO_FOLDER=library-memory)", "dim")
-    except (DemoError, KeywordTreeError) as error:
+    except (DemoError, KeywordTreeError, ImportError) as error:
         screen.progress("")
         print(f"The demo stopped: {error}", file=sys.stderr)
         return 1
@@ -156,34 +153,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def run_demo(folder: Path, screen: Screen, modules: Collection[str] | None = None) -> None:
+def run_demo(folder: Path, screen: Screen, modules: Collection[str] | None = None, by_meaning: bool = False) -> None:
     """Build or reopen the memory in a folder and show it.
 
     Args:
         folder: Where the memory is or will be.
         screen: Where to draw.
         modules: Top-level modules to take in; None takes the whole standard library.
+        by_meaning: Whether a small local model ranks beside the words.
 
     Raises:
+        ImportError: It is not installed; the message says how to.
         DemoError: The folder holds a memory that the demo did not make.
         KeywordTreeError: The store could not be read or written.
     """
-    client = _WatchedClient()
     _show_small_memory(screen)
-    with KeywordTree(str(folder), client) as tree:
+    with _open(folder, by_meaning) as tree:
         ids = _build(tree, screen, modules)
         _show_tree(tree, screen)
-        finds = [_look_up(tree, client, query) for query in FINDS.values()]
+        finds = [_look_up(tree, query) for query in FINDS.values()]
         _show_finds(tree, finds, screen)
-        answers = [_look_up(tree, client, question) for question in QUESTIONS]
-        _show_answers(answers, screen)
+        if by_meaning:
+            _read_all(tree, screen)
+        _show_answers([_look_up(tree, question) for question in QUESTIONS], by_meaning, screen)
         _show_placement(tree, screen)
         _, closing = _timed(tree.Close)
-    tree, opening = _timed(lambda: KeywordTree(str(folder), client))
+    tree, opening = _timed(lambda: KeywordTree(str(folder), LexicalLLMClient()))
     with tree:
         # By name alone: a question's view also shows what was used last, which is not kept on disk.
         queries = tuple(FINDS.values())
-        again, searching = _timed(lambda: [_look_up(tree, client, query) for query in queries])
+        again, searching = _timed(lambda: [_look_up(tree, query) for query in queries])
         pairs = zip(finds, again, strict=True)
         same = sum(_outcome(before.result) == _outcome(after.result) for before, after in pairs)
         ids += [node.id for node in tree.FindByName(NEW_NAME)]
@@ -191,9 +190,29 @@ def run_demo(folder: Path, screen: Screen, modules: Collection[str] | None = Non
         screen.title("Close, open, ask again", f"closed in {_ms(closing)}, opened in {_ms(opening)}")
         screen.line(
             f"  {back:,} of {len(ids):,} keywords are there; "
-            f"{same} of {len(again)} look-ups are answered as before, in {_ms(searching)}"
+            f"{same} of {len(again)} look-ups as before, in {_ms(searching)}"
         )
     _show_files(folder, screen)
+    _show_conversation(screen)
+
+
+def _open(folder: Path, by_meaning: bool) -> KeywordTree:
+    if not by_meaning:
+        return KeywordTree(str(folder), LexicalLLMClient())
+    from .embeddings.embedder import LocalEmbedder  # optional packages, for this option alone
+    from .embeddings.recall import EmbeddingTree
+
+    # Names and first lines: a small model reads them in minutes, all docstrings would take it half an hour.
+    return EmbeddingTree(folder, LocalEmbedder(), llm_client=LexicalLLMClient(), infos_heard=0)
+
+
+def _read_all(tree: Any, screen: Screen) -> None:
+    """Let the model read all that waits, a piece at a time, so that a progress line moves."""
+    vectors = tree.recall.vectors
+    while vectors.waiting and not vectors.failure:
+        screen.progress(f"reading names and first lines … {vectors.waiting:,} to go")
+        vectors.catch_up(limit=BATCH_SIZE)
+    screen.progress("")
 
 
 def _show_small_memory(screen: Screen) -> None:
@@ -232,8 +251,9 @@ def _build(tree: KeywordTree, screen: Screen, modules: Collection[str] | None) -
     stored = f"stored in {_ms(writing)}" if keywords or infos else "stored before"
     screen.title(
         "A memory of Python's library",
-        f"{len(entries):,} keywords, {len(documented):,} docstrings, read in {_ms(reading)}, {stored}",
+        f"{len(entries):,} keywords, {len(documented):,} docstrings",
     )
+    screen.line(f"  read in {_ms(reading)}, {stored}", "dim")
     return [_id(entry) for entry in entries]
 
 
@@ -281,7 +301,7 @@ def _show_tree(tree: KeywordTree, screen: Screen) -> None:
 def _show_finds(tree: KeywordTree, finds: Sequence[_Lookup], screen: Screen) -> None:
     screen.title("Find by name", "nobody is asked")
     width = screen.width - 43
-    for (kind, query), (result, seconds, _) in zip(FINDS.items(), finds, strict=True):
+    for (kind, query), (result, _, seconds) in zip(FINDS.items(), finds, strict=True):
         if result.node is None:
             rows = wrap_items([_path(tree.GetPath(node.id)) for node in result.candidates], width, rows=2)
         else:
@@ -292,30 +312,40 @@ def _show_finds(tree: KeywordTree, finds: Sequence[_Lookup], screen: Screen) -> 
             screen.line(f"{' ' * 34}{row}")
 
 
-def _show_answers(answers: Sequence[_Lookup], screen: Screen) -> None:
-    rows = [
-        (question, right, _dotted(lookup.result), (right or "").replace(".", " / ") in lookup.shown, lookup.seconds)
-        for (question, right), lookup in zip(QUESTIONS.items(), answers, strict=True)
-    ]
-    hits = sum(given == right for _, right, given, _, _ in rows)
-    near = sum(given != right and is_shown for _, right, given, is_shown, _ in rows)
-    screen.title("Ask in plain words", f"{hits} of {len(rows)} answered as expected, without a language model;")
-    note = f"○ for {near} more the expected one was among the names shown, for a model to choose"
-    screen.line(" " * (screen.width - display_width(note)) + note, "dim")
-    width = (screen.width - 60) // 2
-    for question, right, given, is_shown, seconds in rows:
-        is_hit = given == right
-        mark = screen.style("✓", "green") if is_hit else "○" if is_shown else screen.style("✗", "red")
-        answer = screen.style(fit_end(given or "nothing", width), "cyan" if is_hit else "")
-        expected = screen.style(fit_end("" if is_hit else f"≠ {right or 'nothing'}", width), "dim")
-        screen.line(f"  {mark} {fit(question, 46)} {answer} {expected} {_ms(seconds):>7}")
+def _show_answers(answers: Sequence[_Lookup], by_meaning: bool, screen: Screen) -> None:
+    places = []
+    for right, lookup in zip(QUESTIONS.values(), answers, strict=True):
+        found = [_dotted(node) for node in lookup.ranked]
+        places.append(1 + found.index(right) if right in found else 0)
+    wanted = sum(right is not None for right in QUESTIONS.values())
+    refused = sum(lookup.result.status is SearchStatus.NOT_FOUND for lookup in _unanswerable(answers))
+    how = "by words and meaning" if by_meaning else "by words alone"
+    screen.title("Ask in plain words", f"of {wanted}: {places.count(1)} first, {sum(map(bool, places))} among three")
+    screen.line(f"  {how}; {refused} of {len(QUESTIONS) - wanted} that nothing answers are refused", "dim")
+    for (question, right), lookup, place in zip(QUESTIONS.items(), answers, places, strict=True):
+        is_refused = lookup.result.status is SearchStatus.NOT_FOUND
+        is_hit = place == 1 or (right is None and is_refused)
+        mark = screen.style("✓", "green") if is_hit else str(place) if place else screen.style("✗", "red")
+        screen.line(f"  {mark} {fit(question, screen.width - 14)} {_ms(lookup.seconds):>8}")
+        if right is None and is_refused:
+            screen.line("    nothing", "cyan")
+            continue
+        names = [_dotted(node) for node in lookup.ranked]
+        width = (screen.width - 10) // 3
+        screen.line(
+            "    " + " · ".join(fit_end(name, width) if display_width(name) > width else name for name in names)
+        )
+        sentence = lookup.result.excerpt or (lookup.ranked[0].description if lookup.ranked else "")
+        screen.line(f"    {fit(sentence, screen.width - 4).rstrip()}", "dim")
 
 
-def _dotted(result: SearchResult) -> str | None:
-    """Return the answer as a question's expected answer is written."""
-    if result.node is not None:
-        return result.node.id.removeprefix(ID_PREFIX)
-    return f"{result.candidate_count} candidates" if result.candidates else None
+def _unanswerable(answers: Sequence[_Lookup]) -> list[_Lookup]:
+    return [lookup for right, lookup in zip(QUESTIONS.values(), answers, strict=True) if right is None]
+
+
+def _dotted(node: KeywordNode) -> str:
+    """Return a keyword as a question's expected answer is written."""
+    return node.id.removeprefix(ID_PREFIX)
 
 
 def _show_placement(tree: KeywordTree, screen: Screen) -> None:
@@ -333,10 +363,10 @@ def _show_placement(tree: KeywordTree, screen: Screen) -> None:
 
 def _show_files(folder: Path, screen: Screen) -> None:
     purposes = {
-        "change_log.jsonl": "the truth: a line per operation, with checksum, synced at once",
+        "change_log.jsonl": "the truth: a line per operation",
         "nodes.jsonl": "keywords, made from the log",
         "infos.jsonl": "what is known about them, made from the log",
-        "links.jsonl": "which info hangs on which keyword, made from the log",
+        "links.jsonl": "which info hangs where, made from the log",
         "lock": "held while somebody writes",
     }
     files = sorted(folder.iterdir(), key=lambda path: (path.name not in purposes, path.name))
@@ -349,10 +379,36 @@ def _show_files(folder: Path, screen: Screen) -> None:
     screen.line(f"  a line of it: {fit(placed.rstrip(), screen.width - 16)}", "dim")
 
 
-def _look_up(tree: KeywordTree, client: _WatchedClient, query: str) -> _Lookup:
-    client.shown.clear()
+def _show_conversation(screen: Screen) -> None:
+    """Remember what somebody says, correct it, recall it, and take the correction back."""
+    from .memory.store import MemoryStore  # not at the top: only this half of the screen needs it
+
+    screen.title("A conversation", "remembered, corrected, recalled, undone")
+    with tempfile.TemporaryDirectory() as folder, MemoryStore(folder, user="demo", extract=None) as memory:
+
+        def ask(question: str) -> None:
+            found = memory.recall(question, 1)
+            answer = found[0].info.content if found else "nothing"
+            screen.line(f"  ? {fit(question, 34)} {screen.style(fit(answer, screen.width - 40).rstrip(), 'cyan')}")
+
+        for said in CONVERSATION:
+            memory.remember(said, keywords=["user"])
+            screen.line(f"  + {said}")
+        for question in RECALLED:
+            ask(question)
+        old = memory.recall(RECALLED[0], 1)[0].info
+        memory.correct(old.id, CORRECTION)
+        screen.line(f"  ± {CORRECTION}")
+        ask(RECALLED[0])
+        memory.tree.Undo(memory.tree.History(limit=1)[0].operation_id)
+        screen.line("  ↶ the correction is undone")
+        ask(RECALLED[0])
+
+
+def _look_up(tree: KeywordTree, query: str) -> _Lookup:
     result, seconds = _timed(lambda: tree.Search(query))
-    return _Lookup(result, seconds, frozenset(client.shown))
+    is_named = result.rounds == 0
+    return _Lookup(result, [] if is_named else [node for node, _ in tree.RankCandidates(query, 3)], seconds)
 
 
 def _outcome(result: SearchResult) -> tuple[str | None, list[str]]:

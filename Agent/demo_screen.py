@@ -25,7 +25,7 @@ class Screen:
     plain
     """
 
-    def __init__(self, stream: TextIO, width: int = 100, colours: bool | None = None):
+    def __init__(self, stream: TextIO, width: int = 80, colours: bool | None = None):
         """Prepare a stream for drawing.
 
         Args:

@@ -2899,6 +2899,7 @@ _FIRST, _SEARCH, _PLACING = (2.0, 1.0), (1.5, 0.75), (2.0, 0.0)  # what names an
 _SATURATION = 1.2  # tf that gains half of what a term can
 _EXCERPT_LIMIT = 160  # characters
 _READ_FOR_EXCERPT = 4096  # characters of an info among which an excerpt is looked for
+_REORDERED = 20  # keywords in whose order it also counts how much of one of their texts the query holds
 _NEAREST = 5  # keywords that a search without an answer tells
 _HEARD = 400  # characters of an info by which its keyword is found
 _PIECE = 1000  # keywords that are looked up under one hold of the tree's lock: a millisecond
@@ -3178,14 +3179,20 @@ class _WordFinder:
         return f"{'' if text.startswith(part) else '…'}{part}{'' if text.endswith(part) else '…'}"
 
 
-def _ConfidenceOf(score: float, texts: Iterable[str], ranking: Ranking) -> float:
-    """Return √(share of what the query could score · share of the best text that stands in the query): 0 … 1."""
-    named = filter(None, map(_TermsOf, texts))
-    shares = [sum(terms[term] for term in terms if term in ranking.weights) / sum(terms.values()) for terms in named]
-    weights = ranking.weights.items()  # every other pair of characters spans two words, and stands nowhere else
-    asked = sum(weight / 2 if len(term) == 2 and _IsUnspaced(term) else weight for term, weight in weights)
-    could_score = (asked or 1.0) / 1.4
-    return math.sqrt(max(shares, default=0.0) * min(1.0, score / could_score))
+def _ShareSaid(texts: Iterable[str], weights: Mapping[str, float]) -> float:
+    """Return which share of the best text stands in the query."""
+    best = 0.0
+    for terms in filter(None, map(_TermsOf, texts)):
+        best = max(best, sum(weight for term, weight in terms.items() if term in weights) / sum(terms.values()))
+    return best
+
+
+def _CouldScore(weights: Mapping[str, float]) -> float:
+    """Return the score that counts as all that a query could have."""
+    asked = 0.0
+    for term, weight in weights.items():  # every other pair of characters spans two words, and stands nowhere else
+        asked += weight / 2 if len(term) == 2 and _IsUnspaced(term) else weight
+    return (asked or 1.0) / 1.4
 
 
 class _LongInfo(NamedTuple):
@@ -3467,6 +3474,8 @@ class _Evidence(NamedTuple):
 
     confidence: float
     excerpt: str
+    weight: float = 1.0
+    """What its score counts among the first: more, where the query holds much of one of its texts."""
 
 
 class _Fits(NamedTuple):
@@ -3524,6 +3533,7 @@ class _Descent:
         self._shows_paths = shows_paths
         self._log_messages = log_messages
         self._levels = _SortedLevels()
+        self._complaints = _Complaints()
         self.spent = Counter(descents=0, model_calls=0, names_shown=0)
 
     def Note(self, ids: Collection[str]) -> None:
@@ -3610,6 +3620,7 @@ class _Descent:
             case = "timed_out" if isinstance(error, TimeoutError) else "failed"
             reading = _Reading(case, words=_Printable(_Shorten(error, 200)))
             told["error"] = reading.words
+            self._complaints.Tell(case, error)
         if self._log_messages:
             told["messages"] = messages
         trace.rounds.append(told)
@@ -3751,11 +3762,11 @@ class _Descent:
                 text = text if text.strip() else _NO_DESCRIPTION
                 entry["description"] = text if len(text) <= _SHOWN_LIMIT else f"{text[: _SHOWN_LIMIT - 1]}…"
             if fits is not None and self._wants_evidence:
-                confidence, excerpt = fits.evidence.get(id, _Evidence(0.0, ""))
+                evidence = fits.evidence.get(id, _Evidence(0.0, ""))
                 if "excerpt" in self._fields:
-                    entry["excerpt"] = excerpt
+                    entry["excerpt"] = evidence.excerpt
                 if "score" in self._fields:
-                    entry["score"] = round(confidence, 3)
+                    entry["score"] = round(evidence.confidence, 3)
             entries.append(entry)
         return entries
 
@@ -3789,7 +3800,9 @@ class _Descent:
             if is_placing:
                 evidence = self._JudgeParents(ranking, ids or best[:count]) if self._wants_evidence else {}
             else:
-                evidence = self._Judge(ranking, ids or best[:count], scores)
+                evidence = self._Judge(ranking, [*best[: max(count, _REORDERED)], *ids], scores)
+                first = sorted(best[:_REORDERED], key=lambda id: -scores[id] * evidence[id].weight)
+                best = first + best[_REORDERED:]
             return _Fits(best, evidence, ranking.weights)
 
     def _Score(self, ranking: Ranking, query: str, is_placing: bool) -> dict[str, float]:
@@ -3799,14 +3812,16 @@ class _Descent:
 
     def _Judge(self, ranking: Ranking, ids: Sequence[str], scores: Mapping[str, float]) -> dict[str, _Evidence]:
         """Return how well keywords fit a query, and the sentences that say so.  The ranking is asked."""
-        words = _WordFinder(ranking.weights)
+        words, could_score = _WordFinder(ranking.weights), _CouldScore(ranking.weights)
         nearness = [0.0] * len(ids) if ranking.Nearness is None else ranking.Nearness(ids)
         found = {}
         for id, near in zip(ids, nearness, strict=True):
             names, others, infos = self._ranker.TextsOf(id)
             excerpt = words.Quote(infos)
-            confidence = _ConfidenceOf(scores.get(id, 0.0), [*names, *others, excerpt], ranking)
-            found[id] = _Evidence(max(confidence, near), excerpt)
+            said = _ShareSaid([*names, *others, excerpt], ranking.weights)
+            confidence = math.sqrt(said * min(1.0, scores.get(id, 0.0) / could_score))
+            weight = max(0.02, said, near) if others or infos else 0.3  # a name alone may say nothing of the query
+            found[id] = _Evidence(max(confidence, near), excerpt, weight**0.2)
         return found
 
     def _JudgeParents(self, ranking: Ranking, ids: Sequence[str]) -> dict[str, _Evidence]:
@@ -3902,6 +3917,25 @@ def _CommonPath(state: _Indexes, ids: Iterable[str]) -> list[str]:
 def _WhyOf(descent: _Row) -> str:
     words = descent["steps"][-1].reason if descent["steps"] else ""
     return f"the model: {words}" if words else "the model proposes it"
+
+
+class _Complaints:
+    """Logs that a client fails: each kind of failure once a minute at most, without the keys that errors quote."""
+
+    def __init__(self) -> None:
+        self._told_at: dict[tuple[str, str], float] = {}
+
+    def Tell(self, case: str, error: Exception) -> None:
+        kind, now = (case, type(error).__name__), time.monotonic()
+        if now - self._told_at.get(kind, -math.inf) < _COMPLAINT_S:
+            return
+        self._told_at[kind] = now
+        said = _HideKeys(r"\1…", _Printable(_Shorten(str(error), 200)))
+        _LOGGER.warning("the model did not answer (%s): %s: %s", _OUTCOMES[case][1], kind[1], said)
+
+
+_COMPLAINT_S = 60.0
+_HideKeys = re.compile(r"(?i)((?:bearer|basic|key|token|secret|password)\W{1,4}|\bsk-)[\w.~+/=-]{6,}").sub
 
 
 class _SortedLevels:

@@ -110,7 +110,10 @@ class Finder:
         with self.tree._ranker.Asking() as recall:
             ranking = recall.Rank(case.query, case.description)
             scores = self.tree._descent._Score(ranking, case.query, intent == "suggest_parent")
-        return sorted(((score, id) for id, score in scores.items()), key=lambda fit: (-fit[0], fit[1]))
+        if intent == "suggest_parent":
+            return sorted(((score, id) for id, score in scores.items()), key=lambda fit: (-fit[0], fit[1]))
+        fits = self.tree._descent.Fit(case.query, case.description, is_placing=False, count=0)
+        return [(scores[id], id) for id in fits.ids]
 
     def confidence(self, case: Case) -> float:
         """Return the best candidate's confidence, 0 where there is none."""

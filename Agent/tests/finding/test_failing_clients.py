@@ -1,0 +1,55 @@
+"""A client that fails is heard: one warning for each kind of failure, once a minute at most, without keys."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from Agent import keyword_tree
+from Agent.keyword_tree import KeywordTree, StubLLMClient
+
+
+@pytest.fixture(autouse=True)
+def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _fd: None)
+    monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
+
+
+def test_each_kind_is_told_once_a_minute(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(keyword_tree.time, "monotonic", lambda: now[0])
+    failures = [
+        ConnectionError("no route"),
+        ConnectionError("no route"),
+        TimeoutError("slow"),
+        ConnectionError("again"),
+    ]
+    with KeywordTree(str(tmp_path), StubLLMClient(failures)) as tree:
+        tree.CreateKeyword("tea", "root")
+        reasons = [tree.Search(f"what is {number}?").reason for number in range(3)]
+        now[0] += 61
+        reasons.append(tree.Search("what is it?").reason)
+
+    assert reasons == ["agent_failure", "agent_failure", "agent_timeout", "agent_failure"]
+    assert caplog.messages == [
+        "the model did not answer (agent_failure): ConnectionError: 'no route'",
+        "the model did not answer (agent_timeout): TimeoutError: 'slow'",
+        "the model did not answer (agent_failure): ConnectionError: 'again'",
+    ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["Incorrect API key provided: sk-abcdef123456", "Authorization: Bearer abcdef123456", "api_key='abcdef123456'"],
+)
+def test_no_key_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture, said: str) -> None:
+    with KeywordTree(str(tmp_path), StubLLMClient([PermissionError(said)])) as tree:
+        tree.CreateKeyword("tea", "root")
+        tree.Search("what is it?")
+
+    assert len(caplog.messages) == 1
+    assert "abcdef" not in caplog.text
