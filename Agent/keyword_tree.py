@@ -2901,6 +2901,8 @@ _EXCERPT_LIMIT = 160  # characters
 _READ_FOR_EXCERPT = 4096  # characters of an info among which an excerpt is looked for
 _REORDERED = 20  # keywords in whose order it also counts how much of one of their texts the query holds
 _NEAREST = 5  # keywords that a search without an answer tells
+_INDEX_FORMAT = 1
+_KEPT_FROM = 2000  # keywords from which on the index is kept on disk: fewer are ranked anew in a moment
 _HEARD = 400  # characters of an info by which its keyword is found
 _PIECE = 1000  # keywords that are looked up under one hold of the tree's lock: a millisecond
 _READ, _READ_SHARE = 15_000, 0.1  # postings read for a query, rarest terms first: so many, or of so many nodes
@@ -3005,6 +3007,31 @@ class _LexicalRecall:
                 if count > 1:
                     lengths[term] = max(1, lengths[term] - round(2 * math.log2(1 + math.log(count))))
         return lengths
+
+    def Dump(self) -> list[bytes]:
+        """Return all of it as parts for `Load`: ids, counts of lengths, terms, how many postings each has, postings."""
+        counts = array("I", map(len, self._postings.values()))
+        postings = array("I")
+        for held in self._postings.values():
+            postings.extend(held)
+        ids: list[str | None] = list(self._ids)
+        for slot in self._free:
+            ids[slot] = None
+        told = _EncodeText([ids, *self._lengths]).encode()
+        return [told, "\n".join(self._postings).encode(), counts.tobytes(), postings.tobytes()]
+
+    def Load(self, parts: Sequence[bytes]) -> None:
+        """Take over what another one has dumped."""
+        ids, *lengths = json.loads(parts[0])
+        self._lengths[0][:], self._lengths[1][:] = lengths
+        self._slot_of = {id: slot for slot, id in enumerate(ids) if id is not None}
+        self._free = [slot for slot, id in enumerate(ids) if id is None]
+        self._ids = [id or "" for id in ids]
+        terms = parts[1].decode().split("\n") if parts[1] else []
+        counts, postings, start = array("I", parts[2]), array("I", parts[3]), 0
+        for term, count in zip(terms, counts, strict=True):
+            self._postings[term] = postings[start : start + count]
+            start += count
 
     def _MakeTable(self, a: float, b: float) -> list[float]:
         """Return tf / (tf + 1.2) of every code, for texts as long as this tree's are."""
@@ -3220,8 +3247,13 @@ class _Ranker:
         enter: Callable[[], None],
         read_content: Callable[[str], str],
         infos_heard: int,
+        path: str = "",
+        position: Callable[[], str] = str,
     ) -> None:
         self._make = make
+        self._path = path  # of the file that keeps the index; "" for none
+        self._position = position  # what the log has come to; the tree's lock is held
+        self._kept = ""  # the position at which the file was written
         self._see = see
         self._enter = enter  # refuses a closed tree, and who holds the tree's lock
         self._read_content = read_content  # of an info on the disk
@@ -3278,16 +3310,95 @@ class _Ranker:
             if noted is not None and len(noted) > max(1000, len(state.nodes) // 4):
                 noted = None  # it is made anew sooner than it follows
             ids = list(state.nodes if noted is None else noted)
+        recall = None if noted is None else self._recall
         try:
-            if noted is None or self._recall is None:
-                self._recall, self._rows, self._infos = self._make(), {}, {}
             with _CollectorOff():
-                for start in range(0, len(ids), _PIECE):
-                    self._TakeIn(self._recall, ids[start : start + _PIECE])
+                if recall is None:
+                    recall = self._MakeAnew(ids)
+                else:
+                    self._TakeInAll(recall, ids)
         except BaseException:  # the port failed, or Ctrl-C came: nobody knows how far it got
             self._noted = None
             raise
-        return self._recall
+        return recall
+
+    def _MakeAnew(self, ids: list[str]) -> Recall:
+        recall = self._recall = self._make()
+        self._rows, self._infos = {}, {}
+        if not self._LoadKept(recall):
+            self._TakeInAll(recall, ids)
+            self.Keep()
+        return recall
+
+    def _TakeInAll(self, recall: Recall, ids: list[str]) -> None:
+        for start in range(0, len(ids), _PIECE):
+            self._TakeIn(recall, ids[start : start + _PIECE])
+
+    # -- keeping it on disk ---------------------------------------------------
+    #
+    # One file, never the truth: a line of JSON, {"format", "position", "heard", "sizes", "crc"}, and the parts that
+    # `_LexicalRecall.Dump` returns.  It counts where its position is the log's, else the index is made anew.
+
+    def Keep(self) -> None:
+        """Write the index to its file, if it is worth it and the file is not the same."""
+        recall = self._recall
+        if not self._path or not isinstance(recall, _LexicalRecall) or len(self._rows) < _KEPT_FROM:
+            return
+        with self._lock:
+            with self._see():
+                position = self._position()
+                if self._noted is None or self._noted or position == self._kept:
+                    return
+            parts = recall.Dump()
+            head = {"format": _INDEX_FORMAT, "position": position, "heard": self._infos_heard}
+            head |= {"sizes": list(map(len, parts)), "crc": zlib.crc32(b"".join(parts))}
+            with contextlib.suppress(OSError):  # it is made anew where it cannot be kept
+                os.makedirs(os.path.dirname(self._path), 0o700, exist_ok=True)
+                with open(os.open(self._path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                    file.writelines([_EncodeText(head).encode(), b"\n", *parts])
+                os.replace(self._path + ".new", self._path)
+                self._kept = position
+
+    def FollowAtClose(self) -> None:
+        """Take in the changes that nobody has asked for since, if they are few: then what was made can be kept."""
+        if self._recall is None or self._noted is None or len(self._noted) > _PIECE or _IsOwned(self._lock):
+            return
+        with contextlib.suppress(Exception), self.Asking():  # somebody else's ranking may fail; nothing needs this
+            pass
+
+    def DropKept(self) -> None:
+        """Take the file away: it may hold words of what was deleted."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+        self._kept = ""
+
+    def _LoadKept(self, recall: Recall) -> bool:
+        """Read the index from its file, if that says what the tree says now."""
+        if not self._path or not isinstance(recall, _LexicalRecall):
+            return False
+        try:
+            with open(self._path, "rb") as file:
+                head, body = json.loads(file.readline()), file.read()
+            ends = list(itertools.accumulate(head["sizes"], initial=0))
+            is_whole = head["format"] == _INDEX_FORMAT and head["crc"] == zlib.crc32(body) and ends[-1] == len(body)
+            if not is_whole or head["heard"] != self._infos_heard:
+                return False
+            with self._see() as state:
+                if self._noted or head["position"] != self._position():
+                    return False
+                self._rows = {id: row for id, row in state.nodes.items() if id != _ROOT_ID}
+                linked = [id for id in state.by_node.Keys() if id in state.nodes] if state.infos else []
+                found = {id: self._FindInfos(state, id) for id in linked}
+            recall.Load([body[start:end] for start, end in itertools.pairwise(ends)])
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
+        for id, infos in found.items():
+            if infos:
+                self._infos[id] = tuple(self._Hear(info_id, held, {}) for info_id, held in infos)
+        self._kept = head["position"]
+        return True
+
+    # -- telling it -----------------------------------------------------------
 
     def _TakeIn(self, recall: Recall, ids: list[str]) -> None:
         """Tell the recall what the keywords say now."""
@@ -4776,7 +4887,10 @@ class KeywordTree:
         self._commit_lock = threading.RLock()  # held while the store is in use
         self._is_closed = self._must_close = False
         self._must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
-        self._ranker = _Ranker(recall, self._See, self._EnterRanking, self._ReadContent, infos_heard)
+        kept = os.path.join(self.data_dir, "indexes", "keywords.words")
+        self._ranker = _Ranker(
+            recall, self._See, self._EnterRanking, self._ReadContent, infos_heard, kept, self._LogPosition
+        )
         self._descent = _Descent(
             self._See,
             self._SeeOwn,
@@ -4841,6 +4955,9 @@ class KeywordTree:
         """Give what this thread is to see."""
         with self._lock:
             yield self._indexes
+
+    def _LogPosition(self) -> str:
+        return f"{self._store.seq} {self._store._crc.decode()}"
 
     def _ReadContent(self, info_id: str) -> str:
         with self._lock:
@@ -5591,6 +5708,7 @@ class KeywordTree:
                 raise
 
         self._Exclusively(Compact)
+        self._ranker.DropKept()
         with self._commit_lock:
             self._must_reopen = not self._is_closed  # by a signal handler
             if self._must_reopen:
@@ -5931,6 +6049,8 @@ class KeywordTree:
         if _IsOwned(self._commit_lock) or _IsOwned(self._lock):
             self._must_close = True  # a checkpoint now would vouch for rows that are still to be written
             return
+        if not (self._is_closed or self._must_reopen):
+            self._ranker.FollowAtClose()
         with self._lock:
             if self._is_closed:
                 return
@@ -5939,6 +6059,7 @@ class KeywordTree:
             try:
                 if not self._must_reopen:  # a checkpoint would vouch for what cannot be trusted
                     self._store.Close(self._TakeIn)
+                    self._ranker.Keep()
             finally:
                 try:  # twice, as in `_Exclusively`
                     with self._lock:  # nobody reads a long content
