@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from Agent import keyword_tree as kt
 from Agent.keyword_tree import KeywordTree
 from Agent.tests.support import inside
 
@@ -17,20 +15,14 @@ from Agent.tests.support import inside
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _fd: None)
     monkeypatch.setattr(os, "fdatasync", lambda _fd: None)
-    monkeypatch.setattr(kt, "_KEPT_FROM", 2)
+    inside.set_limits(monkeypatch, kept_from=2)
 
 
 @pytest.fixture
 def added(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The ids that an index was told of."""
     told: list[str] = []
-    add = kt._LexicalRecall.Add
-
-    def note(recall: Any, id: str, texts: kt.Texts) -> None:
-        told.append(id)
-        add(recall, id, texts)
-
-    monkeypatch.setattr(kt._LexicalRecall, "Add", note)
+    inside.note_keywords_told(monkeypatch, told.append)
     return told
 
 
@@ -123,7 +115,7 @@ def test_goes_with_a_compaction_that_forgets(tmp_path: Path) -> None:
 
 
 def test_a_small_tree_keeps_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kt, "_KEPT_FROM", 2000)
+    inside.set_limits(monkeypatch, kept_from=2000)
     fill(tmp_path)
 
     assert not (tmp_path / "indexes").exists()

@@ -41,6 +41,7 @@ _LIMITS = {
     "resident_bytes": "_RESIDENT_LIMIT",  # a longer row is read from the disk when it is asked for
     "postings_read": "_READ",  # how much a ranking reads of a common term
     "share_read": "_READ_SHARE",
+    "kept_from": "_KEPT_FROM",  # keywords from which on the ranking's index is kept on disk
     "scored_in_full": "_RANKED",  # how many candidates a ranking looks at closely
 }
 
@@ -309,6 +310,17 @@ def rank_anew(tree: KeywordTree, ids: list[str]) -> None:
     ranker = tree._ranker
     ranker._recall, ranker._rows, ranker._infos = kt._LexicalRecall(), {}, {}
     ranker._TakeIn(ranker._recall, ids)
+
+
+def note_keywords_told(patch: pytest.MonkeyPatch, note: Callable[[str], object]) -> None:
+    """Tell of each keyword that a ranking learns."""
+    real = kt._LexicalRecall.Add
+
+    def add(recall: Any, id: str, texts: kt.Texts) -> None:
+        note(id)
+        real(recall, id, texts)
+
+    patch.setattr(kt._LexicalRecall, "Add", add)
 
 
 def _contents(recall: object) -> tuple[Any, ...]:
