@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from Agent import keyword_tree
 from Agent.keyword_tree import KeywordTree, StubLLMClient
+from Agent.tests.support import inside
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +23,7 @@ def test_each_kind_is_told_once_a_minute(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(keyword_tree.time, "monotonic", lambda: now[0])
+    inside.replace_clock(monkeypatch, SimpleNamespace(**{**vars(time), "monotonic": lambda: now[0]}))
     failures = [
         ConnectionError("no route"),
         ConnectionError("no route"),
