@@ -6,7 +6,8 @@ A mark is a comment that names what its line is good for, at the line's end or o
     # guard: a foreign log stays refused
     if old.is_lost:
 
-Two marks of one line are parted by a semicolon. What taking a safeguard away means follows from what the line holds:
+Two marks of one line are parted by a semicolon, and one mark may stand at several lines, which are taken away together.
+What taking a safeguard away means follows from what the line holds:
 
     if, elif, while    the condition never holds
     with               is not entered
@@ -75,13 +76,19 @@ def take_away(source: str, mark: str, way: Way = None) -> str:
         way: how it is taken away; None is the usual way of what the marked line holds.
 
     Raises:
-        GuardError: the mark is not there, or twice, or nothing on its line can be taken away like this.
+        GuardError: the mark is not there, or nothing on its line can be taken away like this.
     """
-    numbers = marks(source).get(mark, [])
-    if len(numbers) != 1:
-        raise GuardError(f"the mark {mark!r} stands at {len(numbers)} lines")
+    numbers = marks(source).get(mark)
+    if numbers is None:
+        raise GuardError(f"no line has the mark {mark!r}")
+    for number in reversed(numbers):
+        source = _take_away_at(source, number, mark, way)
+    return source
+
+
+def _take_away_at(source: str, number: int, mark: str, way: Way) -> str:
     text = _Text(source)
-    found = text.statement_at(numbers[0])
+    found = text.statement_at(number)
     if isinstance(way, Instead):
         return text.with_piece(found, way)
     if isinstance(found, ast.If | ast.While):
