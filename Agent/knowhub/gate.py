@@ -233,6 +233,8 @@ class Gate:
         method = scope["method"] if scope["method"] in _METHODS else "OTHER"
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(took_s)
+        if not _log.isEnabledFor(logging.INFO):
+            return
         token = scope["state"].get("token")
         told = {"time": round(time.time(), 3), "request_id": request_id, "method": method, "route": route}
         told |= {"status": status, "ms": round(took_s * 1000, 2), "principal": token.principal if token else ""}

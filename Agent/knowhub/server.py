@@ -50,7 +50,6 @@ try:
     from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import StreamingResponse
-    from fastapi.security import HTTPBearer
     from prometheus_client import Gauge, generate_latest
     from starlette.concurrency import run_in_threadpool
     from starlette.convertors import StringConvertor, register_url_convertor
@@ -389,14 +388,15 @@ async def wait_for(hub: KnowHub, asked: Asked | None) -> Reply | None:
         return Reply(reason="model_timeout")
 
 
-def _who(request: Request) -> Token:
+async def _who(request: Request) -> Token:  # not sync: that would be a thread of its own for each request
     token = request.state.token
     if not isinstance(token, Token):
         raise KnowHubError("unauthenticated", "send `Authorization: Bearer kh_…`; `knowhub token` makes one")
     return token
 
 
-_bearer = HTTPBearer(auto_error=False, description="`kh_…`, as `knowhub token` makes it", scheme_name="token")
+_SECURED: Json = {"security": [{"token": []}]}
+_SCHEME = {"type": "http", "scheme": "bearer", "description": "`kh_…`, as `knowhub token` makes it"}
 _Key = Annotated[
     str | None,
     Header(
@@ -561,10 +561,9 @@ def _methods_of(api: FastAPI, scope: Scope) -> set[str]:
 
 
 def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
-    secured = [Depends(_bearer)]
     path = "/api/knowledge"
 
-    @api.get(f"{path}/search", responses=told(SearchOut), dependencies=secured)
+    @api.get(f"{path}/search", responses=told(SearchOut), openapi_extra=_SECURED)
     async def knowledge_search(query: Annotated[SearchQuery, Query()], token: _Who) -> Response:
         """Find what helps with a task, in two stages."""
 
@@ -578,25 +577,25 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
             found = await run_in_threadpool(hub.finish_search, searching, reply)
         return answer(found)
 
-    @api.get(path, responses=told(ListOut), dependencies=secured)
+    @api.get(path, responses=told(ListOut), openapi_extra=_SECURED)
     def list_knowledge(query: Annotated[ListQuery, Query()], token: _Who) -> Response:
         """List entries, newest first."""
         return answer(hub.list_knowledge(token, query))
 
-    @api.post(path, status_code=201, responses=told(SavedOut, status=201, with_version=True), dependencies=secured)
+    @api.post(path, status_code=201, responses=told(SavedOut, status=201, with_version=True), openapi_extra=_SECURED)
     def save_knowledge(body: KnowledgeIn, token: _Who, key: _Key = None) -> Response:
         """Keep new knowledge."""
         made = hub.save(token, body, key or "")
         return answer(made, 201, made["entry"]["version"])
 
-    @api.post(f"{path}/batch_update", responses=told(BatchOut, 409), dependencies=secured)
+    @api.post(f"{path}/batch_update", responses=told(BatchOut, 409), openapi_extra=_SECURED)
     def batch_update_knowledge(body: BatchIn, token: _Who, key: _Key = None) -> Response:
         """Judge several entries."""
         return answer(hub.batch_update(token, body, key or ""))
 
     slimming = ThreadPoolExecutor(1, "KnowHub slim")  # it may take minutes, and must hold no thread that writes need
 
-    @api.post(f"{path}/slim", responses=told(SlimOut, 409), dependencies=secured)
+    @api.post(f"{path}/slim", responses=told(SlimOut, 409), openapi_extra=_SECURED)
     async def slim_knowledge(body: SlimIn, token: _Who) -> Response:
         """Merge entries that say the same."""
         need(token, "curate")
@@ -604,7 +603,7 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
 
     one = path + "/{id:knowledge_id}"
 
-    @api.get(one, responses=told(EntryOut, with_version=True), dependencies=secured)
+    @api.get(one, responses=told(EntryOut, with_version=True), openapi_extra=_SECURED)
     async def get_knowledge(id: _KnowledgeIdPath, token: _Who) -> Response:
         """Return an entry."""
         with contextlib.suppress(KnowHubError):  # what is known is answered from memory, without a thread
@@ -614,28 +613,27 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
         entry = await run_in_threadpool(hub.get, token, id)
         return answer(entry, version=entry["version"])
 
-    @api.patch(one, responses=told(ChangedOut, 412, 428, with_version=True), dependencies=secured)
+    @api.patch(one, responses=told(ChangedOut, 412, 428, with_version=True), openapi_extra=_SECURED)
     def patch_knowledge(id: _KnowledgeIdPath, body: KnowledgePatch, token: _Who, if_match: _IfMatch = None) -> Response:
         """Change fields of an entry."""
         made = hub.patch(token, id, body, read_version(if_match, needed=True))
         return answer(made, version=made["entry"]["version"])
 
-    @api.delete(one, responses=told(DoneOut, 412, 428), dependencies=secured)
+    @api.delete(one, responses=told(DoneOut, 412, 428), openapi_extra=_SECURED)
     def delete_knowledge(id: _KnowledgeIdPath, token: _Who, if_match: _IfMatch = None) -> Response:
         """Hide an entry, undoably."""
         return answer(hub.delete(token, id, read_version(if_match, needed=True)))
 
-    @api.get(f"{one}/history", responses=told(HistoryOut), dependencies=secured)
+    @api.get(f"{one}/history", responses=told(HistoryOut), openapi_extra=_SECURED)
     def knowledge_history(id: _KnowledgeIdPath, token: _Who) -> Response:
         """List the versions of an entry, newest first."""
         return answer(hub.history(token, id))
 
 
 def _add_feedback(api: FastAPI, hub: KnowHub) -> None:
-    secured = [Depends(_bearer)]
     one = "/api/knowledge/{id:knowledge_id}"
 
-    @api.put(one, responses=told(UpdatedOut, 409, with_version=True), dependencies=secured)
+    @api.put(one, responses=told(UpdatedOut, 409, with_version=True), openapi_extra=_SECURED)
     async def update_knowledge(id: _KnowledgeIdPath, body: KnowledgeUpdate, token: _Who, key: _Key = None) -> Response:
         """Judge an entry, score it, or let it be rewritten."""
         made, evolving = await run_in_threadpool(hub.begin_update, token, id, body, key or "")
@@ -645,16 +643,15 @@ def _add_feedback(api: FastAPI, hub: KnowHub) -> None:
             made["entry"] = await run_in_threadpool(hub.get, token, id)
         return answer(made, version=made["entry"]["version"])
 
-    @api.get(f"{one}/feedback", responses=told(PageOut), dependencies=secured)
+    @api.get(f"{one}/feedback", responses=told(PageOut), openapi_extra=_SECURED)
     def knowledge_feedback(id: _KnowledgeIdPath, query: Annotated[PageQuery, Query()], token: _Who) -> Response:
         """List an entry's feedback, newest first."""
         return answer(hub.feedback(token, id, query))
 
 
 def _add_proposals(api: FastAPI, hub: KnowHub) -> None:
-    secured = [Depends(_bearer)]
 
-    @api.get("/api/proposal", responses=told(PageOut), dependencies=secured)
+    @api.get("/api/proposal", responses=told(PageOut), openapi_extra=_SECURED)
     def list_proposals(query: Annotated[ProposalQuery, Query()], token: _Who) -> Response:
         """List proposals, newest first."""
         return answer(hub.proposals(token, query))
@@ -662,29 +659,28 @@ def _add_proposals(api: FastAPI, hub: KnowHub) -> None:
     @api.post(
         "/api/proposal/{id:proposal_id}/accept",
         responses=told(ChangedOut, 409, with_version=True),
-        dependencies=secured,
+        openapi_extra=_SECURED,
     )
     def accept_proposal(id: _ProposalIdPath, token: _Who, body: AcceptIn | None = None) -> Response:
         """Give an entry the text that was proposed, or another one."""
         made = hub.accept(token, id, body or AcceptIn())
         return answer(made, version=made["entry"]["version"])
 
-    @api.post("/api/proposal/{id:proposal_id}/reject", responses=told(DoneOut, 409, 412), dependencies=secured)
+    @api.post("/api/proposal/{id:proposal_id}/reject", responses=told(DoneOut, 409, 412), openapi_extra=_SECURED)
     def reject_proposal(id: _ProposalIdPath, token: _Who) -> Response:
         """Close a proposal."""
         return answer(hub.reject(token, id))
 
 
 def _add_resources(api: FastAPI, hub: KnowHub) -> None:
-    secured = [Depends(_bearer)]
     one = "/api/resource/{id:path}"
 
-    @api.get("/api/resource", responses=told(PageOut), dependencies=secured)
+    @api.get("/api/resource", responses=told(PageOut), openapi_extra=_SECURED)
     def list_resources(query: Annotated[ResourceQuery, Query()], token: _Who) -> Response:
         """List resources, newest first, without their secrets."""
         return answer(hub.list_resources(token, query))
 
-    @api.get(one, responses=told(ResourceOut, with_version=True), dependencies=secured)
+    @api.get(one, responses=told(ResourceOut, with_version=True), openapi_extra=_SECURED)
     def get_resource(id: _ResourceIdPath, token: _Who) -> Response:
         """Return a resource, without its secret."""
         found = hub.get_resource(token, id)
@@ -693,7 +689,7 @@ def _add_resources(api: FastAPI, hub: KnowHub) -> None:
     put_told = told(KeptOut, 409, 412, 428, with_version=True)
     put_told[201] = put_told[200]
 
-    @api.put(one, responses=put_told, dependencies=secured)
+    @api.put(one, responses=put_told, openapi_extra=_SECURED)
     def put_resource(
         id: _ResourceIdPath, body: ResourceIn, token: _Who, key: _Key = None, if_match: _IfMatch = None
     ) -> Response:
@@ -705,53 +701,52 @@ def _add_resources(api: FastAPI, hub: KnowHub) -> None:
         is_new = made["resource"]["version"] == 1
         return answer(made, 201 if is_new else 200, made["resource"]["version"])
 
-    @api.delete(one, responses=told(DoneOut, 412, 428), dependencies=secured)
+    @api.delete(one, responses=told(DoneOut, 412, 428), openapi_extra=_SECURED)
     def delete_resource(id: _ResourceIdPath, token: _Who, if_match: _IfMatch = None) -> Response:
         """Hide a resource, undoably, and destroy its secret, for good."""
         return answer(hub.delete_resource(token, id, read_version(if_match, needed=True)))
 
-    @api.get("/api/secret/{id:path}", responses=told(SecretOut, 410), dependencies=secured)
+    @api.get("/api/secret/{id:path}", responses=told(SecretOut, 410), openapi_extra=_SECURED)
     def get_secret(id: _ResourceIdPath, token: _Who) -> Response:
         """Return a secret; needs the right, and is logged."""
         return answer(hub.reveal(token, id))
 
 
 def _add_rest(api: FastAPI, hub: KnowHub) -> None:
-    secured = [Depends(_bearer)]
 
-    @api.get("/api/operation", responses=told(PageOut), dependencies=secured)
+    @api.get("/api/operation", responses=told(PageOut), openapi_extra=_SECURED)
     def list_operations(query: Annotated[PageQuery, Query()], token: _Who) -> Response:
         """List the newest operations on what the token sees."""
         return answer(hub.operations(token, query))
 
-    @api.post("/api/operation/{id}/undo", responses=told(UndoneOut, 409), dependencies=secured)
+    @api.post("/api/operation/{id}/undo", responses=told(UndoneOut, 409), openapi_extra=_SECURED)
     def undo_operation(id: Annotated[str, Path(max_length=100)], token: _Who) -> Response:
         """Take an operation back."""
         return answer(hub.undo(token, id))
 
     goals = "/api/trace/{id}/goals"
 
-    @api.get(goals, responses=told(GoalsOut), dependencies=secured)
+    @api.get(goals, responses=told(GoalsOut), openapi_extra=_SECURED)
     def get_goals(id: _TraceIdPath, token: _Who) -> Response:
         """Return a goal tree of one's own."""
         return answer(hub.get_goals(token, id))
 
-    @api.put(goals, responses=told(GoalsKeptOut, 409), dependencies=secured)
+    @api.put(goals, responses=told(GoalsKeptOut, 409), openapi_extra=_SECURED)
     def put_goals(id: _TraceIdPath, body: GoalsIn, token: _Who) -> Response:
         """Keep a goal tree."""
         return answer(hub.put_goals(token, id, body))
 
-    @api.get("/api/token", responses=told(PageOut), dependencies=secured)
+    @api.get("/api/token", responses=told(PageOut), openapi_extra=_SECURED)
     def list_tokens(token: _Who) -> Response:
         """List tokens, without their texts."""
         return answer(hub.list_tokens(token))
 
-    @api.post("/api/token", status_code=201, responses=told(TokenOut, status=201), dependencies=secured)
+    @api.post("/api/token", status_code=201, responses=told(TokenOut, status=201), openapi_extra=_SECURED)
     def make_token(body: TokenIn, token: _Who) -> Response:
         """Make a token; its text is told this once."""
         return answer(hub.make_token(token, body), 201)
 
-    @api.delete("/api/token/{id}", responses=told(DoneOut), dependencies=secured)
+    @api.delete("/api/token/{id}", responses=told(DoneOut), openapi_extra=_SECURED)
     def revoke_token(id: Annotated[str, Path(pattern="^[0-9a-f]{64}$")], token: _Who) -> Response:
         """End a token."""
         return answer({**hub.revoke_token(token, id), "operation_id": ""})
@@ -759,12 +754,12 @@ def _add_rest(api: FastAPI, hub: KnowHub) -> None:
     exported = told(PageOut)
     exported[200] = {"description": "JSON lines", "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
 
-    @api.get("/api/export", responses=exported, dependencies=secured)
+    @api.get("/api/export", responses=exported, openapi_extra=_SECURED)
     def export(token: _Who) -> Response:
         """Stream all that the token sees as JSON lines, no secrets."""
         return StreamingResponse(_in_blocks(_lines(hub, token)), media_type="application/x-ndjson")
 
-    @api.post("/api/import", responses=told(ImportOut), dependencies=secured)
+    @api.post("/api/import", responses=told(ImportOut), openapi_extra=_SECURED)
     def take_in(body: ImportIn, token: _Who) -> Response:
         """Write what an export holds; what is there already is skipped."""
         return answer(hub.take_in(token, body.lines))
@@ -818,7 +813,8 @@ def _describe_problems(api: FastAPI) -> None:
 
     def openapi() -> Json:
         made = make()
-        schemas = made.setdefault("components", {}).setdefault("schemas", {})
+        made.setdefault("components", {})["securitySchemes"] = {"token": _SCHEME}
+        schemas = made["components"].setdefault("schemas", {})
         schemas["ProblemOut"] = ProblemOut.model_json_schema()
         schemas.pop("HTTPValidationError", None)
         schemas.pop("ValidationError", None)

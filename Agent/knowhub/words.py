@@ -89,7 +89,7 @@ _PAIRS = {
     "api": ("API", "接口"),
     "parameters": ("Parameters", "参数"),
     "found_how": ("found", "命中"),
-    "of": ("of", "共"),
+    "of": ("of", "/"),
     "menu": ("Pages", "页面"),
     "other_language": ("中文", "English"),
     "state": ("State", "状态"),

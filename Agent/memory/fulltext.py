@@ -492,7 +492,10 @@ class FullTextIndex:
     def _rank(self, query: str, limit: int, among: Collection[str] | None) -> list[Hit]:
         worth = self._worth(query)
         asked = {number: value for term, value in worth.items() if (number := self._numbers.get(term)) is not None}
-        few = among is not None and len(among) <= LOOKED_THROUGH
+        # A look at a memory takes as long as some twenty postings; reading all postings finds the same.
+        postings = sum(len(self._postings[number]) for number in asked)
+        is_longer = postings > min(POSTINGS_LIMIT // 2, 20 * len(among or ()))
+        few = among is not None and len(among) <= LOOKED_THROUGH and is_longer
         found = self._look_through(asked, among or ()) if few else self._scan(asked, among)
         if not found:
             return []
