@@ -18,6 +18,7 @@ import ipaddress
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -69,16 +70,24 @@ def token_path() -> Path:
 
 
 def own_token(tokens: Tokens) -> tuple[str, Token]:
-    """Return a person's own token for a hub; it is made where there is none that the hub knows."""
+    """Return a person's own token for a hub.
+
+    A hub that has no token yet takes the one that the person has already, for another hub, say; where it knows others
+    but not that one (it was revoked), a new one is made.
+    """
+    text = ""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         text = token_path().read_text(encoding="ascii").strip()
         found = tokens.find(text)
         if found is not None:
             return text, found
-    text, made = tokens.make(own_principal(), RIGHTS, ["*"])
-    token_path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_new(token_path(), text.encode() + b"\n")
-    return text, made
+    if not re.fullmatch(r"kh_[A-Za-z0-9_-]{43}", text) or tokens.all():
+        text = ""
+    made = tokens.make(own_principal(), RIGHTS, ["*"], text=text)
+    if not text:
+        token_path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_new(token_path(), made[0].encode() + b"\n")
+    return made
 
 
 def make_models(names: Sequence[str]) -> dict[str, LLMClient]:

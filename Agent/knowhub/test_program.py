@@ -14,8 +14,9 @@ import httpx
 import pytest
 
 from Agent.knowhub.hub import LOCAL, KnowHub
-from Agent.knowhub.program import main, read_foreign
+from Agent.knowhub.program import main, own_token, read_foreign
 from Agent.knowhub.schemas import KnowHubError
+from Agent.knowhub.tokens import Tokens
 
 ENTRY = {"task": "boil an egg", "content": "Seven minutes.", "types": ["usecase"]}
 
@@ -58,6 +59,15 @@ class TestTokens:
         [path] = Path(data, "tokens").iterdir()
 
         assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+    def test_one_own_token_opens_all_of_ones_hubs_but_not_where_it_was_revoked(self, tmp_path: Path) -> None:
+        one, other = Tokens(tmp_path / "one"), Tokens(tmp_path / "other")
+        text, made = own_token(one)
+        assert own_token(other)[0] == own_token(one)[0] == text
+        other.make("bot")
+        other.revoke(made.digest)
+        assert own_token(other)[0] != text
+        assert other.find(text) is None
 
 
 class TestCarrying:

@@ -443,7 +443,11 @@ class TestDocument:
                 command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(settings), "run"]
                 command += [f"{running.url}/openapi.json", "--checks", "all", "--seed", str(seed), "--no-color"]
                 command += ["--header", f"Authorization: Bearer {text}", "--max-examples", "50" if STORM else "4"]
-                command += ["--workers", "2"] if STORM else ["--phases", "examples,coverage"]
+                command += (
+                    ["--workers", "2"]
+                    if STORM
+                    else ["--phases", "examples,coverage" if token == "owner" else "examples"]
+                )
                 said = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
                 assert said.returncode == 0, said.stdout[-8000:] + said.stderr[-2000:]
 

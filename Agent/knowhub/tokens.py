@@ -113,9 +113,10 @@ class Tokens:
         *,
         kind: str = "token",
         parent: str = "",
+        text: str = "",
     ) -> tuple[str, Token]:
-        """Make a token, and return its text, which is kept nowhere, and what it is."""
-        text = ("kh_" if kind == "token" else f"kh{kind[0]}_") + secrets.token_urlsafe(32)
+        """Make a token, and return its text, which is kept nowhere, and what it is; `text` is one made elsewhere."""
+        text = text or ("kh_" if kind == "token" else f"kh{kind[0]}_") + secrets.token_urlsafe(32)
         digest = _digest(text)
         made = Token(principal, frozenset(rights), frozenset(scopes), expires_at, digest, parent, kind, self._clock())
         self._write(made)
