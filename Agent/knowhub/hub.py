@@ -1307,8 +1307,7 @@ class KnowHub:
     def revoke_token(self, token: Token, id: str) -> Json:
         """End a token, and the browsers that it logged in."""
         need(token, "admin")
-        found = next((each for each in self.tokens.all() if each.digest == id), None)
-        if found is None or not self.tokens.revoke(id):
+        if not self.tokens.is_token(id) or not self.tokens.revoke(id):
             raise not_found()
         return {"id": id}
 

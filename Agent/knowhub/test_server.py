@@ -384,6 +384,9 @@ class TestHouse:
         assert admin.delete(f"/api/token/{made['id']}").status_code == 200
         problem(bot.get("/api/knowledge"), "unauthenticated")
         problem(admin.delete(f"/api/token/{made['id']}"), "not-found")
+        past = {"principal": "bot", "expires_at": "2020-01-01T00:00:00Z"}
+        expired = admin.post("/api/token", json=past).json()
+        assert admin.delete(f"/api/token/{expired['id']}").status_code == 200
 
     def test_goals_over_the_wire(self, served: Served) -> None:
         client = served.client("goals")

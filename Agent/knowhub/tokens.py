@@ -171,6 +171,11 @@ class Tokens:
         self._read.pop(digest, None)
         return True
 
+    def is_token(self, digest: str) -> bool:
+        """Return whether a digest is that of a token, expired ones too; sessions and links are none."""
+        found = self._parse(digest) if _is_digest(digest) else None
+        return found is not None and found.kind == "token"
+
     def all(self) -> list[Token]:
         """Return all tokens, oldest first; what has expired is put away."""
         found = [token for digest in self._digests() if (token := self._load(digest)) is not None]
