@@ -44,6 +44,10 @@ __all__ = ["ContentIndex", "Filters", "InfoFacts", "Ranker"]
 KINDS = ("fact", "episode", "pattern", "skill")
 """What `MemoryStore` keeps; somebody else may have written others."""
 
+LIKENESS = 0.1
+"""What the likest info gains by another ranking, beside 1 for saying all that is asked for. So the words decide where
+they explain a question, and likeness where they explain little; it is the form in which `embeddings.recall` mixes."""
+
 SAVE_AFTER = 2_000
 """Where so many infos had to be taken in at once, the index is written to disk."""
 
@@ -52,7 +56,7 @@ _HEAD_LIMIT = 10_000  # bytes of the first two lines
 
 
 class Ranker(Protocol):
-    """Another ranking of infos, as one by embeddings; fused with the full-text one.
+    """Another ranking of infos, as one by embeddings; mixed into the full-text one, see `LIKENESS`.
 
     It is told of every info before it is asked, those of earlier openings too: what is costly to compute it keeps
     somewhere itself. Its methods are never called at the same time. What it raises goes to whoever asked; what it has
@@ -344,9 +348,16 @@ class ContentIndex:
             return found
         with self._ranker_lock:
             self._pass_on(self._ranker)
-            ranked = dict.fromkeys(id for _, id in self._ranker.Rank(query))
-        ids = [id for id in ranked if id in self.known and (among is None or id in among)]
-        return _fuse(found, ids[:limit])
+            ranked = self._ranker.Rank(query)
+        near = _nearness(ranked)
+        wanted = [id for id in near if id in self.known and (among is None or id in among)]
+        # What is near and says none of the words stands behind whatever says some; what says some has its own score.
+        rest = frozenset(id for id in wanted if id not in found)
+        found |= {hit.id: (hit.score, hit.passage) for hit in self.text.rank(query, len(rest), rest)} if rest else {}
+        scores = {id: found[id][0] if id in found else 0.0 for id in (*found, *wanted)}
+        mixed = {id: score + LIKENESS * near.get(id, 0.0) for id, score in scores.items()}
+        best = sorted(mixed, key=lambda id: -mixed[id])[:limit]
+        return {id: (min(1.0, mixed[id]), found[id][1] if id in found else 0) for id in best}
 
     def _pass_on(self, ranker: Ranker) -> None:
         """Tell the ranker what it has not heard of; what it fails at, it is told again."""
@@ -493,15 +504,18 @@ def _join(ids_by: Mapping[str, Set[str]], names: Collection[str]) -> Set[str]:
     return found[0] if len(found) == 1 else frozenset().union(*found)
 
 
-def _fuse(found: Mapping[str, tuple[float, int]], ranked: Sequence[str]) -> dict[str, tuple[float, int]]:
-    """Return two rankings as one, by the sum of 1 / (60 + rank), which needs no common scale (Cormack et al. 2009)."""
-    sums: dict[str, float] = {}
-    for ranking in (found, ranked):
-        for place, id in enumerate(ranking, 1):
-            sums[id] = sums.get(id, 0.0) + 1.0 / (60 + place)
-    best = 2.0 / 61.0
-    ordered = sorted(sums.items(), key=lambda item: -item[1])
-    return {id: (score / best, found[id][1] if id in found else 0) for id, score in ordered}
+def _nearness(ranked: Sequence[tuple[float, str]]) -> dict[str, float]:
+    """Return how near each info of a ranking is, from 0, the last one, to 1, the first; squared, so that few are near.
+
+    The difference counts, not the likeness itself: no model's own scale decides.
+    """
+    scores = {id: score for score, id in reversed(ranked)}
+    if not scores:
+        return {}
+    least, most = min(scores.values()), max(scores.values())
+    if most == least:  # nothing tells them apart
+        return dict.fromkeys(scores, 1.0)
+    return {id: ((scores[id] - least) / (most - least)) ** 2 for _, id in ranked}
 
 
 _NOTHING: Mapping[str, Any] = {}

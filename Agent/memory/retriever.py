@@ -160,7 +160,7 @@ class MemoryRetriever:
         graph: What hangs together; the tree's own keywords.
         extractor: What tells the keywords of a question; `ChineseKeywordExtractor`, which knows English, too.
         config: How to look.
-        ranker: Another ranking, as one by embeddings, fused with the full-text one.
+        ranker: Another ranking, as one by embeddings, mixed into the full-text one.
         clock: Seconds since the epoch.
         index_path: Where to keep the full-text index between two openings; None makes it anew each time.
         knowledge_store, knowledge_graph, keyword_extractor: Other names of `tree`, `graph` and `extractor`; of a
@@ -198,7 +198,7 @@ class MemoryRetriever:
         self._clock = clock
         # What says all that is asked for, once, at a common length, has 0.4 of what BM25 could ever give, and counts as
         # 1 here: beside the other three figures, which do reach 1, the text would count for little otherwise.
-        self._scale = 2.5 if ranker is None else 1.0
+        self._scale = 2.5
 
     def retrieve(
         self, query: str, limit: int = 5, filters: Filters | None = None, config: RetrieverConfig | None = None

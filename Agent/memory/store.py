@@ -163,7 +163,7 @@ class MemoryStore:
         extract_in_background: Whether that is done by a thread, after `remember` has returned. What is still to be
             read is in the log: when the process dies, the next one that opens the store so goes on with it.
         config: How `recall` looks.
-        ranker: Another ranking, as one by embeddings, fused with the full-text one.
+        ranker: Another ranking, as one by embeddings, mixed into the full-text one.
         clock: Seconds since the epoch.
 
     Attributes:

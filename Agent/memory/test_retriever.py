@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree
+from Agent.memory import content
 from Agent.memory.content import Filters
 from Agent.memory.graph import GraphRelation
 from Agent.memory.keywords import SimpleKeywordExtractor
@@ -270,6 +271,33 @@ class TestRanker:
         tree.DeleteInfo(auto.id)
         assert contents(retriever, "car") == ["A car park."]
         assert auto.id not in synonyms.texts
+
+
+    def test_decides_where_the_words_explain_little(self, tree: KeywordTree) -> None:
+        class Ranker(Synonyms):
+            ranked: Sequence[tuple[float, str]] = ()
+
+            def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
+                return list(self.ranked)
+
+        ranker = Ranker()
+        texts = ["the kettle is red and hot", "a pot", "a pan", "a lid"]
+        said, pot, pan, lid = (tree.CreateInfo(text).id for text in texts)
+        ranker.ranked = [(0.9, pot), (0.6, said), (0.5, pan), (0.1, lid), (0.0, "gone")]
+        retriever = MemoryRetriever(tree, ranker=ranker)
+
+        assert contents(retriever, "is the kettle red and hot")[:2] == texts[:2]
+        assert contents(retriever, "teapot?") == ["a pot", "the kettle is red and hot", "a pan", "a lid"]
+        (one,) = retriever.retrieve("teapot?", 1)
+        assert one.score == pytest.approx(0.25)  # a tenth, on the scale of text
+
+    @pytest.mark.parametrize("ranked", [[], [(0.5, "x")], [(0.5, "x"), (0.5, "y")], [(-1.0, "x"), (-3.0, "y")]])
+    def test_any_scale_is_brought_to_0_to_1(self, ranked: list[tuple[float, str]]) -> None:
+        near = content._nearness(ranked)
+
+        assert len(near) == len(ranked)
+        assert all(0.0 <= value <= 1.0 for value in near.values())
+        assert list(near.values()) == sorted(near.values(), reverse=True)
 
 
 class TestMinScore:
