@@ -3,17 +3,25 @@
 
 Optional; the library in `keyword_tree.keyword_tree` knows nothing of it. Read in this order:
 
-    schemas     the records: what was done, what was learned from it, what can be done
-    keywords    what a question is about, in English and Chinese
-    scoring     how well a memory fits, as figures from 0 to 1 that explain themselves
-    graph       the port: entities, their relations and their tags
-    in_memory_graph, tree_graph   what stands behind it: for as long as the process lives, and the keywords of a tree
-    log_follower  how what is derived from a tree's log stays true
-    fulltext    a full-text index over memories, Chinese and English
-    content     which infos say what is asked for; kept on disk between two openings
-    retriever   finds memories for a question, through both channels
-    eviction    what may be forgotten, and why
-    store       `MemoryStore`, the door: remember, recall, correct, forget
+    schemas          the records: what was done, what was learned from it, what can be done
+    memory_fields    what `MemoryStore` writes of an info; `names`, `messages` what becomes of names and in errors
+    keywords         what a question is about, in English and Chinese
+    scoring          how well a memory fits, as figures from 0 to 1 that explain themselves
+    graph            the port: entities, their relations and their tags
+    in_memory_graph  what stands behind it for as long as the process lives
+    sayings          what a memory says of the graph, kept with the memory
+    tree_graph       the keywords of a tree as a graph, with all that memories say
+    extraction       entities, tags and relations of a text: by a model, checked, or by rules
+                     (`extraction_rules`, `…_english`, `…_chinese`, `extraction_words`)
+    graph_feed       what remembering, correcting and forgetting do to the graph; `background` the same later
+    knowledge        keywords as pages: "what is X"
+    log_follower     how what is derived from a tree's log stays true
+    fulltext         a full-text index over memories, Chinese and English
+    content          which infos say what is asked for; kept on disk between two openings
+    relation_words   which relations a question asks for
+    retriever        finds memories for a question, through both channels
+    eviction         what may be forgotten, and why
+    store            `MemoryStore`, the door: remember, recall, correct, forget
 """
 
 from .store import MemoryStore

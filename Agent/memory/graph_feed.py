@@ -15,7 +15,7 @@ sees it, and merges them.
 
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..keyword_tree import (
@@ -209,22 +209,30 @@ class GraphFeed:
             if link.created_by == EXTRACTION:
                 self._tree.UnlinkInfo(info_id, link.keyword_id)
 
-    def clear(self, keyword_ids: Iterable[str]) -> list[str]:
-        """Delete those of some keywords that extraction made and that nothing hangs on any more; return them."""
-        gone = []
+    def clear(self, keyword_ids: Iterable[str], memory_ids: Collection[str]) -> list[str]:
+        """Delete those of some keywords that extraction made and that nothing hangs on any more; return them.
+
+        Args:
+            keyword_ids: The keywords.
+            memory_ids: The memories that name them no longer, if only in the operation that is open.
+        """
+        gone: list[str] = []
         for id in dict.fromkeys(keyword_ids):
             node = self._tree.GetKeyword(id)
-            if node is not None and node.id not in gone and self._is_left_over(node):
+            if node is not None and node.id not in gone and self._is_left_over(node, memory_ids):
                 self._tree.DeleteKeyword(node.id, info_policy="detach")
                 gone.append(node.id)
         return gone
 
-    def _is_left_over(self, node: KeywordNode) -> bool:
+    def _is_left_over(self, node: KeywordNode, memory_ids: Collection[str]) -> bool:
         if node.created_by != EXTRACTION or node.parent_id != "root":
             return False
         if node.aliases or node.description or node.metadata or node.confirmed or node.children:
             return False
         if self._tree.GetChildren(node.id, 0, 1) or self._tree.GetInfosOfKeyword(node.id, page=0):
+            return False
+        # Somebody may have taken a memory off it that names it all the same.
+        if not set(self._graph.view().memories_of(node.id)) <= set(memory_ids):
             return False
         try:
             relations = self._graph.get_relations(node.id)

@@ -360,7 +360,7 @@ class MemoryStore:
                 if keyword_id not in linked:
                     self.tree.LinkInfo(old.id, keyword_id, created_by=spec["created_by"])
             self._feed.link(old.id, placed, {*linked, *named.values()})
-            gone = self._feed.clear(named_in(old))
+            gone = self._feed.clear(named_in(old), [old.id])
         self._feed.merge_doubles(placed.made)
         self._give_back(operation.id, gone, [old.id])
         return old.id
@@ -487,7 +487,7 @@ class MemoryStore:
             metadata, placed = self._place(metadata, {}, linked, reading)
             self.tree.UpdateInfo(info.id, {"metadata": metadata}, info.version)
             self._feed.link(info.id, placed, linked)
-            gone = self._feed.clear(named_in(info))
+            gone = self._feed.clear(named_in(info), [info.id])
         self._feed.merge_doubles(placed.made)
         self._give_back(operation.id, gone, [info.id])
 
@@ -612,7 +612,7 @@ class MemoryStore:
                 self.tree.LinkInfo(new_id, keyword_id, relation, created_by)
             self._feed.link(new_id, placed, relations)
             self.tree.UpdateInfo(old.id, {"metadata": {**old.metadata, MEMORY_KEY: {**own, "superseded_by": new_id}}})
-            gone = self._feed.clear(named_in(old))
+            gone = self._feed.clear(named_in(old), [old.id])
         self._feed.merge_doubles(placed.made)
         self._give_back(operation.id, gone, [old.id, new_id])
         if self._background is not None and "waits" in own_of_new.get("graph", ()):
@@ -740,7 +740,7 @@ class MemoryStore:
             going = {info.id: info for chain in chains for info in chain}
             for id in going:
                 self.tree.DeleteInfo(id)
-            gone = self._feed.clear(keyword_id for info in going.values() for keyword_id in named_in(info))
+            gone = self._feed.clear((id for info in going.values() for id in named_in(info)), going)
         self._give_back(operation.id, gone, going)
         return operation.id
 

@@ -270,6 +270,14 @@ class TestForget:
         assert store.tree.GetKeyword(apollo) is not None
         assert not store.tree.FindByName("Ada")
 
+    def test_leaves_what_another_memory_names_that_somebody_took_off_it(self, store: MemoryStore) -> None:
+        one, other = store.remember("Ada works on Apollo."), store.remember("Bo works on Apollo.")
+        apollo = id_of(store, "Apollo")
+        store.tree.UnlinkInfo(other, apollo)
+        store.forget(one)
+
+        assert related(store, "Apollo") == ["Bo"]
+
     def test_leaves_what_was_named_by_hand(self, store: MemoryStore) -> None:
         store.forget(store.remember("Ada works on Apollo.", keywords=["Ada"]))
 
@@ -538,8 +546,8 @@ class TestTogether:
         with KeywordTree(store.tree.data_dir) as elsewhere, MemoryStore(Path(store.tree.data_dir).parent) as other:
             original = store._feed.clear
 
-            def clear_late(keyword_ids: Any) -> list[str]:
-                gone = original(keyword_ids)
+            def clear_late(keyword_ids: Any, memory_ids: Any) -> list[str]:
+                gone = original(keyword_ids, memory_ids)
                 if not other.recall("Bo"):
                     other.remember("Bo works on Apollo.")
                 return gone
