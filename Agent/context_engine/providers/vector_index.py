@@ -1,6 +1,6 @@
 """Vectors of one space, by text: what moves embeds nothing, and what is said twice is embedded once.
 
-`SpaceVectors` is what the engine uses by itself, over `Agent.embeddings.Vectors` (the extra `[embeddings]`).
+`SpaceVectors` is what the engine uses by itself, over `keyword_tree.embeddings.Vectors` (the extra `[embeddings]`).
 `LocalVectorIndex` is the same behind the port `VectorIndex`, in memory.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["EmbedderAdapter", "LocalVectorIndex", "SpaceVectors"]
 
 
 class EmbedderAdapter:
-    """One of `Agent.embeddings`' embedders as the engine's port, and the other way round.
+    """One of `keyword_tree.embeddings`' embedders as the engine's port, and the other way round.
 
     Args:
         embedder: With `embed_texts` (the port), or with `embed` and a `name`.
@@ -43,7 +43,7 @@ class SpaceVectors:
     """The vectors of one space.
 
     Args:
-        embedder: The model, as the port or as one of `Agent.embeddings`.
+        embedder: The model, as the port or as one of `keyword_tree.embeddings`.
         path: The file; None keeps all in memory.
 
     Raises:

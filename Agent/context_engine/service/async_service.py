@@ -1,7 +1,7 @@
 """`AsyncContextEngineService`: the same door for asyncio; each call runs in a thread, and the loop stays free.
 
 >>> import asyncio, tempfile
->>> from Agent.context_engine import RequestContext
+>>> from keyword_tree.context_engine import RequestContext
 >>> async def main(folder):
 ...     async with AsyncContextEngineService(folder) as engine:
 ...         ada = RequestContext("acme", "ada", "helper", "s1")
