@@ -362,14 +362,22 @@ class MemoryStore:
             self._feed.link(old.id, placed, {*linked, *named.values()})
             gone = self._feed.clear(named_in(old), [old.id])
         self._feed.merge_doubles(placed.made)
-        self._give_back(operation.id, gone, [old.id])
+        self._settle_names(operation.id, gone, named_in(old), [old.id])
         return old.id
 
-    def _give_back(self, operation_id: str, gone: list[str], own_ids: Iterable[str]) -> None:
-        """Read memories again that named a keyword in the moment in which an operation deleted it."""
-        for id in self._feed.taken_from_others(operation_id, gone, own_ids) if gone else ():
+    def _settle_names(
+        self, operation_id: str, gone: list[str], named: Iterable[str], memory_ids: Collection[str]
+    ) -> None:
+        """Put right what others did in the moment in which an operation took memories off keywords.
+
+        Whom a memory came to name as he was deleted is named again; whom two forgot at once, each seeing the other's
+        memory, is deleted now.
+        """
+        for id in self._feed.taken_from_others(operation_id, gone, memory_ids) if gone else ():
             with contextlib.suppress(NotFoundError):
                 self.extract(id)
+        with contextlib.suppress(NotFoundError, ConflictError), self._lock, self.tree.Operation("forget"):
+            self._feed.clear((id for id in named if id not in gone), memory_ids)
 
     def _exists(self, id: str) -> bool:
         return self.tree.GetInfo(id) is not None
@@ -489,7 +497,7 @@ class MemoryStore:
             self._feed.link(info.id, placed, linked)
             gone = self._feed.clear(named_in(info), [info.id])
         self._feed.merge_doubles(placed.made)
-        self._give_back(operation.id, gone, [info.id])
+        self._settle_names(operation.id, gone, named_in(info), [info.id])
 
     # -- recalling --
 
@@ -614,7 +622,7 @@ class MemoryStore:
             self.tree.UpdateInfo(old.id, {"metadata": {**old.metadata, MEMORY_KEY: {**own, "superseded_by": new_id}}})
             gone = self._feed.clear(named_in(old), [old.id])
         self._feed.merge_doubles(placed.made)
-        self._give_back(operation.id, gone, [old.id, new_id])
+        self._settle_names(operation.id, gone, named_in(old), [old.id])
         if self._background is not None and "waits" in own_of_new.get("graph", ()):
             self._background.wake()
         return new_id
@@ -740,8 +748,9 @@ class MemoryStore:
             going = {info.id: info for chain in chains for info in chain}
             for id in going:
                 self.tree.DeleteInfo(id)
-            gone = self._feed.clear((id for info in going.values() for id in named_in(info)), going)
-        self._give_back(operation.id, gone, going)
+            named = list(dict.fromkeys(id for info in going.values() for id in named_in(info)))
+            gone = self._feed.clear(named, going)
+        self._settle_names(operation.id, gone, named, going)
         return operation.id
 
     def _is_at(self, id: str, version: int) -> bool:

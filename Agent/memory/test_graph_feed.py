@@ -603,6 +603,25 @@ class TestRecall:
         assert {memory.info.source for memory in found} == {"a"}
 
 
+def test_a_name_that_two_forget_at_once_goes(store: MemoryStore) -> None:
+    """Each sees the other one's memory, and neither deletes the name; whoever commits second does."""
+    one, two = store.remember("Ada works on Apollo."), store.remember("Bo works on Apollo.")
+    with MemoryStore(Path(store.tree.data_dir).parent) as other:
+        original = store._feed.clear
+
+        def clear_early(keyword_ids: Any, memory_ids: Any) -> list[str]:
+            gone = original(keyword_ids, memory_ids)
+            if other.tree.GetInfo(two) is not None:
+                other.forget(two)
+            return gone
+
+        store._feed.clear = clear_early  # type: ignore[method-assign]
+        store.forget(one)
+
+    assert names(store) == set()
+    check_same_from_nothing(store)
+
+
 def test_an_info_of_somebody_else_says_nothing(store: MemoryStore) -> None:
     info: Info = store.tree.CreateInfo("Ada works on Apollo.")
 
