@@ -29,23 +29,23 @@ that a person can read.
     [<KeywordNode 'Python' level 2, 1 alias>]
     >>> folder.cleanup()
 
-The rooms of this house, in order; each opens with its rule or its format:
+The rooms of this house, in order; each opens with its rule or its format, and uses only those above it:
 
-    Errors      what can go wrong, grouped by what a caller would do about it
-    Records     what is stored and what is returned
-    Model       the port to a language model, its prompts, and a scripted model
-    Text        folding, normalising, checking and encoding what strangers write
-    Rows        how a record stands in a JSONL line, and is read without decoding it all
-    Files       the one small door through which all input and output goes
-    Log         the line format of change_log.jsonl, and how to tell a torn tail from damage
-    Store       the log, its three projections, recovery, the commit
-    Indexes     what opening rebuilds in memory
-    Cache       the most recently used keywords
-    Ranking     keywords by words and character n-grams
-    Descent     a model walks the tree: views, the table of replies, what each leads to
-    Plans       what each change of the tree decides, undo and restore too
-    Care        what verifying, measuring and reorganising decide
-    Tree        KeywordTree, the public class
+    Errors       what can go wrong, grouped by what a caller would do about it
+    Records      what is stored and what is returned
+    Model        the port to a language model, its prompts, and a scripted model
+    Text         folding, normalising, checking and encoding what strangers write
+    Rows         how a record stands in a JSONL line, and is read without decoding it all
+    Files        the one small door through which all input and output goes
+    Log          the line format of change_log.jsonl, how to tell a torn tail from damage, and its one reader
+    Store        the port behind which the log lies, and its first implementation, in a folder
+    State        what opening rebuilds in memory, and an overlay on it
+    Ranking      ranking keywords by words and character n-grams
+    Descent      the table of replies: what each answer of a model leads to
+    Changes      what each change of the tree decides, undo and restore too
+    Commit       how a change becomes durable and visible, in groups
+    Maintenance  what verifying, measuring and reorganising decide
+    Tree         KeywordTree, the public class
 """
 
 from __future__ import annotations
@@ -56,9 +56,11 @@ import copy
 import copyreg
 import dataclasses
 import errno
+import functools
 import gc
 import heapq
 import html
+import inspect
 import itertools
 import json
 import logging
@@ -80,24 +82,28 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache, partial
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
-from typing_extensions import override
+from typing_extensions import Required, Self, TypedDict, override  # noqa: UP035  so that 3.10 comes to the check below
 
-try:  # Windows has no flock; msvcrt locks a byte range instead.
+if sys.version_info < (3, 11):  # noqa: UP036  the one file may be copied anywhere
+    raise ImportError(f"KeywordTree needs Python 3.11 or newer, this is {sys.version.split()[0]}")
+try:
     import fcntl
-except ImportError:  # pragma: no cover - this branch cannot be run on the machines we test on
-    fcntl = None  # type: ignore[assignment]  # typeshed knows the module on the platform that checks it
+except ImportError as error:  # pragma: no cover - there is none on the machines we test on
+    raise ImportError("KeywordTree needs a POSIX system: Linux, macOS, BSD, or WSL on Windows") from error
 
 __all__ = ["Info", "InfoKeywordLink", "KeywordNode", "KeywordTree", "RelationType", "SearchResult", "SearchStatus"]
 __all__ += ["AgentDecision", "Change", "DescentStep", "LLMClient", "Ranking", "Recall", "StubLLMClient", "Texts"]
 __all__ += ["ClosedError", "ConflictError", "DuplicateIdError", "InvalidInputError", "KeywordTreeError"]
+__all__ += ["InfoPatch", "InfoSpec", "KeywordPatch", "KeywordSpec", "OpenOperation"]
 __all__ += ["NotFoundError", "StoreCorruptError", "StoreError", "VersionConflictError"]
 
 _Row: TypeAlias = dict[str, Any]
 """One record as JSON has it.  `Any` stops at this edge: what leaves is a typed record."""
 
 _Value = TypeVar("_Value")
+_Arguments = ParamSpec("_Arguments")
 
 _LOGGER = logging.getLogger(__name__)
 _ROOT_ID = "root"
@@ -120,7 +126,7 @@ _DRAWN = 10  # children of a keyword that `print(tree)` shows
 #   ├── NotFoundError      (LookupError)  an id leads nowhere: look it up again
 #   ├── ClosedError        (ValueError)   the tree was closed: open it again
 #   └── StoreError         (OSError)      the disk failed: see whether the outcome is known
-#       └── StoreCorruptError             the disk lies: repair, or restore a backup
+#       └── StoreCorruptError             stored data is corrupt: repair, or restore a backup
 #
 # Nothing was written when one of these is raised; the one exception is a StoreError whose `outcome_unknown` is true.
 
@@ -137,7 +143,7 @@ class InvalidInputError(KeywordTreeError, ValueError):
 
 
 class DuplicateIdError(KeywordTreeError, ValueError):
-    """A batch brings an id twice, or one that is in use."""
+    """An id that was brought along comes twice, is in use, or leads to what its keyword was merged into."""
 
     def __init__(self, id: str) -> None:
         super().__init__(f"id {_Shorten(id)} is in use already")
@@ -184,6 +190,8 @@ class StoreError(KeywordTreeError, OSError):
     def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
         super().__init__(message)
         self.outcome_unknown = outcome_unknown
+        self.operation_id: str | None = None
+        """The operation whose outcome is unknown: `History` tells, once the tree is open again, whether it is there."""
 
 
 class StoreCorruptError(StoreError):
@@ -221,8 +229,62 @@ class SearchStatus(str, Enum):  # noqa: UP042  see RelationType
     NOT_FOUND = "not_found"
 
 
+class _Plain:
+    """Gives a record its instance dict."""
+
+
+_FieldsOf: Callable[[object], _Row] = vars(_Plain)["__dict__"].__get__  # also where a class hides it
+
+
+class _StoredRecord(_Plain):
+    """A record that may still be a row: it is decoded when a field is first read.
+
+    Most of what a search returns is never looked at, and decoding is most of what a search costs.  `vars(record)` and
+    whatever copies or pickles a record see the fields, never what stands for them.
+    """
+
+    def _Decode(self) -> _Row:
+        fields = _FieldsOf(self)
+        row = fields.get("_row")
+        if row is not None:
+            decoded = _DecodeRow(row, type(self))
+            if "_level" in fields:
+                decoded["level"] = fields["_level"]
+                del decoded["children"]
+            for name, value in decoded.items():
+                fields.setdefault(name, value)  # what the caller has set meanwhile stays
+            fields.pop("_row", None)  # last, since other threads may be doing the same
+            fields.pop("_level", None)
+        return fields
+
+    def __getattr__(self, name: str) -> Any:
+        fields = self._Decode()
+        if name == "children" and "_list_children" in fields:
+            fields[name] = fields["_list_children"](fields["id"])
+        if name in fields:
+            return fields[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def __dict__(self) -> _Row:  # type: ignore[override]  # typeshed has it as a variable
+        fields = self._Decode()
+        if "_list_children" in fields:
+            _ = self.children
+            fields.pop("_list_children", None)  # a copy or a pickle must not reach back into the tree
+        return fields
+
+
+def _WithoutDefaults(kind: type[_Value]) -> type[_Value]:
+    """Take the defaults from a dataclass, whose `__init__` has them: they would hide what is not decoded yet."""
+    for each in dataclasses.fields(cast("Any", kind)):
+        if each.name in vars(kind):
+            delattr(kind, each.name)
+    return kind
+
+
+@_WithoutDefaults
 @dataclass(repr=False)
-class KeywordNode:
+class KeywordNode(_StoredRecord):
     """One keyword: a place in the tree that has a name."""
 
     id: str
@@ -259,24 +321,14 @@ class KeywordNode:
     merged_into: str | None = None
     """Only in rows on disk: the keyword that a deleted one was merged into."""
 
-    # A hydrated node carries the function that lists them: a level of 45,000 would cost every search its length.
-    def __getattr__(self, name: str) -> Any:
-        if name != "children" or "_list_children" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.children = self.__dict__["_list_children"](self.id)
-        return self.children
-
-    def __getstate__(self) -> _Row:
-        _ = self.children  # a copy or a pickle must not reach back into the tree
-        return {name: value for name, value in self.__dict__.items() if name != "_list_children"}
-
     def __repr__(self) -> str:
         aliases = f", {_Count(len(self.aliases), 'alias')}" if self.aliases else ""
         return f"<KeywordNode {_Shorten(self.name)} level {self.level}{aliases}>"
 
 
+@_WithoutDefaults
 @dataclass(repr=False)
-class Info:
+class Info(_StoredRecord):
     """One piece of knowledge, linked to any number of keywords."""
 
     id: str
@@ -302,8 +354,9 @@ class Info:
         return f"<Info {_Shorten(self.content)}{source}>"
 
 
+@_WithoutDefaults
 @dataclass(repr=False)
-class InfoKeywordLink:
+class InfoKeywordLink(_StoredRecord):
     """That an info belongs to a keyword, and how.  One link for each pair."""
 
     info_id: str
@@ -343,6 +396,8 @@ class Change:
     """The changed records as they became; `deleted` is true of those that went."""
     agent_io: dict[str, Any] | None = None
     """What a model was asked for it, and said."""
+    author: str = ""
+    """Who asked for it: `"user"`, `"agent"` or a name; empty in logs of older versions."""
 
     def Ids(self) -> set[str]:
         """Return the ids of all keywords and infos that it touched."""
@@ -452,8 +507,11 @@ def _Shorten(value: object, limit: int = 60) -> str:
 
 def _ReadClock(clock: Callable[[], float]) -> float:
     told = clock()
+    if type(told) is float and math.isfinite(told):
+        return told
     with contextlib.suppress(TypeError, ValueError, OverflowError):
-        if math.isfinite(now := float(told)):
+        now = float(told)
+        if math.isfinite(now):
             return now
     raise _Invalid("the clock must return seconds since the epoch", told)
 
@@ -468,6 +526,48 @@ def _NewId() -> str:
 def _Count(count: int, noun: str) -> str:
     plural = {"alias": "aliases"}.get(noun, noun + "s")
     return f"{count:,} {noun if count == 1 else plural}"
+
+
+class KeywordSpec(TypedDict, total=False):
+    """A keyword for `BatchCreateKeywords`; only `name` must be there.  See `CreateKeyword`."""
+
+    name: Required[str]
+    id: str
+    parent_id: str | None
+    aliases: list[str] | None
+    description: str
+    llm_auto_place: bool
+    metadata: dict[str, Any] | None
+    created_by: str
+
+
+class InfoSpec(TypedDict, total=False):
+    """An info for `BatchCreateInfos`; only `content` must be there.  See `CreateInfo`."""
+
+    content: Required[str]
+    id: str
+    source: str
+    keyword_ids: list[str] | None
+    auto_link: bool
+    metadata: dict[str, Any] | None
+    created_by: str
+
+
+class KeywordPatch(TypedDict, total=False):
+    """What `UpdateKeyword` may change."""
+
+    name: str
+    aliases: list[str]
+    description: str
+    metadata: dict[str, Any]
+
+
+class InfoPatch(TypedDict, total=False):
+    """What `UpdateInfo` may change."""
+
+    content: str
+    source: str
+    metadata: dict[str, Any]
 
 
 # == Model ====================================================================
@@ -685,7 +785,7 @@ def _CheckText(what: str, value: object, limit: int = sys.maxsize, least: int = 
     """Return `value` if it is a string that UTF-8 can hold, and has `least` to `limit` characters."""
     if type(value) is str and value.isascii() and least <= len(value) <= limit:
         return value  # nearly always
-    text = str(_CheckType(what, value, str, "a string"))  # a subclass would carry its own behaviour into the store
+    text = str.__str__(_CheckType(what, value, str, "a string"))  # of a subclass the string itself, not what it prints
     if not least <= len(text) <= limit:
         raise _Invalid(f"{what} must have {least:,} to {limit:,} characters, not {len(text):,}", text)
     try:
@@ -703,6 +803,8 @@ def _CheckContent(what: str, value: object) -> str:
 
 
 def _CheckName(what: str, value: object) -> str:
+    if type(value) is str and 0 < len(value) <= _NAME_LIMIT and value.isprintable() and not value.isspace():
+        return value  # nearly always
     name = _CheckText(what, value, _NAME_LIMIT, 1)
     if not name[:1].isalnum() and all(unicodedata.category(char) in ("Zs", "Zl", "Zp", "Cc", "Cf") for char in name):
         raise _Invalid(f"{what} must not be empty or blank", name)
@@ -710,6 +812,8 @@ def _CheckName(what: str, value: object) -> str:
 
 
 def _CheckId(what: str, value: object) -> str:
+    if type(value) is str and value.isascii() and 0 < len(value) <= _NAME_LIMIT:
+        return value  # nearly always
     return _CheckText(what, value, _NAME_LIMIT, 1)
 
 
@@ -746,8 +850,8 @@ def _IsDeep(value: object, limit: int) -> bool:
 
 
 def _CheckCount(what: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise _Invalid(f"{what} must be a whole number of at least {least}", value)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= sys.maxsize:
+        raise _Invalid(f"{what} must be a whole number of at least {least}, at most {sys.maxsize}", value)
     return value
 
 
@@ -772,7 +876,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
         ("id info_id keyword_id scope_id src_id dst_id new_parent_id operation_id", _CheckId),
         ("parent_id", lambda what, value: None if value is None else _CheckId(what, value)),
         ("keyword_ids", partial(_CheckList, check=_CheckId)),
-        ("name alias created_by", _CheckName),
+        ("name alias created_by changed_by", _CheckName),
         ("aliases", partial(_CheckList, check=_CheckName)),
         ("query context snapshot_ts", _CheckText),
         ("description source", partial(_CheckText, limit=_DESCRIPTION_LIMIT)),
@@ -815,29 +919,32 @@ def _CheckSpecs(specs: object, required: str, defaults: _Row) -> Iterator[_Row]:
         yield {**defaults, **fields}
 
 
+def _QueryKey(query: str) -> str:
+    """Return what two queries share that count as the same: all but case, width, the end's mark and idle blanks."""
+    folded = _DropIdleBlanks(" ".join(_Fold(query).split()))
+    return folded.rstrip(" ?!.,;:。，、…") or folded
+
+
 # == Rows =====================================================================
 #
-# A record is one line of compact JSON.  What an index needs stands first, so
-# that opening reads it with one regular expression and leaves the rest as
-# bytes, decoded when somebody asks for it:
+# A record is one line of compact JSON.  What an index needs stands first, so that opening reads it with one regular
+# expression and leaves the rest as bytes, which are decoded when somebody asks for a field:
 #
 #   nodes  {"id","ordinal","deleted","parent_id","name","aliases",…}
 #   infos  {"id","deleted","source",…}
 #   links  {"info_id","keyword_id","ordinal","deleted","relation",…}
 #
-# Compact JSON never has a blank behind a comma outside of a string, and inside
-# a string every quote and every tab is escaped: `, "after": ` and a raw tab
-# therefore cannot occur within a row, whatever strangers write, and separate
-# safely.
+# Compact JSON has no blank behind a comma outside of strings, and within strings every quote and every tab is escaped.
+# So `, "after": ` and a raw tab cannot occur within a row, whatever strangers write, and separate safely.
 
 _KINDS = ("nodes", "infos", "links")
 _STRING = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
+_ANY_STRING = _STRING.replace(b"(", b"(?:", 1)
 _MatchNode = re.compile(
     rb'\{"id":%b,"ordinal":(\d+),"deleted":(true|false),"parent_id":(null|%b),"name":%b,"aliases":(\[(?:%b,?)*\]),'
-    % (_STRING, _STRING, _STRING, _STRING.replace(b"(", b"(?:", 1))
+    % (_STRING, _STRING, _STRING, _ANY_STRING)
 ).match
-# The same for most rows, those that `_AddManyNodes` takes: live, with a parent,
-# and nothing escaped (what is gives a field with a backslash, or no match).
+# The same for most rows, which the bulk path of opening takes: live, with a parent, and nothing escaped.
 _MatchPlainNode = re.compile(
     rb'\{"id":"([^"]*+)","ordinal":([0-9]++),"deleted":false,"parent_id":"([^"]*+)","name":"([^"]*+)",'
     rb'"aliases":(\[(?:"[^"]*+",?)*+\]),'
@@ -847,33 +954,35 @@ _MatchInfo = re.compile(rb'\{"id":%b,"deleted":(true|false),"source":' % _STRING
 _MatchLink = re.compile(
     rb'\{"info_id":%b,"keyword_id":%b,"ordinal":(\d+),"deleted":(true|false),"relation":"(\w+)"' % (_STRING, _STRING)
 ).match
-_MatchMerged = re.compile(rb'"merged_into":%b\}\Z' % _STRING).search
-_BULK = 4096  # rows taken in at once
-_MERGES_FOLLOWED = 1000  # from an id to what it was merged into, and so on
 _MatchOrdinal = re.compile(rb'\{(?:"\w+":%b,)+"ordinal":(\d+),' % _STRING).match
+_LIVE, _DELETED = b',"deleted":false,', b',"deleted":true,'  # once in each row
+_BULK = 4096  # rows handled at once
 
 
 def _Fields(text: str) -> dict[str, tuple[type, ...]]:
     """Return field -> types from `name:types …`: s text, i whole number, f number, b bool, l list, d object, n null."""
     types = {"s": (str,), "i": (int,), "f": (float, int), "b": (bool,), "l": (list,), "d": (dict,), "n": (type(None),)}
-    pairs = (item.split(":") for item in text.split())
-    return {name: tuple(type for letter in letters for type in types[letter]) for name, letters in pairs}
+    fields = {}
+    for item in text.split():
+        name, letters = item.split(":")
+        fields[name] = tuple(type for letter in letters for type in types[letter])
+    return fields
 
 
-# The fields of a row in their order.  `level` and `children` are what they
-# were when it was written, kept for a reader of the file.
+# The fields of a row in their order.  `level` and `children` are what they were when it was written, for a reader of
+# the file.
 _STAMPS = "metadata:d version:i created_at:f updated_at:f created_by:s"
 _NODE_FIELDS = _Fields(
     "id:s ordinal:i deleted:b parent_id:sn name:s aliases:l normalized:l level:i children:l description:s " + _STAMPS
 )
-_OPTIONAL_FIELDS = _Fields("confirmed:l merged_into:s")  # of a node's row; in this order, at its end
+_OPTIONAL_FIELDS = _Fields("confirmed:l merged_into:s")  # of a node, at the end of its row, where they are not empty
 _INFO_FIELDS = _Fields(f"id:s deleted:b source:s {_STAMPS} content:s")
 _LINK_FIELDS = _Fields("info_id:s keyword_id:s ordinal:i deleted:b relation:s created_by:s created_at:f")
-
-
-def _Malformed(detail: str, row: object) -> StoreCorruptError:
-    """Return the error for a row that passed its checksum, but does not have the shape of its kind."""
-    return StoreCorruptError(_LOG_NAME, 0, f"{detail}: {_Shorten(row)}")
+_FIELDS_OF: dict[type, dict[str, tuple[type, ...]]] = {
+    KeywordNode: _NODE_FIELDS,
+    Info: _INFO_FIELDS,
+    InfoKeywordLink: _LINK_FIELDS,
+}
 
 
 class _Records(NamedTuple):
@@ -882,71 +991,113 @@ class _Records(NamedTuple):
     nodes: list[bytes]
     infos: list[bytes]
     links: list[bytes]
-    offsets: list[int]
-    """Where each row of `infos` stands in the log; empty while that is not known."""
+    places: dict[int, Any]
+    """Index in `infos` -> where the store can read the row again, of rows too long to stay in memory."""
+
+    def Extend(self, more: _Records) -> None:
+        for index, place in more.places.items():
+            self.places[len(self.infos) + index] = place
+        self.nodes.extend(more.nodes)
+        self.infos.extend(more.infos)
+        self.links.extend(more.links)
+
+
+def _RowsOf(records: _Records, kind: int) -> list[bytes]:
+    return (records.nodes, records.infos, records.links)[kind]
 
 
 def _NoRecords() -> _Records:
-    return _Records([], [], [], [])
+    return _Records([], [], [], {})
 
+
+def _Malformed(detail: str, row: object) -> StoreCorruptError:
+    """Return the error for a row that passed its checksum, but does not have the shape of its kind."""
+    return StoreCorruptError(_LOG_NAME, 0, f"{detail}: {_Shorten(row)}")
+
+
+# -- encoding -----------------------------------------------------------------
+
+
+def _EncodeRecord(record: _Record) -> bytes:
+    """Return the row of a record; children follow from the parents, and are not written."""
+    values = record._Decode()
+    if not isinstance(record, KeywordNode):
+        return _EncodeText({name: values[name] for name in _FIELDS_OF[type(record)]}).encode()
+    row = {name: values.get(name) for name in _NODE_FIELDS}
+    row["children"] = []
+    if values["confirmed"]:
+        row["confirmed"] = values["confirmed"]
+    if values["merged_into"] is not None:
+        row["merged_into"] = values["merged_into"]
+    return _EncodeText(row).encode()
+
+
+def _DeletedLink(row: bytes) -> bytes:
+    return row.replace(_LIVE, _DELETED, 1)
+
+
+# -- decoding -----------------------------------------------------------------
 
 _DecodeJson = json.JSONDecoder().raw_decode  # without json.loads's look for blanks around: a third quicker
+_SOUND_SHAPES: set[tuple[object, ...]] = set()  # names and types that passed; there are but a few
 
 
-def _DecodeRow(row: bytes, types: Mapping[str, tuple[type, ...]]) -> _Row:
-    """Decode a full row and check that it has just the fields of its kind, each of its type."""
+def _DecodeRow(row: bytes, kind: type) -> _Row:
+    """Decode a row, and check that it has just the fields of its kind, each of its type."""
     try:
         decoded, _ = _DecodeJson(str(row, "utf-8"))
     except (ValueError, RecursionError) as error:
         raise _Malformed("a row is no JSON", row) from error
-    if type(decoded) is dict:
-        shape = (*decoded, *map(type, decoded.values()))
-        if shape in _SOUND_SHAPES:
-            return decoded
-        optional = {
-            name: values for name, values in _OPTIONAL_FIELDS.items() if name in decoded and types is _NODE_FIELDS
-        }
-        if decoded.keys() == {**types, **optional}.keys() and all(
-            type(decoded[name]) in allowed for name, allowed in {**types, **optional}.items()
-        ):
-            _SOUND_SHAPES.add(shape)
-            return decoded
-    raise _Malformed("a row lacks fields, or has them of a wrong type", row)
+    if type(decoded) is not dict:
+        raise _Malformed("a row is no object", row)
+    shape = (kind, *decoded, *map(type, decoded.values()))
+    if shape not in _SOUND_SHAPES:
+        fields = dict(_FIELDS_OF[kind])
+        if kind is KeywordNode:
+            fields.update((name, types) for name, types in _OPTIONAL_FIELDS.items() if name in decoded)
+        if decoded.keys() != fields.keys() or any(type(decoded[name]) not in fields[name] for name in fields):
+            raise _Malformed("a row lacks fields, or has them of a wrong type", row)
+        _SOUND_SHAPES.add(shape)
+    if kind is KeywordNode:
+        decoded.setdefault("confirmed", [])
+        decoded.setdefault("merged_into", None)
+    elif kind is InfoKeywordLink:
+        decoded["relation"] = RelationType(decoded["relation"])
+    return cast("_Row", decoded)
 
 
-_SOUND_SHAPES: set[tuple[object, ...]] = set()  # names and types that passed; there are but a few
+def _KindOf(row: bytes) -> type:
+    if row.startswith(b'{"info_id":'):
+        return InfoKeywordLink
+    return KeywordNode if _MatchOrdinal(row) else Info
 
 
-def _EncodeRow(row: _Row) -> bytes:
-    return _EncodeText(row).encode("utf-8")
+def _ReadRecord(row: bytes, kind: type | None = None) -> Any:
+    """Decode a row of any kind; a node's level and children are what the row says."""
+    kind = kind or _KindOf(row)
+    record: Any = object.__new__(kind)
+    _FieldsOf(record).update(_DecodeRow(row, kind))
+    return record
 
 
-def _QueryKey(query: str) -> str:
-    """Return what two queries share that count as the same: all but case, width, the end's mark and idle blanks."""
-    folded = _DropIdleBlanks(" ".join(_Fold(query).split()))
-    return folded.rstrip(" ?!.,;:。，、…") or folded
+def _DeferNode(row: bytes, level: int, list_children: Callable[[str], list[str]]) -> KeywordNode:
+    """Return a keyword that decodes its row when a field is first read."""
+    node = object.__new__(KeywordNode)
+    _FieldsOf(node).update(_row=row, _level=level, _list_children=list_children)
+    return node
 
 
-def _ReadConfirmed(row: bytes) -> list[str]:
-    return cast("list[str]", json.loads(row)["confirmed"]) if row.endswith(b"]}") else []
+def _DeferInfo(row: bytes) -> Info:
+    info = object.__new__(Info)
+    _FieldsOf(info)["_row"] = row
+    return info
 
 
-def _Unescape(raw: bytes) -> str:
-    """Return the text of a JSON string's inside."""
-    return cast("str", json.loads(b'"%b"' % raw)) if b"\\" in raw else raw.decode("utf-8")
-
-
-def _OrdinalOf(row: bytes) -> int:
-    start = row.index(b'"ordinal":') + 10  # within a string a quote is escaped
-    return int(row[start : row.index(b",", start)])
-
-
-def _IdOf(row: bytes) -> str:
-    return _Unescape(row[7 : row.index(b'","ordinal":')])
+# -- reading what an index needs, without decoding the row --------------------
 
 
 class _NodeHead(NamedTuple):
-    """What the indexes know of a keyword without decoding all of its row."""
+    """What leads to a keyword.  A `KeywordNode` has the same attributes, and stands for its own head."""
 
     id: str
     ordinal: int
@@ -954,16 +1105,13 @@ class _NodeHead(NamedTuple):
     parent_id: str | None
     name: str
     aliases: list[str]
+    confirmed: list[str]
 
 
 def _ReadNodeHead(row: bytes) -> _NodeHead:
     match = _MatchNode(row)
     if match is None:
         raise _Malformed("no row of a keyword", row)
-    return _HeadOf(match)
-
-
-def _HeadOf(match: re.Match[bytes]) -> _NodeHead:
     raw_id, ordinal, deleted, parent, raw_parent, name, aliases = match.groups()
     return _NodeHead(
         _Unescape(raw_id),
@@ -972,134 +1120,138 @@ def _HeadOf(match: re.Match[bytes]) -> _NodeHead:
         None if parent == b"null" else _Unescape(raw_parent),
         _Unescape(name),
         [] if aliases == b"[]" else cast("list[str]", json.loads(aliases)),
+        cast("list[str]", json.loads(row)["confirmed"]) if row.endswith(b"]}") else [],
     )
 
 
-def _HydrateNode(row: bytes, level: int, list_children: Callable[[str], list[str]]) -> KeywordNode:
-    fields = _DecodeRow(row, _NODE_FIELDS)
-    # The decoded dict is nobody else's, so it can be the object's own: a
-    # quarter of the time that __init__ takes.
-    del fields["children"]
-    fields["level"] = level
-    fields.setdefault("confirmed", [])
-    fields["_list_children"] = list_children
-    node = object.__new__(KeywordNode)
-    node.__dict__ = fields
-    return node
+class _LinkHead(NamedTuple):
+    """What leads to a link.  An `InfoKeywordLink` has the same attributes."""
+
+    info_id: str
+    keyword_id: str
+    ordinal: int
+    deleted: bool
 
 
-_FIELDS_OF: dict[type, dict[str, tuple[type, ...]]] = {
-    KeywordNode: _NODE_FIELDS,
-    Info: _INFO_FIELDS,
-    InfoKeywordLink: _LINK_FIELDS,
-}
+def _ReadLinkHead(row: bytes) -> _LinkHead:
+    match = _MatchLink(row)
+    if match is None:
+        raise _Malformed("no row of a link", row)
+    return _LinkHead(_Unescape(match[1]), _Unescape(match[2]), int(match[3]), match[4] == b"true")
 
 
-def _RowOf(record: _Record) -> bytes:
-    """Return the row of a record; a node's children, which follow from the parents, are to be empty."""
-    return _EncodeRowOf[type(record)](record).encode()
+def _Unescape(raw: bytes) -> str:
+    """Return the text of a JSON string's inside."""
+    return cast("str", json.loads(b'"%b"' % raw)) if b"\\" in raw else raw.decode("utf-8")
 
 
-# Field by field, not through a dict and the general encoder: a third of the
-# time, and half of what making a record costs.  A test holds them against it.
+def _IdOf(row: bytes) -> str:
+    return _Unescape(row[7 : row.index(b'","ordinal":')])
 
 
-def _EncodeNode(node: KeywordNode) -> str:
-    rest = "" if node.merged_into is None else f',"merged_into":{_EncodeString(node.merged_into)}'
-    if node.confirmed:
-        rest = f',"confirmed":{_EncodeStrings(node.confirmed)}{rest}'
-    return (
-        f'{{"id":{_EncodeString(node.id)},"ordinal":{node.ordinal},"deleted":{_EncodeBool(node.deleted)},'
-        f'"parent_id":{"null" if node.parent_id is None else _EncodeString(node.parent_id)},'
-        f'"name":{_EncodeString(node.name)},"aliases":{_EncodeStrings(node.aliases)},'
-        f'"normalized":{_EncodeStrings(node.normalized)},"level":{node.level},"children":[],'
-        f'"description":{_EncodeString(node.description)},{_EncodeStamps(node)}{rest}}}'
-    )
+def _OrdinalOf(row: bytes) -> int:
+    start = row.index(b'"ordinal":') + 10  # within a string a quote is escaped
+    return int(row[start : row.index(b",", start)])
 
 
-def _EncodeInfo(info: Info) -> str:
-    return (
-        f'{{"id":{_EncodeString(info.id)},"deleted":{_EncodeBool(info.deleted)},"source":{_EncodeString(info.source)},'
-        f'{_EncodeStamps(info)},"content":{_EncodeString(info.content)}}}'
-    )
+def _KeyOf(row: bytes) -> tuple[int, str, str]:
+    """Return what tells a row's record from all others: the number of its kind, and its ids."""
+    match = _MatchLink(row)
+    if match is not None:
+        return 2, _Unescape(match[1]), _Unescape(match[2])
+    match = _MatchInfo(row)
+    if match is not None:
+        return 1, _Unescape(match[1]), ""
+    return 0, _ReadNodeHead(row).id, ""
 
 
-def _EncodeLink(link: InfoKeywordLink) -> str:
-    return (
-        f'{{"info_id":{_EncodeString(link.info_id)},"keyword_id":{_EncodeString(link.keyword_id)},'
-        f'"ordinal":{link.ordinal},"deleted":{_EncodeBool(link.deleted)},"relation":"{link.relation.value}",'
-        f'"created_by":{_EncodeString(link.created_by)},"created_at":{_EncodeTime(link.created_at)}}}'
-    )
+class _Tombstone(NamedTuple):
+    """What is kept in memory of a deleted keyword or info."""
+
+    version: int
+    digest: int
+    """Of what undoing compares, see `_DigestOf`; 0 where nothing older can be undone any more."""
+    ordinal: int = 0
+    parent_id: str | None = None
+    merged_into: str | None = None
 
 
-def _EncodeStamps(record: KeywordNode | Info) -> str:
-    return (
-        f'"metadata":{_EncodeText(record.metadata) if record.metadata else "{}"},"version":{record.version},'
-        f'"created_at":{_EncodeTime(record.created_at)},"updated_at":{_EncodeTime(record.updated_at)},'
-        f'"created_by":{_EncodeString(record.created_by)}'
-    )
+def _BuryRecord(record: KeywordNode | Info) -> _Tombstone:
+    is_emptied = record.created_by == ""  # by a compaction; nobody can write so
+    digest = record.metadata.get("digest", 0) if is_emptied else _DigestOf(record)
+    if isinstance(record, Info):
+        return _Tombstone(record.version, digest)
+    return _Tombstone(record.version, digest, record.ordinal, record.parent_id, record.merged_into)
 
 
-def _EncodeStrings(texts: list[str]) -> str:
-    return f"[{','.join(map(_EncodeString, texts))}]" if texts else "[]"
+def _DigUp(id: str, grave: _Tombstone, *, is_node: bool) -> bytes:
+    """Return the row that stands for a deleted record in a compacted log."""
+    metadata = {"digest": grave.digest} if grave.digest else {}
+    if not is_node:
+        return _EncodeRecord(Info(id, "", "", metadata, grave.version, 0.0, 0.0, deleted=True, created_by=""))
+    node = KeywordNode(id, "", [], [], 0, grave.parent_id, [], "", metadata, grave.version, 0.0, 0.0, deleted=True)
+    node.created_by, node.merged_into, node.ordinal = "", grave.merged_into, grave.ordinal
+    return _EncodeRecord(node)
 
 
-def _EncodeBool(value: bool) -> str:
-    return "true" if value else "false"
-
-
-_EncodeRowOf: dict[type, Callable[[Any], str]] = {
-    KeywordNode: _EncodeNode,
-    Info: _EncodeInfo,
-    InfoKeywordLink: _EncodeLink,
-}
-
-
-def _ReadRecord(row: bytes) -> _Record:
-    """Decode a row of any kind; a node's level and children are what the row says."""
-    kind: type = InfoKeywordLink if row.startswith(b'{"info_id":') else KeywordNode if _MatchOrdinal(row) else Info
-    record = cast("_Record", object.__new__(kind))
-    record.__dict__.update(_DecodeRow(row, _FIELDS_OF[kind]))
-    if isinstance(record, InfoKeywordLink):
-        record.relation = RelationType(record.relation)
-    elif isinstance(record, KeywordNode):
-        record.__dict__.setdefault("confirmed", [])
-    return record
-
-
-def _KeyOf(record: _Record) -> tuple[str, ...]:
-    if isinstance(record, InfoKeywordLink):
-        return record.info_id, record.keyword_id
-    return type(record).__name__, record.id, ""
-
-
-def _ReadHead(link: bytes) -> tuple[str, str]:
-    """Return the ids of a link's info and keyword."""
-    match = _MatchLink(link)
-    assert match is not None  # only rows that an index took in get here
-    return _Unescape(match[1]), _Unescape(match[2])
+def _DigestOf(record: _Record) -> int:
+    """Return a checksum of what an undo puts back: not what goes on rising, nor what follows from the parents."""
+    dropped = ("version", "updated_at", "level", "children")
+    names = [*_FIELDS_OF[type(record)], *(_OPTIONAL_FIELDS if isinstance(record, KeywordNode) else ())]
+    return zlib.crc32(_EncodeText([getattr(record, name) for name in names if name not in dropped]).encode())
 
 
 # == Files ====================================================================
 #
-# Every call to the operating system goes through this door, so that a test
-# can put a disk behind it that lies, tears, fills up or dies.  Raw
-# descriptors and positional calls only: a buffered file keeps the bytes of a
-# failed write and writes them at close, when nobody looks.
+# Every call to the operating system goes through this door, so that a test can put a disk behind it that lies, tears,
+# fills up or dies.  Raw descriptors and positional calls only: a buffered file keeps the bytes of a failed write and
+# writes them at close, when nobody looks.  What the system refuses leaves as a `_DiskError`; an OSError of another type
+# was raised by a signal handler (a TimeoutError, say), and is no failure of the disk.
+
+
+_READ_ONLY_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)  # of a folder in which nothing may be made
+
+
+class _DiskError(OSError):
+    """The operating system refused a call."""
+
+
+def _RaiseTyped(error: OSError) -> NoReturn:
+    if error.errno is None:  # a signal handler raised it
+        raise error
+    raise _DiskError(error.errno, error.strerror) from error
+
+
+def _Typed(call: Callable[_Arguments, _Value]) -> Callable[_Arguments, _Value]:
+    """Let a method raise what the system refuses as a `_DiskError`; those that each write calls do it themselves."""
+
+    @functools.wraps(call)
+    def Method(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Value:
+        try:
+            return call(*arguments, **options)
+        except OSError as error:
+            _RaiseTyped(error)
+
+    return Method
 
 
 class _Files:
     """The operating system, as far as the store needs it."""
 
+    @_Typed
     def MakeFolder(self, path: str) -> None:
         parent = os.path.dirname(path)
         if not os.path.isdir(path) and parent != path:
             self.MakeFolder(parent)
             with contextlib.suppress(FileExistsError):  # another process was quicker
                 os.mkdir(path, 0o700)
-        with contextlib.suppress(PermissionError):  # in any case: who made it may have died before this
-            self.SyncFolder(parent)
+        try:
+            self.SyncFolder(parent)  # in any case: who made it may have died before this
+        except _DiskError as error:
+            if error.errno not in _READ_ONLY_ERRORS:  # it may not be ours to look into
+                raise
 
+    @_Typed
     def Exists(self, path: str) -> bool:
         try:
             os.stat(path)
@@ -1107,28 +1259,44 @@ class _Files:
             return False
         return True
 
-    Close = staticmethod(os.close)
-    Truncate = staticmethod(os.ftruncate)
-    Replace = staticmethod(os.replace)
-    Remove = staticmethod(os.remove)
-    List = staticmethod(os.listdir)
-
     def IsFolder(self, path: str) -> bool:
         return os.path.isdir(path) and not os.path.islink(path)
 
+    def IsFile(self, path: str) -> bool:
+        return os.path.isfile(path)
+
+    @_Typed
+    def List(self, folder: str) -> list[str]:
+        """Return the names in a folder; none where there is no such folder."""
+        try:
+            return os.listdir(folder)
+        except FileNotFoundError:
+            return []
+
+    @_Typed
     def Link(self, path: str, new_path: str) -> None:
         """Give a file a second name."""
         os.link(path, new_path)
 
+    @_Typed
+    def Replace(self, path: str, new_path: str) -> None:
+        os.replace(path, new_path)
+
+    @_Typed
+    def Remove(self, path: str) -> None:
+        os.remove(path)
+
+    @_Typed
     def Open(self, path: str, *, create: bool = False, truncate: bool = False, readonly: bool = False) -> int:
-        flags = (os.O_RDONLY if readonly else os.O_RDWR) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        flags = os.O_CLOEXEC | (os.O_RDONLY if readonly else os.O_RDWR)
         flags |= (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
-        return self._NotStandard(os.open(path, flags, 0o600))
+        return self._AvoidStandard(os.open(path, flags, 0o600))
 
+    @_Typed
     def Duplicate(self, fd: int) -> int:
-        return self._NotStandard(os.dup(fd))
+        return self._AvoidStandard(os.dup(fd))
 
-    def _NotStandard(self, fd: int) -> int:
+    def _AvoidStandard(self, fd: int) -> int:
         if fd > 2:
             return fd
         try:  # where a process has no standard output, what any library prints would go into the file
@@ -1136,14 +1304,23 @@ class _Files:
         finally:
             os.close(fd)
 
-    def Size(self, fd: int) -> int:
-        return os.lseek(fd, 0, os.SEEK_END)  # a quarter of what fstat takes; nothing here uses a file's position
+    @_Typed
+    def Close(self, fd: int) -> None:
+        os.close(fd)
 
+    def Size(self, fd: int) -> int:
+        try:
+            return os.lseek(fd, 0, os.SEEK_END)  # a quarter of what fstat takes; nothing here uses a file's position
+        except OSError as error:
+            _RaiseTyped(error)
+
+    @_Typed
     def Identify(self, path: str) -> tuple[tuple[int, int], int]:
         """Return (device, inode) and size of the file that `path` leads to now."""
         there = os.stat(path)
         return (there.st_dev, there.st_ino), there.st_size
 
+    @_Typed
     def IdentifyOpen(self, fd: int) -> tuple[int, int]:
         there = os.fstat(fd)
         return there.st_dev, there.st_ino
@@ -1153,35 +1330,48 @@ class _Files:
 
     def ChangedAt(self, path: str) -> int:
         """Return when a name in the folder last changed, in nanoseconds since the epoch."""
-        there = os.stat(path)
+        try:
+            there = os.stat(path)
+        except OSError as error:
+            _RaiseTyped(error)
         return max(there.st_mtime_ns, there.st_ctime_ns)  # the second cannot be set back
 
     def Read(self, fd: int, size: int, offset: int) -> bytes:
-        return os.pread(fd, size, offset)
+        try:
+            return os.pread(fd, size, offset)
+        except OSError as error:
+            _RaiseTyped(error)
 
     def Write(self, fd: int, data: bytes, offset: int) -> None:
         """Write all of `data`; near a full disk the first write can come back short without an error."""
-        written = os.pwrite(fd, data, offset)
-        while written < len(data):
-            more = os.pwrite(fd, memoryview(data)[written:], offset + written)
-            if more == 0:
-                raise OSError(errno.EIO, "the disk takes no more bytes")
-            written += more
+        try:
+            written = os.pwrite(fd, data, offset)
+            while written < len(data):
+                more = os.pwrite(fd, memoryview(data)[written:], offset + written)
+                if more == 0:
+                    raise OSError(errno.EIO, "the disk takes no more bytes")
+                written += more
+        except OSError as error:
+            _RaiseTyped(error)
+
+    @_Typed
+    def Truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
 
     def Sync(self, fd: int) -> None:
         """Return when the bytes of `fd`, and its size, are on the disk."""
-        if sys.platform == "darwin":  # pragma: no cover - there fsync stops at the drive's cache
-            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-        elif hasattr(os, "fdatasync"):
-            os.fdatasync(fd)
-        else:  # pragma: no cover - Windows
-            os.fsync(fd)
+        try:
+            if sys.platform == "darwin":  # pragma: no cover - there fsync stops at the drive's cache
+                fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+            else:
+                os.fdatasync(fd)
+        except OSError as error:
+            _RaiseTyped(error)
 
+    @_Typed
     def SyncFolder(self, path: str) -> None:
         """Return when the names in a folder are on the disk."""
-        if os.name == "nt":  # pragma: no cover - a folder cannot be synced there
-            return
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         except OSError as error:
@@ -1193,55 +1383,73 @@ class _Files:
     def Lock(self, fd: int) -> None:
         """Wait until no other process, and no other tree of this one, holds the lock.
 
-        `flock`, not `lockf`: a POSIX lock is lost when any other descriptor of the file closes,
-        and does not exclude within a process.
+        `flock`, not `lockf`: a POSIX lock is lost when any other descriptor of the file closes, and does not exclude
+        within a process.
         """
-        if fcntl is not None:
+        try:
             fcntl.flock(fd, fcntl.LOCK_EX)
-        else:  # pragma: no cover - Windows, where each try gives up after ten seconds
-            while not self._LockByte(fd, "LK_LOCK"):
-                continue
+        except OSError as error:
+            _RaiseTyped(error)
 
     def Unlock(self, fd: int) -> None:
-        if fcntl is not None:
+        try:
             fcntl.flock(fd, fcntl.LOCK_UN)
-        else:  # pragma: no cover - Windows
-            self._LockByte(fd, "LK_UNLCK")
+        except OSError as error:
+            _RaiseTyped(error)
 
-    def _LockByte(self, fd: int, mode: str) -> bool:  # pragma: no cover - Windows
-        msvcrt = __import__("msvcrt")
-        with contextlib.suppress(OSError):
-            os.lseek(fd, 1 << 30, os.SEEK_SET)  # far behind the mark of a failed sync
-            msvcrt.locking(fd, getattr(msvcrt, mode), 1)
-            return True
-        return False
+
+def _ReplaceFile(files: _Files, path: str, parts: Iterable[bytes], check: Callable[[], None] = lambda: None) -> None:
+    """Put a file with these bytes at `path`, whole and durable, or leave what was there; `check` may refuse."""
+    fd = files.Open(f"{path}.new", create=True, truncate=True)
+    try:
+        offset = 0
+        for part in parts:
+            files.Write(fd, part, offset)
+            offset += len(part)
+        files.Sync(fd)
+        check()
+        files.Replace(f"{path}.new", path)
+    except BaseException:
+        with contextlib.suppress(_DiskError):  # it may be what the disk has no room for
+            files.Remove(f"{path}.new")
+        raise
+    finally:
+        files.Close(fd)
+    files.SyncFolder(os.path.dirname(path))
+
+
+def _Checksum(files: _Files, fd: int, stop: int, start: int = 0, crc: int = 0) -> int:
+    """Return the checksum of a file up to `stop`, -1 if it is shorter; `crc` is of what stands before `start`."""
+    while start < stop:
+        chunk = files.Read(fd, min(_CHUNK, stop - start), start)
+        if not chunk:
+            return -1
+        crc = zlib.crc32(chunk, crc)
+        start += len(chunk)
+    return crc
 
 
 # == Log ======================================================================
 #
-# change_log.jsonl is the truth: one line is one operation, and an operation is
-# done when its line is on the disk.
+# change_log.jsonl is the truth: one line is one operation, and an operation is done when its line is on the disk.
 #
 #   {"crc": "9f0c61ab",       CRC-32 of every byte behind this field
 #    "seq": 7,                one more than the line before
-#    "prev": "54e1b0aa",      the crc of the line before: a chain, so that a line
-#                             cannot be left out, doubled or moved unseen
-#    "durable": 6,            the highest seq known to be on the disk when this
-#                             line was written
+#    "prev": "54e1b0aa",      the crc of the line before: a chain, so that a line cannot be left out, doubled or moved
+#                             unseen
+#    "durable": 6,            the highest seq known to be on the disk when this line was written
 #    "op": "create_keyword", "operation_id": "…", "timestamp": 1712345678.9,
+#    "author": "user",        who asked for it
 #    "agent_io": …,           what a model was asked and said, or null
 #    "before": null,          what undoing needs: the rows as they were
 #    "after": …}              one row, or {"nodes": […], "infos": […], "links": […]}
 #
-# The first line also has "format".  Behind the last line stand up to 16 KiB of
-# spaces and a newline: writing into space that the file already has costs the
-# disk half of what growing the file does.  `Close()` trims them.
+# The first line also has "format".  Behind the last line stand up to 16 KiB of spaces and a newline: writing into space
+# that the file already has costs the disk half of what growing the file does.  `Close()` trims them.
 #
-# When is a bad line a torn tail, and when damage?  A crash can spoil only
-# lines whose sync had not returned.  So if a later line that is whole says
-# `durable` >= the bad one's seq, the bad one HAD been on the disk: damage, and
-# nothing is touched.  If none does, the bad line and all behind it were never
-# acknowledged: they are kept aside, cut, and reported.
+# When is a bad line a torn tail, and when damage?  A crash can spoil only lines whose sync had not returned.  So if a
+# later line that is whole says `durable` >= the bad one's seq, the bad one HAD been on the disk: damage, and nothing is
+# touched.  If none does, the bad line and all behind it were never acknowledged: they are kept aside, cut, reported.
 
 _FORMAT = 1
 _FORMAT_FIELD = f'"format": {_FORMAT}, '
@@ -1264,15 +1472,19 @@ _CRC_END = len(b'{"crc": "00000000", ')
 _FIRST_CRC = b"00000000"
 
 
-class _Entry(NamedTuple):
-    """An operation that is ready to be written."""
+@dataclass(slots=True)
+class _Operation:
+    """One operation: what is planned, written, read back, undone."""
 
     op: str
-    operation_id: str
+    id: str
     timestamp: float
-    agent_io: _Row | None
     before: _Records
     after: _Records
+    author: str = ""
+    agent_io: _Row | None = None
+    heads: list[Any] | None = None
+    """What leads to each row of `after`, in its order, where it need not be read from the rows."""
 
 
 class _Line(NamedTuple):
@@ -1286,6 +1498,30 @@ class _Line(NamedTuple):
     format: int | None
 
 
+def _EncodeLine(seq: int, prev: bytes, durable: int, operation: _Operation, extra: str = "") -> tuple[bytes, bytes]:
+    """Return a line with its newline, and its crc."""
+    agent_io = _EncodeText(operation.agent_io) if operation.agent_io else "null"
+    envelope = (
+        f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": {_EncodeString(operation.op)}, {extra}'
+        f'"operation_id": {_EncodeString(operation.id)}, "timestamp": {_EncodeTime(operation.timestamp)}, '
+        f'"author": {_EncodeString(operation.author)}, "agent_io": {agent_io}, "before": '
+    )
+    before, after = _EncodeRows(operation.before), _EncodeRows(operation.after)
+    body = b"%b%b%b%b}" % (envelope.encode(), before, _AFTER, after)
+    crc = b"%08x" % zlib.crc32(body)
+    return b'{"crc": "%b", %b\n' % (crc, body), crc
+
+
+def _EncodeRows(records: _Records) -> bytes:
+    count = len(records.nodes) + len(records.infos) + len(records.links)
+    if count == 0:
+        return b"null"
+    if count == 1:
+        return (records.nodes or records.infos or records.links)[0]
+    parts = [_MANY[0], _BETWEEN.join(records.nodes), _MANY[1], _BETWEEN.join(records.infos)]
+    return b"".join([*parts, _MANY[2], _BETWEEN.join(records.links), _MANY[3]])
+
+
 def _ReadLine(raw: bytes) -> _Line | None:
     """Return the envelope of `raw` (without its newline) if its checksum is right."""
     match = _MatchLine(raw)
@@ -1297,124 +1533,113 @@ def _ReadLine(raw: bytes) -> _Line | None:
     return _Line(crc, int(seq), prev, int(durable), _Unescape(op), None if format is None else int(format))
 
 
-def _EncodeRecords(records: _Records) -> bytes:
-    count = len(records.nodes) + len(records.infos) + len(records.links)
-    if count == 0:
-        return b"null"
-    if count == 1:
-        return (records.nodes or records.infos or records.links)[0]
-    nodes, infos, links = (_BETWEEN.join(rows) for rows in (records.nodes, records.infos, records.links))
-    return b"".join([_MANY[0], nodes, _MANY[1], infos, _MANY[2], links, _MANY[3]])
+def _ReadRows(raw: bytes, start: int, stop: int, locate: Callable[[int, bytes], Any] | None = None) -> _Records:
+    """Cut the rows that stand from `start` to `stop` of a line apart, without decoding them.
 
-
-def _ReadRecords(payload: bytes, offset: int) -> _Records:
-    """Cut an `after` or `before`, which stands at `offset` of the log, into its rows without decoding them."""
-    if payload.startswith(b'{"id":'):
-        if _MatchOrdinal(payload) is not None:
-            return _Records([payload], [], [], [])
-        return _Records([], [payload], [], [offset])
-    if payload.startswith(b'{"info_id":'):
-        return _Records([], [], [payload], [])
+    `locate` returns the place of an info that is too long for memory, from where its row begins in the line.
+    """
+    payload = raw[start:stop]
     if payload == b"null":
         return _NoRecords()
-    second = payload.find(_MANY[1])
-    third = payload.find(_MANY[2], second)
-    if not payload.startswith(_MANY[0]) or second < 0 or third < 0 or not payload.endswith(_MANY[3]):
-        raise _Malformed("neither a row nor rows", payload)
-    starts = len(_MANY[0]), second + len(_MANY[1]), third + len(_MANY[2])
-    stops = second, third, len(payload) - len(_MANY[3])
-    nodes, infos, links = (
-        payload[start:stop].split(_BETWEEN) if start < stop else [] for start, stop in zip(starts, stops, strict=True)
-    )
-    offsets = list(itertools.accumulate((len(row) + len(_BETWEEN) for row in infos), initial=offset + starts[1]))
-    return _Records(nodes, infos, links, offsets[:-1])
+    if payload.startswith(b'{"info_id":'):
+        return _Records([], [], [payload], {})
+    if payload.startswith(b'{"id":'):
+        if _MatchOrdinal(payload) is not None:
+            return _Records([payload], [], [], {})
+        records = _Records([], [payload], [], {})
+        begins = start
+    else:
+        second = payload.find(_MANY[1])
+        third = payload.find(_MANY[2], second)
+        if not payload.startswith(_MANY[0]) or second < 0 or third < 0 or not payload.endswith(_MANY[3]):
+            raise _Malformed("neither a row nor rows", payload)
+        nodes = _SplitRows(payload[len(_MANY[0]) : second])
+        infos = _SplitRows(payload[second + len(_MANY[1]) : third])
+        links = _SplitRows(payload[third + len(_MANY[2]) : -len(_MANY[3])])
+        records = _Records(nodes, infos, links, {})
+        begins = start + second + len(_MANY[1])
+    if locate is not None:
+        for index, row in enumerate(records.infos):
+            if len(row) > _RESIDENT_LIMIT:
+                records.places[index] = locate(begins, row)
+            begins += len(row) + len(_BETWEEN)
+    return records
 
 
-def _EncodeLine(seq: int, prev: bytes, durable: int, entry: _Entry, extra: str = "") -> tuple[bytes, bytes]:
-    """Return a line with its newline, and its crc."""
-    agent_io = _EncodeText(entry.agent_io) if entry.agent_io else "null"
-    envelope = (
-        f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": {_EncodeString(entry.op)}, {extra}'
-        f'"operation_id": {_EncodeString(entry.operation_id)}, "timestamp": {_EncodeTime(entry.timestamp)}, '
-        f'"agent_io": {agent_io}, "before": '
-    )
-    parts = [envelope.encode(), _EncodeRecords(entry.before), _AFTER, _EncodeRecords(entry.after), b"}"]
-    body = b"".join(parts)
-    crc = b"%08x" % zlib.crc32(body)
-    return b'{"crc": "%b", %b\n' % (crc, body), crc
+def _SplitRows(joined: bytes) -> list[bytes]:
+    return joined.split(_BETWEEN) if joined else []
 
 
-def _ReadOperation(raw: bytes) -> tuple[_Row, _Records, _Records]:
-    """Return the envelope of a whole line, and its rows before and after."""
+def _ReadAfter(raw: bytes, locate: Callable[[int, bytes], Any] | None = None) -> _Records:
+    """Return the rows that a line brings."""
+    return _ReadRows(raw, raw.find(_AFTER) + len(_AFTER), len(raw) - 1, locate)
+
+
+def _ReadOperation(raw: bytes) -> tuple[int, _Operation]:
+    """Return the number of a whole line, and its operation."""
     middle, end = raw.find(_BEFORE), raw.find(_AFTER)
-    before, after = raw[middle + len(_BEFORE) : end], raw[end + len(_AFTER) : -1]
     try:
-        envelope: _Row = json.loads(raw[:middle] + b"}")
-        _ = [envelope[name] for name in ("seq", "operation_id", "op", "timestamp", "agent_io")]
+        said: _Row = json.loads(raw[:middle] + b"}")
+        operation = _Operation(
+            said["op"],
+            said["operation_id"],
+            said["timestamp"],
+            _ReadRows(raw, middle + len(_BEFORE), end),
+            _ReadAfter(raw),
+            said.get("author", ""),  # which older versions did not write
+            said["agent_io"],
+        )
+        return said["seq"], operation
     except (ValueError, KeyError) as error:
         raise _Malformed("a line that is no operation", raw) from error
-    return envelope, _ReadRecords(before, 0), _ReadRecords(after, 0)
 
 
 def _ReadChange(raw: bytes) -> Change:
-    said, before, after = _ReadOperation(raw)
-    was, became = ([_ReadRecord(row) for kind in records[:3] for row in kind] for records in (before, after))
-    return Change(said["seq"], said["operation_id"], said["op"], said["timestamp"], was, became, said["agent_io"])
+    seq, operation = _ReadOperation(raw)
+    before = [_ReadRecord(row) for rows in operation.before[:3] for row in rows]
+    after = [_ReadRecord(row) for rows in operation.after[:3] for row in rows]
+    return Change(
+        seq, operation.id, operation.op, operation.timestamp, before, after, operation.agent_io, operation.author
+    )
 
 
-# == Store ====================================================================
-#
-# Four files and a lock in one folder:
-#
-#   change_log.jsonl                        the truth, see "Log"
-#   nodes.jsonl  infos.jsonl  links.jsonl   projections: every row that the log
-#                                           ever brought, in its order
-#   lock                                    held (flock) while one process writes; has a
-#                                           length from a failed sync to the next opening
-#   snapshots/  history/                    logs that `Snapshot` and `CompactStorage` set aside
-#   indexes/                                what siblings derive from these; never the truth
-#
-# A projection is a pure function of the log, byte for byte: where a row stands
-# in it follows from the lengths of the rows before.  So its writes need no
-# sync, can be repeated, and can be checked.  Now and then the projections are
-# mended, synced, and a "checkpoint" line says how long all four files are, and
-# their checksums.  Opening checks these: where all four are as the last
-# checkpoint says, the rows come from the projections and only the log behind
-# it is read line by line; else the whole log is, and the projections are made
-# to fit it.
-#
-# A commit, the lock held: (1) what other processes wrote is read from the tail
-# on; (2) one positional write of the operations' lines; (3) one sync.  From
-# here on they are done.  (4) Their rows are written to the projections.
-# A crash before (3) leaves a torn tail or whole lines that nobody was told of:
-# both are a state that was asked for.  A crash behind it loses nothing.
-
-_LOST = "the log was changed, or cut, while it was open; what was read of it is in this tree alone: open it anew"
-_CHECKPOINT_OPERATIONS = 1000
-_CHECKPOINT_BYTES = 8 * 1024 * 1024
-_CHECKPOINT_WINDOW = 2 * _CHECKPOINT_BYTES  # bytes at the log's end in which opening looks for one
-_HISTORY, _INDEXES, _SNAPSHOTS, _SNAPSHOT_NAME = "history", "indexes", "snapshots", "snapshot.json"
-_IsHistoryName = re.compile(r"\d{18}\.jsonl").fullmatch
-_IsSnapshotName = re.compile(r"\d{8}T\d{6}\.\d{6}Z(-\d+)?").fullmatch
+# -- reading a file of lines, forward and backward ----------------------------
 
 
-class _DiskErrors:
-    """Turns what the operating system raises into a StoreError that says what could not be done."""
-
-    def __init__(self, *what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if isinstance(error, OSError) and error.errno is not None:  # None: this library's own, or a signal handler's
-            what, *which = self._what
-            raise StoreError(f"{what}{''.join(map(_Shorten, which))}: {error}") from error
+def _ReadForward(files: _Files, fd: int, offset: int, stop: int) -> Iterator[list[bytes]]:
+    """Yield the lines from `offset` on, a chunk's at a time; what has no newline is left out."""
+    parts: list[bytes] = []
+    while offset < stop and (chunk := files.Read(fd, min(_CHUNK, stop - offset), offset)):
+        offset += len(chunk)
+        parts.append(chunk)
+        if b"\n" in chunk:  # a line of many chunks is joined once, when its end is there
+            *lines, rest = b"".join(parts).split(b"\n")
+            parts = [rest]
+            yield lines
 
 
-class _ReplacedError(StoreError):
-    """Another process has put a new log in place of the open one: all is to be read anew."""
+def _ReadBackward(files: _Files, fd: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (offset, line) of what is not blank, the last before `stop` first."""
+    parts: list[bytes] = []  # of a line whose beginning is still to come, last first
+    size = _CHUNK // 64  # most who look back look for the newest
+    offset = stop
+    while offset:
+        size = min(2 * size, _CHUNK, offset)
+        offset -= size
+        chunk = files.Read(fd, size, offset)
+        if b"\n" not in chunk:
+            parts.append(chunk)
+            continue
+        whole = chunk + b"".join(reversed(parts))
+        first, *lines = whole.split(b"\n")
+        end = offset + len(whole)
+        for line in reversed(lines):
+            if line.strip():
+                yield end - len(line), line
+            end -= len(line) + 1
+        parts = [first]
+    if parts:
+        yield 0, b"".join(reversed(parts))
 
 
 class _Extent(NamedTuple):
@@ -1425,34 +1650,13 @@ class _Extent(NamedTuple):
     crc: int
 
 
-class _Projection:
-    """One of nodes.jsonl, infos.jsonl and links.jsonl: what it has to hold, as far as the log was read."""
+@dataclass(slots=True)
+class _Length:
+    """How far a file goes: bytes, lines, and the checksum of all these bytes."""
 
-    def __init__(self, kind: str, path: str) -> None:
-        self.kind = kind
-        self.path = path
-        self.fd = -1
-        self.length = self.rows = self.crc = 0
-        self.is_behind = True  # the file may not hold what the log brought since the mark
-        self.vouched_length = 0  # what a checkpoint called synced, though it was not found so
-
-    def Take(self, rows: list[bytes]) -> bytes:
-        """Take note of rows that the log brought; return the bytes that are to stand for them."""
-        data = b"\n".join([*rows, b""])
-        self.length, self.rows, self.crc = self.length + len(data), self.rows + len(rows), zlib.crc32(data, self.crc)
-        return data
-
-    def State(self) -> tuple[int, int, int]:
-        return self.length, self.rows, self.crc
-
-
-class _Mark(NamedTuple):
-    """A place in the log up to which the projections were whole and synced."""
-
-    tail: int
-    seq: int
-    crc: bytes
-    states: tuple[tuple[int, int, int], ...]  # length, rows and checksum of each projection
+    bytes: int = 0
+    lines: int = 0
+    crc: int = 0
 
 
 def _InBulks(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -1469,569 +1673,965 @@ def _InBulks(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield bulk
 
 
-class _JsonlStore:
-    """The files of one folder; handles rows as bytes, and knows nothing of the tree."""
+class _LogReader:
+    """Reads a log from a place on, and knows what the lines before that place add up to.
+
+    Opening, catching up, `Verify`, `Restore` and mending projections all read through it.
+    """
+
+    def __init__(self, files: _Files, fd: int, stop: int = 1 << 62) -> None:
+        self.files = files
+        self.fd = fd
+        self.stop = stop
+        """Where reading ends in any case."""
+        self.seq = 0
+        self.crc = _FIRST_CRC
+        self.last = 0
+        """Where the last line begins; it ends where `log` does."""
+        self.log = _Length()
+        self.projected = [_Length() for _ in _KINDS]
+        """What the projections are to hold."""
+        self.vouched = [0, 0, 0]
+        """The bytes of each projection that a checkpoint calls synced."""
+        self.operations = self.unsynced_bytes = 0
+        """How many there were since the last checkpoint, and what the projections gained by them."""
+        self.write: Callable[[int, int, bytes], None] | None = None
+        """Puts (number of a projection, offset, bytes) where they are to stand."""
+        self.next_ordinal = 0
+        """At least, as a compaction has left it."""
+        self.is_cut_state = False
+        """Whether a compacted log ends before its checkpoint, which no crash can do."""
+
+    def Copy(self) -> _LogReader:
+        """Return a reader that stands where this one does, and goes on by itself."""
+        copy_of_this = copy.copy(self)
+        copy_of_this.log = dataclasses.replace(self.log)
+        copy_of_this.projected = [dataclasses.replace(each) for each in self.projected]
+        copy_of_this.vouched = list(self.vouched)
+        copy_of_this.write = None
+        return copy_of_this
+
+    def Read(self) -> Iterator[_Records]:
+        """Yield the rows behind this place, and move behind them, up to the first line that is not whole."""
+        for lines in _ReadForward(self.files, self.fd, self.log.bytes, self.stop):
+            records = _NoRecords()
+            for raw in lines:
+                line = _ReadLine(raw)
+                if line is None or (self.seq and (line.seq != self.seq + 1 or line.prev != self.crc)):
+                    self.Project(records)
+                    yield records
+                    return
+                if self.seq == 0:
+                    self._ReadFirst(raw, line.format)
+                self.is_cut_state = line.op == _STATE
+                if line.op == _CHECKPOINT:
+                    self.Project(records)
+                    yield records
+                    records = _NoRecords()
+                    self._CompareCheckpoint(raw)
+                else:
+                    self._ReadRowsOf(raw, records)
+                    self.operations += 1
+                self.Advance(line.seq, line.crc, raw)
+            self.Project(records)
+            yield records
+
+    def Advance(self, seq: int, crc: bytes, raw: bytes) -> None:
+        """Move behind a line, which is given without its newline."""
+        self.seq, self.crc = seq, crc
+        self.last = self.log.bytes
+        self.log.bytes += len(raw) + 1
+        self.log.lines += 1
+        self.log.crc = zlib.crc32(b"\n", zlib.crc32(raw, self.log.crc))
+
+    def _ReadRowsOf(self, raw: bytes, records: _Records) -> None:
+        start = raw.find(_AFTER) + len(_AFTER)
+        if raw.startswith(b'{"id":', start) and _MatchOrdinal(raw, start):  # most lines bring one keyword
+            records.nodes.append(raw[start:-1])
+            return
+        try:
+            records.Extend(_ReadRows(raw, start, len(raw) - 1, self.Locate))
+        except StoreCorruptError as error:
+            raise self.Corrupt(error.detail) from error
+
+    def Locate(self, start: int, row: bytes) -> _Extent:
+        """Return the place of a row that begins at `start` of the line that is being read."""
+        return _Extent(self.log.bytes + start, len(row), zlib.crc32(row))
+
+    def Project(self, records: _Records) -> None:
+        """Count the rows that the projections are to hold, and hand them to whoever writes them."""
+        for kind, rows in enumerate(records[:3]):
+            if rows:
+                for bulk in _InBulks(rows) if len(rows) > 1 else [rows]:
+                    offset, data = self.Count(kind, bulk)
+                    if self.write is not None:
+                        self.write(kind, offset, data)
+
+    def Count(self, kind: int, rows: list[bytes]) -> tuple[int, bytes]:
+        """Count rows of a projection; return where they are to stand, and as what bytes."""
+        data = b"\n".join([*rows, b""])
+        length = self.projected[kind]
+        offset = length.bytes
+        length.bytes += len(data)
+        length.lines += len(rows)
+        length.crc = zlib.crc32(data, length.crc)
+        self.unsynced_bytes += len(data)
+        return offset, data
+
+    def _ReadFirst(self, raw: bytes, told: int | None) -> None:
+        _CheckFormat(told)
+        match = _FindNextOrdinal(raw, 0, 512)
+        self.next_ordinal = 0 if match is None else int(match[1])
+
+    def _CompareCheckpoint(self, raw: bytes) -> None:
+        said = _ReadCheckpoint(raw)
+        for kind, length in enumerate(self.projected):
+            if said[1 + kind] != length:
+                raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(said[1 + kind])}")
+            self.vouched[kind] = length.bytes
+        self.operations = self.unsynced_bytes = 0
+
+    def StartAt(self, raw: bytes, line: _Line, first: bytes) -> None:
+        """Begin behind a checkpoint, whose files were compared already; `first` is how the log begins."""
+        log, *projected = _ReadCheckpoint(raw)
+        match = _MatchLine(first)
+        self._ReadFirst(first, None if match is None or match[6] is None else int(match[6]))
+        self.log, self.projected = log, projected
+        self.vouched = [each.bytes for each in projected]
+        self.Advance(line.seq, line.crc, raw)
+
+    def Corrupt(self, detail: str) -> StoreCorruptError:
+        """Return the error for the line that is being read."""
+        return StoreCorruptError(_LOG_NAME, self.log.lines + 1, detail)
+
+
+def _CheckFormat(told: int | None) -> None:
+    if told is None:
+        raise StoreCorruptError(_LOG_NAME, 1, "the first line does not tell the format")
+    if told > _FORMAT:
+        raise StoreError(f"{_LOG_NAME} has format {told}, this version reads up to {_FORMAT}: use a newer version")
+
+
+def _EncodeCheckpoint(reader: _LogReader) -> str:
+    """Return what a checkpoint says of the four files as they are before it."""
+    lengths = zip(("log", *_KINDS), (reader.log, *reader.projected), strict=True)
+    said = {kind: {"length": each.bytes, "rows": each.lines, "crc": f"{each.crc:08x}"} for kind, each in lengths}
+    return f'"files": {_EncodeText(said)}, '
+
+
+def _ReadCheckpoint(raw: bytes) -> list[_Length]:
+    """Return the lengths of the log before it and of the projections."""
+    said: _Row = json.loads(raw)["files"]
+    told = [said.get(kind, {"length": -1, "rows": 0, "crc": "0"}) for kind in ("log", *_KINDS)]
+    return [_Length(each["length"], each["rows"], int(each["crc"], 16)) for each in told]
+
+
+# == Store ====================================================================
+#
+# The truth lies behind a port, `_Store`: whole operations, in one order, durable when `Append` returns.  Its first
+# implementation, `_FileStore`, keeps four files and a lock in one folder:
+#
+#   change_log.jsonl                        the truth, see "Log"
+#   nodes.jsonl  infos.jsonl  links.jsonl   projections: every row that the log ever brought, in its order
+#   lock                                    held (flock) while one process writes; has a length from a failed sync to
+#                                           the next opening
+#   snapshots/  history/                    logs that `Snapshot` and `CompactStorage` set aside
+#   indexes/                                what is derived from these; never the truth
+#
+# A projection is a pure function of the log, byte for byte: where a row stands in it follows from the lengths of the
+# rows before.  So whoever takes rows in writes them there, without a sync, and writing them again does no harm.  Now
+# and then the projections are synced, and a "checkpoint" line says how long all four files are, and their checksums.
+# Opening checks these: where all four are as the last checkpoint says, the rows come from the projections and only the
+# log behind it is read line by line; else the whole log is, and the projections are made to fit it.  After a write or
+# sync of a projection that failed there is no checkpoint until the next opening, which writes from the last one on.
+#
+# A commit, the lock held: (1) what other processes wrote is read from the tail on; (2) one positional write of the
+# operations' lines; (3) one sync.  From here on they are done.  (4) Their rows are written to the projections.
+# A crash before (3) leaves a torn tail or whole lines that nobody was told of: both are a state that was asked for.
+# A crash behind it loses nothing.
+
+_LOST = "the log was changed, or cut, while it was open; what was read of it is in this tree alone: open it anew"
+_CHECKPOINT_OPERATIONS = 1000
+_CHECKPOINT_BYTES = 8 * 1024 * 1024
+_CHECKPOINT_WINDOW = 2 * _CHECKPOINT_BYTES  # bytes at the log's end in which opening looks for one
+_HISTORY, _INDEXES, _SNAPSHOTS, _SNAPSHOT_NAME = "history", "indexes", "snapshots", "snapshot.json"
+_FORGET_NAME = "forget"  # there while a compaction without history is under way
+_IsHistoryName = re.compile(r"\d{18}\.jsonl").fullmatch
+_IsSnapshotName = re.compile(r"\d{8}T\d{6}\.\d{6}Z(-\d+)?").fullmatch
+_NO_LOCK_ERRORS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # of a file system that knows no flock
+
+
+class _ReplacedError(StoreError):
+    """Another process has put a new log in place of the open one: all is to be read anew."""
+
+
+class _ReentryError(StoreError):
+    """A signal handler, or a function that the tree calls, has called the tree in the middle of its own call."""
+
+
+class _BehindError(StoreError):
+    """Somebody was quicker: nothing was written, nor ever will be.  Catch up, and decide anew."""
+
+
+class _PastLog(Protocol):
+    """A log as it was, or is, that is read from its beginning."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+    def Read(self) -> Iterator[_Records]:
+        """Yield all rows, in the order of the log."""
+
+    def ReadRow(self, held: Any) -> bytes:
+        """Return a row whose place `Read` told."""
+
+
+class _Store(Protocol):
+    """Where the truth lies.  One thread at a time calls it, but for `ReadRow`."""
+
+    least_seq: int
+    """What an opening must find: a tree that opens anew has read so many operations."""
+    recovery: list[str]
+    is_readonly: bool
+    is_lost: bool
+    """Whether the log no longer holds what was read of it."""
+
+    @property
+    def seq(self) -> int:
+        """Return the number of the last operation that was read or written."""
+
+    @property
+    def position(self) -> str:
+        """Return what tells this state of the log from every other."""
+
+    @property
+    def next_ordinal(self) -> int:
+        """Return what a compaction has left: at least the next one."""
+
+    def Open(self, first: Callable[[], _Operation], state: _State) -> None:
+        """Give all rows to `state`; an empty log begins with `first()`, whoever is quickest."""
+
+    def Begin(self, apply: Callable[[_Records], None]) -> None:
+        """Let `apply` take in what was acknowledged anywhere before the call.  What raises has changed nothing."""
+
+    def Append(self, operations: list[_Operation]) -> None:
+        """Make all or none durable, right behind what was read; fills in the places of long rows.
+
+        Raises:
+            _BehindError: somebody was quicker.
+            StoreError: nothing was written; with `outcome_unknown` it may come in once, later, whole.
+        """
+
+    def End(self) -> None:
+        """Let others write; always called after `Begin`, and twice is no error."""
+
+    def ReadRow(self, held: Any) -> bytes:
+        """Return a row, its checksum compared; from any thread, at any time."""
+
+    def ReadBack(self, with_history: bool) -> Generator[tuple[_Line | None, bytes], None, None]:
+        """Yield the lines, newest first; None where one is not whole, or the chain is broken."""
+
+    def FindLines(self, id: str) -> Generator[bytes, None, None]:
+        """Yield the lines that may touch a record, newest first."""
+
+    def Snapshot(self, stamp: str, copy: bool) -> str:
+        """Keep the present state under `stamp`, with a number where that is taken; return the name."""
+
+    def OpenSnapshot(self, name: str) -> _PastLog:
+        """Return a snapshot's log, whose checksum is right."""
+
+    def SnapshotNames(self) -> list[str]:
+        """Return the names of all snapshots that were finished, oldest first."""
+
+    def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
+        """Begin the log anew with the rows of each kind; the store is of no use behind it."""
+
+    def Sizes(self) -> dict[str, int]:
+        """Return the bytes of each file."""
+
+    def FindProblems(self, fresh: _State) -> Iterator[str]:
+        """Read everything again into `fresh`, and yield what is wrong; StoreCorruptError where the log is."""
+
+    def Close(self, apply: Callable[[_Records], None]) -> None:
+        """Leave everything tidy, as far as the disk allows."""
+
+    def Release(self) -> None:
+        """Let go of descriptors, as the end of the process would."""
+
+
+class _LogCopy:
+    """A log that is read from its beginning, or from where a reader stands; see `_PastLog`."""
+
+    def __init__(self, files: _Files, reader: _LogReader) -> None:
+        self.files = files
+        self.reader = reader
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.files.Close(self.reader.fd)
+
+    def Read(self) -> Iterator[_Records]:
+        return self.reader.Read()
+
+    def ReadRow(self, held: Any) -> bytes:
+        return held if isinstance(held, bytes) else _ReadExtent(self.files, self.reader.fd, held, _LOG_NAME)
+
+
+def _ReadExtent(files: _Files, fd: int, extent: _Extent, name: str) -> bytes:
+    offset = extent.offset if extent.offset >= 0 else ~extent.offset
+    try:
+        row = files.Read(fd, extent.length, offset)
+    except _DiskError as error:
+        raise StoreError(f"cannot read {name}: {error}") from error
+    if zlib.crc32(row) != extent.crc:
+        raise StoreCorruptError(name, 0, f"the content at offset {offset} has changed")
+    return row
+
+
+# -- the projections ----------------------------------------------------------
+
+
+class _Projections:
+    """nodes.jsonl, infos.jsonl and links.jsonl."""
+
+    def __init__(self, files: _Files, folder: str) -> None:
+        self._files = files
+        self.names = [f"{kind}.jsonl" for kind in _KINDS]
+        self.paths = [os.path.join(folder, name) for name in self.names]
+        self.fds = [-1, -1, -1]
+        self.is_behind = False
+        """Whether a write or a sync failed: they are not what the log says, and no checkpoint may say that they are."""
+
+    def Open(self, *, readonly: bool) -> bool:
+        """Open all three; return whether they are there."""
+        for kind, path in enumerate(self.paths):
+            if self.fds[kind] < 0:
+                try:
+                    self.fds[kind] = self._files.Open(path, readonly=readonly)
+                except _DiskError:
+                    return False
+        return True
+
+    def Hold(self, lengths: list[_Length]) -> bool:
+        """Tell whether the files begin as a checkpoint says."""
+        try:
+            pairs = zip(self.fds, lengths, strict=True)
+            return all(_Checksum(self._files, fd, length.bytes) == length.crc for fd, length in pairs)
+        except _DiskError:
+            return False
+
+    def ReadBehind(self, kind: int, offset: int) -> Iterator[bytes]:
+        """Yield the lines behind an offset."""
+        fd = self._files.Open(self.paths[kind], readonly=True)
+        try:
+            yield from itertools.chain.from_iterable(_ReadForward(self._files, fd, offset, 1 << 62))
+        finally:
+            self._files.Close(fd)
+
+    def Write(self, kind: int, offset: int, data: bytes) -> None:
+        """Write rows.  A failure does not undo the operation: they are in the log."""
+        try:
+            self._files.Write(self.fds[kind], data, offset)
+        except _DiskError:
+            self.is_behind = True
+
+    def Sync(self) -> bool:
+        """Return whether what was written is on the disk."""
+        try:
+            for fd in self.fds:
+                self._files.Sync(fd)
+        except _DiskError:
+            self.is_behind = True  # a sync that fails may have dropped what was written
+        return not self.is_behind
+
+    def Mend(self, start: _LogReader, reached: _LogReader) -> Iterator[tuple[int, bytes, bool]]:
+        """Write again what the log brought from `start` to `reached`, where the files do not hold it.
+
+        Yields (number of a projection, bytes that the log does not have, whether it was damaged).
+        """
+        fitting = []
+        for kind, path in enumerate(self.paths):
+            if self.fds[kind] < 0:
+                self.fds[kind] = self._files.Open(path, create=True)
+            fd, begin, end = self.fds[kind], start.projected[kind], reached.projected[kind]
+            is_long_enough = self._files.Size(fd) == end.bytes
+            fitting.append(is_long_enough and _Checksum(self._files, fd, end.bytes, begin.bytes, begin.crc) == end.crc)
+        if all(fitting):
+            return
+        differs = [1 << 62] * len(_KINDS)  # where each first holds something else
+
+        def WriteWhereDifferent(kind: int, offset: int, data: bytes) -> None:
+            found = self._files.Read(self.fds[kind], len(data), offset)
+            if found != data:
+                same = itertools.takewhile(bool, map(operator.eq, found, data))
+                differs[kind] = min(differs[kind], offset + sum(same))
+                self._files.Write(self.fds[kind], data, offset)
+
+        reader = start.Copy()
+        reader.write = WriteWhereDifferent
+        reader.stop = reached.log.bytes
+        for _ in reader.Read():
+            pass
+        if reader.seq != reached.seq:  # the log has changed since it was read: what a projection still has is not cut
+            raise reader.Corrupt(f"operation {reader.seq + 1} cannot be read any more")
+        for kind, fd in enumerate(self.fds):
+            length = reached.projected[kind].bytes
+            surplus = self._files.Read(fd, self._files.Size(fd) - length, length)
+            yield kind, surplus, differs[kind] < reached.vouched[kind]
+            if surplus:
+                self._files.Truncate(fd, length)
+
+    def FindProblems(self, lengths: list[_Length]) -> Iterator[str]:
+        """Yield which files do not hold what the log, which was read whole, says."""
+        for name, path, length in zip(self.names, self.paths, lengths, strict=True):
+            try:
+                fd = self._files.Open(path, readonly=True)
+            except _DiskError as error:
+                yield f"{name} cannot be read: {error}"
+                continue
+            try:
+                is_whole = self._files.Size(fd) == length.bytes
+                if not is_whole or _Checksum(self._files, fd, length.bytes) != length.crc:
+                    yield f"{name} does not fit the log; opening mends it"
+            finally:
+                self._files.Close(fd)
+
+
+# -- what is set aside --------------------------------------------------------
+
+
+class _Archive:
+    """The folders `snapshots` and `history` beside a log."""
+
+    def __init__(self, files: _Files, data_dir: str) -> None:
+        self.files = files
+        self.data_dir = data_dir
+        self.log_path = os.path.join(data_dir, _LOG_NAME)
+        self.history = os.path.join(data_dir, _HISTORY)
+        self.snapshots = os.path.join(data_dir, _SNAPSHOTS)
+        self._mark = os.path.join(data_dir, _FORGET_NAME)
+
+    def SnapshotNames(self) -> list[str]:
+        """Return the names of all that were finished, also of those that somebody renamed, oldest first."""
+        names = self.files.List(self.snapshots)
+        return sorted(name for name in names if self.files.Exists(os.path.join(self.snapshots, name, _SNAPSHOT_NAME)))
+
+    def MakeSnapshot(self, stamp: str, reader: _LogReader, copy: bool) -> str:
+        taken = self.files.List(self.snapshots)
+        name = stamp
+        for number in itertools.count(2):
+            if name not in taken:
+                break
+            name = f"{stamp}-{number}"
+        folder = os.path.join(self.snapshots, name)
+        log = {"length": reader.log.bytes, "rows": reader.log.lines, "crc": f"{reader.log.crc:08x}"}
+        said: _Row = {"name": name, "seq": reader.seq, "log": log}
+        for kind, length in zip(_KINDS, reader.projected, strict=True):
+            said[kind] = {"length": length.bytes, "rows": length.lines}
+        said["crc"] = _ChecksumOf(said)
+        self.files.MakeFolder(folder)
+        self.SetAside(os.path.join(folder, _LOG_NAME), reader, copy)
+        # Last: what has no such file is no snapshot.
+        _ReplaceFile(self.files, os.path.join(folder, _SNAPSHOT_NAME), [_EncodeText(said).encode() + b"\n"])
+        return name
+
+    def SetAside(self, path: str, reader: _LogReader, copy: bool) -> None:
+        """Give the log a second name, or copy it."""
+        is_linked = not copy and self._Link(path, reader)
+        if not is_linked:
+            _ReplaceFile(self.files, path, _ReadSound(self.files, reader))
+        self.files.SyncFolder(os.path.dirname(path))
+
+    def _Link(self, path: str, reader: _LogReader) -> bool:
+        try:
+            self.files.Link(self.log_path, path)
+            return True
+        except _DiskError as error:
+            if error.errno != errno.EEXIST:
+                return False  # a file system without hard links
+        # Of a compaction that failed; its name may not be on the disk yet.
+        fd = self.files.Open(path, readonly=True)
+        try:
+            if _Checksum(self.files, fd, reader.log.bytes) != reader.log.crc:
+                raise StoreError(f"{path} is of another log: move it away")
+        finally:
+            self.files.Close(fd)
+        return True
+
+    def OpenSnapshot(self, name: str) -> _LogCopy:
+        if not _IsSnapshotName(name) or name not in self.SnapshotNames():
+            raise NotFoundError("snapshot", name)
+        folder = os.path.join(self.snapshots, name)
+        with _StoreErrors(f"cannot read the snapshot {name}"):
+            length, crc = self._ReadSnapshotFile(name, os.path.join(folder, _SNAPSHOT_NAME))
+            fd = self.files.Open(os.path.join(folder, _LOG_NAME), readonly=True)
+            log = _LogCopy(self.files, _LogReader(self.files, fd, length))
+            try:
+                if _Checksum(self.files, fd, length) != crc:
+                    detail = f"the log of the snapshot {name} has changed since it was made"
+                    raise StoreCorruptError(_LOG_NAME, 0, detail)
+            except BaseException:
+                self.files.Close(fd)
+                raise
+        return log
+
+    def _ReadSnapshotFile(self, name: str, path: str) -> tuple[int, int]:
+        """Return the length and the checksum of a snapshot's log."""
+        fd = self.files.Open(path, readonly=True)
+        try:
+            raw = self.files.Read(fd, self.files.Size(fd), 0)
+        finally:
+            self.files.Close(fd)
+        try:
+            said = json.loads(raw)
+            told = said.pop("crc", None)  # which older versions did not write, nor the name
+            length, crc = int(said["log"]["length"]), int(said["log"]["crc"], 16)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            detail = f"the snapshot {name} does not tell what it holds"
+            raise StoreCorruptError(_SNAPSHOT_NAME, 1, detail) from error
+        if told is not None and (told != _ChecksumOf(said) or said.get("name") != name):
+            raise StoreCorruptError(_SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
+        return length, crc
+
+    def HistoryPaths(self) -> list[str]:
+        """Return the logs that compactions set aside, newest first."""
+        names = sorted(filter(_IsHistoryName, self.files.List(self.history)), reverse=True)
+        return [os.path.join(self.history, name) for name in names]
+
+    def KeepLog(self, reader: _LogReader) -> None:
+        """Set the log aside before a compaction."""
+        self.files.MakeFolder(self.history)
+        self.SetAside(os.path.join(self.history, f"{reader.seq:018d}.jsonl"), reader, False)
+
+    # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
+    # says behind which operation it begins.
+
+    def BeginForgetting(self, seq: int) -> None:
+        _ReplaceFile(self.files, self._mark, [b"%d\n" % seq])
+
+    def FinishForgetting(self, reader: _LogReader | None = None) -> None:
+        """Remove what may hold deleted data, where a compaction without history was begun and its log is in place."""
+        if self.files.Exists(self._mark):
+            if reader is None or self._IsForgotten(reader):
+                self._Forget()
+            self.files.Remove(self._mark)
+            self.files.SyncFolder(self.data_dir)
+
+    def _IsForgotten(self, reader: _LogReader) -> bool:
+        fd = self.files.Open(self._mark, readonly=True)
+        try:
+            told = self.files.Read(fd, 32, 0).strip()
+        finally:
+            self.files.Close(fd)
+        first = _MatchLine(self.files.Read(reader.fd, 512, 0))
+        return first is not None and told.isdigit() and int(first[2]) == int(told) + 1
+
+    def _Forget(self) -> None:
+        """Remove cut tails, unfinished copies, logs set aside, indexes."""
+        for name in self.files.List(self.data_dir):
+            if name.startswith("cut_tail-") or name.endswith(".new"):
+                self.files.Remove(os.path.join(self.data_dir, name))
+        made = [os.path.join(self.snapshots, name) for name in self.files.List(self.snapshots)]
+        unfinished = [folder for folder in made if not self.files.Exists(os.path.join(folder, _SNAPSHOT_NAME))]
+        for folder in (self.history, os.path.join(self.data_dir, _INDEXES), *unfinished):
+            self._Empty(folder)
+
+    def _Empty(self, folder: str) -> None:
+        """Remove all files in a folder and in those within it; where a link leads stays as it is."""
+        if not self.files.Exists(folder):
+            return
+        for name in self.files.List(folder):
+            path = os.path.join(folder, name)
+            if self.files.IsFolder(path):
+                self._Empty(path)
+            else:
+                self.files.Remove(path)
+        self.files.SyncFolder(folder)
+
+    def Sizes(self) -> dict[str, int]:
+        sizes = {}
+        for folder in ("", _HISTORY, *(os.path.join(_SNAPSHOTS, name) for name in self.SnapshotNames())):
+            for name in self.files.List(os.path.join(self.data_dir, folder)):
+                path = os.path.join(self.data_dir, folder, name)
+                with contextlib.suppress(_DiskError):  # it may be gone by now
+                    if not self.files.IsFolder(path):
+                        sizes[os.path.join(folder, name)] = self.files.Identify(path)[1]
+        return sizes
+
+
+def _ChecksumOf(said: _Row) -> str:
+    return f"{zlib.crc32(_EncodeText(said).encode()):08x}"
+
+
+def _ReadSound(files: _Files, reader: _LogReader) -> Iterator[bytes]:
+    """Yield the log up to where a reader stands, a chunk at a time; raise at the end where it is not what was read."""
+    offset = crc = 0
+    while offset < reader.log.bytes:
+        chunk = files.Read(reader.fd, min(_CHUNK, reader.log.bytes - offset), offset)
+        if not chunk:
+            break
+        yield chunk
+        offset, crc = offset + len(chunk), zlib.crc32(chunk, crc)
+    if crc != reader.log.crc:
+        raise StoreCorruptError(_LOG_NAME, 0, "the log has changed since it was read")
+
+
+@contextlib.contextmanager
+def _StoreErrors(what: str, *names: str) -> Iterator[None]:
+    """Turn what the disk refuses into a StoreError that says what could not be done."""
+    try:
+        yield
+    except _DiskError as error:
+        raise StoreError(f"{what}{''.join(map(_Shorten, names))}: {error}") from error
+
+
+# -- finding what touched a record --------------------------------------------
+
+_FindIds = re.compile(rb'\{"(?:info_)?id":%b(?:,"keyword_id":%b)?' % (_STRING, _STRING)).finditer
+
+
+class _OperationIndex:
+    """Where the lines stand that may touch a record: id -> places, oldest first.  Made when it is first asked.
+
+    An id may stand in a caller's metadata too, so a line that is named here is still to be looked at.
+    """
+
+    def __init__(self, files: _Files, history: list[str]) -> None:
+        self._files = files
+        self._paths = history[::-1]  # oldest first; the log itself comes last
+        self._places: dict[str, array[int]] = {}  # id -> number of the file, offset, and so on
+        self._reached = self._seq = 0  # offset in the log, and number of the last line that was taken in
+        for number, path in enumerate(self._paths):
+            fd = files.Open(path, readonly=True)
+            try:  # a compaction that failed leaves a second name of the log, which may have grown since
+                self._Add(fd, number, 0, files.Size(fd), int(os.path.basename(path)[:18]))
+            finally:
+                files.Close(fd)
+
+    def Follow(self, fd: int, stop: int, seq: int) -> None:
+        """Take in what was written to the log since."""
+        self._Add(fd, len(self._paths), self._reached, stop, seq)
+        self._reached = stop
+
+    def _Add(self, fd: int, number: int, offset: int, stop: int, top: int) -> None:
+        for lines in _ReadForward(self._files, fd, offset, stop):
+            for raw in lines:
+                match = _MatchLine(raw)
+                if match is not None and self._seq < int(match[2]) <= top:
+                    self._seq = int(match[2])
+                    if match[5] not in (b"checkpoint", b"state"):
+                        self._AddLine(raw, number, offset)
+                offset += len(raw) + 1
+
+    def _AddLine(self, raw: bytes, number: int, offset: int) -> None:
+        ids = {_Unescape(id) for found in _FindIds(raw) for id in found.groups() if id is not None}
+        for id in ids:
+            self._places.setdefault(id, array("q")).extend((number, offset))
+
+    def Find(self, id: str) -> list[tuple[str, int]]:
+        """Return (path, offset) of the lines that may touch a record, newest first; the log's path is empty."""
+        places = self._places.get(id, array("q"))
+        paths = [*self._paths, ""]
+        return [(paths[places[index]], places[index + 1]) for index in range(len(places) - 2, -1, -2)]
+
+
+# -- the folder ---------------------------------------------------------------
+
+
+class _FileStore:
+    """The store in one folder; see `_Store`."""
 
     def __init__(self, data_dir: str, files: _Files, clock: Callable[[], float]) -> None:
         self.data_dir = data_dir
+        self.files = files
         self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
         self.is_readonly = False
-        self._is_open = self._is_locked = False
-        self.files = files
+        self.is_lost = False
+        self.least_seq = 0
+        self.archive = _Archive(files, data_dir)
         self._clock = clock
-        self._log_path = os.path.join(self.data_dir, _LOG_NAME)
-        self._projections = [_Projection(kind, os.path.join(data_dir, f"{kind}.jsonl")) for kind in _KINDS]
-        self._log_fd = self._lock_fd = -1
-        self._lock_path = os.path.join(self.data_dir, "lock")
+        self._log_path = self.archive.log_path
+        self._lock_path = os.path.join(data_dir, "lock")
+        self._lock_fd = -1
+        self._reader = _LogReader(files, -1)  # stands where the last line that was read or written ends
+        self._projections = _Projections(files, data_dir)
+        self._size = 0  # of the log with its padding, or more
+        self._is_open = self._is_locked = False
+        self._failure = ""  # why nothing can be written any more
         self._file_id = (0, 0)  # device and inode of the log
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
-        self._failure = ""  # why nothing can be written any more
-        self.is_lost = False  # whether the log no longer holds what was read of it
-        self.least_seq = 0  # what an opening must find: a tree that opens its folder anew has read so many operations
-        self._last = 0  # offset of the last line
-        self._tail = 0  # offset behind it
-        self._stop = 1 << 62  # where reading ends in any case
-        self._tail_crc = 0  # of all bytes before it
-        self._size = 0  # of the log with its padding, or more
-        self._line_count = 0
-        self.seq = 0
-        self.next_ordinal = 0  # at least, as a compaction has left it
-        self._crc = _FIRST_CRC
-        self._operations = self._unsynced_bytes = 0  # since the last checkpoint
-        self._mark = _Mark(0, 0, _FIRST_CRC, ((0, 0, 0),) * len(_KINDS))
+        self._behind = (0, 0)  # size and checksum behind the last line of a log that can only be read
+        self._index: _OperationIndex | None = None
+        self._index_lock = threading.Lock()
+        self._descriptor_lock = threading.RLock()  # a descriptor is copied, or closed
+
+    @property
+    def seq(self) -> int:
+        return self._reader.seq
+
+    @property
+    def position(self) -> str:
+        return f"{self._reader.seq} {self._reader.crc.decode()}"
+
+    @property
+    def next_ordinal(self) -> int:
+        return self._reader.next_ordinal
 
     # -- opening --------------------------------------------------------------
 
-    def Open(self, first: Callable[[], _Entry], take: Callable[[_Records], None], check: Callable[[], None]) -> None:
-        """Open the folder and give all that its log holds to `take`; a new store begins with `first()`.
-
-        `check` may refuse what was read, before anything on the disk is changed for it.
-        """
+    def Open(self, first: Callable[[], _Operation], state: _State) -> None:
         files = self.files
-        if files.Exists(os.path.join(self.data_dir, _SNAPSHOT_NAME)):  # its log may be the live one, by a hard link
-            raise StoreError(f"{_Shorten(self.data_dir)} is a snapshot: use Restore in the tree that it is of")
+        self._RefuseForeignFolder()
         files.MakeFolder(self.data_dir)
-        try:
-            self._lock_fd = files.Open(self._lock_path, create=True)
-        except OSError as error:
-            if files.IsWritable(self.data_dir):
-                raise
-            self._OpenForReading(take, check, error)
+        refusal = self._LockFolder()
+        if refusal is not None:
+            self._OpenForReading(state, refusal)
             return
-        files.Lock(self._lock_fd)
-        while not self._HasLock():  # somebody took the file away while this waited
-            files.Close(self._lock_fd)
-            self._lock_fd = files.Open(self._lock_path, create=True)
-            files.Lock(self._lock_fd)
         try:
             if not files.Exists(self._log_path):
-                self._RefuseLostLog()
-                if self.least_seq:
-                    raise StoreCorruptError(_LOG_NAME, 0, "the log is gone, though it was read")
-                self._Create(first())
-            self._log_fd = files.Open(self._log_path)
+                self._RefuseLostLog("log is missing or empty")
+                # Under another name first: whatever a crash leaves of it, it never was a log.
+                line, _ = _EncodeLine(1, _FIRST_CRC, 0, first(), _FORMAT_FIELD)
+                _ReplaceFile(files, self._log_path, [line + _PADDING])
+            self._reader.fd = files.Open(self._log_path)
             is_suspect = files.Size(self._lock_fd) > 0
-            # What the page cache holds may never have reached the disk:
-            # nothing is served before it has.
-            self._SyncLog()
+            self._SyncLog()  # what the page cache holds may never have reached the disk
             files.SyncFolder(self.data_dir)
             self._Identify()
-            self._Load(take)
-            check()
-            if self.seq == 0:
-                self._RefuseLostLog()
-            if self.seq < self.least_seq:
-                detail = f"it ends with operation {self.seq}, though {self.least_seq} was read: an older one, or cut"
-                raise StoreCorruptError(_LOG_NAME, self._line_count, detail)
+            start = self._Load(state)
+            self._RefuseLostEnd(state)
             self._JudgeTail()
             if self.seq == 0:
-                take(self.Append([first()], _FORMAT_FIELD)[0])
+                operation = first()
+                self._AppendLines([operation], _FORMAT_FIELD)
+                state.Apply(operation.after)
             if is_suspect and not self.is_readonly:
                 self._ReplaceSuspect()
             if not self.is_readonly:
-                self._OpenProjections()
+                self._MendProjections(start)
+                self.archive.FinishForgetting(self._reader)
+            self._reader.write = self._projections.Write
+            self._behind = self._MeasureBehind()
             self._is_open = True
         finally:
             files.Unlock(self._lock_fd)
 
-    def _OpenForReading(self, take: Callable[[_Records], None], check: Callable[[], None], reason: OSError) -> None:
-        """Open a folder in which nothing may be written: nothing is locked, cut, mended or synced."""
-        self.is_readonly = True
-        self._failure = f"{self.data_dir} can only be read: {reason}"
-        file_id = None
-        while file_id != self._file_id:  # nothing is locked: the log may be replaced between
-            if self._log_fd >= 0:
-                self.files.Close(self._log_fd)
-            file_id = self.files.Identify(self._log_path)[0]
-            self._log_fd = self.files.Open(self._log_path, readonly=True)
-            self._Identify()
-        for projection in self._projections:
-            with contextlib.suppress(OSError):
-                projection.fd = self.files.Open(projection.path, readonly=True)
-        self._Load(take)
-        check()
-        self._TakeTail(take)
-        self._is_open = True
-
-    def _Create(self, entry: _Entry) -> None:
-        """Make the log under another name first: whatever a crash leaves of it, it never was a log."""
-        line, _ = _EncodeLine(1, _FIRST_CRC, 0, entry, _FORMAT_FIELD)
-        self.Place(self._log_path, (line + _PADDING,))
-
-    def Place(self, path: str, parts: Iterable[bytes], check: Callable[[], None] = lambda: None) -> None:
-        """Put a file with these bytes at `path`, whole and durable, or leave what was there; `check` may refuse."""
-        fd = self.files.Open(f"{path}.new", create=True, truncate=True)
+    def _RefuseForeignFolder(self) -> None:
+        """Refuse what is no folder of a tree, before anything is made in it."""
+        name = _Shorten(self.data_dir)
+        if self.files.IsFile(self.data_dir):
+            raise StoreError(f"{name} is a file, and no folder of a keyword tree")
+        if self.files.Exists(os.path.join(self.data_dir, _SNAPSHOT_NAME)):  # its log may be the live one, linked
+            raise StoreError(f"{name} is a snapshot: use Restore in the tree that it is of")
+        is_there = any(map(self.files.Exists, self._projections.paths))
+        if is_there or not self.files.IsFile(self._log_path):
+            return
+        fd = self.files.Open(self._log_path, readonly=True)
         try:
-            offset = 0
-            for part in parts:
-                self.files.Write(fd, part, offset)
-                offset += len(part)
-            self.files.Sync(fd)
-            check()
-            self.files.Replace(f"{path}.new", path)
-        except BaseException:
-            with contextlib.suppress(OSError):  # it may be what the disk has no room for
-                self.files.Remove(f"{path}.new")
-            raise
+            self._RefuseForeignLog(self.files.Read(fd, 512, 0))
         finally:
             self.files.Close(fd)
-        self.files.SyncFolder(os.path.dirname(path))
+
+    def _RefuseForeignLog(self, beginning: bytes) -> None:
+        if not b'{"crc": "'.startswith(beginning.lstrip(b" \n\0")[:9]):
+            raise StoreCorruptError(_LOG_NAME, 1, f"this is no log of a keyword tree: {_Shorten(beginning)}")
+
+    def _LockFolder(self) -> _DiskError | None:
+        """Take the folder's lock; return why, where the folder can only be read."""
+        files = self.files
+        try:
+            self._lock_fd = files.Open(self._lock_path, create=True)
+            files.Lock(self._lock_fd)
+            while not self._HasLock():  # somebody took the file away while this waited
+                files.Close(self._lock_fd)
+                self._lock_fd = files.Open(self._lock_path, create=True)
+                files.Lock(self._lock_fd)
+        except _DiskError as error:
+            # A file system that went read-only by an error may still say that it can be written.
+            is_refused = error.errno in _READ_ONLY_ERRORS and not self.files.IsWritable(self.data_dir)
+            if is_refused or error.errno in (errno.EROFS, *_NO_LOCK_ERRORS):
+                return error
+            raise
+        return None
+
+    def _HasLock(self) -> bool:
+        """Tell whether the file that is locked is the one that others would lock."""
+        if not self.files.Exists(self._lock_path):
+            return False
+        return self.files.Identify(self._lock_path)[0] == self.files.IdentifyOpen(self._lock_fd)
+
+    def _OpenForReading(self, state: _State, refusal: _DiskError) -> None:
+        """Open a folder in which nothing may be written: nothing is locked, cut, mended or synced."""
+        self.is_readonly = True
+        self._failure = f"{self.data_dir} can only be read: {refusal}"
+        file_id = None
+        while file_id != self._file_id:  # nothing is locked: the log may be replaced between
+            if self._reader.fd >= 0:
+                self.files.Close(self._reader.fd)
+            file_id, _ = self.files.Identify(self._log_path)
+            self._reader.fd = self.files.Open(self._log_path, readonly=True)
+            self._Identify()
+        self._Load(state)
+        while True:
+            try:
+                self._RefuseLostEnd(state)
+                self._JudgeTail()
+                break
+            except StoreCorruptError:  # nothing is locked: a writer may have gone on since the log was read
+                tail = self._reader.log.bytes
+                for records in self._reader.Read():
+                    state.Apply(records)
+                if self._reader.log.bytes == tail:
+                    raise
+        self._behind = self._MeasureBehind()
+        self._is_open = True
 
     def _Identify(self) -> None:
-        # A name in the folder that changes changes its time; but not twice
-        # within the tick of a clock, so only a time well past proves anything.
-        # Some file systems tick once a second, or every other.
+        # A name in the folder that changes changes its time; but not twice within the tick of a clock, so only a time
+        # well past proves anything.  Some file systems tick once a second, or every other.
         folder_time = self.files.ChangedAt(self.data_dir)
         self._file_id, self._size = self.files.Identify(self._log_path)
         tick_ns = 100_000_000 if folder_time % 1_000_000_000 else 2_100_000_000
         self._folder_time = folder_time if time.time_ns() - folder_time > tick_ns else -1
 
-    def _HasLock(self) -> bool:
-        """Tell whether the file that is locked is the one that others would lock."""
-        try:
-            return self.files.Identify(self._lock_path)[0] == self.files.IdentifyOpen(self._lock_fd)
-        except FileNotFoundError:
-            return False
+    def _RefuseLostLog(self, found: str) -> None:
+        # Projections are made after the log's first line is durable, so no crash leaves them without it.
+        for name, path in zip(self._projections.names, self._projections.paths, strict=True):
+            if self.files.Exists(path):
+                raise StoreCorruptError(_LOG_NAME, 1, f"the {found}, but {name} is there")
+        if self.least_seq:
+            raise StoreCorruptError(_LOG_NAME, 0, "the log is gone, though it was read")
 
-    def _RefuseLostLog(self) -> None:
-        # Projections are made after the log's first line is durable, so no
-        # crash leaves them without it: somebody took the log away.
-        for projection in self._projections:
-            if self.files.Exists(projection.path):
-                found = "first line is damaged" if self._log_fd >= 0 and self._size else "log is missing or empty"
-                raise StoreCorruptError(_LOG_NAME, 1, f"the {found}, but {projection.kind}.jsonl is there")
+    def _Load(self, state: _State) -> _LogReader:
+        """Give all rows to `state`: from the projections as far as a checkpoint vouches, then from the log.
 
-    def _SyncLog(self) -> None:
-        try:
-            self.files.Sync(self._log_fd)
-        except OSError as error:
-            if error.errno is None:  # a signal handler raised it, TimeoutError say: the disk has not failed
-                raise
-            # The kernel may have dropped the pages and call the next sync a
-            # success: only a copy can tell what the disk holds, and until it
-            # is made nobody may write.
-            self._failure = f"a sync of {self._log_path} failed, open the tree again: {error}"
-            with contextlib.suppress(OSError):  # on such a disk; this tree knows in any case
-                self.files.Truncate(self._lock_fd, 1)  # a length needs no free block
-                self.files.Sync(self._lock_fd)
-            message = f"could not sync {self._log_path}, the outcome is unknown: {error}"
-            raise StoreError(message, outcome_unknown=True) from error
-
-    def _Load(self, take: Callable[[_Records], None]) -> None:
-        """Give all rows to `take`: from the projections as far as the last checkpoint vouches, then from the log."""
+        Returns a reader that stands where the log began to be read.
+        """
         if self._FindCheckpoint():
-            for number, projection in enumerate(self._projections):
-                offset = 0
-                for rows in self._ReadLines(projection.fd, 0, projection.length):
-                    records = _NoRecords()
-                    cast("list[bytes]", records[number]).extend(rows)
-                    if projection.kind == "infos":
-                        starts = itertools.accumulate((len(row) + 1 for row in rows), initial=offset)
-                        records.offsets.extend(~start for start in itertools.islice(starts, len(rows)))
-                        offset += sum(map(len, rows)) + len(rows)
-                    take(records)
-        for records in self.ReadNew():
-            take(records)
+            for records in self._ReadProjections():
+                state.Apply(records)
+        start = self._reader.Copy()
+        for records in self._reader.Read():
+            state.Apply(records)
+        state.Check()
+        return start
 
     def _FindCheckpoint(self) -> bool:
-        """Move the tail behind the last checkpoint, if all four files are as it says."""
+        """Move the reader behind the last checkpoint, if all four files are as it says."""
         start = max(0, self._size - _CHECKPOINT_WINDOW)
-        end = self.files.Read(self._log_fd, self._size - start, start)
+        end = self.files.Read(self._reader.fd, self._size - start, start)
         place = end.rfind(b'"op": "checkpoint", "files": ')
         begin = end.rfind(b"\n", 0, max(place, 0)) + 1
         raw, newline, _ = end[begin:].partition(b"\n")
         line = _ReadLine(raw) if place > 0 and begin and newline else None
-        beginning = self.files.Read(self._log_fd, 512, 0)
-        first = _MatchLine(beginning)
-        if line is None or first is None:
+        first = self.files.Read(self._reader.fd, 512, 0)
+        match = _MatchLine(first)
+        if line is None or match is None:
             return False
-        self._CheckFormat(None if first[6] is None else int(first[6]))
-        said: _Row = json.loads(raw)["files"]
-        if "log" not in said or said["log"]["length"] != start + begin:
+        _CheckFormat(None if match[6] is None else int(match[6]))
+        log, *projected = _ReadCheckpoint(raw)
+        if log.bytes != start + begin or not self._projections.Open(readonly=self.is_readonly):
             return False
-        states = [(entry["length"], entry["rows"], int(entry["crc"], 16)) for entry in map(said.__getitem__, _KINDS)]
-        try:
-            for projection, (length, _, crc) in zip(self._projections, states, strict=True):
-                if projection.fd < 0:
-                    projection.fd = self.files.Open(projection.path, readonly=self.is_readonly)
-                if self.Checksum(projection.fd, length) != crc:
-                    return False
-        except OSError as error:  # only the log can keep a tree from opening
-            if error.errno is None:  # see `_SyncLog`
-                raise
+        if not self._projections.Hold(projected) or _Checksum(self.files, self._reader.fd, log.bytes) != log.crc:
             return False
-        log_crc = int(said["log"]["crc"], 16)
-        if self.Checksum(self._log_fd, start + begin) != log_crc:
-            return False
-        self._TakeBeginning(beginning)
-        for projection, state in zip(self._projections, states, strict=True):
-            projection.length, projection.rows, projection.crc = state
-        self._line_count, self.seq, self._crc = said["log"]["rows"] + 1, line.seq, line.crc
-        self._last, self._tail = start + begin, start + begin + len(raw) + 1
-        self._tail_crc = zlib.crc32(raw + b"\n", log_crc)
-        self._SetMark()
+        self._reader.StartAt(raw, line, first)
         return True
 
-    def Checksum(self, fd: int, stop: int, start: int = 0, crc: int = 0) -> int:
-        """Return the checksum of a file up to `stop`, -1 if it is shorter; `crc` is of what stands before `start`."""
-        while start < stop:
-            chunk = self.files.Read(fd, min(_CHUNK, stop - start), start)
-            if not chunk:
-                return -1
-            crc = zlib.crc32(chunk, crc)
-            start += len(chunk)
-        return crc
+    def _ReadProjections(self) -> Iterator[_Records]:
+        for kind, length in enumerate(self._reader.projected):
+            offset = 0
+            for rows in _ReadForward(self.files, self._projections.fds[kind], 0, length.bytes):
+                records = _NoRecords()
+                _RowsOf(records, kind).extend(rows)
+                for index, row in enumerate(rows):
+                    if kind == 1 and len(row) > _RESIDENT_LIMIT:
+                        records.places[index] = _Extent(~offset, len(row), zlib.crc32(row))
+                    offset += len(row) + 1
+                yield records
 
-    def ReadNew(self) -> Iterator[_Records]:
-        """Yield the rows behind the tail, moving the tail, up to the first line that is not whole."""
-        for lines in self._ReadLines(self._log_fd, self._tail, self._stop):
-            records = _NoRecords()
-            for raw in lines:
-                line = _ReadLine(raw)
-                if line is None or (self.seq and (line.seq != self.seq + 1 or line.prev != self._crc)):
-                    self._Project(records, write=False)
-                    yield records
-                    return
-                if self.seq == 0:
-                    self._CheckFormat(line.format)
-                    self._TakeBeginning(raw)
-                if line.op == _CHECKPOINT:
-                    self._Project(records, write=False)
-                    yield records
-                    records = _NoRecords()
-                    self._TakeCheckpoint(raw)
-                else:
-                    self._TakeRecords(raw, records)
-                    self._operations += 1
-                self.seq, self._crc = line.seq, line.crc
-                self._last, self._tail = self._tail, self._tail + len(raw) + 1
-                self._tail_crc = zlib.crc32(b"\n", zlib.crc32(raw, self._tail_crc))
-                self._line_count += 1
-            self._Project(records, write=False)
-            yield records
-
-    def _ReadLines(self, fd: int, offset: int, stop: int) -> Iterator[list[bytes]]:
-        """Yield the lines from `offset` on, a chunk's at a time; what has no newline is left out."""
-        parts: list[bytes] = []
-        while offset < stop and (chunk := self.files.Read(fd, min(_CHUNK, stop - offset), offset)):
-            offset += len(chunk)
-            parts.append(chunk)
-            if b"\n" in chunk:  # a line of many chunks is joined once, when its end is there
-                *lines, rest = b"".join(parts).split(b"\n")
-                parts = [rest]
-                yield lines
-
-    def _CheckFormat(self, told: int | None) -> None:
-        if told is None:
-            raise StoreCorruptError(_LOG_NAME, 1, "the first line does not tell the format")
-        if told > _FORMAT:
-            raise StoreError(f"{_LOG_NAME} has format {told}, this version reads up to {_FORMAT}: use a newer version")
-
-    def _TakeBeginning(self, raw: bytes) -> None:
-        match = _FindNextOrdinal(raw, 0, 512)
-        self.next_ordinal = 0 if match is None else int(match[1])
-
-    def _TakeRecords(self, raw: bytes, into: _Records) -> None:
-        start = raw.find(_AFTER) + len(_AFTER)
-        if _MatchOrdinal(raw, start) and raw.startswith(b'{"id":', start):  # most lines bring one keyword
-            into.nodes.append(raw[start:-1])
-            return
-        try:
-            records = _ReadRecords(raw[start:-1], self._tail + start)
-        except StoreCorruptError as error:
-            raise self.Corrupt(error.detail) from error
-        for values, more in zip(into, records, strict=True):
-            cast("list[Any]", values).extend(cast("list[Any]", more))
-
-    def _TakeCheckpoint(self, raw: bytes) -> None:
-        said = json.loads(raw)["files"]
-        for projection in self._projections:
-            entry = said[projection.kind]
-            if (entry["length"], entry["rows"], int(entry["crc"], 16)) != projection.State():
-                raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(entry)}")
-            projection.vouched_length = projection.length
-        if self._is_open:  # another process has made it
-            self._SetMark()
-        self._operations = self._unsynced_bytes = 0
-
-    def _SetMark(self) -> None:
-        self._mark = _Mark(self._tail, self.seq, self._crc, tuple(each.State() for each in self._projections))
-        for projection in self._projections:
-            projection.is_behind = False
-
-    def Corrupt(self, detail: str) -> StoreCorruptError:
-        """Return the error for the line that is being read."""
-        return StoreCorruptError(_LOG_NAME, self._line_count + 1, detail)
+    def _RefuseLostEnd(self, state: _State) -> None:
+        """Refuse a log that has lost what it had: operations at its end, or a part of the state it begins with."""
+        reader = self._reader
+        if self.seq == 0:
+            is_empty = self._size == 0
+            self._RefuseLostLog("log is missing or empty" if is_empty else "first line is damaged")
+        if self.seq < self.least_seq:
+            detail = f"it ends with operation {self.seq}, though {self.least_seq} was read: an older one, or cut"
+            raise StoreCorruptError(_LOG_NAME, reader.log.lines, detail)
+        if reader.is_cut_state and any(map(self.files.Exists, self._projections.paths)):
+            raise reader.Corrupt("a compacted log ends before its checkpoint")
+        # A row is projected only when the log has it durable: one that is newer than all the log brings proves that
+        # the log has lost its end.
+        for kind, name in enumerate(self._projections.names):
+            with contextlib.suppress(_DiskError):  # only the log can keep a tree from opening
+                if any(map(state.IsNewer, self._projections.ReadBehind(kind, reader.projected[kind].bytes))):
+                    raise reader.Corrupt(f"operations behind {self.seq} are lost: {name} has rows of them")
 
     def _JudgeTail(self) -> None:
         """Cut what a crash left behind the last whole line; refuse what no crash explains."""
-        self._size = self.files.Size(self._log_fd)
-        rest = self.files.Read(self._log_fd, self._size - self._tail, self._tail)
+        reader = self._reader
+        self._size = self.files.Size(reader.fd)
+        tail = reader.log.bytes
+        rest = self.files.Read(reader.fd, self._size - tail, tail)
         if not rest.strip(b" \n"):
-            if self.is_readonly:
-                self.recovery.clear()  # what a writer was about to write is there by now
             return
         expected = self.seq + 1
         for match in _FindLines(rest):  # also behind a newline that was damaged
             line = _ReadLine(match[0])
             if line is not None and line.durable >= expected:
-                raise self.Corrupt(
+                raise reader.Corrupt(
                     f"operation {expected} is damaged or missing, though operation {line.seq}, behind it, "
                     "tells that it was on the disk"
                 )
-        beginning = rest.strip(b" \n\0")[:9]
-        if self.seq == 0 and not b'{"crc": "'.startswith(beginning):
-            raise StoreCorruptError(_LOG_NAME, 1, f"this is no log of a keyword tree: {_Shorten(rest)}")
+        if self.seq == 0:
+            self._RefuseForeignLog(rest)
         if self.is_readonly:
             self.recovery[:] = [f"{_LOG_NAME}: {_Count(len(rest), 'byte')} behind operation {self.seq} were not read"]
             return
         try:
-            if beginning:  # zeros alone are a file that grew without its bytes
+            if rest.strip(b" \n\0"):  # zeros alone are a file that grew without its bytes
                 self._KeepAside(_LOG_NAME, rest, f"behind operation {self.seq}, for which no later line vouches")
-        except OSError as error:
+        except _DiskError as error:
             if self._is_open:
                 raise
             self.is_readonly = True  # a full disk, say: what is whole can be read all the same
             self._failure = f"{_LOG_NAME} has a torn end that cannot be kept aside, so nothing can be written: {error}"
             self.recovery.append(self._failure)
             return
-        self.files.Truncate(self._log_fd, self._tail)
+        self.files.Truncate(reader.fd, tail)
         self._SyncLog()
-        self._size = self._tail
+        self._size = tail
 
     def _KeepAside(self, name: str, rest: bytes, what: str) -> None:
         kept = f"cut_tail-{name.partition('.')[0]}-{self.seq + 1}-{zlib.crc32(rest):08x}.bin"
-        self.Place(os.path.join(self.data_dir, kept), (rest,))
+        _ReplaceFile(self.files, os.path.join(self.data_dir, kept), [rest])
         self.recovery.append(f"{name}: {_Count(len(rest), 'byte')} {what}, were cut and kept in {kept}")
 
-    # -- projections ----------------------------------------------------------
-
-    def ReadRow(self, extent: bytes | _Extent) -> bytes:
-        """Return a row; one that is too long for memory is read."""
-        if isinstance(extent, bytes):
-            return extent
-        in_log = extent.offset >= 0
-        fd, offset = (self._log_fd, extent.offset) if in_log else (self._projections[1].fd, ~extent.offset)
-        if fd < 0:
-            raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
-        name = _LOG_NAME if in_log else "infos.jsonl"
-        try:
-            row = self.files.Read(fd, extent.length, offset)
-        except OSError as error:
-            if error.errno is None:  # see `_SyncLog`
-                raise
-            raise StoreError(f"cannot read {name} in {_Shorten(self.data_dir)}: {error}") from error
-        if zlib.crc32(row) != extent.crc:
-            raise StoreCorruptError(name, 0, f"the content at offset {offset} has changed")
-        return row
-
-    def _Project(self, records: _Records, *, write: bool) -> None:
-        """Take note of rows that are durable in the log, and write them to the projections.
-
-        A failure here does not undo the operation: the row is in the log, and the projection is
-        made good at the next checkpoint or opening.
-        """
-        for projection, rows in zip(self._projections, records[:3], strict=True):
-            offset = projection.length
-            for bulk in _InBulks(rows) if len(rows) > 1 else [rows] if rows else ():
-                start, data = projection.length, projection.Take(bulk)
-                projection.is_behind |= not write
-                if write:
-                    try:
-                        self.files.Write(projection.fd, data, start)
-                    except OSError as error:
-                        projection.is_behind = True
-                        if error.errno is None:  # see `_SyncLog`
-                            raise
-            self._unsynced_bytes += projection.length - offset
-
-    def _OpenProjections(self) -> None:
+    def _MendProjections(self, start: _LogReader) -> None:
         """Make the projections hold what the log says; a disk too full for them keeps no tree from opening."""
         try:
-            for projection, (length, _, crc) in zip(self._projections, self._mark.states, strict=True):
-                if projection.fd < 0:
-                    projection.fd = self.files.Open(projection.path, create=True)
-                is_whole = self.files.Size(projection.fd) == projection.length
-                is_whole = is_whole and self.Checksum(projection.fd, projection.length, length, crc) == projection.crc
-                projection.is_behind = not is_whole
-            self._MendProjections()
+            for kind, surplus, is_damaged in self._projections.Mend(start, self._reader):
+                name = self._projections.names[kind]
+                if is_damaged:
+                    self.recovery.append(f"{name} did not fit the log and was mended from it")
+                if surplus:
+                    self._KeepAside(name, surplus, "which the log does not have")
             self.files.SyncFolder(self.data_dir)
-        except OSError as error:
-            if error.errno is None:  # see `_SyncLog`
-                raise
+        except _DiskError as error:
+            self._projections.is_behind = True
             self.recovery.append(f"nodes, infos and links.jsonl could not be brought up to date: {error}")
-
-    def _MendProjections(self) -> None:
-        """Write again what the log brought since the mark; while opening, report what stood there instead."""
-        behind = [number for number, projection in enumerate(self._projections) if projection.is_behind]
-        if not behind:
-            return
-        ends, damaged = [length for length, _, _ in self._mark.states], set()
-        with self.Twin(self._mark) as twin:
-            for records in twin.ReadNew():
-                for number in behind:
-                    projection = self._projections[number]
-                    for bulk in _InBulks(cast("list[bytes]", records[number])):
-                        expected = b"\n".join([*bulk, b""])
-                        # Not once it is open: after a failed sync what is read may not be what the disk has.
-                        found = b"" if self._is_open else self.files.Read(projection.fd, len(expected), ends[number])
-                        if found != expected:
-                            if ends[number] < projection.vouched_length or not expected.startswith(found):
-                                damaged.add(number)
-                            self.files.Write(projection.fd, expected, ends[number])
-                        ends[number] += len(expected)
-            if twin.seq != self.seq:  # the log has changed since it was read: what a projection still has is not cut
-                raise twin.Corrupt(f"operation {twin.seq + 1} cannot be read any more")
-        for number in behind:
-            projection, name = self._projections[number], f"{self._projections[number].kind}.jsonl"
-            if number in damaged and not self._is_open:
-                self.recovery.append(f"{name} did not fit the log and was mended from it")
-            surplus = self.files.Read(projection.fd, self.files.Size(projection.fd) - ends[number], ends[number])
-            if surplus:  # a row is projected only when the log has it: has the log lost its end?
-                self._KeepAside(name, surplus, "which the log does not have")
-                self.files.Truncate(projection.fd, ends[number])
-            projection.is_behind = False
-
-    # -- committing -----------------------------------------------------------
-
-    def Begin(self, take: Callable[[_Records], None]) -> None:
-        """Take the lock, and let `take` take in what other processes wrote."""
-        if self._failure and not self.is_readonly:
-            raise StoreError(self._failure)
-        try:
-            if self.is_readonly:  # what is read is whole all the same, and `Append` refuses
-                self.CatchUp(take)
-                return
-            self._is_locked = True
-            self.files.Lock(self._lock_fd)
-            if self.files.Size(self._lock_fd):
-                raise StoreError(f"a sync of {self._log_path} failed in another process, open the tree again")
-            self.CatchUp(take)
-        except OSError as error:
-            if error.errno is None:  # this library's own, or see `_SyncLog`
-                raise
-            raise StoreError(f"cannot use {self._log_path}, nothing was changed: {error}") from error
-
-    def CatchUp(self, take: Callable[[_Records], None]) -> None:
-        """Let `take` take in what other processes wrote.  Cost: three system calls where there is nothing."""
-        # Not the log's own `stat`: whoever asks for a file's time makes the
-        # next sync write its inode, too, which costs half a commit.
-        if self.files.ChangedAt(self.data_dir) != self._folder_time:
-            # Whoever took the lock file away made two: the new one is the lock.
-            if self.files.Identify(self._log_path)[0] != self._file_id or not (self.is_readonly or self._HasLock()):
-                self._folder_time = -1
-                raise _ReplacedError(f"{self._log_path} was replaced")
-            self._Identify()
-        if self.files.Read(self._log_fd, _CRC_END, self._last) != b'{"crc": "%b", ' % self._crc:  # it begins so
-            self.is_lost = not self.is_readonly  # beside a writer that has to take a line back this means little
-            raise StoreCorruptError(_LOG_NAME, self._line_count, _LOST)
-        behind = self.files.Read(self._log_fd, 1, self._tail)
-        if not behind:  # trimmed by another process that closed its tree
-            self._size = self.files.Size(self._log_fd)
-            if self._size < self._tail:
-                raise StoreCorruptError(_LOG_NAME, self._line_count, "the log was cut while it was open")
-        elif behind not in b" \n":
-            if not self.is_readonly:
-                self._SyncLog()  # whoever wrote this may have died before its own
-            self._TakeTail(take)
-
-    def _TakeTail(self, take: Callable[[_Records], None]) -> None:
-        for records in self.ReadNew():
-            take(records)
-        try:
-            self._JudgeTail()
-        except StoreCorruptError:
-            tail = self._tail
-            for records in self.ReadNew():
-                take(records)
-            if not self.is_readonly or self._tail == tail:
-                raise
-            self._TakeTail(take)  # nothing is locked: a writer went on between reading and judging
-
-    def End(self) -> None:
-        """Let go of the lock; without it this does nothing."""
-        if self._is_locked and self._lock_fd >= 0:
-            self.files.Unlock(self._lock_fd)
-            self._is_locked = False
-
-    def Append(self, entries: list[_Entry], extra: str = "") -> list[_Records]:
-        """Make entries durable: one write, one sync; the lock is held.  Returns what they brought."""
-        if self._failure:
-            raise StoreError(self._failure)
-        seq, crc, lines = self.seq, self._crc, []
-        for entry in entries:
-            seq += 1
-            line, crc = _EncodeLine(seq, crc, self.seq, entry, extra)
-            lines.append(line)
-        data = b"".join(lines) if len(lines) > 1 else lines[0]
-        end = self._tail + len(data)
-        try:
-            self.files.Write(self._log_fd, data if end <= self._size else data + _PADDING, self._tail)
-        except OSError as error:
-            raise self._Retract(error) from error
-        self._SyncLog()
-        brought = [self._Locate(entry.after, line) for entry, line in zip(entries, lines, strict=True)]
-        self._size = self._size if end <= self._size else end + len(_PADDING)
-        self._tail_crc = zlib.crc32(data, self._tail_crc)
-        self.seq, self._crc = seq, crc
-        self._line_count += len(lines)
-        self._operations += len(lines)
-        together = brought[0]
-        if len(brought) > 1:  # one write for a group: each call that lets go of the interpreter waits for it again
-            kinds = zip(*(records[:3] for records in brought), strict=True)
-            nodes, infos, links = (list(itertools.chain(*rows)) for rows in kinds)
-            together = _Records(nodes, infos, links, [])
-        self._Project(together, write=True)
-        return brought
-
-    def _Locate(self, records: _Records, line: bytes) -> _Records:
-        """Move the tail behind `line`; return its records with the places of its infos."""
-        start = self._last = self._tail
-        self._tail += len(line)
-        if not records.infos or all(len(row) <= _RESIDENT_LIMIT for row in records.infos):
-            return records
-        after = line.find(_AFTER) + len(_AFTER)
-        return records._replace(offsets=_ReadRecords(line[after:-2], start + after).offsets)
-
-    def _Retract(self, error: OSError) -> StoreError:
-        """Take a failed write back; return the error that says whether that was done."""
-        try:
-            self.files.Truncate(self._log_fd, self._tail)
-            self._SyncLog()
-            self._size = self._tail
-            return StoreError(f"could not write to {self._log_path}, nothing was changed: {error}")
-        except OSError as second:
-            self._failure = f"{self._log_path} could not be set back after a failed write: {second}"
-            return StoreError(f"{self._failure}; the outcome is unknown: {error}", outcome_unknown=True)
 
     def _ReplaceSuspect(self) -> None:
         """Copy the log's valid part to a new file after a failed sync.
 
-        The pages of the old one count as clean though they may not be on the disk, so syncing it
-        again would prove nothing.
+        The pages of the old one count as clean though they may not be on the disk, so syncing it again would prove
+        nothing.
         """
-        self.Place(self._log_path, self._ReadSound())
-        old, self._log_fd = self._log_fd, self.files.Open(self._log_path)
+        _ReplaceFile(self.files, self._log_path, _ReadSound(self.files, self._reader))
+        old, self._reader.fd = self._reader.fd, self.files.Open(self._log_path)
         self.files.Close(old)
         self._Identify()
         self.files.Truncate(self._lock_fd, 0)
@@ -2039,70 +2639,173 @@ class _JsonlStore:
         self._failure = ""
         self.recovery.append(f"{_LOG_NAME}: a sync had failed; what could be read was copied to a new file")
 
-    def _ReadSound(self) -> Iterator[bytes]:
-        """Yield the log up to the tail, a chunk at a time; raise at the end where it is not what was read before."""
-        offset = crc = 0
-        while offset < self._tail and (
-            chunk := self.files.Read(self._log_fd, min(_CHUNK, self._tail - offset), offset)
-        ):
-            yield chunk
-            offset, crc = offset + len(chunk), zlib.crc32(chunk, crc)
-        if crc != self._tail_crc:
-            raise StoreCorruptError(_LOG_NAME, 0, "the log has changed since it was read")
+    # -- committing -----------------------------------------------------------
 
-    def CheckpointIfDue(self) -> None:
-        """Write a checkpoint if enough has gathered since the last; the lock is held."""
-        if self._operations >= _CHECKPOINT_OPERATIONS or self._unsynced_bytes >= _CHECKPOINT_BYTES:
-            self._Checkpoint()
+    def Begin(self, apply: Callable[[_Records], None]) -> None:
+        if self._failure and not self.is_readonly:
+            raise StoreError(self._failure)
+        try:
+            if self.is_readonly:
+                self._RefuseChangedLog()
+                return
+            self._is_locked = True
+            self.files.Lock(self._lock_fd)
+            if self.files.Size(self._lock_fd):
+                raise StoreError(f"a sync of {self._log_path} failed in another process, open the tree again")
+            self._CatchUp(apply)
+        except _DiskError as error:
+            raise StoreError(f"cannot use {self._log_path}, nothing was changed: {error}") from error
+
+    def End(self) -> None:
+        if self._is_locked and self._lock_fd >= 0:
+            self.files.Unlock(self._lock_fd)
+            self._is_locked = False
+
+    def _RefuseChangedLog(self) -> None:
+        """A tree that can only be read opens anew where the log has changed; that is all it does to follow."""
+        if self.files.Identify(self._log_path)[0] != self._file_id or self._MeasureBehind() != self._behind:
+            raise _ReplacedError(f"{self._log_path} has changed")
+
+    def _MeasureBehind(self) -> tuple[int, int]:
+        size = self.files.Size(self._reader.fd)
+        return size, _Checksum(self.files, self._reader.fd, size, self._reader.log.bytes)
+
+    def _CatchUp(self, apply: Callable[[_Records], None]) -> None:
+        """Let `apply` take in what other processes wrote.  Cost: three system calls where there is nothing."""
+        reader = self._reader
+        # Not the log's own `stat`: whoever asks for a file's time makes the next sync write its inode, too, which costs
+        # half a commit.
+        if self.files.ChangedAt(self.data_dir) != self._folder_time:
+            # Whoever took the lock file away made two: the new one is the lock.
+            if self.files.Identify(self._log_path)[0] != self._file_id or not self._HasLock():
+                self._folder_time = -1
+                raise _ReplacedError(f"{self._log_path} was replaced")
+            self._Identify()
+        if self.files.Read(reader.fd, _CRC_END, reader.last) != b'{"crc": "%b", ' % reader.crc:  # the last line's start
+            self.is_lost = True
+            raise StoreCorruptError(_LOG_NAME, reader.log.lines, _LOST)
+        behind = self.files.Read(reader.fd, 1, reader.log.bytes)
+        if not behind:  # trimmed by another process that closed its tree
+            self._size = self.files.Size(reader.fd)
+            if self._size < reader.log.bytes:
+                raise StoreCorruptError(_LOG_NAME, reader.log.lines, "the log was cut while it was open")
+        elif behind not in b" \n":
+            self._SyncLog()  # whoever wrote this may have died before its own
+            for records in reader.Read():
+                apply(records)
+            self._JudgeTail()
+
+    def Append(self, operations: list[_Operation]) -> None:
+        self.RefuseIfFailed()
+        self._AppendLines(operations)
+        reader = self._reader
+        if reader.operations >= _CHECKPOINT_OPERATIONS or reader.unsynced_bytes >= _CHECKPOINT_BYTES:
+            with contextlib.suppress(StoreError):  # the operations are durable; the next write will say so
+                self._Checkpoint()
+
+    def _AppendLines(self, operations: list[_Operation], extra: str = "") -> None:
+        """Make operations durable: one write, one sync; the lock is held."""
+        reader = self._reader
+        seq, crc, lines = reader.seq, reader.crc, []
+        for operation in operations:
+            seq += 1
+            line, crc = _EncodeLine(seq, crc, reader.seq, operation, extra)
+            lines.append((line, seq, crc))
+        data = lines[0][0] if len(lines) == 1 else b"".join([line for line, _, _ in lines])
+        tail = reader.log.bytes
+        end = tail + len(data)
+        try:
+            self.files.Write(reader.fd, data if end <= self._size else data + _PADDING, tail)
+        except _DiskError as error:
+            raise self._Retract(error) from error
+        self._SyncLog()
+        if end > self._size:
+            self._size = end + len(_PADDING)
+        together = operations[0].after if len(operations) == 1 else _NoRecords()
+        for operation, (line, seq, crc) in zip(operations, lines, strict=True):
+            if operation.after.infos and max(map(len, operation.after.infos)) > _RESIDENT_LIMIT:
+                operation.after.places.update(_ReadAfter(line[:-1], reader.Locate).places)
+            reader.Advance(seq, crc, line[:-1])
+            if len(operations) > 1:
+                together.Extend(operation.after)
+        reader.operations += len(operations)
+        reader.Project(together)  # one write for a group: each call that lets go of the interpreter waits for it again
+
+    def _SyncLog(self) -> None:
+        try:
+            self.files.Sync(self._reader.fd)
+        except _DiskError as error:
+            # The kernel may have dropped the pages and call the next sync a success: only a copy can tell what the disk
+            # holds, and until it is made nobody may write.
+            self._failure = f"a sync of {self._log_path} failed, open the tree again: {error}"
+            with contextlib.suppress(_DiskError):  # on such a disk; this tree knows in any case
+                self.files.Truncate(self._lock_fd, 1)  # a length needs no free block
+                self.files.Sync(self._lock_fd)
+            message = f"could not sync {self._log_path}, the outcome is unknown: {error}"
+            raise StoreError(message, outcome_unknown=True) from error
+
+    def _Retract(self, error: _DiskError) -> StoreError:
+        """Take a failed write back; return the error that says whether that was done."""
+        tail = self._reader.log.bytes
+        try:
+            self.files.Truncate(self._reader.fd, tail)
+            self._SyncLog()
+        except OSError as second:  # a handler's, too: nobody knows how far this came
+            self._failure = f"{self._log_path} could not be set back after a failed write: {second}"
+            return StoreError(f"{self._failure}; the outcome is unknown: {error}", outcome_unknown=True)
+        self._size = tail
+        return StoreError(f"could not write to {self._log_path}, nothing was changed: {error}")
 
     def _Checkpoint(self) -> None:
-        self._operations = self._unsynced_bytes = 0  # first of all: what fails is tried again after as many more
+        """Say in the log that the projections are synced, if they are."""
+        reader = self._reader
+        reader.operations = reader.unsynced_bytes = 0  # first of all: what fails is tried again after as many more
+        if self._projections.is_behind or not self._projections.Sync():
+            return
         try:
-            entry = self._CheckpointEntry()
-            self._MendProjections()
-            for projection in self._projections:
-                projection.is_behind = True  # a sync that fails may have dropped what was written
-                self.files.Sync(projection.fd)
-                projection.is_behind = False
-        except (OSError, InvalidInputError) as error:
-            if isinstance(error, OSError) and error.errno is None:  # see `_SyncLog`
-                raise
-            return  # a full disk, say, or a mad clock: there is no checkpoint then, and opening redoes more
-        self._SetMark()
-        self.Append([entry], self._FilesField())
-        self._operations = 0  # the checkpoint itself is none
+            operation = _Operation(_CHECKPOINT, _NewId(), self._clock(), _NoRecords(), _NoRecords())
+        except InvalidInputError:  # a mad clock: there is no checkpoint then, and opening redoes more
+            return
+        self._AppendLines([operation], _EncodeCheckpoint(reader))
+        reader.operations = 0  # the checkpoint itself is none
 
-    def _CheckpointEntry(self) -> _Entry:
-        return _Entry(_CHECKPOINT, _NewId(), self._clock(), None, _NoRecords(), _NoRecords())
+    def RefuseIfFailed(self) -> None:
+        if self._failure:
+            raise StoreError(self._failure)
 
-    def _FilesField(self) -> str:
-        """Return what a checkpoint says of the four files as they are before it."""
-        states = [("log", self._tail, self._line_count, self._tail_crc)]
-        states += [(each.kind, *each.State()) for each in self._projections]
-        said = {kind: {"length": length, "rows": rows, "crc": f"{crc:08x}"} for kind, length, rows, crc in states}
-        return f'"files": {_EncodeText(said)}, '
+    # -- reading back ---------------------------------------------------------
 
-    # -- looking back, and setting aside --------------------------------------
+    def ReadRow(self, held: Any) -> bytes:
+        if isinstance(held, bytes):
+            return held
+        in_log = held.offset >= 0
+        with self._descriptor_lock:
+            fd = self._reader.fd if in_log else self._projections.fds[1]
+            if fd < 0:
+                raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
+            fd = self.files.Duplicate(fd)  # so that reading waits for nobody, and nobody for reading
+        try:
+            return _ReadExtent(self.files, fd, held, _LOG_NAME if in_log else "infos.jsonl")
+        finally:
+            self.files.Close(fd)
 
     def ReadBack(self, with_history: bool) -> Generator[tuple[_Line | None, bytes], None, None]:
-        """Return an iterator of the log's lines, newest first; behind them those that compactions set aside."""
-        folder = os.path.join(self.data_dir, _HISTORY)
-        names = sorted(filter(_IsHistoryName, self._List(folder)), reverse=True) if with_history else []
-        paths = [os.path.join(folder, name) for name in names]
-        return self._ReadFilesBack(self.files.Duplicate(self._log_fd), self._tail, self.seq, paths)
+        paths = self.archive.HistoryPaths() if with_history else []
+        with self._descriptor_lock:
+            fd = self.files.Duplicate(self._reader.fd)
+        return self._ReadFilesBack(fd, self._reader.log.bytes, self.seq, paths)
 
     def _ReadFilesBack(
         self, fd: int, end: int, top: int, paths: list[str]
     ) -> Generator[tuple[_Line | None, bytes], None, None]:
-        # A compaction that failed leaves a second name of the log, which may
-        # have grown since: what lies above the number in a file's name is not
-        # history yet, and what was told is not told again.  All below it was
+        # A compaction that failed leaves a second name of the log, which may have grown since: what lies above the
+        # number in a file's name is not history yet, and what was told is not told again.  All below it was
         # acknowledged: a gap, or a line that is not whole, is damage.
         last, is_begun = 1 << 62, True  # the log has no torn tail before its end
         while True:
             number, crc = 0 if is_begun else top, b""  # 0: a commit may be about to count its line
             try:
-                for raw in self._ReadFileBack(fd, end):
+                for _, raw in _ReadBackward(self.files, fd, end):
                     line = _ReadLine(raw)
                     is_begun |= line is not None and line.seq <= top
                     if not is_begun:
@@ -2124,334 +2827,214 @@ class _JsonlStore:
             path = paths.pop(0)
             try:
                 fd = self.files.Open(path, readonly=True)
-            except FileNotFoundError:  # another process has compacted without history
-                return
+            except _DiskError as error:
+                if error.errno == errno.ENOENT:  # another process has compacted without history
+                    return
+                raise
             end, top, is_begun = self.files.Size(fd), int(os.path.basename(path)[:18]), False
 
-    def _ReadFileBack(self, fd: int, offset: int) -> Iterator[bytes]:
-        parts: list[bytes] = []  # of a line whose beginning is still to come, last first
-        size = _CHUNK // 64  # most who look back look for the newest
-        while offset:
-            size = min(2 * size, _CHUNK, offset)
-            offset -= size
-            chunk = self.files.Read(fd, size, offset)
-            if b"\n" not in chunk:
-                parts.append(chunk)
-                continue
-            first, *lines = (chunk + b"".join(reversed(parts))).split(b"\n")
-            parts = [first]
-            yield from (line for line in reversed(lines) if line.strip())
-        if parts:
-            yield b"".join(reversed(parts))
-
-    def Twin(self, mark: _Mark | None = None) -> _JsonlStore:
-        """Return a store that reads the same log, as far as it goes now, from its first line or a mark."""
-        twin = self._CopyOf(self.data_dir, self.files.Duplicate(self._log_fd), self._tail)
-        if mark is not None:
-            twin._tail, twin.seq, twin._crc, states = mark
-            for projection, state in zip(twin._projections, states, strict=True):
-                projection.length, projection.rows, projection.crc = state
-        return twin
-
-    def _CopyOf(self, folder: str, log_fd: int, stop: int) -> _JsonlStore:
-        copy = _JsonlStore(folder, self.files, self._clock)
-        copy.is_readonly, copy._log_fd, copy._stop = True, log_fd, stop
-        return copy
-
-    def FindStrayRows(self, may_grow: bool) -> Iterator[str]:
-        """Yield which projections do not hold what the log, which was read whole, says; of more, where others write."""
-        for projection in self._projections:
-            try:
-                fd = self.files.Open(projection.path, readonly=True)
-            except OSError as error:
-                yield f"{projection.kind}.jsonl cannot be read: {error}"
-                continue
-            try:
-                size = self.files.Size(fd)
-                is_behind = may_grow and size < projection.length  # a writer has yet to follow its log
-                is_whole = size == projection.length or may_grow
-                if not is_behind and not (is_whole and self.Checksum(fd, projection.length) == projection.crc):
-                    yield f"{projection.kind}.jsonl does not fit the log; opening mends it"
-            finally:
-                self.files.Close(fd)
-
-    def Sizes(self) -> dict[str, int]:
-        """Return the bytes of each file in the folder."""
-        with _DiskErrors("cannot look into ", self.data_dir):
-            return dict(self._ListSizes())
-
-    def _ListSizes(self) -> Iterator[tuple[str, int]]:
-        for folder in ("", _HISTORY, *(os.path.join(_SNAPSHOTS, name) for name in self.SnapshotNames())):
-            for name in self._List(os.path.join(self.data_dir, folder)):
-                with contextlib.suppress(OSError):  # it may be gone by now
-                    path = os.path.join(folder, name)
-                    if not self.files.IsFolder(os.path.join(self.data_dir, path)):
-                        yield path, self.files.Identify(os.path.join(self.data_dir, path))[1]
-
-    def _List(self, folder: str) -> list[str]:
+    def FindLines(self, id: str) -> Generator[bytes, None, None]:
+        with self._descriptor_lock:
+            fd = self.files.Duplicate(self._reader.fd)
         try:
-            return self.files.List(folder)
-        except FileNotFoundError:
-            return []
-
-    def SnapshotNames(self, *, renamed: bool = False) -> list[str]:
-        """Return the names of all snapshots that were finished, oldest first; also of those that somebody renamed?"""
-        folder = os.path.join(self.data_dir, _SNAPSHOTS)
-        names = self._List(folder) if renamed else filter(_IsSnapshotName, self._List(folder))
-        return sorted(name for name in names if self.files.Exists(os.path.join(folder, name, _SNAPSHOT_NAME)))
-
-    def CutNames(self) -> list[str]:
-        """Return the files of rows that opening found in the projections alone, and set aside."""
-        return [name for name in self._List(self.data_dir) if re.match("cut_tail-(nodes|infos|links)-", name)]
-
-    def RefuseIfFailed(self) -> None:
-        if self._failure:
-            raise StoreError(self._failure)
-
-    def Snapshot(self, stamp: str, copy: bool) -> str:
-        """Set the log aside as it is now, under `stamp` or, where that is taken, with a number; return the name."""
-        self.RefuseIfFailed()
-        taken = self._List(os.path.join(self.data_dir, _SNAPSHOTS))
-        name = next(
-            name
-            for name in itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(2)))
-            if name not in taken
-        )
-        folder = os.path.join(self.data_dir, _SNAPSHOTS, name)
-        said = {
-            "seq": self.seq,
-            "log": {"length": self._tail, "rows": self._line_count, "crc": f"{self._tail_crc:08x}"},
-        }
-        said |= {p.kind: {"length": p.length, "rows": p.rows} for p in self._projections}
-        with _DiskErrors(f"could not make the snapshot {name}"):
-            self.files.MakeFolder(folder)
-            self._SetAside(os.path.join(folder, _LOG_NAME), copy)
-            # Last: what has no such file is no snapshot.
-            self.Place(os.path.join(folder, _SNAPSHOT_NAME), (_EncodeText(said).encode() + b"\n",))
-        return name
-
-    def _SetAside(self, path: str, copy: bool) -> None:
-        try:
-            if not copy:
-                self.files.Link(self._log_path, path)
-        except FileExistsError as error:  # of a compaction that failed; its name may not be on the disk yet
-            with self._CopyOf("", self.files.Open(path, readonly=True), 0) as there:
-                if there.Checksum(there._log_fd, self._tail) != self._tail_crc:
-                    raise StoreError(f"{path} is of another log: move it away") from error
-        except OSError:  # a file system without hard links
-            copy = True
-        if copy:
-            self.Place(path, self._ReadSound())
-        self.files.SyncFolder(os.path.dirname(path))
-
-    def OpenSnapshot(self, name: str) -> _JsonlStore:
-        """Return a store that reads a snapshot's log, whose checksum is right."""
-        folder = os.path.join(self.data_dir, _SNAPSHOTS, name)
-        with _DiskErrors(f"cannot read the snapshot {name}"), contextlib.ExitStack() as stack:
-            if name not in self.SnapshotNames():
-                raise NotFoundError("snapshot", name)
-            try:
-                said = json.loads(self._ReadFile(os.path.join(folder, _SNAPSHOT_NAME)))["log"]
-                length, crc = int(said["length"]), int(said["crc"], 16)
-            except (ValueError, KeyError, TypeError) as error:
-                detail = f"the snapshot {name} does not tell what it holds"
-                raise StoreCorruptError(_SNAPSHOT_NAME, 1, detail) from error
-            log_fd = self.files.Open(os.path.join(folder, _LOG_NAME), readonly=True)
-            copy = stack.enter_context(self._CopyOf(folder, log_fd, length))
-            if copy.Checksum(copy._log_fd, length) != crc:
-                raise StoreCorruptError(_LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
-            stack.pop_all()  # from here on it is the caller's to close
-        return copy
-
-    def _ReadFile(self, path: str) -> bytes:
-        fd = self.files.Open(path, readonly=True)
-        try:
-            return self.files.Read(fd, self.files.Size(fd), 0)
+            with self._index_lock:
+                if self._index is None:
+                    self._index = _OperationIndex(self.files, self.archive.HistoryPaths())
+                self._index.Follow(fd, self._reader.log.bytes, self.seq)
+                places = self._index.Find(id)
+            for path, offset in places:
+                yield self._ReadLineAt(fd, path, offset)
         finally:
             self.files.Close(fd)
 
-    def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
-        """Put a log in place that begins with the rows of each kind; this store is of no use behind it.
-
-        The lock is held.  The projections are put in place first: a crash between leaves the old log, which mends them.
-        """
-        self.RefuseIfFailed()
-        new = _JsonlStore(self.data_dir, self.files, self._clock)
-        new.seq = self.seq
+    def _ReadLineAt(self, log_fd: int, path: str, offset: int) -> bytes:
+        fd = self.files.Open(path, readonly=True) if path else log_fd
         try:
+            raw = next(_ReadForward(self.files, fd, offset, 1 << 62), [b""])[0]
+        finally:
+            if path:
+                self.files.Close(fd)
+        if _ReadLine(raw) is None:
+            raise StoreCorruptError(_LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
+        return raw
+
+    def _ReadAgain(self) -> _LogCopy:
+        """Return the log as far as it goes now, to be read from its first line."""
+        fd = self.files.Duplicate(self._reader.fd)
+        return _LogCopy(self.files, _LogReader(self.files, fd, self._reader.log.bytes))
+
+    def FindProblems(self, fresh: _State) -> Iterator[str]:
+        with self._ReadAgain() as again:
+            for records in again.Read():
+                fresh.Apply(records)
+            reader = again.reader
+            if reader.seq != self.seq:
+                raise StoreCorruptError(_LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
+            fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
+            if not self.is_readonly:  # beside a writer they may be behind its log for a moment
+                yield from self._projections.FindProblems(reader.projected)
+        for name in self.files.List(self.data_dir):
+            if re.match("cut_tail-(nodes|infos|links)-", name):
+                yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
+        for name in filter(_IsSnapshotName, self.SnapshotNames()):
+            try:
+                self.OpenSnapshot(name).__exit__()
+            except StoreError as error:
+                yield str(error)
+        yield from self._FindBrokenHistory()
+
+    def _FindBrokenHistory(self) -> Iterator[str]:
+        expected, may_be_any = self.seq, False
+        with contextlib.closing(self.ReadBack(with_history=True)) as lines:
+            for line, _ in lines:
+                if line is None or (line.seq != expected and not may_be_any):
+                    yield f"{_HISTORY}: operation {expected} cannot be read"
+                # What stands before a file's first line may have been forgotten.
+                may_be_any = line is not None and line.format is not None
+                expected = (expected if line is None else line.seq) - 1
+
+    # -- setting aside --------------------------------------------------------
+
+    def Snapshot(self, stamp: str, copy: bool) -> str:
+        self.RefuseIfFailed()
+        with _StoreErrors("could not make the snapshot ", stamp):
+            return self.archive.MakeSnapshot(stamp, self._reader, copy)
+
+    def OpenSnapshot(self, name: str) -> _PastLog:
+        return self.archive.OpenSnapshot(name)
+
+    def SnapshotNames(self) -> list[str]:
+        with _StoreErrors("cannot look into ", self.data_dir):
+            return self.archive.SnapshotNames()
+
+    def Sizes(self) -> dict[str, int]:
+        with _StoreErrors("cannot look into ", self.data_dir):
+            return self.archive.Sizes()
+
+    def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
+        # The projections are put in place first: a crash between leaves the old log, which mends them.
+        self.RefuseIfFailed()
+        new = _LogReader(self.files, -1)
+        new.seq = self.seq
+        with _StoreErrors("could not compact ", self.data_dir):
             if keep_history:
-                self.files.MakeFolder(os.path.join(self.data_dir, _HISTORY))
-                self._SetAside(os.path.join(self.data_dir, _HISTORY, f"{self.seq:018d}.jsonl"), False)
+                self.archive.KeepLog(self._reader)
+            else:
+                self.archive.BeginForgetting(self.seq)
             for kind in (1, 0, 2):  # infos first: of these alone some are read from the disk, and may be damaged
-                projection = new._projections[kind]
-                self.Place(projection.path, map(projection.Take, _InBulks(rows_of(kind))))
-            lines = new._StateLines(rows_of, f'{_FORMAT_FIELD}"next_ordinal": {next_ordinal}, ')
-            self.Place(self._log_path, lines, self._RefuseIfNotAlone)
+                _ReplaceFile(self.files, self._projections.paths[kind], _CountRows(new, kind, rows_of(kind)))
+            lines = self._StateLines(new, rows_of, f'{_FORMAT_FIELD}"next_ordinal": {next_ordinal}, ')
+            _ReplaceFile(self.files, self._log_path, lines, self._RefuseIfNotAlone)
             if not keep_history:
-                self._Forget()
-        except OSError as error:
-            if error.errno is None:  # see `_SyncLog`
-                raise
-            raise StoreError(f"could not compact {_Shorten(self.data_dir)}: {error}") from error
+                self.archive.FinishForgetting()
 
     def _RefuseIfNotAlone(self) -> None:
         # Whoever takes the lock file away lets others write beside this.
-        is_written = self.files.Read(self._log_fd, 1, self._tail).strip(b" \n")
+        is_written = self.files.Read(self._reader.fd, 1, self._reader.log.bytes).strip(b" \n")
         if is_written or not self._HasLock() or self.files.Identify(self._log_path)[0] != self._file_id:
             raise StoreError(f"{self._lock_path} was taken away meanwhile, the log stays as it is")
 
-    def _StateLines(self, rows_of: Callable[[int], Iterable[bytes]], extra: str) -> Iterator[bytes]:
+    def _StateLines(
+        self, new: _LogReader, rows_of: Callable[[int], Iterable[bytes]], extra: str
+    ) -> Iterator[bytes]:
         """Yield the lines of a compacted log: the rows, and a checkpoint behind them."""
         for kind in range(len(_KINDS)):
             for bulk in _InBulks(rows_of(kind)):
                 records = _NoRecords()
-                cast("list[bytes]", records[kind]).extend(bulk)
-                entry = _Entry(_STATE, _NewId(), self._clock(), None, _NoRecords(), records)
-                yield self._NextLine(entry, extra)
+                _RowsOf(records, kind).extend(bulk)
+                yield self._StateLine(new, _STATE, records, extra)
                 extra = ""
-        yield self._NextLine(self._CheckpointEntry(), self._FilesField())
+        yield self._StateLine(new, _CHECKPOINT, _NoRecords(), _EncodeCheckpoint(new))
 
-    def _NextLine(self, entry: _Entry, extra: str) -> bytes:
-        line, self._crc = _EncodeLine(self.seq + 1, self._crc, self.seq, entry, extra)
-        self.seq, self._line_count, self._tail = self.seq + 1, self._line_count + 1, self._tail + len(line)
-        self._tail_crc = zlib.crc32(line, self._tail_crc)
+    def _StateLine(self, new: _LogReader, op: str, records: _Records, extra: str) -> bytes:
+        operation = _Operation(op, _NewId(), self._clock(), _NoRecords(), records)
+        line, crc = _EncodeLine(new.seq + 1, new.crc, new.seq, operation, extra)
+        new.Advance(new.seq + 1, crc, line[:-1])
         return line
-
-    def _Forget(self) -> None:
-        """Remove whatever else may hold what was deleted: cut tails, unfinished copies, logs set aside, indexes."""
-        history, indexes, snapshots = (os.path.join(self.data_dir, name) for name in (_HISTORY, _INDEXES, _SNAPSHOTS))
-        made = (os.path.join(snapshots, name) for name in self._List(snapshots))
-        unfinished = [folder for folder in made if not self.files.Exists(os.path.join(folder, _SNAPSHOT_NAME))]
-        for name in self._List(self.data_dir):
-            if name.startswith("cut_tail-") or name.endswith(".new"):
-                self.files.Remove(os.path.join(self.data_dir, name))
-        self.files.SyncFolder(self.data_dir)
-        for folder in (history, indexes, *unfinished):
-            self._Empty(folder)
-
-    def _Empty(self, folder: str) -> None:
-        """Remove all files in a folder and in those within it; where a link leads stays as it is."""
-        for path in (os.path.join(folder, name) for name in self._List(folder)):
-            if self.files.IsFolder(path):
-                self._Empty(path)
-            else:
-                self.files.Remove(path)
-        if self.files.Exists(folder):
-            self.files.SyncFolder(folder)
 
     # -- closing --------------------------------------------------------------
 
-    def Close(self, take: Callable[[_Records], None]) -> None:
+    def Close(self, apply: Callable[[_Records], None]) -> None:
         """Leave a checkpoint, and trim the padding."""
         if self.is_readonly:
             return
         try:
-            self.Begin(take)
-            if self._operations:
+            self.Begin(apply)
+            if self._reader.operations:
                 self._Checkpoint()
-            if self._size > self._tail:
-                self.files.Truncate(self._log_fd, self._tail)
+            if self._size > self._reader.log.bytes:
+                self.files.Truncate(self._reader.fd, self._reader.log.bytes)
                 self._SyncLog()
-        except OSError:
+        except (StoreError, _DiskError):
             pass  # nothing that was acknowledged needs a checkpoint, or the log trimmed
         finally:
             self.End()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.Release()
-
     def Release(self) -> None:
-        """Close the descriptors, as the end of the process would."""
         self._failure = self._failure or "the files are closed"
-        # The lock last: another thread may be writing, at the interpreter's end.
-        for owner, name in ((self, "_log_fd"), *((each, "fd") for each in self._projections), (self, "_lock_fd")):
-            fd = getattr(owner, name)
-            if fd >= 0:  # forgotten only behind the close: Ctrl-C between must not leave the lock behind
-                with contextlib.suppress(OSError):
-                    self.files.Close(fd)
-                setattr(owner, name, -1)
+        with self._descriptor_lock:
+            fds: Any = self._projections.fds
+            # The lock last: another thread may be writing, at the interpreter's end.
+            holders: list[tuple[Any, Any]] = [(vars(self._reader), "fd"), (fds, 0), (fds, 1), (fds, 2)]
+            for holder, key in (*holders, (vars(self), "_lock_fd")):
+                if holder[key] >= 0:
+                    with contextlib.suppress(_DiskError):
+                        self.files.Close(holder[key])
+                    holder[key] = -1  # forgotten only behind the close: Ctrl-C between must not leave the lock behind
 
 
-# == Indexes ==================================================================
+def _OpenFolder(data_dir: str, clock: Callable[[], float]) -> _FileStore:
+    return _FileStore(data_dir, _Files(), partial(_ReadClock, clock))
+
+
+def _CountRows(new: _LogReader, kind: int, rows: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the bytes of a projection, and count them."""
+    for bulk in _InBulks(rows):
+        yield new.Count(kind, bulk)[1]
+
+
+# == State ====================================================================
 #
-# Rows stay bytes; beside them stands only what finding needs.  Nothing here
-# is a Python object per node that the garbage collector would have to visit.
+# What opening rebuilds in memory.  Rows stay bytes; beside them stands only what finding needs.  Nothing here is a
+# Python object per node that the garbage collector would have to visit.
 #
-#   nodes     id -> row                    infos     id -> row, or where it stands on disk
+#   nodes     id -> row                    infos     id -> row, or its place where it is too long for memory
 #   children  parent id -> ids             by_info   info id -> link rows
 #   names     fold -> ids                  by_node   keyword id -> link rows
 #   _tokens   token -> folds, where the token is another than the fold
 #   queries   confirmed query, folded -> ids
-#   gone_nodes, gone_infos   id -> row of what was deleted, for its version
+#   gone_nodes, gone_infos   id -> tombstone of what was deleted
 #
-# Many values of a key stand in the order of creation, which is the order of
-# their ordinals.  `Fork()` gives indexes that begin as these and leave them as
-# they are: what an operation sees of itself before others see it.
+# Many values of a key stand in the order of creation, which is the order of their ordinals.  An `_Overlay` is a state
+# that begins as another one and leaves it as it is: what an operation sees of itself before others see it.
 
-
-class _Layer(MutableMapping[str, _Value]):
-    """A dict over another one, which stays as it is."""
-
-    def __init__(self, base: MutableMapping[str, _Value]) -> None:
-        self._base = base
-        self._own: dict[str, _Value | None] = {}  # None: taken away
-
-    def __getitem__(self, key: str) -> _Value:
-        value = self._own[key] if key in self._own else self._base[key]
-        if value is None:
-            raise KeyError(key)
-        return value
-
-    def __setitem__(self, key: str, value: _Value) -> None:
-        self._own[key] = value
-
-    def __delitem__(self, key: str) -> None:
-        self._own[key] = None
-
-    def __iter__(self) -> Iterator[str]:
-        return (key for key in {**dict.fromkeys(self._base), **dict.fromkeys(self._own)} if key in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+_MERGES_FOLLOWED = 1000  # from an id to what it was merged into, and so on
+_LEVELS_HELD = 65_536
 
 
 class _Multimap(Generic[_Value]):
     """Key -> values in order; one value alone is held without a list around it."""
 
-    def __init__(self, order: Callable[[_Value], Any], base: _Multimap[_Value] | None = None) -> None:
+    def __init__(self, order: Callable[[_Value], Any]) -> None:
         self._order = order
-        self._base = base
         self._held: dict[str, _Value | list[_Value]] = {}
-        self._later: dict[str, list[_Value]] = {}  # of a fork: what a key has to gain, until somebody looks at it
-
-    def Fork(self, order: Callable[[_Value], Any]) -> _Multimap[_Value]:
-        return _Multimap(order, self)
 
     def Get(self, key: str) -> Sequence[_Value]:
         held = self._held.get(key)
-        if held is None and key in self._later:
-            held = self._Own(key)
         if held is None:
-            return self._base.Get(key) if self._base is not None else ()
+            return ()
         return held if type(held) is list else cast("Sequence[_Value]", (held,))
 
     def Keys(self) -> Iterable[str]:
         """Return all keys; some may have no values any more."""
-        return (
-            self._held.keys()
-            if self._base is None
-            else {**dict.fromkeys(self._base.Keys()), **self._held, **self._later}
-        )
+        return self._held.keys()
 
     def AppendMany(self, keys: Iterable[str], values: Iterable[_Value]) -> None:
         """Add values that are known to be the last in order; equal keys often follow one another."""
-        last, held, held_of = None, None, self._held.setdefault
+        last, held = None, None
         for key, value in zip(keys, values, strict=True):
             if key != last:
-                last, held = key, held_of(key, value)
+                last, held = key, self._held.setdefault(key, value)
                 if held is value:
                     continue
             if type(held) is list:
@@ -2462,9 +3045,6 @@ class _Multimap(Generic[_Value]):
 
     def Add(self, key: str, value: _Value, is_last: bool = False) -> None:
         """Add a value in its place, once.  Cost: log n comparisons, unless it is known to be the last in order."""
-        if self._base is not None and key not in self._held:
-            self._later.setdefault(key, []).append(value)
-            return
         held = self._held.get(key)
         if held is None:
             self._held[key] = value
@@ -2480,107 +3060,186 @@ class _Multimap(Generic[_Value]):
 
     def Discard(self, key: str, value: _Value) -> None:
         """Take a value away if it is there.  Cost: log n comparisons."""
-        if self._base is not None and key not in self._held:
-            self._Own(key)  # now, while what stands there still has its place in the order
         held = self._held.get(key)
         if type(held) is list:
             index = bisect.bisect_left(held, self._Place(value), key=self._Place)
             if index < len(held) and held[index] == value:
                 del held[index]
-            if len(held) == 1 and self._base is None:
+            if len(held) == 1:
                 self._held[key] = held[0]
         elif held is not None and held == value:
             del self._held[key]
 
+    def Replace(self, key: str, values: list[_Value]) -> None:
+        """Give a key other values, in any order."""
+        values.sort(key=self._Place)
+        if len(values) > 1:
+            self._held[key] = values
+        elif values:
+            self._held[key] = values[0]
+        else:
+            self._held.pop(key, None)
+
     def _Place(self, value: _Value) -> tuple[Any, _Value]:
         return self._order(value), value  # an ordinal can come twice, when a compaction forgot who had it
 
-    def _Own(self, key: str) -> list[_Value]:
-        """Make a key's values a fork's own: those of the base, and what came since."""
-        held = list(cast("_Multimap[_Value]", self._base).Get(key))
-        self._held[key] = held
-        for value in self._later.pop(key, ()):
-            self.Add(key, value)
-        return held
+
+class _MultimapOverlay(_Multimap[_Value]):
+    """A multimap over another one, which may change meanwhile: it holds what is added and what is taken away."""
+
+    def __init__(self, order: Callable[[_Value], Any], base: _Multimap[_Value]) -> None:
+        super().__init__(order)
+        self._base = base
+        self._added: dict[str, dict[_Value, None]] = {}
+        self._taken: dict[str, set[_Value]] = {}
+
+    @override
+    def Get(self, key: str) -> Sequence[_Value]:
+        added, taken = self._added.get(key), self._taken.get(key)
+        values = self._base.Get(key)
+        if not added and not taken:
+            return values
+        if taken:
+            values = [value for value in values if value not in taken]
+        there = set(values)
+        return sorted([*values, *(value for value in added or () if value not in there)], key=self._Place)
+
+    @override
+    def Keys(self) -> Iterable[str]:
+        return {**dict.fromkeys(self._base.Keys()), **dict.fromkeys(self._added)}
+
+    @override
+    def Add(self, key: str, value: _Value, is_last: bool = False) -> None:
+        self._added.setdefault(key, {})[value] = None
+        if key in self._taken:
+            self._taken[key].discard(value)
+
+    @override
+    def Discard(self, key: str, value: _Value) -> None:
+        if key in self._added:
+            self._added[key].pop(value, None)
+        self._taken.setdefault(key, set()).add(value)
+
+    @override
+    def Replace(self, key: str, values: list[_Value]) -> None:
+        self._taken[key] = set(self._base.Get(key)).difference(values)
+        self._added[key] = dict.fromkeys(values)
 
 
-class _Indexes:
-    """Everything that is known of the live records, rebuilt from the log at opening."""
+class _Layer(MutableMapping[str, _Value]):
+    """A dict over another one, which may change meanwhile."""
 
-    def __init__(self, normalizer: Callable[[str], list[str]], base: _Indexes | None = None) -> None:
+    def __init__(self, base: MutableMapping[str, _Value]) -> None:
+        self._base = base
+        self._own: dict[str, _Value | None] = {}  # None: taken away
+
+    @override
+    def get(self, key: str, default: Any = None) -> Any:
+        value = self._own[key] if key in self._own else self._base.get(key)
+        return default if value is None else value
+
+    def __contains__(self, key: object) -> bool:
+        return self._own[key] is not None if key in self._own else key in self._base
+
+    def __getitem__(self, key: str) -> _Value:
+        value = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return cast("_Value", value)
+
+    def __setitem__(self, key: str, value: _Value) -> None:
+        self._own[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        self._own[key] = None
+
+    @override
+    def pop(self, key: str, default: Any = None) -> Any:
+        value = self.get(key, default)
+        self._own[key] = None
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key in {**dict.fromkeys(self._base), **dict.fromkeys(self._own)} if key in self)
+
+    def __len__(self) -> int:
+        changes = ((value is not None) - (key in self._base) for key, value in self._own.items())
+        return len(self._base) + sum(changes)
+
+
+class _State:
+    """Everything that is known of the live records, and what is left of the deleted ones."""
+
+    def __init__(self, normalizer: Callable[[str], list[str]]) -> None:
         self._normalizer = normalizer
         self._is_default = normalizer is _NormalizeText
-        self._base = base
         self._levels: dict[str, int] = {}  # of parents that were asked for; forgotten when a keyword moves
         self._tokens: _Multimap[str] | None = None  # made when it is first asked
+        self._info_order: list[str] = []  # of infos, also deleted ones, and where each stands: made when first asked
+        self._info_places: dict[str, int] | None = None
         self.next_ordinal = 0
         self.nodes: MutableMapping[str, bytes] = {}
-        self.infos: MutableMapping[str, bytes | _Extent] = {}
-        self.gone_nodes: MutableMapping[str, bytes] = {}
-        self.gone_infos: MutableMapping[str, bytes | _Extent] = {}
+        self.infos: MutableMapping[str, Any] = {}
+        self.gone_nodes: MutableMapping[str, _Tombstone] = {}
+        self.gone_infos: MutableMapping[str, _Tombstone] = {}
         self.children: _Multimap[str] = _Multimap(self.OrdinalOf)
         self.names: _Multimap[str] = _Multimap(self.OrdinalOf)
         self.queries: _Multimap[str] = _Multimap(self.OrdinalOf)
         self.by_info: _Multimap[bytes] = _Multimap(_OrdinalOf)
         self.by_node: _Multimap[bytes] = _Multimap(_OrdinalOf)
-        if base is not None:
-            self.next_ordinal, self._tokens = base.next_ordinal, _Multimap(str)
-            self.nodes, self.infos = _Layer(base.nodes), _Layer(base.infos)
-            self.gone_nodes, self.gone_infos = _Layer(base.gone_nodes), _Layer(base.gone_infos)
-            self.children, self.names = base.children.Fork(self.OrdinalOf), base.names.Fork(self.OrdinalOf)
-            self.queries = base.queries.Fork(self.OrdinalOf)
-            self.by_info, self.by_node = base.by_info.Fork(_OrdinalOf), base.by_node.Fork(_OrdinalOf)
-
-    def Fork(self) -> _Indexes:
-        """Return indexes that begin as these; while they are in use these must not change.
-
-        Cost: none; later the values of a key, a parent's children say, are copied when they first change.
-        """
-        return _Indexes(self._normalizer, self)
-
-    def OrdinalOf(self, id: str) -> int:
-        return _OrdinalOf(self.nodes[id])
 
     # -- taking rows in -------------------------------------------------------
 
-    def Apply(self, records: _Records) -> None:
-        """Take rows in; of infos whose place on the disk is known, long ones stay there."""
+    def Apply(self, records: _Records, heads: Sequence[Any] | None = None) -> None:
+        """Take rows in; `heads` are what leads to each of them, in order, where that is known already."""
+        if heads is None:
+            self._ApplyUnread(records)
+            return
+        following = iter(heads)
+        for row in records.nodes:
+            self._ApplyNode(next(following), row)
+        for index, row in enumerate(records.infos):
+            self._ApplyInfo(next(following), records.places.get(index, row))
+        if records.links:
+            self._ApplyLinks(list(following), records.links)
+
+    def _ApplyUnread(self, records: _Records) -> None:
         for start in range(0, len(records.nodes), _BULK):
             rows = records.nodes[start : start + _BULK]
-            if len(rows) == 1 or not self._is_default or self._base is not None or not self._AddManyNodes(rows):
+            if len(rows) == 1 or not self._AddManyNodes(rows):
                 for row in rows:
-                    self._ApplyNode(row)
-        if records.infos:
-            self._ApplyInfos(records)
-        for row in records.links:
-            self._ApplyLink(row)
+                    self._ApplyNode(_ReadNodeHead(row), row)
+        for index, row in enumerate(records.infos):
+            match = _MatchInfo(row)
+            if match is None:
+                raise _Malformed("no full row of an info", row)
+            if match[2] == b"true":
+                self._ApplyInfo(_ReadRecord(row, Info), row)
+            else:
+                self._PutInfo(_Unescape(match[1]), records.places.get(index, row))
+        if records.links:
+            self._ApplyLinks([_ReadLinkHead(row) for row in records.links], records.links)
 
     def _AddManyNodes(self, rows: list[bytes]) -> bool:
         """Take rows in if all of them are new and plain, as a batch's are; else change nothing.
 
-        Opening a million nodes is this loop.  Texts are decoded and folded together, joined by
-        newlines, which no raw JSON string holds: a few calls for thousands of names.
+        Opening a million nodes is this loop.  Texts are decoded and folded together, joined by newlines, which no raw
+        JSON string holds: a few calls for thousands of names.
         """
+        if not self._is_default or any(row.endswith(b"]}") for row in rows):  # these have confirmed queries
+            return False
         try:
             groups = [match.groups() for match in map(_MatchPlainNode, rows)]  # type: ignore[union-attr]  # None is caught
         except AttributeError:
             return False  # the general way says what is wrong
-        raw_ids, raw_ordinals, raw_parents, raw_names, aliases = zip(*groups, strict=True)
-        if any(row.endswith(b"]}") for row in rows):
-            return False  # with confirmed queries
-        texts = [str(b"\n".join(raw), "utf-8") for raw in (raw_ids, raw_parents, raw_names, aliases)]
+        raw_ids, raw_ordinals, raw_parents, raw_names, raw_aliases = zip(*groups, strict=True)
+        texts = [str(b"\n".join(raw), "utf-8") for raw in (raw_ids, raw_parents, raw_names, raw_aliases)]
         if any("\\" in text for text in texts):
             return False
         ids, parents, names, alias_lists = (text.split("\n") for text in texts)
         named_ids = ids
-        if set(alias_lists) != {"[]"}:  # a name's aliases follow it, so that all stand in the order of creation
-            pairs = zip(ids, names, alias_lists, strict=True)
-            named = [
-                (id, text)
-                for id, name, held in pairs
-                for text in (name, *(held[2:-2].split('","') if held[2:] else ()))
-            ]
-            named_ids, names = [id for id, _ in named], [name for _, name in named]
+        if set(alias_lists) != {"[]"}:
+            named_ids, names = _NamesInOrder(ids, names, alias_lists)
         folds = _Fold("\n".join(names)).split("\n")
         ordinals = list(map(int, raw_ordinals))
         is_plain = len(folds) == len(names) and len(ids) == len(rows) == len(set(ids))
@@ -2597,77 +3256,101 @@ class _Indexes:
                 self._AddTokens(fold, fold.strip(), self._tokens)
         return True
 
-    def _ApplyNode(self, row: bytes) -> None:
-        match = _MatchNode(row)
-        if match is None:
-            raise _Malformed("no row of a keyword", row)
-        old_row = self.nodes.get(_Unescape(match[1]))
-        if old_row is not None and old_row.startswith(match[0]) and _ReadConfirmed(old_row) == _ReadConfirmed(row):
-            self.nodes[_Unescape(match[1])] = row  # nothing that leads to it has changed
-            return
-        head = _HeadOf(match)
-        id, parent_id = head.id, head.parent_id
+    def _ApplyNode(self, head: _NodeHead | KeywordNode, row: bytes) -> None:
+        id = head.id
+        old_row = self.nodes.get(id)
         if old_row is not None:
             old = _ReadNodeHead(old_row)
-            if head.deleted or old.parent_id != parent_id:
-                self._levels.clear()
-            if old.parent_id is not None:
-                self.children.Discard(old.parent_id, id)
-                for name in (old.name, *old.aliases):
-                    self.names.Discard(_Fold(name), id)
-                for query in _ReadConfirmed(old_row):
-                    self.queries.Discard(_QueryKey(query), id)
-        if head.deleted:
-            self.nodes.pop(id, None)
-            self.gone_nodes[id] = row
-            self.next_ordinal = max(self.next_ordinal, head.ordinal + 1)
-            return
-        self.nodes[id] = row  # first: the order of the values below is looked up in it
-        self.gone_nodes.pop(id, None)
+            if _LeadAlike(old, head):
+                self.nodes[id] = row
+                return
+            self._ForgetNode(old, head)
+        else:
+            self.gone_nodes.pop(id, None)
         is_last = head.ordinal >= self.next_ordinal
         if is_last:
             self.next_ordinal = head.ordinal + 1
-        if parent_id is not None:  # the root is no keyword that a name leads to
-            self.children.Add(parent_id, id, is_last)
-            for name in (head.name, *head.aliases):
-                key = _Fold(name)
-                self._AddTokens(name, key, self._tokens)
-                self.names.Add(key, id, is_last)
-            for query in _ReadConfirmed(row):
-                self.queries.Add(_QueryKey(query), id)
+        if head.deleted:
+            self.nodes.pop(id, None)
+            record = head if isinstance(head, KeywordNode) else _ReadRecord(row, KeywordNode)
+            self.gone_nodes[id] = _BuryRecord(record)
+            return
+        self.nodes[id] = row  # first: the order of the values below is looked up in it
+        if head.parent_id is None:
+            return  # the root is no keyword that a name leads to
+        self.children.Add(head.parent_id, id, is_last)
+        for name in (head.name, *head.aliases):
+            fold = _Fold(name)
+            if self._tokens is not None:
+                self._AddTokens(name, fold, self._tokens)
+            self.names.Add(fold, id, is_last)
+        for query in head.confirmed:
+            self.queries.Add(_QueryKey(query), id)
 
-    def _AddTokens(self, name: str, key: str, tokens: _Multimap[str] | None) -> None:
-        if tokens is None or (self._is_default and key.isalnum()):
-            return  # nobody has asked for a token yet, or it is the fold itself
-        for token in [_TokenOf(key)] if self._is_default else self._normalizer(name):
-            if token != key or not self._is_default:
-                tokens.Add(token, key)  # and stays: a fold that nobody bears leads nowhere
+    def _ForgetNode(self, old: _NodeHead, new: _NodeHead | KeywordNode) -> None:
+        """Take away what leads to a keyword as it was."""
+        if new.deleted or old.parent_id != new.parent_id:
+            self._levels.clear()
+        if old.parent_id is None:
+            return
+        self.children.Discard(old.parent_id, old.id)
+        for name in (old.name, *old.aliases):
+            self.names.Discard(_Fold(name), old.id)
+        for query in old.confirmed:
+            self.queries.Discard(_QueryKey(query), old.id)
 
-    def _ApplyInfos(self, records: _Records) -> None:
-        for row, offset in itertools.zip_longest(records.infos, records.offsets):
-            match = _MatchInfo(row)
-            if match is None:
-                raise _Malformed("no full row of an info", row)
-            id = _Unescape(match[1])
-            is_long = len(row) > _RESIDENT_LIMIT and offset is not None
-            held = _Extent(offset, len(row), zlib.crc32(row)) if is_long else row
-            self.infos.pop(id, None)
-            self.gone_infos.pop(id, None)
-            (self.gone_infos if match[2] == b"true" else self.infos)[id] = held
+    def _AddTokens(self, name: str, fold: str, tokens: _Multimap[str]) -> None:
+        if self._is_default:
+            token = fold if fold.isalnum() else _TokenOf(fold)
+            if token != fold:
+                tokens.Add(token, fold)  # and stays: a fold that nobody bears leads nowhere
+            return
+        for token in self._normalizer(name):
+            tokens.Add(token, fold)
 
-    def _ApplyLink(self, row: bytes) -> None:
-        match = _MatchLink(row)
-        if match is None:
-            raise _Malformed("no full row of a link", row)
-        info_id, keyword_id, ordinal = _Unescape(match[1]), _Unescape(match[2]), int(match[3])
-        old = self._FindLink(info_id, keyword_id, match[0][: match.end(2) + 2])
-        if old is not None:
-            self.by_info.Discard(info_id, old)
-            self.by_node.Discard(keyword_id, old)
-        if match[4] == b"false":
-            self.by_info.Add(info_id, row, ordinal >= self.next_ordinal)
-            self.by_node.Add(keyword_id, row, ordinal >= self.next_ordinal)
-        self.next_ordinal = max(self.next_ordinal, ordinal + 1)
+    def _ApplyInfo(self, info: Info, held: Any) -> None:
+        if info.deleted:
+            self.infos.pop(info.id, None)
+            self.gone_infos[info.id] = _BuryRecord(info)
+        else:
+            self._PutInfo(info.id, held)
+
+    def _PutInfo(self, id: str, held: Any) -> None:
+        self.gone_infos.pop(id, None)
+        self.infos[id] = held
+        if self._info_places is not None and id not in self._info_places:
+            self._info_places[id] = len(self._info_order)
+            self._info_order.append(id)
+
+    def _ApplyLinks(self, heads: Sequence[_LinkHead | InfoKeywordLink], rows: list[bytes]) -> None:
+        if len(rows) > 8:
+            self._ApplyManyLinks(heads, rows)
+            return
+        for link, row in zip(heads, rows, strict=True):
+            old = self.FindLink(link.info_id, link.keyword_id)
+            if old is not None:
+                self.by_info.Discard(link.info_id, old)
+                self.by_node.Discard(link.keyword_id, old)
+            if not link.deleted:
+                is_last = link.ordinal >= self.next_ordinal
+                self.by_info.Add(link.info_id, row, is_last)
+                self.by_node.Add(link.keyword_id, row, is_last)
+            self.next_ordinal = max(self.next_ordinal, link.ordinal + 1)
+
+    def _ApplyManyLinks(self, heads: Sequence[_LinkHead | InfoKeywordLink], rows: list[bytes]) -> None:
+        """Do the same with one look at each keyword and each info, however many links change."""
+        latest: dict[tuple[str, str], bytes | None] = {}
+        for link, row in zip(heads, rows, strict=True):
+            latest[link.info_id, link.keyword_id] = None if link.deleted else row
+            self.next_ordinal = max(self.next_ordinal, link.ordinal + 1)
+        changes_of: tuple[dict[str, dict[str, bytes | None]], ...] = ({}, {})  # of each info, of each keyword
+        for (info_id, keyword_id), changed_row in latest.items():
+            changes_of[0].setdefault(info_id, {})[keyword_id] = changed_row
+            changes_of[1].setdefault(keyword_id, {})[info_id] = changed_row
+        for links, changes, other in (self.by_info, changes_of[0], 1), (self.by_node, changes_of[1], 0):
+            for id, changed in changes.items():
+                kept = [row for row in links.Get(id) if _ReadLinkHead(row)[other] not in changed]
+                links.Replace(id, [*kept, *(row for row in changed.values() if row is not None)])
 
     def Check(self) -> None:
         """Refuse keywords beneath a parent that does not exist.  Cost: one look-up for each inner node."""
@@ -2677,33 +3360,55 @@ class _Indexes:
             if id not in self.nodes and self.children.Get(id):
                 raise StoreCorruptError(_LOG_NAME, 0, f"keywords hang beneath {_Shorten(id)}, which does not exist")
 
+    def IsNewer(self, row: bytes) -> bool:
+        """Tell whether a row was written behind all that was taken in."""
+        try:
+            record = _ReadRecord(row)
+        except StoreCorruptError:
+            return False
+        if isinstance(record, InfoKeywordLink):
+            return record.ordinal >= self.next_ordinal
+        if isinstance(record, KeywordNode) and record.ordinal >= self.next_ordinal:
+            return True
+        is_node = isinstance(record, KeywordNode)
+        held = (self.nodes if is_node else self.infos).get(record.id)
+        gone = (self.gone_nodes if is_node else self.gone_infos).get(record.id)
+        if gone is not None:
+            return bool(record.version > gone.version)
+        if held is None:
+            return not is_node
+        return isinstance(held, bytes) and bool(record.version > _ReadRecord(held).version)
+
     # -- asking ---------------------------------------------------------------
+
+    def OrdinalOf(self, id: str) -> int:
+        return _OrdinalOf(self.nodes[id])
 
     def Lead(self, id: str) -> str | None:
         """Return `id`, or that of the keyword it was merged into; None where neither is there."""
         for _ in range(_MERGES_FOLLOWED):
             if id in self.nodes:
                 return id
-            match = _MatchMerged(self.gone_nodes.get(id, b""))
-            if match is None:
+            grave = self.gone_nodes.get(id)
+            if grave is None or grave.merged_into is None:
                 return None
-            id = _Unescape(match[1])
+            id = grave.merged_into
         return None
 
     def Nearest(self, id: str) -> str:
         """Return where an id leads, or what it hung on does; the root where nothing of that is left."""
         while (led := self.Lead(id)) is None:
-            id = (_ReadNodeHead(self.gone_nodes[id]).parent_id if id in self.gone_nodes else None) or _ROOT_ID
+            grave = self.gone_nodes.get(id)
+            id = (grave and grave.parent_id) or _ROOT_ID
         return led
 
     def FindLink(self, info_id: str, keyword_id: str) -> bytes | None:
         """Return the row of a pair's link; looks through the shorter of the two lists."""
-        start = f'{{"info_id":{_EncodeString(info_id)},"keyword_id":{_EncodeString(keyword_id)},'.encode()
-        return self._FindLink(info_id, keyword_id, start)
-
-    def _FindLink(self, info_id: str, keyword_id: str, start: bytes) -> bytes | None:
         of_info = self.by_info.Get(info_id)
+        if not of_info:
+            return None
         of_node = self.by_node.Get(keyword_id) if len(of_info) > 1 else of_info
+        start = f'{{"info_id":{_EncodeString(info_id)},"keyword_id":{_EncodeString(keyword_id)},'.encode()
         for row in of_info if len(of_info) <= len(of_node) else of_node:
             if row.startswith(start):
                 return row
@@ -2712,38 +3417,58 @@ class _Indexes:
     def Head(self, id: str) -> _NodeHead:
         return _ReadNodeHead(self.nodes[id])
 
-    def LevelOf(self, id: str) -> int:
-        """Return the number of steps from the root."""
-        level = self._levels.get(id)
-        if level is None:
-            if len(self._levels) > 65_536:
-                self._levels.clear()
-            level = self._levels[id] = len(self.PathOf(id)) - 1
-        return level
-
     def ParentOf(self, id: str) -> str:
         """Return the id above, "" above the root."""
         raw_parent = cast("re.Match[bytes]", _MatchParent(self.nodes[id]))[2]
         return "" if raw_parent is None else _Unescape(raw_parent)
 
-    def PathOf(self, id: str) -> list[str]:
-        """Return the ids from the root to `id`; StoreCorruptError where the parents do not lead there."""
-        path: list[str] = []
-        nodes, step = self.nodes, id
-        while (row := nodes.get(step)) is not None and (len(path) % 4096 or len(set(path)) == len(path)):
-            path.append(step)
-            raw_parent = cast("re.Match[bytes]", _MatchParent(row))[2]
-            if raw_parent is None:
-                path.reverse()
-                return path
-            step = _Unescape(raw_parent)
+    def Upward(self, id: str) -> Iterator[str]:
+        """Yield `id` and what is above it, the root last; StoreCorruptError where the parents do not lead there."""
+        seen = set()
+        step = id
+        while step not in seen and step in self.nodes:
+            seen.add(step)
+            yield step
+            step = self.ParentOf(step)
+            if step == "":
+                return
         raise StoreCorruptError("nodes.jsonl", 0, f"the parents of {_Shorten(id)} do not lead to the root")
 
-    def LeadsToRoot(self, id: str) -> bool:
+    def PathOf(self, id: str) -> list[str]:
+        """Return the ids from the root to `id`."""
+        return list(self.Upward(id))[::-1]
+
+    def LevelOf(self, id: str) -> int:
+        """Return the number of steps from the root.  Cost: a step for each level up to one that was asked before."""
+        level, unknown = -1, []
+        for step in self.Upward(id):
+            if step in self._levels:
+                level = self._levels[step]
+                break
+            unknown.append(step)
+        if len(self._levels) > _LEVELS_HELD:
+            self._levels.clear()
+        for step in reversed(unknown):
+            level += 1
+            self._levels[step] = level
+        return level
+
+    def IsBeneath(self, id: str, ancestor_id: str) -> bool:
+        """Tell whether `id` is, or lies beneath, another.  Cost: a step for each level up to there, or to the root."""
+        return any(step == ancestor_id for step in self.Upward(id))
+
+    def Reaches(self, id: str, known: set[str]) -> bool:
+        """Tell whether the parents of `id` lead to the root; what does is added to `known`."""
+        path = []
         try:
-            return bool(self.PathOf(id))
+            for step in self.Upward(id):
+                if step in known:
+                    break
+                path.append(step)
         except StoreCorruptError:
             return False
+        known.update(path)
+        return True
 
     def Beneath(self, ids: Iterable[str]) -> Iterator[str]:
         """Yield `ids` and what lies beneath them, level by level."""
@@ -2755,21 +3480,36 @@ class _Indexes:
     def Links(self) -> Iterator[bytes]:
         return (row for keyword_id in self.by_node.Keys() for row in self.by_node.Get(keyword_id))
 
+    def InfosBehind(self, id: str | None) -> Iterator[str]:
+        """Yield all infos, or those that stand behind one; it may be deleted by now."""
+        if id is None:
+            return iter(self.infos)
+        if self._info_places is None:
+            self._info_order = list(self.infos)
+            self._info_places = {each: place for place, each in enumerate(self._info_order)}
+        if id not in self._info_places:
+            raise NotFoundError("info", id)
+        following = map(self._info_order.__getitem__, range(self._info_places[id] + 1, len(self._info_order)))
+        return filter(self.infos.__contains__, following)
+
     def UnlinkedInfos(self) -> Iterator[str]:
         return (id for id in self.infos if not self.by_info.Get(id))
 
-    def RowsOf(self, kind: int, read: Callable[[bytes | _Extent], bytes], with_gone: bool) -> Iterable[bytes]:
-        """Return all keywords, infos or links: in the order of creation, what was deleted first if asked for."""
+    def RowsOf(self, kind: int, read: Callable[[Any], bytes], with_gone: bool) -> Iterable[bytes]:
+        """Return all keywords, infos or links in the order of creation, what was deleted first.
+
+        With `with_gone` false nothing of the deleted is among them but where a merged id leads.
+        """
         if kind == 2:
             return sorted(self.Links(), key=_OrdinalOf)
+        gone: list[bytes] = []
+        for id, grave in (self.gone_infos if kind else self.gone_nodes).items():
+            if with_gone:
+                gone.append(_DigUp(id, grave, is_node=kind == 0))
+            elif grave.merged_into is not None:
+                gone.append(_DigUp(id, grave._replace(digest=0, parent_id=None), is_node=True))
         if kind == 1:
-            return map(read, itertools.chain(self.gone_infos.values() if with_gone else (), self.infos.values()))
-        gone: Iterable[bytes] = self.gone_nodes.values()
-        if not with_gone:  # an id that was merged still leads; nothing else of it stays
-            merged = (cast("KeywordNode", _ReadRecord(row)) for row in gone if _MatchMerged(row))
-            emptied: _Row = {"name": "", "aliases": [], "normalized": [], "description": "", "metadata": {}}
-            emptied |= {"confirmed": [], "created_by": "", "parent_id": None}
-            gone = (_RowOf(dataclasses.replace(node, **emptied)) for node in merged)
+            return itertools.chain(gone, map(read, self.infos.values()))
         return itertools.chain(gone, sorted(self.nodes.values(), key=_OrdinalOf))
 
     def NamesOnPath(self, id: str) -> list[str]:
@@ -2782,27 +3522,82 @@ class _Indexes:
 
     def ByTokens(self, tokens: Iterable[str]) -> Sequence[str]:
         """Return the ids of nodes that bear one of `tokens`, in order, each once."""
-        lists = [ids for token in tokens for key in self._KeysOf(token) if (ids := self.names.Get(key))]
+        lists = [ids for token in tokens for fold in self._FoldsOf(token) if (ids := self.names.Get(fold))]
         if len(lists) == 1:
             return lists[0]
         found = dict.fromkeys(id for ids in lists for id in ids)
         return sorted(found, key=self.OrdinalOf) if len(found) > 1 else list(found)
 
-    def _KeysOf(self, token: str) -> list[str]:
+    def _FoldsOf(self, token: str) -> list[str]:
         """Return the folds that a token may stand for."""
         if self._tokens is None:
+            self._tokens = self._MakeTokens()  # only now that it is whole: Ctrl-C may come
+        return [*([token] if self._is_default else ()), *self._tokens.Get(token)]
+
+    def _MakeTokens(self) -> _Multimap[str]:
+        tokens: _Multimap[str] = _Multimap(str)
+        if self._is_default:
+            for fold in self.names.Keys():
+                self._AddTokens(fold, fold, tokens)
+            return tokens
+        for head in map(self.Head, self.nodes):
+            for name in (head.name, *head.aliases):
+                self._AddTokens(name, _Fold(name), tokens)
+        return tokens
+
+
+def _NamesInOrder(ids: list[str], names: list[str], alias_lists: list[str]) -> tuple[list[str], list[str]]:
+    """Return who bears each name, and the names: a keyword's aliases behind its name, as they were created."""
+    named_ids, all_names = [], []
+    for id, name, held in zip(ids, names, alias_lists, strict=True):
+        texts = [name, *held[2:-2].split('","')] if held[2:] else [name]
+        named_ids += [id] * len(texts)
+        all_names += texts
+    return named_ids, all_names
+
+
+def _LeadAlike(old: _NodeHead, new: _NodeHead | KeywordNode) -> bool:
+    """Tell whether all that leads to a keyword has stayed."""
+    if new.deleted or old.parent_id != new.parent_id or old.ordinal != new.ordinal:
+        return False
+    return (old.name, old.aliases, old.confirmed) == (new.name, new.aliases, new.confirmed)
+
+
+class _Overlay(_State):
+    """A state that begins as another one, and leaves it as it is.
+
+    The other may change meanwhile in records that this one has not changed: what it changed is seen here, too.
+    """
+
+    def __init__(self, base: _State) -> None:
+        self._base = base
+        self._normalizer, self._is_default = base._normalizer, base._is_default
+        self._levels = {}
+        self._tokens = None
+        self._info_places = None
+        self.next_ordinal = base.next_ordinal
+        self.nodes, self.infos = _Layer(base.nodes), _Layer(base.infos)
+        self.gone_nodes, self.gone_infos = _Layer(base.gone_nodes), _Layer(base.gone_infos)
+        self.children = _MultimapOverlay(self.OrdinalOf, base.children)
+        self.names = _MultimapOverlay(self.OrdinalOf, base.names)
+        self.queries = _MultimapOverlay(self.OrdinalOf, base.queries)
+        self.by_info = _MultimapOverlay(_OrdinalOf, base.by_info)
+        self.by_node = _MultimapOverlay(_OrdinalOf, base.by_node)
+
+    @override
+    def _AddManyNodes(self, rows: list[bytes]) -> bool:
+        return False
+
+    @override
+    def _FoldsOf(self, token: str) -> list[str]:
+        inherited = self._base._FoldsOf(token)
+        if self._tokens is None:
             tokens: _Multimap[str] = _Multimap(str)
-            for key in self.names.Keys() if self._is_default else ():
-                self._AddTokens(key, key, tokens)
-            for head in map(self.Head, () if self._is_default else self.nodes):
-                for name in (head.name, *head.aliases):
+            for id in self.nodes._own:  # type: ignore[attr-defined]  # it is a layer
+                for name in (self.Head(id).name, *self.Head(id).aliases) if id in self.nodes else ():
                     self._AddTokens(name, _Fold(name), tokens)
-            self._tokens = tokens  # only now that it is whole: Ctrl-C may come
-        inherited = [token] if self._base is None else self._base._KeysOf(token)
-        return [*(inherited if self._is_default or self._base else ()), *self._tokens.Get(token)]
-
-
-# == Cache ====================================================================
+            self._tokens = tokens
+        return list(dict.fromkeys([*inherited, *self._tokens.Get(token)]))
 
 
 class _MRUCache:
@@ -2853,7 +3648,7 @@ class Texts(NamedTuple):
 
 
 _Gains: TypeAlias = dict[str, dict[str, float]]  # id -> term -> what a node gains, where it gains anything
-_See: TypeAlias = Callable[[], contextlib.AbstractContextManager["_Indexes"]]  # the state, under the tree's lock
+_See: TypeAlias = Callable[[], contextlib.AbstractContextManager["_State"]]  # the state, under the tree's lock
 
 
 class Ranking(NamedTuple):
@@ -3088,7 +3883,7 @@ def _Hear(parents: Mapping[str, str], ranking: Ranking, names_only: bool) -> tup
     return gains, {id: sum(terms.values()) for id, terms in heard.items()}
 
 
-def _ParentsAbove(ids: Iterable[str], state: _Indexes) -> dict[str, str]:
+def _ParentsAbove(ids: Iterable[str], state: _State) -> dict[str, str]:
     """Return keyword -> parent of `ids` and all that is above them, upper ones first."""
     parents: dict[str, str] = {}
     for id in ids:
@@ -3421,10 +4216,10 @@ class _Ranker:
             if new is not None and old != new:
                 recall.Add(id, new)
 
-    def _FindInfos(self, state: _Indexes, id: str) -> list[tuple[str, bytes | _Extent]]:
+    def _FindInfos(self, state: _State, id: str) -> list[tuple[str, bytes | _Extent]]:
         """Return the ids of a keyword's newest infos with where they are.  The tree's lock is held."""
         links = state.by_node.Get(id) if self._infos_heard else ()
-        info_ids = [_ReadHead(link)[0] for link in links[-self._infos_heard :]]
+        info_ids = [_ReadLinkHead(link).info_id for link in links[-self._infos_heard :]]
         return [(info_id, state.infos[info_id]) for info_id in info_ids]
 
     def _Hear(self, info_id: str, held: bytes | _Extent, known: Mapping[_Extent, _LongInfo]) -> _HeardInfo:
@@ -3441,20 +4236,9 @@ def _ReadBeginning(info: _HeardInfo) -> str:
 
 
 def _TextsOf(row: bytes, infos: Iterable[_HeardInfo] = ()) -> Texts:
-    fields = _DecodeRow(row, _NODE_FIELDS)
+    fields = _DecodeRow(row, KeywordNode)
     others = [*filter(None, [fields["description"]]), *fields.get("confirmed", [])]
     return Texts([fields["name"], *fields["aliases"]], others, list(map(_ReadBeginning, infos)))
-
-
-def _ChangedKeywords(state: _Indexes, records: _Records) -> list[str]:
-    """Return the keywords whose texts or infos the rows, already applied, have changed; cheap, a write waits for it."""
-    ids = [_IdOf(row) for row in records.nodes]
-    ids += [_ReadHead(link)[1] for link in records.links]
-    for row in records.infos:
-        match = _MatchInfo(row)
-        if match is not None:
-            ids += [_ReadHead(link)[1] for link in state.by_info.Get(_Unescape(match[1]))]
-    return ids
 
 
 # == Descent ==================================================================
@@ -3748,7 +4532,7 @@ class _Descent:
         except Exception:  # the model's port: whatever stands there, the answer is not lost for it
             return 0, 0, 0.0
 
-    def _CheckTargets(self, state: _Indexes, reading: _Reading, view: _View) -> _Reading:
+    def _CheckTargets(self, state: _State, reading: _Reading, view: _View) -> _Reading:
         """Look at what the model chose as the tree is now, not as it was when it was shown."""
         if any(id not in state.nodes and id not in view.groups for id in reading.targets):
             return _Reading("vanished", reading.action, reading.targets, words="what was chosen is gone")
@@ -3799,10 +4583,10 @@ class _Descent:
     # parents of what fits (a tenth).  Then all children of what was opened, some in groups: by induction every node can
     # be reached.  What room is left goes to more of what fits, and to the tree's top.
 
-    def Begin(self, state: _Indexes) -> _Position:
+    def Begin(self, state: _State) -> _Position:
         return _Position([_ROOT_ID], [], self._ListChildren(state, _ROOT_ID))
 
-    def Open(self, state: _Indexes, ids: list[str], view: _View) -> _Position:
+    def Open(self, state: _State, ids: list[str], view: _View) -> _Position:
         """Return the position that looks beneath keywords and groups of a view."""
         targets = [id for id in ids if id not in view.groups]
         members = [child for id in _DropBeneath(state, targets) for child in self._ListChildren(state, id)]
@@ -3813,7 +4597,7 @@ class _Descent:
             steps += [state.ParentOf(member) or _ROOT_ID for member in group[:1] + group[-1:]]
         return _Position(_CommonPath(state, steps), targets, members)
 
-    def BuildView(self, state: _Indexes, fits: _Fits, position: _Position, *, is_first: bool) -> _View:
+    def BuildView(self, state: _State, fits: _Fits, position: _Position, *, is_first: bool) -> _View:
         limit, within = self._max_candidates, set(position.members)
         members = [id for id in position.members if id in state.nodes]
         recent = [id for id in self._mru.Snapshot() if id in state.nodes and id != _ROOT_ID] if is_first else []
@@ -3835,7 +4619,7 @@ class _Descent:
         shown.update(dict.fromkeys(itertools.islice((id for id in more if id not in shown), limit - len(shown))))
         return _View(self.Describe(state, shown, fits), {}, recent_count)
 
-    def _GroupMembers(self, state: _Indexes, shown: dict[str, None], rest: list[str], fits: _Fits) -> _View:
+    def _GroupMembers(self, state: _State, shown: dict[str, None], rest: list[str], fits: _Fits) -> _View:
         """Show what there is room for of `rest`, and groups that hold all the others."""
         room = self._max_candidates - len(shown)
         group_count = min(room, max(2, -(-len(rest) // self._max_candidates)))
@@ -3853,7 +4637,7 @@ class _Descent:
             entries.append({"id": group_id, "name": name, "path": path})
         return _View(entries, groups)
 
-    def _ListChildren(self, state: _Indexes, id: str) -> list[str]:
+    def _ListChildren(self, state: _State, id: str) -> list[str]:
         """Return a keyword's children: in order, or by name where they are too many for one view."""
         ids = state.children.Get(id)
         return list(ids) if len(ids) <= self._max_candidates else self._levels.Sort(state, id)
@@ -3863,13 +4647,13 @@ class _Descent:
             below = (id for id in state.Beneath(start_ids) if id != _ROOT_ID)
             return self.Describe(state, itertools.islice(below, self._max_candidates))
 
-    def Describe(self, state: _Indexes, ids: Iterable[str], fits: _Fits | None = None) -> list[_Row]:
+    def Describe(self, state: _State, ids: Iterable[str], fits: _Fits | None = None) -> list[_Row]:
         entries: list[_Row] = []
         for id in ids:
             names = state.NamesOnPath(id)
             entry: _Row = {"id": id, "name": [_ROOT_ID, *names][-1], "path": _ElidePath(names)}
             if "description" in self._fields:
-                text = _DecodeRow(state.nodes[id], _NODE_FIELDS)["description"]
+                text = _DecodeRow(state.nodes[id], KeywordNode)["description"]
                 text = text if text.strip() else _NO_DESCRIPTION
                 entry["description"] = text if len(text) <= _SHOWN_LIMIT else f"{text[: _SHOWN_LIMIT - 1]}…"
             if fits is not None and self._wants_evidence:
@@ -3975,7 +4759,7 @@ class _Descent:
             with self._see() as state:
                 if id not in state.nodes:
                     continue
-                fields = _DecodeRow(state.nodes[id], _NODE_FIELDS)
+                fields = _DecodeRow(state.nodes[id], KeywordNode)
             name, description = fields["name"], fields["description"]
             alike = [other for other in self.Rank({"query": name}, "search").ids[:6] if other != id]
             if alike:
@@ -4013,13 +4797,13 @@ def _Settle(trace: _Trace, reading: _Reading) -> None:
     trace.steps[-1].action, trace.steps[-1].reason = reading.action, reading.words
 
 
-def _DropBeneath(state: _Indexes, ids: Iterable[str]) -> list[str]:
+def _DropBeneath(state: _State, ids: Iterable[str]) -> list[str]:
     """Return `ids` without those that lie beneath another of them."""
     wanted = dict.fromkeys(ids)
     return [id for id in wanted if not any(ancestor in wanted for ancestor in state.PathOf(id)[:-1])]
 
 
-def _CommonPath(state: _Indexes, ids: Iterable[str]) -> list[str]:
+def _CommonPath(state: _State, ids: Iterable[str]) -> list[str]:
     """Return the path to the lowest common ancestor of `ids`."""
     paths = [state.PathOf(id) for id in ids]
     return [steps[0] for steps in zip(*paths, strict=False) if len(set(steps)) == 1] or [_ROOT_ID]
@@ -4060,7 +4844,7 @@ class _SortedLevels:
         if self._keys_of:
             self._noted.update(ids)
 
-    def Sort(self, state: _Indexes, parent_id: str) -> list[str]:
+    def Sort(self, state: _State, parent_id: str) -> list[str]:
         """Return a keyword's children by name.  The tree's lock is held."""
         unsorted = set()
         for id in self._noted:
@@ -4078,7 +4862,7 @@ class _SortedLevels:
             self._keys_of[above] = dict(sorted(self._keys_of[above].items(), key=operator.itemgetter(1)))
         return list(self._keys_of[parent_id])
 
-    def _KeyOf(self, state: _Indexes, id: str) -> tuple[str, str]:
+    def _KeyOf(self, state: _State, id: str) -> tuple[str, str]:
         return _Fold(state.Head(id).name), id
 
 
@@ -4089,7 +4873,7 @@ _PATH_CUTS = 12  # separators of a query that are tried; a text with more is no 
 _PATH_STEPS = 200_000  # levels that are walked, over all parents of nodes with the last name
 
 
-def _FindByPath(query: str, indexes: _Indexes, find: Callable[[str], Sequence[str]]) -> list[str]:
+def _FindByPath(query: str, indexes: _State, find: Callable[[str], Sequence[str]]) -> list[str]:
     """Return the nodes that a text like `编程/Python` or `programming > Python` leads to.
 
     Upper levels may be left out anywhere.  A name may hold a separator itself, so every way of cutting is tried.
@@ -4125,152 +4909,282 @@ def _FindByPath(query: str, indexes: _Indexes, find: Callable[[str], Sequence[st
     return sorted(found, key=indexes.OrdinalOf)
 
 
-# == Plans ====================================================================
+# == Changes ==================================================================
 #
-# What the data-changing methods decide.  A plan is a function of a
-# transaction: it reads the tree as it is once the operation's turn has come,
-# refuses, or stages new versions of rows.  It may run again, on a tree that
-# others have changed meanwhile, so it changes nothing else.
+# What the data-changing methods decide.  A *plan* is a function of a transaction: it reads the tree as it is once the
+# operation's turn has come, refuses, or stages new versions of rows.  It may run again, on a tree that others have
+# changed meanwhile, so it changes nothing else.
 #
-# Undoing needs no plan of its own for each: a line of the log has the rows
-# before and after, so `_PlanUndo` puts back any operation, its own undo too.
+# Undoing needs no plan of its own for each: a line of the log has the rows before and after, so `_PlanUndo` puts back
+# any operation, its own undo too.
 
-_REORGANIZE_NODES = 20  # newest keywords that a model is asked about for one plan; two calls for each at most
 _CONFIRMED_LIMIT = 20  # queries kept with a keyword; the oldest goes
 
 
 class _Transaction:
     """What one operation reads and stages: one line of the log, all of it or nothing."""
 
-    def __init__(self, tree: KeywordTree, indexes: _Indexes, now: float) -> None:
+    def __init__(
+        self,
+        base: _State,
+        now: float,
+        normalize: Callable[[list[str]], list[str]],
+        read_row: Callable[[Any], bytes],
+    ) -> None:
         self.now = now
-        self.indexes = indexes  # as it was before the plan that runs
-        self.next_ordinal = indexes.next_ordinal
-        self._base = indexes
-        self._tree = tree
+        self.staged = 0  # how often something was staged
+        self.next_ordinal = base.next_ordinal
+        self.Normalize = normalize
+        self.ReadRow = read_row
+        self._base = base
+        self._overlay: _Overlay | None = None
         self._before: tuple[dict[Any, bytes], ...] = ({}, {}, {})  # nodes, infos, links: key -> row
         self._after: tuple[dict[Any, bytes], ...] = ({}, {}, {})
-        # Since the last `Advance`: what may be referred to before the indexes have it.
-        self._levels: dict[str, int] = {}
-        self._infos: set[str] = set()
-        self._links: dict[tuple[str, str], bytes] = {}
-        self._pending = _NoRecords()
+        self._heads: tuple[dict[Any, Any], ...] = ({}, {}, {})
+        self._unseen: list[tuple[int, Any]] = []  # what was staged since the overlay was brought up to date
+        self.touched: set[str] = set()  # ids of what was staged
+        self.named: set[str] = set()  # ids that it refers to: parents, ends of links
+
+    @property
+    def state(self) -> _State:
+        """The tree with what was staged so far."""
+        if self._unseen:
+            if self._overlay is None:
+                self._overlay = _Overlay(self._base)
+            unseen = dict.fromkeys(self._unseen)
+            self._unseen = []
+            records, heads = self._Select(unseen)
+            self._overlay.Apply(records, heads)
+        return self._base if self._overlay is None else self._overlay
+
+    def _Select(self, keys: Iterable[tuple[int, Any]]) -> tuple[_Records, list[Any]]:
+        chosen: tuple[list[Any], ...] = ([], [], [])
+        for kind, key in keys:
+            chosen[kind].append(key)
+        rows = [[self._after[kind][key] for key in chosen[kind]] for kind in range(3)]
+        heads = [self._heads[kind][key] for kind in range(3) for key in chosen[kind]]
+        return _Records(rows[0], rows[1], rows[2], {}), heads
 
     # -- reading --------------------------------------------------------------
+    #
+    # What most plans need is answered without an overlay.
 
     def HasNode(self, id: str) -> bool:
-        return id in self.indexes.nodes or id in self._levels
+        staged = self._heads[0].get(id)
+        return id in self._base.nodes if staged is None else not staged.deleted
 
     def HasInfo(self, id: str) -> bool:
-        return id in self.indexes.infos or id in self._infos
+        staged = self._heads[1].get(id)
+        return id in self._base.infos if staged is None else not staged.deleted
+
+    def IsTaken(self, id: str) -> bool:
+        """Tell whether a keyword has this id, or had it until it was merged: then the id leads on."""
+        staged = self._heads[0].get(id)
+        if staged is not None:
+            return not staged.deleted or staged.merged_into is not None
+        grave = self._base.gone_nodes.get(id)
+        return id in self._base.nodes or (grave is not None and grave.merged_into is not None)
 
     def LevelOf(self, id: str) -> int:
-        level = self._levels.get(id)
-        return self.indexes.LevelOf(id) if level is None else level
+        staged = self._heads[0].get(id)
+        return self._base.LevelOf(id) if staged is None else cast("int", staged.level)
 
-    def FindLink(self, info_id: str, keyword_id: str) -> bytes | None:
-        return self._links.get((info_id, keyword_id)) or self.indexes.FindLink(info_id, keyword_id)
+    def Lead(self, id: str) -> str:
+        """Return the id of a keyword, or of the one that it was merged into."""
+        if self.HasNode(id):
+            return id
+        led = self.state.Lead(id)
+        if led is None:
+            raise NotFoundError("keyword", id)
+        return led
 
     def ReadNode(self, id: str) -> KeywordNode:
         """Return a keyword to be changed, or the one that it was merged into."""
-        led = self.indexes.Lead(id)
-        if led is None:
-            raise NotFoundError("keyword", id)
-        return cast("KeywordNode", _ReadRecord(self._after[0].get(led) or self.indexes.nodes[led]))
+        return cast("KeywordNode", _ReadRecord(self._RowOf(0, self.Lead(id)), KeywordNode))
 
     def ReadInfo(self, id: str) -> Info:
-        if id not in self.indexes.infos:
+        if not self.HasInfo(id):
             raise NotFoundError("info", id)
-        return cast("Info", _ReadRecord(self._after[1].get(id) or self._tree._store.ReadRow(self.indexes.infos[id])))
+        return cast("Info", _ReadRecord(self._RowOf(1, id), Info))
 
-    def RowNow(self, record: _Record) -> bytes | None:
-        """Return the present row of a record, also where it is deleted; a deleted link has none."""
-        if isinstance(record, KeywordNode):
-            return self.indexes.nodes.get(record.id) or self.indexes.gone_nodes.get(record.id)
-        if isinstance(record, InfoKeywordLink):
-            return self.indexes.FindLink(record.info_id, record.keyword_id)
-        row = self.indexes.infos.get(record.id) or self.indexes.gone_infos.get(record.id)
-        return None if row is None else self._tree._store.ReadRow(row)
+    def FindLink(self, info_id: str, keyword_id: str) -> InfoKeywordLink | None:
+        row = self._after[2].get((info_id, keyword_id)) or self._base.FindLink(info_id, keyword_id)
+        link = None if row is None else cast("InfoKeywordLink", _ReadRecord(row, InfoKeywordLink))
+        return None if link is None or link.deleted else link
+
+    def _RowOf(self, kind: int, id: str) -> bytes:
+        """Return the present row of a keyword or an info that exists."""
+        held = (self._base.infos if kind else self._base.nodes).get(id)
+        return self._after[kind].get(id) or self.ReadRow(held)
 
     # -- staging --------------------------------------------------------------
 
-    def TakeOrdinal(self) -> int:
-        self.next_ordinal += 1
-        return self.next_ordinal - 1
-
-    def Stage(self, record: _Record) -> None:
-        row = _RowOf(record)
-        if isinstance(record, KeywordNode):
-            self._Stage(0, record.id, row, self.RowNow(record))
-            if not record.deleted:
-                self._levels[record.id] = record.level
-        elif isinstance(record, Info):
-            self._Stage(1, record.id, row, self.RowNow(record))
-            if not record.deleted:
-                self._infos.add(record.id)
-        else:
+    def Stage(self, record: _Record, dead: bytes | None = None) -> None:
+        """Stage a version of a record; `dead` is the row that it had where it is deleted now."""
+        row = _EncodeRecord(record)
+        if isinstance(record, InfoKeywordLink):
             key = record.info_id, record.keyword_id
-            self._Stage(2, key, row, self.RowNow(record))
-            if not record.deleted:
-                self._links[key] = row
+            self._Stage(2, key, row, record, self._base.FindLink(*key))
+        else:
+            kind = 0 if isinstance(record, KeywordNode) else 1
+            held = (self._base.infos if kind else self._base.nodes).get(record.id)
+            self._Stage(kind, record.id, row, record, dead if held is None else self.ReadRow(held))
+            if isinstance(record, KeywordNode) and record.parent_id is not None:
+                self.named.add(record.parent_id)
 
-    def _Stage(self, kind: int, key: object, row: bytes, before: bytes | None) -> None:
+    def _Stage(self, kind: int, key: Any, row: bytes, head: Any, before: bytes | None) -> None:
         if before is not None and key not in self._after[kind]:
             self._before[kind][key] = before
         self._after[kind][key] = row
-        cast("list[bytes]", self._pending[kind]).append(row)
+        self._heads[kind][key] = head
+        self._unseen.append((kind, key))
+        self.staged += 1
+        if kind == 2:
+            self.named.update(key)
+        else:
+            self.touched.add(key)
+
+    def StageLink(self, row: bytes, before: bytes | None) -> None:
+        """Stage a link's row as it is: a merge may move ten thousand."""
+        head = _ReadLinkHead(row)
+        self._Stage(2, (head.info_id, head.keyword_id), row, head, before)
 
     def Change(self, record: KeywordNode | Info, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
-        if any(record.__dict__.get(name) != value for name, value in values.items()):
-            now = max(self.now, record.updated_at)  # a clock may go back
-            record.__dict__.update(values, version=record.version + 1, updated_at=now)
-            if isinstance(record, KeywordNode) and "parent_id" in values:
-                record.level = self.LevelOf(cast("str", record.parent_id)) + 1
-            self.Stage(record)
+        if all(_IsSame(getattr(record, name), value) for name, value in values.items()):
+            return
+        vars(record).update(values, version=record.version + 1, updated_at=max(self.now, record.updated_at))
+        if isinstance(record, KeywordNode) and "parent_id" in values:
+            record.level = self.LevelOf(cast("str", record.parent_id)) + 1
+        self.Stage(record)
+
+    def HasLink(self, info_id: str, keyword_id: str) -> bool:
+        row = self._after[2].get((info_id, keyword_id)) or self._base.FindLink(info_id, keyword_id)
+        return row is not None and _LIVE in row
 
     def MoveLinks(self, keyword_id: str, to: str | None) -> None:
         """Hang a keyword's links on another one, whose own stay as they are; with None they are gone."""
-        for row in list(self.indexes.by_node.Get(keyword_id)):
+        target = b"" if to is None else _EncodeString(to).encode()
+        for row in list(self.state.by_node.Get(keyword_id)):
             match = cast("re.Match[bytes]", _MatchLink(row))
-            info_id = _Unescape(match[1])
-            # First: both have one ordinal.  Bytes to bytes, since it may be ten thousand.
-            self._Stage(2, (info_id, keyword_id), row.replace(b',"deleted":false,', b',"deleted":true,', 1), row)
-            if to is not None and self.FindLink(info_id, to) is None:
-                moved = b"%b%b%b" % (row[: match.start(2) - 1], _EncodeString(to).encode(), row[match.end(2) + 1 :])
-                self._links[info_id, to] = moved
-                self._Stage(2, (info_id, to), moved, None)
+            self.StageLink(_DeletedLink(row), row)
+            if to is not None and not self.HasLink(_Unescape(match[1]), to):
+                self.StageLink(b"%b%b%b" % (row[: match.start(2) - 1], target, row[match.end(2) + 1 :]), None)
 
-    def Advance(self) -> None:
-        """Let the next plan see what was staged so far."""
-        if self.indexes is self._base:
-            self.indexes = self._base.Fork()
-        self.indexes.Apply(self._pending)
-        self._pending = _NoRecords()
-        self._levels, self._infos, self._links = {}, set(), {}
+    def Finish(self, op: str, id: str, author: str, agent_ios: Sequence[_Row]) -> _Operation | None:
+        """Return the operation, or None where nothing changes."""
+        if not self.staged:
+            return None
+        agent_io = None
+        if agent_ios:
+            agent_io = agent_ios[0] if len(agent_ios) == 1 else {"calls": list(agent_ios)}
+        nodes, infos, links = self._before
+        before = _Records([*nodes.values()], [*infos.values()], [*links.values()], {})
+        nodes, infos, links = self._after
+        after = _Records([*nodes.values()], [*infos.values()], [*links.values()], {})
+        heads = [*self._heads[0].values(), *self._heads[1].values(), *self._heads[2].values()]
+        return _Operation(op, id, self.now, before, after, author, agent_io, heads)
 
-    def Before(self) -> _Records:
-        return _Rows(self._before)
-
-    def After(self) -> _Records:
-        return _Rows(self._after)
+    def Rows(self) -> Iterator[bytes]:
+        """Yield all that was staged."""
+        return itertools.chain.from_iterable(rows.values() for rows in self._after)
 
 
-def _Rows(staged: tuple[dict[Any, bytes], ...]) -> _Records:
-    nodes, infos, links = staged
-    return _Records(list(nodes.values()), list(infos.values()), list(links.values()), [])
+def _IsSame(old: object, new: object) -> bool:
+    """Tell whether two JSON values are the same, which 1 and True are not."""
+    if old != new:
+        return False
+    if not isinstance(old, dict):
+        return True
+    return json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
 
 
 _Plan: TypeAlias = Callable[[_Transaction], _Value]
 
 
+# -- making -------------------------------------------------------------------
+
+
+def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transaction) -> KeywordNode:
+    """Stage a new keyword beneath the one that the caller, or a model, wants it under."""
+    parent_id = wanted
+    if not tx.HasNode(wanted):
+        parent_id = tx.state.Lead(wanted) or ""
+        if not parent_id and agent_io is None:
+            raise NotFoundError("keyword", wanted)
+        parent_id = parent_id or tx.state.Nearest(wanted)  # a model's choice may be gone by now
+        if agent_io is not None:
+            agent_io["reason"] = "parent_gone"
+    if tx.IsTaken(node.id):
+        raise DuplicateIdError(node.id)
+    _FieldsOf(node).update(
+        parent_id=parent_id,
+        level=tx.LevelOf(parent_id) + 1,
+        created_at=tx.now,
+        updated_at=tx.now,
+        ordinal=tx.next_ordinal,
+    )
+    tx.next_ordinal += 1
+    tx.Stage(node)
+    return node
+
+
+def _PlanPath(drafts: list[KeywordNode], tx: _Transaction) -> KeywordNode:
+    """Return the keyword at the end of a path of names; stage what is missing."""
+    parent_id = _ROOT_ID
+    node = drafts[-1]
+    for draft in drafts:
+        state = tx.state
+        there = [id for id in state.ByName(draft.name) if state.ParentOf(id) == parent_id]
+        if len(there) > 1:
+            records = [_ReadRecord(state.nodes[id]) for id in there]
+            raise ConflictError(f"several keywords are called {_Shorten(draft.name)} here:", records)
+        node = tx.ReadNode(there[0]) if there else _PlanNode(draft, parent_id, None, tx)
+        parent_id = node.id
+    return node
+
+
+def _PlanInfo(tx: _Transaction, info: Info, keyword_ids: list[str], chosen_ids: list[str]) -> Info:
+    """Stage a new info, linked to the keywords that the caller gave, and to those that a model chose."""
+    if tx.HasInfo(info.id):
+        raise DuplicateIdError(info.id)
+    info.created_at = info.updated_at = tx.now
+    tx.Stage(info)
+    given = {_PlanLink(tx, info.id, id, RelationType.PRIMARY, info.created_by).keyword_id for id in keyword_ids}
+    for chosen_id in chosen_ids:
+        keyword_id = chosen_id if tx.HasNode(chosen_id) else tx.state.Lead(chosen_id)
+        if keyword_id is not None and keyword_id not in given:  # it may have vanished while the model thought
+            _PlanLink(tx, info.id, keyword_id, RelationType.PRIMARY, "agent")
+    return info
+
+
+def _PlanLink(
+    tx: _Transaction, info_id: str, keyword_id: str, relation: RelationType, created_by: str
+) -> InfoKeywordLink:
+    if not tx.HasInfo(info_id):
+        raise NotFoundError("info", info_id)
+    keyword_id = tx.Lead(keyword_id)
+    old = tx.FindLink(info_id, keyword_id)
+    if old is not None and old.relation is relation:
+        return old
+    link = InfoKeywordLink(info_id, keyword_id, relation, created_by, tx.now)
+    link.ordinal = tx.next_ordinal if old is None else old.ordinal
+    tx.next_ordinal = max(tx.next_ordinal, link.ordinal + 1)
+    tx.Stage(link)
+    return link
+
+
+# -- changing -----------------------------------------------------------------
+
+
 def _PlanMove(tx: _Transaction, id: str, new_parent_id: str) -> KeywordNode:
-    node, parent = tx.ReadNode(id), tx.ReadNode(new_parent_id)
+    node, parent_id = tx.ReadNode(id), tx.Lead(new_parent_id)
     if node.id == _ROOT_ID:
         raise InvalidInputError("the root cannot be moved")
-    if node.id in tx.indexes.PathOf(parent.id):
+    if tx.state.IsBeneath(parent_id, node.id):
+        parent = tx.ReadNode(parent_id)
         raise InvalidInputError(f"{_Shorten(node.name)} cannot be moved beneath itself, to {_Shorten(parent.name)}")
-    tx.Change(node, parent_id=parent.id)
+    tx.Change(node, parent_id=parent_id)
     return node
 
 
@@ -4285,13 +5199,23 @@ def _PlanUpdate(tx: _Transaction, id: str, patch: _Row, version: int) -> Keyword
 
 
 def _Renormalize(tx: _Transaction, node: KeywordNode, patch: _Row) -> _Row:
+    if "name" not in patch and "aliases" not in patch:
+        return {}
     names = [patch.get("name", node.name), *patch.get("aliases", node.aliases)]
-    return {"normalized": tx._tree._NormalizeAll(names)} if "name" in patch or "aliases" in patch else {}
+    return {"normalized": tx.Normalize(names)}
 
 
-def _PlanAliases(tx: _Transaction, id: str, choose: Callable[[KeywordNode], list[str]]) -> KeywordNode:
+def _PlanAddAlias(tx: _Transaction, id: str, alias: str) -> KeywordNode:
     node = tx.ReadNode(id)
-    return _PlanUpdate(tx, id, {"aliases": choose(node)}, node.version)
+    aliases = node.aliases if alias in node.aliases else [*node.aliases, alias]
+    return _PlanUpdate(tx, id, {"aliases": aliases}, node.version)
+
+
+def _PlanRemoveAlias(tx: _Transaction, id: str, alias: str) -> KeywordNode:
+    node = tx.ReadNode(id)
+    if alias not in node.aliases:
+        raise InvalidInputError(f"{_Shorten(node.name)} has no alias {_Shorten(alias)}")
+    return _PlanUpdate(tx, id, {"aliases": [name for name in node.aliases if name != alias]}, node.version)
 
 
 def _PlanConfirm(tx: _Transaction, id: str, query: str, *, keep: bool = True) -> KeywordNode:
@@ -4299,7 +5223,7 @@ def _PlanConfirm(tx: _Transaction, id: str, query: str, *, keep: bool = True) ->
     if node.id == _ROOT_ID:
         raise InvalidInputError("a query cannot mean the root")
     others = [text for text in node.confirmed if _QueryKey(text) != _QueryKey(query)]
-    tx.Change(node, confirmed=[*others, *([query] if keep else [])][-_CONFIRMED_LIMIT:])  # if that is a change
+    tx.Change(node, confirmed=[*others, *([query] if keep else [])][-_CONFIRMED_LIMIT:])
     return node
 
 
@@ -4309,19 +5233,21 @@ def _PlanMerge(tx: _Transaction, src_id: str, dst_id: str) -> KeywordNode:
         raise InvalidInputError(f"{_Shorten(src.name)} cannot be merged with itself")
     if _ROOT_ID in (src.id, dst.id):
         raise InvalidInputError("the root cannot be merged")
-    is_beneath = src.id in tx.indexes.PathOf(dst.id)
+    state = tx.state
+    is_beneath = state.IsBeneath(dst.id, src.id)
+    children = [id for id in state.children.Get(src.id) if id != dst.id]
     known = {_Fold(name) for name in (dst.name, *dst.aliases)}
     more = {_Fold(name): name for name in (src.name, *src.aliases)}
-    patch: _Row = {"aliases": [*dst.aliases, *(name for fold, name in more.items() if fold not in known)]}
-    patch |= {"description": dst.description or src.description, "metadata": {**src.metadata, **dst.metadata}}
     confirmed = {_QueryKey(query): query for query in (*src.confirmed, *dst.confirmed)}
+    patch: _Row = {"aliases": [*dst.aliases, *(name for fold, name in more.items() if fold not in known)]}
+    patch["description"] = dst.description or src.description
+    patch["metadata"] = {**src.metadata, **dst.metadata}
     patch["confirmed"] = list(confirmed.values())[-_CONFIRMED_LIMIT:]
     if is_beneath:
         patch["parent_id"] = src.parent_id
     tx.Change(dst, **patch, **_Renormalize(tx, dst, patch))
-    for child_id in tx.indexes.children.Get(src.id):
-        if child_id != dst.id:
-            tx.Change(tx.ReadNode(child_id), parent_id=dst.id)
+    for child_id in children:
+        tx.Change(tx.ReadNode(child_id), parent_id=dst.id)
     tx.MoveLinks(src.id, dst.id)
     tx.Change(src, deleted=True, merged_into=dst.id)
     return dst
@@ -4330,21 +5256,26 @@ def _PlanMerge(tx: _Transaction, src_id: str, dst_id: str) -> KeywordNode:
 def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> None:
     if id == _ROOT_ID:
         raise InvalidInputError("the root cannot be deleted")
-    if id not in tx.indexes.nodes:  # what it was merged into is not what was meant
+    if not tx.HasNode(id):  # what it was merged into is not what was meant
         raise NotFoundError("keyword", id)
-    parent_id = cast("str", tx.indexes.Head(id).parent_id)
-    doomed = dict.fromkeys(tx.indexes.Beneath([id]) if cascade else [id])
-    for child_id in () if cascade else tx.indexes.children.Get(id):
-        tx.Change(tx.ReadNode(child_id), parent_id=parent_id)
+    state = tx.state
+    parent_id = state.ParentOf(id)
+    doomed = dict.fromkeys(state.Beneath([id]) if cascade else [id])
     if info_policy == "delete":
-        links = [_ReadHead(row) for node_id in doomed for row in tx.indexes.by_node.Get(node_id)]
-        for info_id in dict.fromkeys(info_id for info_id, _ in links):
-            if all(_ReadHead(row)[1] in doomed for row in tx.indexes.by_info.Get(info_id)):
-                tx.Change(tx.ReadInfo(info_id), deleted=True)
+        for info_id in _InfosOfThese(state, doomed):
+            tx.Change(tx.ReadInfo(info_id), deleted=True)
+    for child_id in () if cascade else list(state.children.Get(id)):
+        tx.Change(tx.ReadNode(child_id), parent_id=parent_id)
     for node_id in doomed:
         tx.MoveLinks(node_id, parent_id if info_policy == "reattach" else None)
     for node_id in doomed:
         tx.Change(tx.ReadNode(node_id), deleted=True)
+
+
+def _InfosOfThese(state: _State, ids: Mapping[str, None]) -> list[str]:
+    """Return the infos that hang on these keywords alone."""
+    linked = dict.fromkeys(_ReadLinkHead(row).info_id for id in ids for row in state.by_node.Get(id))
+    return [id for id in linked if all(_ReadLinkHead(row).keyword_id in ids for row in state.by_info.Get(id))]
 
 
 def _PlanUpdateInfo(tx: _Transaction, info_id: str, patch: _Row, version: int | None) -> Info:
@@ -4357,220 +5288,989 @@ def _PlanUpdateInfo(tx: _Transaction, info_id: str, patch: _Row, version: int | 
 
 def _PlanDeleteInfo(tx: _Transaction, info_id: str) -> None:
     info = tx.ReadInfo(info_id)
-    for row in list(tx.indexes.by_info.Get(info_id)):
-        tx.Stage(dataclasses.replace(cast("InfoKeywordLink", _ReadRecord(row)), deleted=True))
+    for row in list(tx.state.by_info.Get(info_id)):
+        tx.StageLink(_DeletedLink(row), row)
     tx.Change(info, deleted=True)
 
 
 def _PlanUnlink(tx: _Transaction, info_id: str, keyword_id: str) -> bool:
     if not tx.HasInfo(info_id):
         raise NotFoundError("info", info_id)
-    row = tx.FindLink(info_id, tx.ReadNode(keyword_id).id)
-    if row is not None:
-        tx.Stage(dataclasses.replace(cast("InfoKeywordLink", _ReadRecord(row)), deleted=True))
-    return row is not None
+    link = tx.FindLink(info_id, tx.Lead(keyword_id))
+    if link is not None:
+        tx.Stage(dataclasses.replace(link, deleted=True))
+    return link is not None
 
 
-def _PlanUndo(tx: _Transaction, before: _Records, after: _Records) -> None:
+# -- going back ---------------------------------------------------------------
+
+
+def _PlanUndo(tx: _Transaction, operation: _Operation) -> None:
     """Put the rows back as they were, where they still are as the operation left them and nothing else needs them."""
-    was = {_KeyOf(record): record for rows in before[:3] for record in map(_ReadRecord, rows)}
-    changed: list[_Record] = []
-    staged: list[_Record] = []
-    for row in itertools.chain(reversed(after.links), reversed(after.infos), reversed(after.nodes)):
-        record = _ReadRecord(row)
-        now = tx.RowNow(record)
-        is_no_link = record.deleted and isinstance(record, InfoKeywordLink)
-        if now is None or is_no_link:
-            is_same = now is None and is_no_link
-        else:
-            is_same = now == row or _Essence(_ReadRecord(now)) == _Essence(record)
-        if not is_same:
-            changed.append(record)
-        old = was.get(_KeyOf(record))
-        if old is None and record.deleted:
-            continue  # made and deleted by the same operation
-        old = dataclasses.replace(record, deleted=True) if old is None else old
-        if not isinstance(old, InfoKeywordLink):
-            old.version, old.updated_at = cast("Info", _ReadRecord(now or row)).version + 1, max(tx.now, old.updated_at)
-        staged.append(old)
+    was = {_KeyOf(row): row for rows in operation.before[:3] for row in rows}
+    state, changed, known = tx.state, list[_Record](), set[str]()
+    for row in reversed(operation.after.links):
+        _UndoLink(tx, state, row, was.get(_KeyOf(row)), changed)
+    for row in itertools.chain(reversed(operation.after.infos), reversed(operation.after.nodes)):
+        _UndoRecord(tx, state, row, was.get(_KeyOf(row)), changed)
     if changed:
         raise ConflictError("a later operation has changed", changed)
-    for record in staged:
-        tx.Stage(record)
-    tx.Advance()
-    dangling = list(_FindDangling(tx.indexes, staged))
+    dangling = [record for row in tx.Rows() for record in _FindDangling(tx.state, row, known)]
     if dangling:
         raise ConflictError("what came later needs what this would take away:", dangling)
 
 
-def _Essence(record: _Record) -> _Row:
-    """Return what an undo puts back: not what goes on rising, nor what follows from the parents."""
-    dropped = ("version", "updated_at", "level", "children")
-    return {name: value for name, value in record.__dict__.items() if name not in dropped}
+def _UndoLink(tx: _Transaction, state: _State, row: bytes, was: bytes | None, changed: list[_Record]) -> None:
+    head = _ReadLinkHead(row)
+    now = state.FindLink(head.info_id, head.keyword_id)
+    if now != (None if head.deleted else row):
+        changed.append(_ReadRecord(row))
+    elif was is not None:
+        tx.StageLink(was, now)
+    elif not head.deleted:  # else it was made and deleted by the same operation
+        tx.StageLink(_DeletedLink(row), now)
 
 
-def _FindDangling(indexes: _Indexes, records: Iterable[_Record]) -> Iterator[_Record]:
-    """Yield records that refer to nothing, among these and what refers to them."""
-    for record in records:
-        if isinstance(record, InfoKeywordLink):
-            if not record.deleted and (record.info_id not in indexes.infos or record.keyword_id not in indexes.nodes):
-                yield record
-        elif isinstance(record, Info):
-            yield from (_ReadRecord(row) for row in (indexes.by_info.Get(record.id) if record.deleted else ()))
-        elif record.deleted:
-            yield from (_ReadRecord(indexes.nodes[id]) for id in indexes.children.Get(record.id))
-            yield from (_ReadRecord(row) for row in indexes.by_node.Get(record.id))
-        elif not indexes.LeadsToRoot(record.id):
-            yield record
+def _UndoRecord(tx: _Transaction, state: _State, row: bytes, was: bytes | None, changed: list[_Record]) -> None:
+    record = _ReadRecord(row)
+    is_node = isinstance(record, KeywordNode)
+    held = (state.nodes if is_node else state.infos).get(record.id)
+    gone = (state.gone_nodes if is_node else state.gone_infos).get(record.id)
+    now = None if held is None else tx.ReadRow(held)
+    if now is not None:
+        is_same = now == row or _DigestOf(_ReadRecord(now)) == _DigestOf(record)
+    else:
+        is_same = gone is not None and gone.digest == _DigestOf(record)
+    if not is_same:
+        changed.append(record)
+        return
+    if was is None and record.deleted:
+        return  # made and deleted by the same operation
+    old = dataclasses.replace(record, deleted=True) if was is None else _ReadRecord(was)
+    version = _ReadRecord(now).version if now is not None else cast("_Tombstone", gone).version
+    old.version, old.updated_at = version + 1, max(tx.now, old.updated_at)
+    tx.Stage(old, dead=row)
 
 
-def _PlanRestore(tx: _Transaction, then: _Indexes, read: Callable[[bytes | _Extent], bytes]) -> None:
+def _FindDangling(state: _State, row: bytes, known: set[str]) -> Iterator[_Record]:
+    """Yield records that refer to nothing: this one, or what refers to it.  `known` leads to the root, as was found."""
+    kind, id, other_id = _KeyOf(row)
+    if kind == 2:
+        is_there = id in state.infos and other_id in state.nodes
+        if state.FindLink(id, other_id) is not None and not is_there:
+            yield _ReadRecord(row)
+    elif kind == 1:
+        if id not in state.infos:
+            yield from map(_ReadRecord, state.by_info.Get(id))
+    elif id not in state.nodes:
+        yield from (_ReadRecord(state.nodes[child]) for child in state.children.Get(id))
+        yield from map(_ReadRecord, state.by_node.Get(id))
+    elif not state.Reaches(id, known):
+        yield _ReadRecord(row)
+
+
+def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -> None:
     """Make all records what they were in `then`, whose long contents `read` gets."""
-    now = tx.indexes
-    links_now, links_then = (dict.fromkeys(indexes.Links()) for indexes in (now, then))
+    now = tx.state
+    links_now, links_then = (dict.fromkeys(state.Links()) for state in (now, then))
     for row in links_now.keys() - links_then.keys():
-        tx.Stage(dataclasses.replace(cast("InfoKeywordLink", _ReadRecord(row)), deleted=True))
+        tx.StageLink(_DeletedLink(row), row)
     for row in sorted(links_then.keys() - links_now.keys(), key=_OrdinalOf):
-        tx.Stage(_ReadRecord(row))
-    pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = [(now.nodes, then.nodes), (now.infos, then.infos)]
-    for rows_now, rows_then in pairs:
+        head = _ReadLinkHead(row)
+        tx.StageLink(row, now.FindLink(head.info_id, head.keyword_id))
+    for table in ("nodes", "infos"):
+        rows_now, rows_then, gone_now = getattr(now, table), getattr(then, table), getattr(now, f"gone_{table}")
         for id in {**dict.fromkeys(rows_now), **dict.fromkeys(rows_then)}:
             old = read(rows_then[id]) if id in rows_then else None
-            present = tx._tree._store.ReadRow(rows_now[id]) if id in rows_now else None
-            if old == present:
+            present = tx.ReadRow(rows_now[id]) if id in rows_now else None
+            if old != present:
+                _StageThen(tx, old, present, gone_now.get(id), then.gone_nodes.get(id))
+
+
+def _StageThen(
+    tx: _Transaction, old: bytes | None, present: bytes | None, gone: _Tombstone | None, gone_then: _Tombstone | None
+) -> None:
+    record = _ReadRecord(cast("bytes", old or present))
+    dead = None
+    version = 0 if present is None else _ReadRecord(present).version
+    if gone is not None:
+        version = gone.version
+        buried = dataclasses.replace(record, deleted=True, version=version)
+        if isinstance(buried, KeywordNode):
+            buried.merged_into = gone.merged_into
+        dead = _EncodeRecord(buried)
+    record.version = max(record.version, version) + 1
+    record.deleted, record.updated_at = old is None, tx.now
+    if old is None and gone_then is not None and isinstance(record, KeywordNode):
+        record.merged_into = gone_then.merged_into
+    tx.Stage(record, dead)
+
+
+# == Commit ===================================================================
+#
+# A writer hands in a *plan*.  Under the store's lock the plan is run, checks against everything before it and stages
+# rows; then all lines of the group are written and synced; then, and only then, readers see them.  From the door to the
+# disk and back:
+#
+#   KeywordTree.CreateKeyword …   checks the arguments, and calls `_Engine.Write`
+#   _GroupCommit.Run              waits for the group before; whoever leads commits for all that gathered meanwhile
+#   _Engine._Exclusively          takes the store's lock, takes in what other processes wrote
+#   _Engine._CommitJobs           runs the plans, appends their operations, applies them to the state
+#
+# Locks, in the order in which they may be taken: a group's, its turn, `commit_lock` (held while the store is in use),
+# `lock` (guards what is in memory; never held over a sync or a model).
+#
+# A signal handler runs in the middle of any call of its own thread, and cannot wait for it: it may read, and whatever
+# else it asks for is refused.  So are a clock, a normalizer or a ranking that call the tree that calls them.
+
+
+class _Job(Generic[_Value]):
+    """An operation that a thread wants committed."""
+
+    def __init__(
+        self,
+        op: str,
+        id: str,
+        plan: _Plan[_Value],
+        author: str = "",
+        agent_ios: Sequence[_Row] = (),
+        block: OpenOperation | None = None,
+    ) -> None:
+        self.op = op
+        self.id = id
+        self.plan = plan
+        self.author = author
+        self.agent_ios = agent_ios
+        self.block = block
+        self.result: _Value | None = None
+        self.error: BaseException | None = None
+        self.is_done = self.is_written = False
+
+
+class _Group:
+    """The jobs that are committed together; its lock is held by whoever does it."""
+
+    def __init__(self) -> None:
+        self.jobs: list[_Job[Any]] = []
+        self.lock = threading.RLock()
+        self.is_closed = False
+
+
+class _GroupCommit:
+    """Lets one thread commit for all that gathered while the group before was under way.
+
+    No thread of its own, no flag that Ctrl-C could leave behind: whoever is first at a group's lock leads it, the
+    others find it closed.  A single writer pays three uncontended locks.
+    """
+
+    def __init__(self, commit: Callable[[list[_Job[Any]]], None]) -> None:
+        self._commit = commit  # all that must be done; sets each job's error, or that it is done
+        self._lock = threading.RLock()  # guards which group is forming
+        self._turn = threading.RLock()  # held while a group is committed
+        self._forming = _Group()
+
+    def Run(self, job: _Job[Any]) -> None:
+        """Return when the job is durable or has failed."""
+        group: _Group | None = None
+        try:
+            with self._lock:
+                group = self._forming
+                group.jobs.append(job)
+            with group.lock:
+                if not group.is_closed:
+                    with self._turn:
+                        with self._lock:
+                            self._forming = _Group()
+                            group.is_closed = True
+                        self._CommitAll(group.jobs)
+        except BaseException:  # Ctrl-C while waiting: nobody needs to commit this any more
+            with self._lock:
+                if group is not None and not group.is_closed and job in group.jobs:
+                    group.jobs.remove(job)
+            raise
+
+    def _CommitAll(self, jobs: list[_Job[Any]]) -> None:
+        try:
+            self._commit(jobs)
+        except Exception as error:
+            for job in jobs:
+                if not job.is_done:
+                    job.error = _ErrorOf(job, error)  # also of one that was refused: by what is not there
+
+
+_BLOCKS: ContextVar[tuple[OpenOperation, ...]] = ContextVar("operations that are open here", default=())
+
+
+def _WhoRuns() -> tuple[int, object]:
+    """Return the thread, and the asyncio task where there is one."""
+    task = None
+    if "asyncio" in sys.modules:
+        with contextlib.suppress(RuntimeError):  # no loop runs here
+            task = sys.modules["asyncio"].current_task()
+    return threading.get_ident(), task
+
+
+def _GeneratorThatCalls(frame: Any) -> Any:
+    """Return a frame if it is a generator's whose caller may go on while it is suspended.
+
+    A generator that `contextlib` drives is a context manager, whose caller is meant to go on within it.
+    """
+    is_generator = frame.f_code.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR)
+    caller = frame.f_back
+    is_context = caller is not None and caller.f_globals.get("__name__") == "contextlib"
+    return frame if is_generator and not is_context else None
+
+
+class OpenOperation:
+    """What `KeywordTree.Operation` returns: a block whose writes become one operation.
+
+    It keeps the plans of its writes, and the tree as they leave it.  Others may commit meanwhile: where they change
+    what the block has changed, or refers to, its plans run again at once, and in any case at its end, and what no
+    longer fits raises.  So nothing is locked while the block is under way.
+    """
+
+    id: str
+    """What `Undo` takes, once the block has ended."""
+
+    def __init__(self, engine: _Engine, name: str, author: str | None) -> None:
+        self.id = engine.new_id()
+        self.engine = engine
+        self.is_open = False
+        self.now = 0.0
+        self._name = name
+        self._author = author
+        self._plans: list[_Plan[Any]] = []
+        self._agent_ios: list[list[_Row]] = []  # of each plan
+        self._owner: tuple[int, object] = (0, None)
+        self._generator: Any = None  # the frame that opened it, if its caller may go on without it
+        self._outer: OpenOperation | None = None  # a block inside another is a part of it
+        self._first = 0  # how many plans the outer one had
+        self._transaction: _Transaction | None = None
+        self._base: tuple[_State, int] | None = None  # what the transaction began with, and its number of changes
+        self._is_outdated = False
+
+    def __enter__(self) -> Self:
+        self._outer = self.engine.FindBlock()
+        if self._outer is not None:
+            self.id, self._first = self._outer.id, len(self._outer._plans)
+            return self
+        self.now, self._owner = self.engine.Now(), _WhoRuns()
+        self._generator = _GeneratorThatCalls(sys._getframe(1))
+        try:
+            self.is_open = True
+            self.engine.blocks.add(self)
+            _BLOCKS.set((self, *_BLOCKS.get()))
+        except BaseException:  # Ctrl-C: what is never entered is never left
+            self.is_open = False
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.is_open = False  # first of all, Ctrl-C may come: nothing more may be written into this block
+        self._generator = None
+        self.engine.blocks.discard(self)
+        _BLOCKS.set(tuple(block for block in _BLOCKS.get() if block is not self))
+        if self._outer is not None:
+            if kind is not None:
+                self._outer.CutTo(self._first)
+        elif kind is None and self._plans:
+            agent_ios = [io for ios in self._agent_ios for io in ios]
+            self.engine.Run(_Job(self._name, self.id, self._RunPlans, self._author or "user", agent_ios, self))
+
+    def __repr__(self) -> str:
+        state = "open" if self.is_open else "ended"
+        return f"<OpenOperation {_Shorten(self._name)} {state}, {_Count(len(self._plans), 'write')}>"
+
+    def IsOpenHere(self) -> bool:
+        """Tell whether what is written here and now belongs to the block.
+
+        Tasks and threads that a block starts inherit its context, and write for themselves; so does who called a
+        generator that has opened a block, while it is suspended.
+        """
+        if not self.is_open or self._owner != _WhoRuns():
+            return False
+        frame = sys._getframe(1) if self._generator is not None else None
+        while frame is not None and frame is not self._generator:
+            frame = frame.f_back
+        return frame is self._generator
+
+    def See(self) -> _State:
+        """Return the tree with what was done so far.  The tree's lock is held."""
+        return self._Prepare().state
+
+    def Add(self, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row]) -> _Value:
+        """Run a plan on what was done so far, and keep it."""
+        with self.engine.lock:
+            transaction = self._Prepare()
+            staged = transaction.staged
+            try:
+                result = plan(transaction)
+            except BaseException:
+                if transaction.staged != staged:  # what was staged before it was refused must not stay
+                    self._transaction = None
+                raise
+            self._author = self._author or author
+            self._plans.append(plan)
+            self._agent_ios.append(list(agent_ios))
+        return cast("_Value", _CopyResult(result))  # the plan may run again, on drafts that must not have changed
+
+    def CutTo(self, count: int) -> None:
+        """Forget all plans but the first."""
+        del self._plans[count:], self._agent_ios[count:]
+        self._transaction = None
+
+    def Note(self, touched: set[str], named: set[str]) -> None:
+        """Take down what somebody else has changed, and referred to.  The tree's lock is held."""
+        mine = self._transaction
+        if mine is not None and not self._is_outdated:
+            is_free = mine.touched.isdisjoint(touched) and mine.named.isdisjoint(touched)
+            self._is_outdated = not (is_free and mine.touched.isdisjoint(named))
+
+    def TransactionOn(self, state: _State) -> _Transaction | None:
+        """Return the transaction where it stands on `state` as it is, else None: then its plans are to run again."""
+        is_current = self._base is not None and self._base[0] is state and self._base[1] == self.engine.change_count
+        return self._transaction if is_current and not self._is_outdated else None
+
+    def _Prepare(self) -> _Transaction:
+        state = self.engine.state
+        if self._transaction is None or self._is_outdated or self._base is None or self._base[0] is not state:
+            self._transaction, self._is_outdated = None, False
+            transaction = self.engine.Begin(state, self.now)
+            self._RunPlans(transaction)
+            self._transaction, self._base = transaction, (state, self.engine.change_count)
+        return self._transaction
+
+    def _RunPlans(self, transaction: _Transaction) -> None:
+        for plan in self._plans:
+            plan(transaction)
+
+
+def _CopyResult(result: object) -> object:
+    """Return a copy of what a plan returned, with lists and dicts of its own."""
+    if isinstance(result, list):
+        return list(map(_CopyResult, result))
+    if not isinstance(result, (KeywordNode, Info, InfoKeywordLink)):
+        return result
+    copied = object.__new__(type(result))
+    for name, value in vars(result).items():
+        vars(copied)[name] = copy.deepcopy(value) if isinstance(value, (list, dict)) and value else copy.copy(value)
+    return copied
+
+
+def _IsOwned(lock: threading.RLock) -> bool:
+    """Tell whether this thread holds the lock."""
+    return cast("bool", lock._is_owned())  # type: ignore[attr-defined]  # as threading.Condition asks it
+
+
+_ENGINES: weakref.WeakSet[_Engine] = weakref.WeakSet()
+_STORES: weakref.WeakSet[Any] = weakref.WeakSet()  # also those that a thread is just opening
+
+
+def _RenewAllAfterFork() -> None:
+    for store in list(_STORES):
+        store.Release()  # an inherited descriptor would keep the lock of a parent that is killed
+    for engine in list(_ENGINES):
+        engine.RenewAfterFork()
+
+
+os.register_at_fork(after_in_child=_RenewAllAfterFork)
+
+
+class _Engine:
+    """Holds the store and the state of a tree together: opens, commits, takes in what others wrote, closes."""
+
+    store: _Store
+    state: _State
+
+    def __init__(
+        self,
+        name: str,
+        make_store: Callable[[], _Store],
+        normalizer: Callable[[str], list[str]],
+        clock: Callable[[], float],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.name = name
+        self.normalizer = normalizer
+        self.new_id = new_id
+        self.lock = threading.RLock()
+        self.commit_lock = threading.RLock()
+        self.change_count = 0  # how often the state has changed
+        self.blocks: weakref.WeakSet[OpenOperation] = weakref.WeakSet()
+        self.is_closed = False
+        self.must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
+        self.Note: Callable[[list[str]], None] | None = None  # is told which keywords changed; the lock is held
+        self.Forget: Callable[[], None] | None = None  # is told that the state is another one; the lock is held
+        self.Keep: Callable[[], None] | None = None  # keeps what was derived from the state, when the tree is closed
+        self._make_store = make_store
+        self._clock = clock
+        self._committer = _GroupCommit(partial(self._Exclusively, self._CommitJobs))
+        self._guards = threading.local()  # `lock` of each thread: held while it writes, opens anew or closes
+        self._own = threading.local()  # `last_operation` of each thread
+        self._finalizer = weakref.finalize(self, str)
+        _ENGINES.add(self)
+
+    # -- opening and closing --------------------------------------------------
+
+    def Open(self, least_seq: int = 0) -> None:
+        """Read everything; again after a fork, and when another process replaced the log."""
+        store, state = self._make_store(), _State(self.normalizer)
+        _STORES.add(store)
+        store.least_seq = least_seq
+        try:
+            with _CollectorOff():
+                store.Open(self._MakeFirst, state)
+            state.next_ordinal = max(state.next_ordinal, store.next_ordinal)
+        except BaseException as error:
+            try:  # twice: Ctrl-C at the first one's entry must not leave the lock behind
+                store.Release()
+            finally:
+                store.Release()
+            if isinstance(error, (_DiskError, ValueError)) and not isinstance(error, KeywordTreeError):
+                raise StoreError(f"cannot open {_Shorten(self.name)}: {error}") from error
+            raise
+        with self.lock:
+            self.store, self.state = store, state
+            self.change_count += 1
+            self.must_reopen = False
+            if self.Forget is not None:
+                self.Forget()
+        self._finalizer.detach()
+        self._finalizer = weakref.finalize(self, store.Release)
+
+    def _MakeFirst(self) -> _Operation:
+        now = self.Now()
+        root = KeywordNode(_ROOT_ID, _ROOT_ID, [], [_ROOT_ID], 0, None, [], "", {}, 1, now, now, created_by="agent")
+        rows = _Records([_EncodeRecord(root)], [], [], {})
+        return _Operation(_BEGINNINGS[0], self.new_id(), now, _NoRecords(), rows, "agent")
+
+    def Now(self) -> float:
+        return _ReadClock(self._clock)
+
+    def Position(self) -> str:
+        """Return what tells how far the store has come."""
+        return self.store.position
+
+    def NormalizeAll(self, names: list[str]) -> list[str]:
+        return list(dict.fromkeys(token for name in names for token in self.normalizer(name)))
+
+    def CheckOpen(self) -> None:
+        """Refuse a closed tree; open it anew where that must be."""
+        if self.is_closed:
+            raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
+        if _IsOwned(self.lock) and _IsOwned(self._Guard()):
+            raise self._Reentry()  # it would see half an operation
+        if self.must_reopen:
+            self.RefuseReentry()
+            with self._Guard(), self.commit_lock:
+                self._ReopenIfDue()
+
+    def _Guard(self) -> threading.RLock:
+        """Return the lock that tells this thread's own calls within its calls; Ctrl-C leaves no lock behind."""
+        guard: threading.RLock | None = getattr(self._guards, "lock", None)
+        if guard is None:
+            guard = self._guards.lock = threading.RLock()
+        return guard
+
+    def RefuseReentry(self) -> None:
+        if _IsOwned(self._Guard()) or _IsOwned(self.lock):
+            raise self._Reentry()
+
+    def _Reentry(self) -> StoreError:
+        return _ReentryError("a signal handler, clock or ranking cannot use the tree while its own thread does")
+
+    def _ReopenIfDue(self) -> None:
+        """Open anew where that must be; it is this thread's turn."""
+        if self.is_closed:
+            raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
+        if self.must_reopen:
+            self._Reopen()
+
+    def _Reopen(self) -> None:
+        old = self.store
+        if old.is_lost:
+            raise StoreCorruptError(_LOG_NAME, 0, _LOST)
+        self.Open(old.seq)
+        old.Release()
+
+    def RenewAfterFork(self) -> None:
+        # Another thread of the parent may have held any lock, and been in the middle of taking rows in; and a lock that
+        # is shared excludes nobody.
+        self.lock = threading.RLock()
+        self.commit_lock = threading.RLock()
+        self._committer = _GroupCommit(partial(self._Exclusively, self._CommitJobs))
+        self._guards = threading.local()
+        self.must_reopen = not self.is_closed
+
+    def Close(self) -> None:
+        self.RefuseReentry()
+        with self.lock:
+            if self.is_closed:
+                return
+            self.is_closed = True
+        with self._Guard(), self.commit_lock:
+            try:
+                if not self.must_reopen:  # a checkpoint would vouch for what cannot be trusted
+                    self.store.Close(self._Apply)
+                    if self.Keep is not None:
+                        self.Keep()
+            finally:
+                try:  # twice, as in `Open`
+                    self.store.Release()
+                finally:
+                    self.store.Release()
+        self._finalizer.detach()
+
+    # -- seeing ---------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def See(self) -> Iterator[_State]:
+        """Give what is committed, for moments: the tree's lock is held."""
+        with self.lock:
+            yield self.state
+
+    @contextlib.contextmanager
+    def SeeOwn(self) -> Iterator[_State]:
+        """Give what this thread is to see: what is committed, and what its open operation did on top."""
+        with self.lock:
+            yield self.OwnState()
+
+    def OwnState(self) -> _State:
+        block = self.FindBlock() if _BLOCKS.get() else None
+        return self.state if block is None else block.See()
+
+    def FindBlock(self) -> OpenOperation | None:
+        """Return the operation that is open in this task or thread."""
+        for block in _BLOCKS.get():
+            if block.engine is self and block.IsOpenHere():
+                return block
+        return None
+
+    def ReadRow(self, held: Any) -> bytes:
+        """Return the row of an info; a long one is read without the tree's lock, which must not be held."""
+        if isinstance(held, bytes):
+            return held
+        while True:
+            store = self.store
+            try:
+                return store.ReadRow(held)
+            except ClosedError:  # opened anew meanwhile: the row stands elsewhere by now
+                if store is self.store:
+                    raise
+
+    @property
+    def last_operation(self) -> str | None:
+        return getattr(self._own, "last_operation", None)
+
+    # -- committing -----------------------------------------------------------
+
+    def Write(self, op: str, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row] = ()) -> _Value:
+        """Commit a plan, or make it a part of the block that is open here; return what it returned."""
+        if _BLOCKS.get():
+            block = self.FindBlock()
+            if block is not None:
+                return block.Add(plan, author, agent_ios)
+        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios))
+
+    def Run(self, job: _Job[_Value]) -> _Value:
+        """Return what the job's plan returned, once it is durable; raise what it raised."""
+        guard = self._Guard()
+        if _IsOwned(guard) or _IsOwned(self.lock):
+            raise self._Reentry()
+        with guard:
+            self._committer.Run(job)
+        if job.error is not None:
+            raise job.error
+        if not job.is_done:
+            raise _ErrorOf(job, StoreError("the commit was interrupted", outcome_unknown=True))
+        if job.is_written:
+            self._own.last_operation = job.id
+        return cast("_Value", job.result)
+
+    def Exclusively(self, work: Callable[[], None]) -> None:
+        """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
+        self.RefuseReentry()
+        with self._Guard():
+            self._Exclusively(lambda _: work(), [])
+
+    def _Exclusively(self, work: Callable[[list[_Job[Any]]], None], jobs: list[_Job[Any]]) -> None:
+        with self.commit_lock:
+            if self.must_reopen or self.is_closed:
+                self._ReopenIfDue()
+            try:
+                while not self._TryUpToDate(work, jobs):
+                    continue
+            except BaseException as error:
+                # Ctrl-C, say: nobody knows how far memory has followed the log.
+                is_clean = isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError))
+                self.must_reopen |= not is_clean
+                raise
+            finally:
+                try:  # twice, as in `Open`
+                    self.store.End()
+                finally:
+                    self.store.End()
+
+    def _TryUpToDate(self, work: Callable[[list[_Job[Any]]], None], jobs: list[_Job[Any]]) -> bool:
+        """Do the work on what everybody wrote; return False where that has changed meanwhile."""
+        try:
+            self.store.Begin(self._Apply)
+            work(jobs)
+            return True
+        except _ReplacedError:
+            self.store.End()
+            self._Reopen()
+        except _BehindError:
+            self.store.End()
+        except _DiskError as error:
+            raise StoreError(f"cannot use {_Shorten(self.name)}: {error}") from error
+        return False
+
+    def Compact(self, keep_history: bool) -> None:
+        """Write the log anew, and open it; readers go on with what they have until it is there."""
+
+        def Work() -> None:
+            if self.store.is_readonly:
+                raise StoreError(f"{_Shorten(self.name)} can only be read")
+            state, read = self.state, self.store.ReadRow
+            try:
+                rows_of = partial(state.RowsOf, read=read, with_gone=keep_history)
+                self.store.Compact(rows_of, state.next_ordinal, keep_history)
+            finally:
+                self.must_reopen = True  # the open descriptors may be those of replaced files
+            self.store.End()
+            self._Reopen()
+
+        self.Exclusively(Work)
+
+    def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
+        operations: list[_Operation] = []
+        written: list[_Job[Any]] = []
+        view = self.state
+        for job in jobs:
+            try:
+                operation = self._RunPlan(job, view)
+            except Exception as error:  # this operation's own; the others go on
+                job.error, job.is_done = error, not written
                 continue
-            record = cast("KeywordNode | Info", _ReadRecord(old or cast("bytes", present)))
-            last = tx.RowNow(record)
-            record.version = max(record.version, 0 if last is None else cast("Info", _ReadRecord(last)).version) + 1
-            record.deleted, record.updated_at = old is None, tx.now
-            merged = _MatchMerged(then.gone_nodes.get(id, b"")) if isinstance(record, KeywordNode) else None
-            if old is None and merged is not None:
-                cast("KeywordNode", record).merged_into = _Unescape(merged[1])
-            tx.Stage(record)
+            if operation is None:
+                job.is_done = not written
+                continue
+            operations.append(operation)
+            written.append(job)
+            if job is not jobs[-1]:
+                view = _Overlay(view) if view is self.state else view
+                view.Apply(operation.after, operation.heads)
+        if not operations:
+            return
+        try:
+            self.store.Append(operations)
+        except StoreError as error:
+            if error.outcome_unknown or len(jobs) == 1 or isinstance(error, (_BehindError, _ReentryError)):
+                raise
+            self._RetryAlone(jobs)
+            return
+        for operation in operations:
+            self._Apply(operation.after, operation.heads)
+        for job in written:
+            job.is_written = True
+        for job in jobs:
+            job.is_done = True
+
+    def Begin(self, state: _State, now: float) -> _Transaction:
+        return _Transaction(state, now, self.NormalizeAll, self.store.ReadRow)
+
+    def _RunPlan(self, job: _Job[Any], view: _State) -> _Operation | None:
+        job.error, job.is_done = None, False  # of a run on what others have changed by now
+        transaction = None if job.block is None else job.block.TransactionOn(view)
+        if transaction is None:
+            now = self.Now() if job.block is None else job.block.now
+            transaction = _Transaction(view, now, self.NormalizeAll, self.store.ReadRow)
+            job.result = job.plan(transaction)
+        return transaction.Finish(job.op, job.id, job.author, job.agent_ios)
+
+    def _RetryAlone(self, jobs: list[_Job[Any]]) -> None:
+        """Commit one by one what could not be written together: one of them may be what the disk has no room for.
+
+        What another was told, to have nothing to do or not to fit, hung on it.
+        """
+        for job in jobs:
+            if not job.is_done:
+                try:
+                    self._CommitJobs([job])
+                except StoreError as error:
+                    job.error, job.is_done = _ErrorOf(job, error), True
+
+    def _Apply(self, records: _Records, heads: Sequence[Any] | None = None) -> None:
+        """Make durable rows visible to readers, all at once."""
+        with self.lock:
+            self.change_count += 1
+            self.state.Apply(records, heads)
+            if self.Note is not None:
+                self.Note(_ChangedKeywords(self.state, records, heads))
+            if self.blocks:
+                touched, named = _TouchedBy(records)
+                for block in list(self.blocks):
+                    block.Note(touched, named)
 
 
-# == Care =====================================================================
+def _ErrorOf(job: _Job[Any], error: Exception) -> Exception:
+    """Return the error for one job of a group; one whose outcome is unknown names the operation."""
+    if isinstance(error, _ReentryError):  # a handler let it pass
+        error = StoreError(f"the commit was interrupted: {error}", outcome_unknown=True)
+    if not isinstance(error, StoreError) or not error.outcome_unknown:
+        return error
+    named = copy.copy(error)
+    named.operation_id = job.id
+    named.__cause__ = error
+    return named
+
+
+def _TouchedBy(records: _Records) -> tuple[set[str], set[str]]:
+    """Return the ids of keywords and infos that rows change, and of those that they refer to."""
+    heads = list(map(_ReadNodeHead, records.nodes))
+    touched = {head.id for head in heads}
+    touched.update(_KeyOf(row)[1] for row in records.infos)
+    named = {head.parent_id for head in heads if head.parent_id is not None}
+    for row in records.links:
+        named.update(_ReadLinkHead(row)[:2])
+    return touched, named
+
+
+def _ChangedKeywords(state: _State, records: _Records, heads: Sequence[Any] | None) -> list[str]:
+    """Return the keywords whose texts or infos the rows, already applied, have changed."""
+    if heads is None:
+        ids = [_IdOf(row) for row in records.nodes]
+        ids += [_ReadLinkHead(row).keyword_id for row in records.links]
+    else:
+        ids = [head.id for head in heads[: len(records.nodes)]]
+        ids += [head.keyword_id for head in heads[len(records.nodes) + len(records.infos) :]]
+    for row in records.infos:
+        ids += [_ReadLinkHead(link).keyword_id for link in state.by_info.Get(_KeyOf(row)[1])]
+    return ids
+
+
+@contextlib.contextmanager
+def _CollectorOff() -> Iterator[None]:
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+# == Maintenance ==============================================================
 #
 # What looking after a tree decides: what is wrong with its files, how large it is, what is out of order in it.
 
+_PIECE_HELD = 256  # keywords that are looked at under one hold of the tree's lock, while others want to read
+_REORGANIZE_NODES = 20  # newest keywords that a model is asked about for one plan; two calls for each at most
 
-def _FindProblems(store: _JsonlStore, indexes: _Indexes, normalizer: Callable[[str], list[str]]) -> Iterator[str]:
+
+def _FindProblems(store: _Store, state: _State) -> Iterator[str]:
     """Rebuild everything from the disk; yield what differs, and what breaks an invariant."""
-    fresh = _Indexes(normalizer)
-    with store.Twin() as twin:
+    fresh = _State(state._normalizer)
+    try:
+        problems = list(store.FindProblems(fresh))
+    except StoreCorruptError as error:
+        yield str(error)
+        return
+    yield from problems
+    if fresh.next_ordinal != state.next_ordinal:
+        yield f"the next ordinal is {state.next_ordinal} in memory, {fresh.next_ordinal} on the disk"
+    known: set[str] = set()
+    for id, level in dict(state._levels).items():
+        if not fresh.Reaches(id, known) or level != fresh.LevelOf(id):
+            yield f"levels: {_Shorten(id)} does not stand on level {level}"
+    if state._tokens is not None:
+        yield from _CompareTokens(state, fresh)
+    for name in ("gone_nodes", "gone_infos", "children", "names", "queries", "by_info", "by_node", "nodes", "infos"):
+        yield from _CompareTables(name, getattr(state, name), getattr(fresh, name), store.ReadRow)
+    for held in itertools.chain(fresh.nodes.values(), fresh.infos.values(), fresh.Links()):
         try:
-            for records in twin.ReadNew():
-                fresh.Apply(records)
-        except StoreCorruptError as error:
-            yield str(error)
-            return
-        if twin.seq != store.seq:
-            yield f"{_LOG_NAME}: operation {twin.seq + 1} cannot be read"
-            return
-        fresh.next_ordinal = max(fresh.next_ordinal, twin.next_ordinal)
-        if fresh.next_ordinal != indexes.next_ordinal:
-            yield f"the next ordinal is {indexes.next_ordinal} in memory, {fresh.next_ordinal} on the disk"
-        yield from twin.FindStrayRows(may_grow=store.is_readonly)
-        for name in store.CutNames():
-            yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
-        for name in store.SnapshotNames():
-            try:
-                store.OpenSnapshot(name).Release()
-            except StoreError as error:
-                yield str(error)
-        with contextlib.closing(store.ReadBack(with_history=True)) as lines:
-            expected, is_free = store.seq, False
-            for line, _ in lines:
-                if line is None or (line.seq != expected and not is_free):
-                    yield f"{_HISTORY}: operation {expected} cannot be read"
-                # What stands before a file's first line may have been forgotten.
-                is_free = line is not None and line.format is not None
-                expected = (expected if line is None else line.seq) - 1
-        for id, level in dict(indexes._levels).items():
-            if not fresh.LeadsToRoot(id) or level != fresh.LevelOf(id):
-                yield f"levels: {_Shorten(id)} does not stand on level {level}"
-        names = fresh.names.Keys() if indexes._tokens is not None else ()
-        for token in {token for name in names for token in normalizer(name)}:
-            if list(fresh.ByTokens([token])) != list(indexes.ByTokens([token])):
-                yield f"tokens: {_Shorten(token)} leads elsewhere in memory than on the disk"
-        for name, table in vars(fresh).items():
-            if not name.startswith("_") and name != "next_ordinal":
-                yield from _Compare(name, (getattr(indexes, name), store), (table, twin))
-        for row in itertools.chain(fresh.nodes.values(), map(twin.ReadRow, fresh.infos.values()), fresh.Links()):
-            try:
-                dangling = list(_FindDangling(fresh, [_ReadRecord(row)]))
-            except (StoreCorruptError, ValueError) as error:
-                yield str(error)
-            else:
-                yield from (f"{record!r} refers to what is not there" for record in dangling)
-
-
-def _Compare(name: str, here: tuple[Any, _JsonlStore], there: tuple[Any, _JsonlStore]) -> Iterator[str]:
-    """Yield where a table of the indexes is another in memory than on the disk."""
-    keys = (table.Keys() if isinstance(table, _Multimap) else table for table, _ in (here, there))
-    for key in dict.fromkeys(itertools.chain(*keys)):
-        try:
-            mine, other = (
-                list(table.Get(key)) if isinstance(table, _Multimap) else key in table and store.ReadRow(table[key])
-                for table, store in (here, there)
-            )
-        except StoreError as error:
+            row = store.ReadRow(held)
+            _ReadRecord(row)
+            dangling = list(_FindDangling(fresh, row, known))
+        except (StoreError, ValueError) as error:
             yield str(error)
         else:
-            if mine != other:
-                yield f"{name}: {_Shorten(key)} is, or leads to, another in memory than on the disk"
+            yield from (f"{record!r} refers to what is not there" for record in dangling)
 
 
-def _Measure(indexes: _Indexes) -> _Row:
-    sizes = {id: len(children) for id in indexes.children.Keys() if (children := indexes.children.Get(id))}
-    fullest = max(sizes, key=lambda id: sizes[id], default=_ROOT_ID)
-    depth, level = 0, [_ROOT_ID]
-    while level := [child for id in level for child in indexes.children.Get(id)]:
+def _CompareTokens(state: _State, fresh: _State) -> Iterator[str]:
+    tokens = {token for name in fresh.names.Keys() for token in state._normalizer(name)}
+    for token in tokens:
+        if list(fresh.ByTokens([token])) != list(state.ByTokens([token])):
+            yield f"tokens: {_Shorten(token)} leads elsewhere in memory than on the disk"
+
+
+def _CompareTables(name: str, mine: Any, other: Any, read: Callable[[Any], bytes]) -> Iterator[str]:
+    """Yield where a table of the state is another in memory than on the disk."""
+    is_multimap = isinstance(mine, _Multimap)
+    keys = (*mine.Keys(), *other.Keys()) if is_multimap else (*mine, *other)
+    for key in dict.fromkeys(keys):
+        try:
+            if is_multimap:
+                is_same = list(mine.Get(key)) == list(other.Get(key))
+            elif name == "infos":
+                is_same = key in mine and key in other and read(mine[key]) == read(other[key])
+            else:
+                is_same = mine.get(key) == other.get(key)
+        except StoreError as error:
+            yield str(error)
+            continue
+        if not is_same:
+            yield f"{name}: {_Shorten(key)} is, or leads to, another in memory than on the disk"
+
+
+def _Measure(state: _State) -> _Row:
+    sizes = {}
+    for id in state.children.Keys():
+        if children := state.children.Get(id):
+            sizes[id] = len(children)
+    fullest = max(sizes, key=sizes.__getitem__, default=_ROOT_ID)
+    depth, level = -1, [_ROOT_ID]
+    while level:
         depth += 1
+        level = [child for id in level for child in state.children.Get(id)]
     return {
-        "keywords": len(indexes.nodes) - 1,
-        "infos": len(indexes.infos),
-        "links": sum(1 for _ in indexes.Links()),
-        "leaves": len(indexes.nodes) - len(sizes.keys() | {_ROOT_ID}),
+        "keywords": len(state.nodes) - 1,
+        "infos": len(state.infos),
+        "links": sum(1 for _ in state.Links()),
+        "leaves": len(state.nodes) - len(sizes.keys() | {_ROOT_ID}),
         "depth": depth,
         "fan_out": sizes.get(fullest, 0),
         "fan_out_id": fullest,
-        "same_names": sum(len(indexes.names.Get(name)) > 1 for name in indexes.names.Keys()),
-        "unlinked_infos": sum(1 for _ in indexes.UnlinkedInfos()),
+        "same_names": sum(len(state.names.Get(name)) > 1 for name in state.names.Keys()),
+        "unlinked_infos": sum(1 for _ in state.UnlinkedInfos()),
     }
 
 
-def _FindDisorder(indexes: _Indexes, scope_id: str, most_children: int) -> Iterator[_Row]:
-    """Yield steps of a plan: doubles among siblings, chains of only children, overfull levels."""
-    merged: set[str] = set()
-    for id in (scope_id, *indexes.Beneath(indexes.children.Get(scope_id))):
-        children = indexes.children.Get(id)
-        first_of: dict[str, str] = {}
-        for child in children:
-            head = indexes.Head(child)
-            # C and C# are two; web-frameworks and Web Frameworks are one.
-            keys = {re.sub(r"[\s_-]+", "", _Fold(name)) or name for name in (head.name, *head.aliases)}
-            first = next((first_of[key] for key in sorted(keys) if key in first_of), None)
-            for key in keys:
-                first_of.setdefault(key, child)
-            if first is not None:
-                merged.add(child)
-                why = f"{_Shorten(head.name)} and {_Shorten(indexes.Head(first).name)} are called the same"
-                yield {"action": "merge", "src_id": child, "dst_id": first, "why": why}
-        if len(children) == 1 and id not in (_ROOT_ID, scope_id) and not indexes.by_node.Get(id):
-            above = indexes.children.Get(cast("str", indexes.Head(id).parent_id))
-            if len(above) == 1 and id not in merged:
-                why = f"{_Shorten(indexes.Head(id).name)} only leads from its parent to its only child"
-                yield {"action": "merge", "src_id": id, "dst_id": children[0], "why": why}
-        left = [child for child in children if child not in merged]
-        count = -(-len(left) // most_children)
-        if count > 1:
-            left.sort(key=lambda child: (_Fold(indexes.Head(child).name), child))
-            for number in range(count):
-                ids = left[number * len(left) // count : (number + 1) * len(left) // count]
-                name = " – ".join(indexes.Head(ids[end]).name[:200] for end in (0, -1))
-                why = f"{_Shorten(indexes.Head(id).name)} has {len(left):,} children, a view shows {most_children}"
-                yield {"action": "group", "parent_id": id, "name": name, "ids": ids, "why": why}
+# -- reorganising -------------------------------------------------------------
+
+
+class _Reorganizer:
+    """Looks for what is out of order beneath a keyword.  Holds the tree's lock for moments only."""
+
+    def __init__(self, engine: _Engine, descent: _Descent, max_candidates: int) -> None:
+        self._engine = engine
+        self._descent = descent
+        self._max_candidates = max_candidates
+
+    def Propose(self, scope_id: str) -> _Row:
+        with self._engine.See() as state:
+            led = state.Lead(scope_id)
+            if led is None:
+                raise NotFoundError("keyword", scope_id)
+            then = dict(state.nodes)
+        steps: list[_Row] = []
+        ids = self._ListBeneath(led)
+        for id in ids:
+            steps += self._LookAt(id, led)
+        if led == _ROOT_ID:
+            steps += self._LinkUnlinked()
+        if not self._descent.AskWhetherSilent():
+            touched = set(_IdsIn(steps))
+            known = [id for id in ids[1:] if id in then]
+            newest = heapq.nlargest(10 * _REORGANIZE_NODES, known, key=lambda id: _OrdinalOf(then[id]))
+            asked = self._descent.ProposeSteps([id for id in newest if id not in touched][:_REORGANIZE_NODES])
+            steps = self._KeepPossible([*steps, *asked])
+        with self._engine.See() as state:  # what has changed meanwhile is not what was looked at
+            steps = [step for step in steps if all(state.nodes.get(id) is then.get(id) for id in _IdsIn([step]))]
+            seen = {id: _Seen(state, id) for id in _IdsIn(steps) if id in state.nodes}
+        return {"scope_id": scope_id, "steps": steps, "seen": seen}
+
+    def _ListBeneath(self, scope_id: str) -> list[str]:
+        """Return a keyword and all beneath it, level by level."""
+        ids, reached = [scope_id], 0
+        while reached < len(ids):
+            piece = ids[reached : reached + _PIECE_HELD]
+            with self._engine.See() as state:
+                for id in piece:
+                    ids.extend(state.children.Get(id))
+            reached += len(piece)
+        return ids
+
+    def _ReadHeads(self, ids: Sequence[str]) -> list[_NodeHead]:
+        heads = []
+        for start in range(0, len(ids), _PIECE_HELD):
+            with self._engine.See() as state:
+                heads += [state.Head(id) for id in ids[start : start + _PIECE_HELD] if id in state.nodes]
+        return heads
+
+    def _LookAt(self, id: str, scope_id: str) -> Iterator[_Row]:
+        """Yield steps for one keyword's children: doubles, an only child, too many of them."""
+        with self._engine.See() as state:
+            children = list(state.children.Get(id))
+            is_link = len(children) == 1 and id not in (_ROOT_ID, scope_id) and not state.by_node.Get(id)
+            is_link = is_link and id in state.nodes and len(state.children.Get(state.ParentOf(id))) == 1
+        if not children:
+            return
+        heads = self._ReadHeads(children)
+        merged = set()
+        for head, first in _FindDoubles(heads):
+            merged.add(head.id)
+            why = f"{_Shorten(head.name)} and {_Shorten(first.name)} are called the same"
+            yield {"action": "merge", "src_id": head.id, "dst_id": first.id, "why": why}
+        if is_link:
+            name = self._ReadHeads([id])[0].name
+            why = f"{_Shorten(name)} only leads from its parent to its only child"
+            yield {"action": "merge", "src_id": id, "dst_id": children[0], "why": why}
+        left = [head for head in heads if head.id not in merged]
+        if len(left) > self._max_candidates:
+            yield from self._GroupChildren(id, left)
+
+    def _GroupChildren(self, id: str, heads: list[_NodeHead]) -> Iterator[_Row]:
+        heads.sort(key=lambda head: (_Fold(head.name), head.id))
+        count = -(-len(heads) // self._max_candidates)
+        parent = self._ReadHeads([id])[0]
+        why = f"{_Shorten(parent.name)} has {len(heads):,} children, a view shows {self._max_candidates}"
+        for number in range(count):
+            run = heads[number * len(heads) // count : (number + 1) * len(heads) // count]
+            name = f"{run[0].name[:200]} – {run[-1].name[:200]}"
+            yield {"action": "group", "parent_id": id, "name": name, "ids": [head.id for head in run], "why": why}
+
+    def _LinkUnlinked(self) -> Iterator[_Row]:
+        with self._engine.See() as state:
+            ids = list(state.infos)
+        for start in range(0, len(ids), _PIECE_HELD):
+            with self._engine.See() as state:
+                piece = ids[start : start + _PIECE_HELD]
+                unlinked = {id: state.infos[id] for id in piece if id in state.infos and not state.by_info.Get(id)}
+            for id, held in unlinked.items():
+                content = _DeferInfo(self._engine.ReadRow(held)).content
+                yield self._descent.ProposeLink(id, content)
+
+    def _KeepPossible(self, steps: list[_Row]) -> list[_Row]:
+        """Return the steps that can be carried out one after another; tries it, and takes it back."""
+        kept, gone = [], set[str]()
+        with OpenOperation(self._engine, "reorganize", "agent") as block:
+            for step in steps:
+                if step["action"] == "merge" and not gone.isdisjoint((step["src_id"], step["dst_id"])):
+                    continue  # an id that was merged leads on, but that is not what was proposed
+                try:
+                    block.Add(partial(_PlanStep, step, self._engine.new_id), "agent", ())
+                except KeywordTreeError:
+                    continue
+                kept.append(step)
+                if step["action"] == "merge":
+                    gone.add(step["src_id"])
+            block.CutTo(0)
+        return kept
+
+
+def _FindDoubles(heads: list[_NodeHead]) -> Iterator[tuple[_NodeHead, _NodeHead]]:
+    """Yield (keyword, an earlier one called the same); C and C# are two, web-frameworks and Web Frameworks one."""
+    first_of: dict[str, _NodeHead] = {}
+    for head in heads:
+        keys = sorted({re.sub(r"[\s_-]+", "", _Fold(name)) or name for name in (head.name, *head.aliases)})
+        known = [key for key in keys if key in first_of]
+        if known:
+            yield head, first_of[known[0]]
+        for key in keys:
+            first_of.setdefault(key, head)
 
 
 _STEP_KEYS = {
@@ -4589,213 +6289,73 @@ def _CheckReorganizePlan(plan: object) -> tuple[list[_Row], _Row]:
         keys = _STEP_KEYS.get(str(step.get("action"))) if isinstance(step, dict) else None
         if keys is None or not all(isinstance(step.get(key), list if key == "ids" else str) for key in keys):
             raise _Invalid(f"a step must be one of {', '.join(_STEP_KEYS)}, with its keys", step)
+        for key in keys:
+            _CHECKS["keyword_ids" if key == "ids" else "name" if key == "name" else "id"](f"{key} of a step", step[key])
     return steps, seen
 
 
-def _Seen(indexes: _Indexes, id: str) -> list[int]:
+def _Seen(state: _State, id: str) -> list[int]:
     """Return what of a keyword a plan is built on: its version, and how many children and infos it has."""
-    row = indexes.nodes.get(id)
-    version = 0 if row is None else cast("KeywordNode", _ReadRecord(row)).version
-    return [version, len(indexes.children.Get(id)), len(indexes.by_node.Get(id))]
+    row = state.nodes.get(id)
+    version = 0 if row is None else _ReadRecord(row, KeywordNode).version
+    return [version, len(state.children.Get(id)), len(state.by_node.Get(id))]
 
 
 def _IdsIn(steps: Iterable[_Row]) -> list[str]:
     """Return the keywords that a plan's steps name."""
-    keys = ((step, key) for step in steps for key in _STEP_KEYS[step["action"]] if key not in ("info_id", "name"))
-    ids = ([step[key]] if isinstance(step[key], str) else step[key] for step, key in keys)
-    return list(dict.fromkeys(itertools.chain(*ids)))
+    ids: dict[str, None] = {}
+    for step in steps:
+        for key in _STEP_KEYS[step["action"]]:
+            if key == "ids":
+                ids.update(dict.fromkeys(step[key]))
+            elif key not in ("info_id", "name"):
+                ids[step[key]] = None
+    return list(ids)
+
+
+def _PlanReorganize(steps: list[_Row], seen: _Row, new_id: Callable[[], str], tx: _Transaction) -> None:
+    state = tx.state
+    changed = [id for id in _IdsIn(steps) if _Seen(state, id) != seen.get(id)]
+    if changed:
+        ids = ", ".join(map(_Shorten, changed[:5]))
+        records = [_ReadRecord(state.nodes[id]) for id in changed if id in state.nodes]
+        raise ConflictError(f"the tree has outgrown the plan at {ids}:", records)
+    for step in steps:
+        _PlanStep(step, new_id, tx)
+
+
+def _PlanStep(step: _Row, new_id: Callable[[], str], tx: _Transaction) -> None:
+    if step["action"] == "merge":
+        _PlanMerge(tx, step["src_id"], step["dst_id"])
+    elif step["action"] == "link":
+        _PlanLink(tx, step["info_id"], step["keyword_id"], RelationType.PRIMARY, "agent")
+    elif step["action"] == "move":
+        _PlanMove(tx, step["id"], step["new_parent_id"])
+    else:
+        group = KeywordNode(new_id(), step["name"], [], tx.Normalize([step["name"]]), 0, None, [], "", {}, 1, 0.0, 0.0)
+        group.created_by = "agent"
+        _PlanNode(group, step["parent_id"], None, tx)
+        for id in step["ids"]:
+            _PlanMove(tx, id, group.id)
 
 
 # == Tree =====================================================================
-
-
-class _Job(Generic[_Value]):
-    """An operation that a thread wants committed: plans that run one after another, each seeing those before it."""
-
-    def __init__(
-        self,
-        op: str,
-        operation_id: str,
-        plans: Sequence[_Plan[Any]],
-        agent_ios: Sequence[_Row],
-        now: float | None = None,
-    ) -> None:
-        self.op = op
-        self.now = now  # None: when its turn has come
-        self.operation_id = operation_id
-        self.plans = plans
-        self.agent_ios = agent_ios
-        self.result: _Value | None = None
-        self.error: BaseException | None = None
-        self.is_done = False
-
-
-class _Group:
-    """The jobs that are committed together; its lock is held by whoever does it."""
-
-    def __init__(self) -> None:
-        self.jobs: list[_Job[Any]] = []
-        self.lock = threading.RLock()
-        self.is_closed = False
-
-
-_SCOPES: ContextVar[tuple[_Scope, ...]] = ContextVar("operations that are open here", default=())
-
-
-def _WhoRuns() -> tuple[int, object]:
-    """Return the thread, and the asyncio task where there is one."""
-    task = None
-    if "asyncio" in sys.modules:
-        with contextlib.suppress(RuntimeError):  # no loop runs here
-            task = sys.modules["asyncio"].current_task()
-    return threading.get_ident(), task
-
-
-class _Scope:
-    """An operation that a block has open: its plans, and the tree as they leave it.
-
-    Others may commit meanwhile; then the plans run again on what the tree has become, and what no
-    longer fits raises.  So nothing is locked while the block is under way.
-    """
-
-    def __init__(self, tree: KeywordTree, name: str) -> None:
-        self.id = tree._new_id()
-        self.tree = tree
-        self.is_open = False
-        self.plans: list[_Plan[Any]] = []
-        self.agent_ios: list[list[_Row]] = []  # of each plan
-        self.now = 0.0
-        self.owner: tuple[int, object] = (0, None)
-        self._name = name
-        self._outer: _Scope | None = None  # a block inside another is a part of it
-        self._first = 0  # how many plans the outer one had
-        self._base: tuple[_Indexes, int] | None = None
-        self._transaction: _Transaction | None = None
-
-    def __enter__(self) -> Self:
-        self._outer = self.tree._OpenScope()
-        if self._outer is not None:
-            self.id, self._first = self._outer.id, len(self._outer.plans)
-            return self
-        self.now, self.owner = self.tree._Now(), _WhoRuns()
-        try:
-            self.is_open = True
-            _SCOPES.set((self, *_SCOPES.get()))
-        except BaseException:  # Ctrl-C: what is never entered is never left
-            self.is_open = False
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.is_open = False  # first of all, Ctrl-C may come: nothing more may be written into this block
-        _SCOPES.set(tuple(scope for scope in _SCOPES.get() if scope is not self))
-        if self._outer is not None:
-            if kind is not None:
-                self._outer.CutTo(self._first)
-        elif kind is None and self.plans:
-            agent_ios = [io for ios in self.agent_ios for io in ios]
-            self.tree._committer.Run(_Job(self._name, self.id, self.plans, agent_ios, self.now))
-
-    def See(self) -> _Indexes:
-        """Return the indexes with what was done so far.  The tree's lock is held."""
-        return self._Prepare().indexes
-
-    def _Prepare(self) -> _Transaction:
-        indexes, changes = self.tree._committed, self.tree._change_count
-        if self._transaction is None or self._base != (indexes, changes):
-            self._transaction = None
-            transaction = _Transaction(self.tree, indexes, self.now)
-            self.tree._RunPlans(transaction, self.plans)
-            transaction.Advance()
-            self._transaction, self._base = transaction, (indexes, changes)
-        return self._transaction
-
-    def Add(self, plan: _Plan[_Value], agent_ios: Sequence[_Row]) -> _Value:
-        """Run a plan on what was done so far, and keep it.  The tree's lock is held, and the scope is open."""
-        with self.tree._lock:
-            transaction = self._Prepare()
-            try:
-                result = self.tree._RunPlans(transaction, [plan])
-                transaction.Advance()
-            except BaseException:
-                self._transaction = None  # what was staged before it was refused must not stay
-                raise
-            self.plans.append(plan)
-            self.agent_ios.append(list(agent_ios))
-        return cast("_Value", copy.deepcopy(result))  # the plan may run again, on drafts that must not have changed
-
-    def CutTo(self, count: int) -> None:
-        """Forget all plans but the first."""
-        del self.plans[count:], self.agent_ios[count:]
-        self._transaction = None
-
-
-def _IsOwned(lock: threading.RLock) -> bool:
-    """Tell whether this thread holds the lock."""
-    return cast("bool", lock._is_owned())  # type: ignore[attr-defined]  # as threading.Condition asks it
-
-
-class _GroupCommit:
-    """Lets one thread commit for all that gathered while the group before was under way.
-
-    No thread, no flag that Ctrl-C could leave behind: whoever is first at a group's lock leads it,
-    the others find it closed.  A single writer pays three uncontended locks.
-    """
-
-    def __init__(self, commit: Callable[[list[_Job[Any]]], None], refuse_reentry: Callable[[], None]) -> None:
-        self._commit = commit
-        self._refuse_reentry = refuse_reentry
-        self._lock = threading.RLock()  # guards which group is forming
-        self._turn = threading.RLock()  # held while a group is committed
-        self._forming = _Group()
-
-    def Run(self, job: _Job[_Value]) -> _Value:
-        """Return what the job's plan returned, once it is durable; raise what it raised."""
-        self._refuse_reentry()
-        if _IsOwned(self._lock) or _IsOwned(self._turn) or _IsOwned(self._forming.lock):
-            raise StoreError("a signal handler cannot write while its own thread is about to")
-        group: _Group | None = None
-        try:
-            with self._lock:
-                group = self._forming
-                group.jobs.append(job)
-            with group.lock:
-                if not group.is_closed:
-                    with self._turn:
-                        with self._lock:
-                            self._forming = _Group()
-                            group.is_closed = True
-                        self._commit(group.jobs)
-        except BaseException:  # Ctrl-C while waiting: nobody needs to commit this any more
-            with self._lock:
-                if group is not None and not group.is_closed and job in group.jobs:
-                    group.jobs.remove(job)
-            raise
-        if job.error is None and not job.is_done:
-            raise StoreError("the commit was interrupted", outcome_unknown=True)
-        if job.error is not None:
-            raise job.error
-        return cast("_Value", job.result)
-
 
 _NODE_SPEC: _Row = {"id": None, "name": "", "parent_id": None, "aliases": None, "description": ""}
 _NODE_SPEC |= {"llm_auto_place": True, "metadata": None, "created_by": "user"}
 _INFO_SPEC: _Row = {"id": None, "content": "", "source": "", "keyword_ids": None, "auto_link": False}
 _INFO_SPEC |= {"metadata": None, "created_by": "user"}
 
-_OPEN_TREES: weakref.WeakSet[KeywordTree] = weakref.WeakSet()
-_STORES: weakref.WeakSet[_JsonlStore] = weakref.WeakSet()  # also those that a thread is just opening
 
+class _Found(NamedTuple):
+    """What a search found, as it stood when the lock was held."""
 
-def _RenewAllAfterFork() -> None:
-    for store in list(_STORES):
-        store.Release()  # an inherited descriptor would keep the lock of a parent that is killed
-    for tree in list(_OPEN_TREES):
-        tree._RenewAfterFork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_RenewAllAfterFork)
+    path: list[KeywordNode]
+    infos: list[Any]
+    """Where the first infos are held."""
+    newest: list[Any]
+    """Where the newest of the others are."""
+    info_count: int
 
 
 class KeywordTree:
@@ -4809,11 +6369,14 @@ class KeywordTree:
     - What is returned is the caller's own: changing it changes nothing in the tree.
     - The id of a keyword that was merged into another leads to that.
     - `page` counts from 0, and None, where it is the default, asks for all at once; a page has `size` records.
-    - `metadata` is a JSON object of the caller's own, `created_by` a name for who writes.
+    - `metadata` is a JSON object of the caller's own, `created_by` and `changed_by` a name for who writes: the log
+      keeps it, and `Change.author` tells it.
     - A write is durable when it returns, one line of the log, and can be undone.  It costs one sync; before that,
       where a model is to choose, one descent: a ranking and a call for each of at most `descend_max_rounds` rounds.
     - An argument that cannot be used raises InvalidInputError, an id that leads nowhere NotFoundError (reading finds
       nothing instead), a disk that refuses StoreError, a closed tree ClosedError.  Nothing is written then.
+
+    The session at the top of the module shows the first steps; examples of each method stand in the README.
 
     >>> KeywordTree("/dev/null/no-folder")  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
@@ -4837,6 +6400,7 @@ class KeywordTree:
         new_id: Callable[[], str] = _NewId,
         recall: Callable[[], Recall] = _LexicalRecall,
         infos_heard: int = 50,
+        store: Callable[[], _Store] | None = None,
     ) -> None:
         """Open the tree in `data_dir`, which is made if it is not there.
 
@@ -4858,6 +6422,7 @@ class KeywordTree:
             recall: makes the ranking behind views, empty; it is filled from the tree.
             infos_heard: how many infos of a keyword, the newest, it is found by, each by its first 400 characters; 0
                 for none, which spares the index their words: some 250 bytes and 80 µs for each.
+            store: makes what keeps the log, where that is no file in `data_dir`; called again to open it anew.
 
         Raises:
             StoreCorruptError: the folder holds damage that no crash explains.
@@ -4867,33 +6432,34 @@ class KeywordTree:
         """
         if not isinstance(data_dir, (str, os.PathLike)) or not os.fspath(data_dir):
             raise _Invalid("data_dir must be a path, and not empty", data_dir)
-        self.data_dir = os.path.abspath(os.fspath(data_dir))  # the current folder may change
+        self.data_dir = os.path.abspath(os.fsdecode(os.fspath(data_dir)))  # the current folder may change
         _Check(max_candidates=max_candidates, descend_max_rounds=descend_max_rounds, mru_capacity=mru_capacity)
         _Check(infos_heard=infos_heard, view=view)
         _Check(log_messages=log_messages, learn_matches=learn_matches, show_descriptions=show_descriptions)
-        self._max_candidates, self._learn_matches = max_candidates, learn_matches
-        self._mru = _MRUCache(mru_capacity)
         client = StubLLMClient() if llm_client is None else llm_client
         if not callable(getattr(client, "Chat", None)):
             raise _Invalid("llm_client must have a method Chat", llm_client)
-        if not callable(normalizer or _NormalizeText):
-            raise _Invalid("normalizer must be a function from a text to tokens", normalizer)
-        if not callable(recall):
-            raise _Invalid("recall must be a class, or a function, that makes a Recall", recall)
-        self._normalizer = _CheckNormalizer(normalizer) if normalizer else _NormalizeText
-        self._clock = clock
-        self._new_id = new_id
-        self._lock = threading.RLock()  # guards what is in memory; never held over a sync or a model
-        self._commit_lock = threading.RLock()  # held while the store is in use
-        self._is_closed = self._must_close = False
-        self._must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
-        kept = os.path.join(self.data_dir, "indexes", "keywords.words")
+        for what, given, told in (
+            ("normalizer", normalizer or _NormalizeText, "a function from a text to tokens"),
+            ("recall", recall, "a class, or a function, that makes a Recall"),
+            ("clock", clock, "a function that returns seconds since the epoch"),
+            ("new_id", new_id, "a function that returns an id"),
+            ("store", store or str, "a function that makes a store"),
+        ):
+            if not callable(given):
+                raise _Invalid(f"{what} must be {told}", given)
+        self._learn_matches = learn_matches
+        normalize = _CheckNormalizer(normalizer) if normalizer else _NormalizeText
+        make_store: Callable[[], _Store] = store or partial(_OpenFolder, self.data_dir, clock)
+        self._engine = _Engine(self.data_dir, make_store, normalize, clock, new_id)
+        self._mru = _MRUCache(mru_capacity)
+        kept = "" if store is not None else os.path.join(self.data_dir, _INDEXES, "keywords.words")
         self._ranker = _Ranker(
-            recall, self._See, self._EnterRanking, self._ReadContent, infos_heard, kept, self._LogPosition
+            recall, self._engine.See, self._EnterRanking, self._ReadContent, infos_heard, kept, self._engine.Position
         )
         self._descent = _Descent(
-            self._See,
-            self._SeeOwn,
+            self._engine.See,
+            self._engine.SeeOwn,
             self._ranker,
             client,
             self._mru,
@@ -4903,124 +6469,34 @@ class KeywordTree:
             shows_paths=view == "paths",
             log_messages=log_messages,
         )
-        self._change_count = 0  # how often the committed indexes have changed
-        self._running = threading.local()  # `transaction`, while this thread runs a plan
-        self._committer = _GroupCommit(self._CommitGroup, self._RefuseReentry)
-        self._finalizer = weakref.finalize(self, str)
-        self._OpenStore()
-        _OPEN_TREES.add(self)
-
-    def _OpenStore(self, least_seq: int = 0) -> None:
-        """Read all from the folder; again after a fork, and when another process replaced the log."""
-        store, indexes = (
-            _JsonlStore(self.data_dir, _Files(), partial(_ReadClock, self._clock)),
-            _Indexes(self._normalizer),
-        )
-        _STORES.add(store)
-        store.least_seq = least_seq
-        try:
-            with _CollectorOff():
-                store.Open(self._MakeFirstEntry, indexes.Apply, indexes.Check)
-            indexes.next_ordinal = max(indexes.next_ordinal, store.next_ordinal)
-        except BaseException as error:
-            try:  # twice, as in `_Exclusively`
-                store.Release()
-            finally:
-                store.Release()
-            is_own = isinstance(error, KeywordTreeError) or (isinstance(error, OSError) and error.errno is None)
-            if isinstance(error, (OSError, ValueError)) and not is_own:  # see `_SyncLog`
-                raise StoreError(f"cannot open {_Shorten(self.data_dir)}: {error}") from error
-            raise
-        with self._lock:
-            self._store, self._committed = store, indexes
-            self._descent.Forget()
-            self._must_reopen = False
-        self._finalizer.detach()
-        self._finalizer = weakref.finalize(self, store.Release)
-
-    @property
-    def _indexes(self) -> _Indexes:
-        """What this thread is to see: what is committed, and what its open operation did on top.  The lock is held."""
-        scope = self._OpenScope()
-        return self._committed if scope is None else scope.See()
-
-    @contextlib.contextmanager
-    def _See(self) -> Iterator[_Indexes]:
-        """Give what is committed, for moments: the tree's lock is held."""
-        with self._lock:
-            yield self._committed
-
-    @contextlib.contextmanager
-    def _SeeOwn(self) -> Iterator[_Indexes]:
-        """Give what this thread is to see."""
-        with self._lock:
-            yield self._indexes
-
-    def _LogPosition(self) -> str:
-        return f"{self._store.seq} {self._store._crc.decode()}"
-
-    def _ReadContent(self, info_id: str) -> str:
-        with self._lock:
-            return self._HydrateInfo(info_id).content if info_id in self._committed.infos else ""
-
-    def _OpenScope(self) -> _Scope | None:
-        """Return the operation that is open in this task or thread."""
-        scopes = _SCOPES.get()
-        if not scopes:
-            return None
-        owner = _WhoRuns()  # tasks and threads that a block starts inherit its context, and write for themselves
-        return next((each for each in scopes if each.tree is self and each.is_open and each.owner == owner), None)
-
-    def _RenewAfterFork(self) -> None:
-        # Another thread of the parent may have held any lock, and been in the
-        # middle of taking rows in; and a lock that is shared excludes nobody.
-        self._lock = threading.RLock()
-        self._commit_lock = threading.RLock()
-        self._ranker.RenewAfterFork()
-        self._committer = _GroupCommit(self._CommitGroup, self._RefuseReentry)
-        self._must_reopen = not self._is_closed
-
-    def _Now(self) -> float:
-        return _ReadClock(self._clock)
-
-    def _MakeFirstEntry(self) -> _Entry:
-        now = self._Now()
-        root = KeywordNode(_ROOT_ID, _ROOT_ID, [], [_ROOT_ID], 0, None, [], "", {}, 1, now, now)
-        root.created_by = "agent"
-        return _Entry(_BEGINNINGS[0], self._new_id(), now, None, _NoRecords(), _Records([_RowOf(root)], [], [], []))
+        self._reorganizer = _Reorganizer(self._engine, self._descent, max_candidates)
+        self._engine.Note, self._engine.Forget = self._descent.Note, self._descent.Forget
+        self._engine.Keep = self._ranker.Keep
+        self._engine.Open()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a tree cannot be pickled or copied: open {_Shorten(self.data_dir)} once more instead")
 
     def __enter__(self) -> Self:
-        self._CheckOpen()
+        self._engine.CheckOpen()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.Close()
 
     def __repr__(self) -> str:
-        if self._is_closed:
+        if self._engine.is_closed:
             return f"<KeywordTree {_Shorten(self.data_dir)} closed>"
-        keywords = _Count(len(self._indexes.nodes) - 1, "keyword")
-        return f"<KeywordTree {_Shorten(self.data_dir)} {keywords}, {_Count(len(self._indexes.infos), 'info')}>"
+        with self._engine.See() as state:
+            keywords, infos = _Count(len(state.nodes) - 1, "keyword"), _Count(len(state.infos), "info")
+        return f"<KeywordTree {_Shorten(self.data_dir)} {keywords}, {infos}>"
 
     def __str__(self) -> str:
         """Draw the top of the tree: two levels, at most ten names of each."""
-        if self._is_closed:
+        if self._engine.is_closed:
             return repr(self)
-        with self._lock:
-            return "\n".join([repr(self), *self._Draw(_ROOT_ID, "", 2)])
-
-    def _Draw(self, id: str, indent: str, depth: int) -> Iterator[str]:
-        children = self._indexes.children.Get(id)
-        shown = children[:_DRAWN] if depth else ()
-        for child in shown:
-            is_last = child == children[-1]
-            yield f"{indent}{'└── ' if is_last else '├── '}{_Shorten(self._indexes.Head(child).name)}"
-            yield from self._Draw(child, indent + ("    " if is_last else "│   "), depth - 1)
-        if len(children) > len(shown):
-            yield f"{indent}└── … {len(children) - len(shown):,} more"
+        with self._engine.SeeOwn() as state:
+            return "\n".join([repr(self), *_Draw(state, _ROOT_ID, "", 2)])
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -5028,7 +6504,12 @@ class KeywordTree:
     @property
     def recovery(self) -> tuple[str, ...]:
         """What opening had to cut or rebuild after a crash or damage, in sentences; normally empty."""
-        return tuple(self._store.recovery)
+        return tuple(self._engine.store.recovery)
+
+    @property
+    def last_operation(self) -> str | None:
+        """The id of this thread's last operation that wrote something, for `Undo`; None before the first."""
+        return self._engine.last_operation
 
     # -- searching ------------------------------------------------------------
 
@@ -5050,12 +6531,13 @@ class KeywordTree:
         Cost: an exact hit a few dictionary look-ups; else one descent.
         """
         query, _, context = self._Enter(query=query, llm_expand_query=llm_expand_query, context=context)
-        with self._lock:
+        with self._engine.lock:
             hits, reason = self._FindExactly(query)
-            if len(hits) == 1:
-                return self._BuildMatchedResult(hits[0], reason)
-            ambiguous = self._BuildAmbiguousResult(hits, reason) if hits else None
+            found = self._Look(hits[0]) if len(hits) == 1 else None
+            ambiguous = self._BuildAmbiguousResult(hits, reason) if len(hits) > 1 else None
             among = list(hits)
+        if found is not None:
+            return self._BuildMatchedResult(found, reason)
         if ambiguous is not None:
             if not context or not llm_expand_query:
                 return ambiguous
@@ -5071,62 +6553,69 @@ class KeywordTree:
         if self._learn_matches and result.node is not None and len(query) <= _QUERY_LIMIT:
             with contextlib.suppress(KeywordTreeError):  # the answer stands, whether it can be kept or not
                 node_id, agent_ios = result.node.id, [descent["io"]] if descent["io"] else []
-                self._Change("confirm", lambda tx: _PlanConfirm(tx, node_id, query), agent_ios)
+                self._engine.Write("confirm", lambda tx: _PlanConfirm(tx, node_id, query), "agent", agent_ios)
         return result
 
     def _FindExactly(self, query: str) -> tuple[Sequence[str], str]:
         if len(query) > _QUERY_LIMIT:  # far longer than any name; to fold it could take long
             return (), "exact"
-        hits = self._indexes.ByName(query)
+        state = self._engine.OwnState()
+        hits = state.ByName(query)
         if hits:
             return hits, "exact"
-        hits = _FindByPath(query, self._indexes, self._FindPathPiece)
+        hits = _FindByPath(query, state, lambda text: state.ByName(text) or (self._FindTokens(state, text)))
         if hits:
             return hits, "path"
-        hits = self._ExactLookup(self._Normalize(query)) if query.strip() else []
-        return (hits, "normalized") if hits else (self._indexes.queries.Get(_QueryKey(query)), "confirmed")
+        hits = self._FindTokens(state, query) if query.strip() else ()
+        return (hits, "normalized") if hits else (state.queries.Get(_QueryKey(query)), "confirmed")
 
-    def _FindPathPiece(self, text: str) -> Sequence[str]:
-        return self._indexes.ByName(text) or (self._ExactLookup(self._Normalize(text)) if text else ())
+    def _FindTokens(self, state: _State, text: str) -> Sequence[str]:
+        return state.ByTokens(self._Normalize(text)) if text else ()
 
     def _Normalize(self, text: str) -> list[str]:
-        return self._normalizer(text)
-
-    def _NormalizeAll(self, names: list[str]) -> list[str]:
-        return list(dict.fromkeys(itertools.chain.from_iterable(map(self._Normalize, names))))
+        return self._engine.normalizer(text)
 
     def _ExactLookup(self, tokens: list[str]) -> list[str]:
-        return list(self._indexes.ByTokens(tokens))
+        with self._engine.SeeOwn() as state:
+            return list(state.ByTokens(tokens))
 
-    def _BuildMatchedResult(self, id: str, reason: str, fits: _Fits | None = None) -> SearchResult:
-        path_ids = self._indexes.PathOf(id)
-        path = [self._Hydrate(step, level) for level, step in enumerate(path_ids)]
-        links = self._indexes.by_node.Get(id)
+    def _Look(self, id: str) -> _Found:
+        """Take down what a result says of a keyword.  The lock is held."""
+        state = self._engine.OwnState()
+        path_ids = state.PathOf(id)
         self._mru.Touch(*path_ids[1:])
-        result = SearchResult(SearchStatus.MATCHED, path[-1], path, reason=reason, info_count=len(links))
-        result.infos = list(map(self._HydrateInfoOf, links[:_PAGE]))
-        result.confidence = 1.0
+        path = [_DeferNode(state.nodes[step], level, self._ListChildren) for level, step in enumerate(path_ids)]
+        links = state.by_node.Get(id)
+        shown, newest = links[:_PAGE], links[max(_PAGE, len(links) - _PAGE) :]
+        infos, last = ([state.infos[_ReadLinkHead(link).info_id] for link in some] for some in (shown, newest))
+        return _Found(path, infos, last, len(links))
+
+    def _BuildMatchedResult(self, found: _Found, reason: str, fits: _Fits | None = None) -> SearchResult:
+        infos = self._ReadInfos(found.infos)
+        result = SearchResult(SearchStatus.MATCHED, found.path[-1], found.path, infos, reason=reason)
+        result.info_count, result.confidence = found.info_count, 1.0
         if fits is not None:
-            result.confidence = fits.evidence[id].confidence if id in fits.evidence else 0.0
-            newest = list(map(self._HydrateInfoOf, links[max(_PAGE, len(links) - _PAGE) :]))
-            _PutFittingFirst(result, newest, _WordFinder(fits.weights))
+            evidence = fits.evidence.get(found.path[-1].id)
+            result.confidence = 0.0 if evidence is None else evidence.confidence
+            _PutFittingFirst(result, self._ReadInfos(found.newest), _WordFinder(fits.weights))
         return result
 
     def _BuildAmbiguousResult(self, ids: Sequence[str], reason: str) -> SearchResult:
-        candidates = list(map(self._Hydrate, ids[:_PAGE]))
+        candidates = self._Hydrate(self._engine.OwnState(), ids[:_PAGE])
         return SearchResult(SearchStatus.AMBIGUOUS, candidates=candidates, reason=reason, candidate_count=len(ids))
 
     def _ConvertToSearchResult(self, descent: _Row) -> SearchResult:
-        with self._lock:
-            chosen = [id for id in (descent["node_id"], *descent["candidates"]) if id in self._indexes.nodes]
-            if chosen and descent["node_id"]:
-                result = self._BuildMatchedResult(chosen[0], descent["reason"], descent["fits"])
-            elif chosen:
-                result = self._BuildAmbiguousResult(chosen, descent["reason"])
-            else:
-                suggested = {name: descent[name] for name in ("suggested_parent_id", "suggested_name")}
-                reason = descent["reason"] if descent["outcome"] == "missing" else "stale_view"
-                result = SearchResult(SearchStatus.NOT_FOUND, reason=reason, **suggested)
+        with self._engine.SeeOwn() as state:
+            chosen = [id for id in (descent["node_id"], *descent["candidates"]) if id in state.nodes]
+            found = self._Look(chosen[0]) if chosen and descent["node_id"] else None
+            result = self._BuildAmbiguousResult(chosen, descent["reason"]) if chosen and found is None else None
+        if found is not None:
+            result = self._BuildMatchedResult(found, descent["reason"], descent["fits"])
+        if result is None:
+            reason = descent["reason"] if descent["outcome"] == "missing" else "stale_view"
+            result = SearchResult(SearchStatus.NOT_FOUND, reason=reason)
+            result.suggested_parent_id = descent["suggested_parent_id"]
+            result.suggested_name = descent["suggested_name"]
         if result.node is None:
             result.nearest = self._HydrateNearest(descent["fits"], _NEAREST)
         return self._AddCosts(result, descent["steps"])
@@ -5144,38 +6633,112 @@ class KeywordTree:
 
         No path and no token is tried.  Cost: one dictionary look-up and the page.
         """
-        with self._ReadLock():
-            ids = self._indexes.ByName(_CheckText("name", name))
-            return list(map(self._Hydrate, _Page(ids, page, size)))
+        self._engine.CheckOpen()
+        name = _CheckText("name", name)
+        with self._engine.SeeOwn() as state:
+            return self._Hydrate(state, _Page(state.ByName(name), page, size))
+
+    def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
+        """Return at most `limit` keywords that fit `query`, any text, best by words alone, best first.
+
+        Each comes with a confidence from 0 to 1: how much of the query it explains, and how much of one of its texts
+        (a name, say) the query holds.  A hint: of questions that nothing fits nine in ten have less than 0.3, but so
+        has half of those that a word or two of a long text answer.
+
+        Cost: one ranking, some milliseconds; no model.
+        """
+        query, limit = self._Enter(query=query, limit=limit)
+        fits = self._descent.Fit(query[:_QUERY_LIMIT], "", is_placing=False, count=limit)
+        return self._HydrateNearest(fits, limit)
+
+    def _HydrateNearest(self, fits: _Fits, limit: int) -> list[tuple[KeywordNode, float]]:
+        with self._engine.See() as state:
+            ids = [id for id in fits.ids[:limit] if id in state.nodes]
+            nodes = self._Hydrate(state, ids)
+        return [(node, fits.evidence[id].confidence) for id, node in zip(ids, nodes, strict=True)]
 
     # -- looking --------------------------------------------------------------
 
     def GetKeyword(self, id: str) -> KeywordNode | None:
-        """Return a keyword, or None.  Cost: decodes one row; one step for each level above it."""
-        with self._ReadLock(id=id):
-            led = self._indexes.Lead(id)
-            return None if led is None else self._Hydrate(led)
+        """Return a keyword, or None.  Cost: a dictionary look-up; decodes the row when a field is read."""
+        self._Enter(id=id)
+        with self._engine.SeeOwn() as state:
+            led = state.Lead(id)
+            return None if led is None else self._Hydrate(state, [led])[0]
 
     def GetChildren(self, id: str, page: int | None = None, size: int = _PAGE) -> list[KeywordNode]:
-        """Return a keyword's children in the order of their creation.  Cost: decodes a row for each."""
-        with self._ReadLock(id=id):
-            led = self._indexes.Lead(id)
-            if led is None:
-                return []
-            ids, level = self._indexes.children.Get(led), self._indexes.LevelOf(led) + 1
-            return [self._Hydrate(child, level) for child in (ids if page is None else _Page(ids, page, size))]
+        """Return a keyword's children in the order of their creation.  Cost: a step for each."""
+        self._Enter(id=id)
+        with self._engine.SeeOwn() as state:
+            led = state.Lead(id)
+            ids = () if led is None else state.children.Get(led)
+            return self._Hydrate(state, ids if page is None else _Page(ids, page, size))
 
     def GetPath(self, id: str) -> list[KeywordNode]:
-        """Return the keywords from the root to `id`, both included.  Cost: decodes a row for each level."""
-        with self._ReadLock(id=id):
-            led = self._indexes.Lead(id)
-            path = [] if led is None else self._indexes.PathOf(led)
-            return [self._Hydrate(step, level) for level, step in enumerate(path)]
+        """Return the keywords from the root to `id`, both included.  Cost: a step for each level."""
+        self._Enter(id=id)
+        with self._engine.SeeOwn() as state:
+            led = state.Lead(id)
+            return [] if led is None else self._Hydrate(state, state.PathOf(led))
+
+    def Walk(self, id: str = _ROOT_ID, depth: int | None = None) -> Iterator[KeywordNode]:
+        """Yield a keyword and all beneath it, each before its children; `depth` 0 yields it alone, None all.
+
+        Others may write meanwhile: what is gone when its turn has come is left out.  Cost: a step for each.
+
+        >>> import tempfile
+        >>> tree = KeywordTree(tempfile.mkdtemp())
+        >>> _ = tree.Ensure("编程/Python"), tree.Ensure("编程/Rust")
+        >>> [node.name for node in tree.Walk(depth=1)], [node.name for node in tree.Walk()]
+        (['root', '编程'], ['root', '编程', 'Python', 'Rust'])
+        """
+        self._Enter(id=id)
+        if depth is not None:
+            _CheckCount("depth", depth, 0)
+        waiting = [(id, 0)]
+        while waiting:
+            id, level = waiting.pop()
+            node = self.GetKeyword(id)
+            if node is None:
+                continue
+            yield node
+            if depth is None or level < depth:
+                waiting.extend((child, level + 1) for child in reversed(self._ListChildren(node.id)))
+
+    def __iter__(self) -> Iterator[KeywordNode]:
+        """Yield every keyword but the root, each before its children."""
+        return itertools.islice(self.Walk(), 1, None)
+
+    def __len__(self) -> int:
+        """Return the number of keywords, the root left out."""
+        self._engine.CheckOpen()
+        with self._engine.SeeOwn() as state:
+            return len(state.nodes) - 1
+
+    def __bool__(self) -> bool:
+        """A tree is true, also an empty one."""
+        return True
+
+    def __getitem__(self, path: str) -> KeywordNode:
+        """Return the one keyword that a name or a path leads to; LookupError where there is none, or several."""
+        found = self.Search(path, llm_expand_query=False)
+        if found.node is None:
+            count = _Count(found.candidate_count, "keyword") if found.candidates else "no keyword"
+            raise LookupError(f"{count} found for {_Shorten(path)}")
+        return found.node
+
+    def __contains__(self, path: object) -> bool:
+        """Tell whether a name or a path leads to at least one keyword."""
+        if not isinstance(path, str):
+            return False
+        return self.Search(path, llm_expand_query=False).status is not SearchStatus.NOT_FOUND
 
     def GetInfo(self, info_id: str) -> Info | None:
         """Return an info, or None.  Cost: decodes one row; reads a content above 4 KiB from the disk."""
-        with self._ReadLock(info_id=info_id):
-            return self._HydrateInfo(info_id) if info_id in self._indexes.infos else None
+        self._Enter(info_id=info_id)
+        with self._engine.SeeOwn() as state:
+            held = state.infos.get(info_id)
+        return None if held is None else self._ReadInfos([held])[0]
 
     def GetInfosOfKeyword(
         self, id: str, relation: RelationType | None = None, page: int = 0, size: int = _PAGE
@@ -5184,78 +6747,76 @@ class KeywordTree:
 
         Cost: decodes the page's rows; with a relation it looks at every link of the keyword.
         """
-        with self._ReadLock(id=id):
-            links = self._indexes.by_node.Get(self._indexes.Lead(id) or id)
+        self._Enter(id=id)
+        # A link's row is flat, so no stranger's text can hold these unescaped quotes.
+        mark = b"" if relation is None else f'"relation":"{_Check(relation=relation)[0].value}"'.encode()
+        with self._engine.SeeOwn() as state:
+            links = state.by_node.Get(state.Lead(id) or id)
             if relation is not None:
-                # A link's row is flat, so no stranger's text can hold these unescaped quotes.
-                mark = f'"relation":"{_Check(relation=relation)[0].value}"'.encode()
                 links = [link for link in links if mark in link]
-            return list(map(self._HydrateInfoOf, _Page(links, page, size)))
+            held = [state.infos[_ReadLinkHead(link).info_id] for link in _Page(links, page, size)]
+        return self._ReadInfos(held)
 
     def GetKeywordsOfInfo(
         self, info_id: str, page: int | None = None, size: int = _PAGE
     ) -> list[tuple[KeywordNode, RelationType]]:
         """Return the keywords an info is linked to, and how, in the order of linking.  Cost: decodes a row of each."""
-        with self._ReadLock(info_id=info_id):
-            rows = self._indexes.by_info.Get(info_id)
-            links = map(_ReadLink, rows if page is None else _Page(rows, page, size))
-            return [(self._Hydrate(link.keyword_id), link.relation) for link in links]
+        self._Enter(info_id=info_id)
+        with self._engine.SeeOwn() as state:
+            rows = state.by_info.Get(info_id)
+            links = [_ReadRecord(row, InfoKeywordLink) for row in (rows if page is None else _Page(rows, page, size))]
+            nodes = self._Hydrate(state, [link.keyword_id for link in links])
+        return [(node, link.relation) for node, link in zip(nodes, links, strict=True)]
 
     def GetLinks(self, info_id: str) -> list[InfoKeywordLink]:
         """Return an info's links, in the order of linking.  Cost: decodes a row for each."""
-        with self._ReadLock(info_id=info_id):
-            return list(map(_ReadLink, self._indexes.by_info.Get(info_id)))
+        self._Enter(info_id=info_id)
+        with self._engine.SeeOwn() as state:
+            return [_ReadRecord(row, InfoKeywordLink) for row in state.by_info.Get(info_id)]
 
-    def ListInfos(self, page: int = 0, size: int = _PAGE, unlinked: bool = False) -> list[Info]:
-        """Return a page of all infos, or of those on no keyword, in any order.  Cost: a step for each up to there."""
-        with self._ReadLock(page=page, size=size, unlinked=unlinked):
-            ids = self._indexes.UnlinkedInfos() if unlinked else iter(self._indexes.infos)
-            return [self._HydrateInfo(id) for id in itertools.islice(ids, page * size, (page + 1) * size)]
+    def ListInfos(
+        self, page: int = 0, size: int = _PAGE, unlinked: bool = False, after: str | None = None
+    ) -> list[Info]:
+        """Return a page of all infos, or of those on no keyword, in any order.
 
-    def _ReadLock(self, **arguments: object) -> contextlib.AbstractContextManager[bool]:
-        """Check the arguments; return the lock under which the tree is read."""
-        self._CheckOpen()
-        for name, value in arguments.items():
-            _CHECKS[name](name, value)
-        return self._lock
+        Args:
+            page: counted from the beginning, or from behind `after`.
+            unlinked: only infos on no keyword.
+            after: the id of the last info that the caller has: the page begins behind it, so that a scan costs a step
+                for each info; it may be deleted meanwhile.
+
+        Cost: a step for each info up to the page, without `after`.
+        """
+        self._Enter(page=page, size=size, unlinked=unlinked)
+        after = None if after is None else _CheckId("after", after)
+        with self._engine.SeeOwn() as state:
+            ids = state.InfosBehind(after)
+            if unlinked:
+                ids = (id for id in ids if not state.by_info.Get(id))
+            start = min(page * size, sys.maxsize)
+            held = [state.infos[id] for id in itertools.islice(ids, start, min(start + size, sys.maxsize))]
+        return self._ReadInfos(held)
 
     def _Enter(self, **arguments: object) -> list[Any]:
         """Check that the tree is open; return the arguments, checked too."""
-        self._CheckOpen()
+        self._engine.CheckOpen()
         return [_CHECKS[name](name, value) for name, value in arguments.items()]
 
-    def _CheckOpen(self) -> None:
-        if self._must_close:
-            self.Close()
-        if self._is_closed:
-            raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
-        if self._must_reopen:
-            self._RefuseReentry()
-            with self._commit_lock:
-                self._ReopenIfDue()
-
-    def _ReopenIfDue(self) -> None:
-        """Open the folder anew where that must be; it is this thread's turn."""
-        if self._is_closed:
-            raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
-        if self._must_reopen:
-            self._Reopen()
-
-    def _Hydrate(self, id: str, level: int | None = None) -> KeywordNode:
-        node = _HydrateNode(self._indexes.nodes[id], level or 0, self._ListChildren)
-        if level is None and node.parent_id is not None:  # the parent's is known if a sibling was read
-            node.level = self._indexes.LevelOf(node.parent_id) + 1
-        return node
+    def _Hydrate(self, state: _State, ids: Iterable[str]) -> list[KeywordNode]:
+        """Return keywords that read their rows when they are looked at.  The lock is held."""
+        return [_DeferNode(state.nodes[id], state.LevelOf(id), self._ListChildren) for id in ids]
 
     def _ListChildren(self, id: str) -> list[str]:
-        with self._lock:
-            return list(self._indexes.children.Get(id))
+        with self._engine.SeeOwn() as state:
+            return list(state.children.Get(id))
 
-    def _HydrateInfo(self, info_id: str) -> Info:
-        return cast("Info", _ReadRecord(self._store.ReadRow(self._indexes.infos[info_id])))
+    def _ReadContent(self, info_id: str) -> str:
+        info = self.GetInfo(info_id)
+        return "" if info is None else info.content
 
-    def _HydrateInfoOf(self, link: bytes) -> Info:
-        return self._HydrateInfo(_ReadHead(link)[0])
+    def _ReadInfos(self, held: list[Any]) -> list[Info]:
+        """Return infos from where they are held; long ones are read from the disk, without the lock."""
+        return [_DeferInfo(row if type(row) is bytes else self._engine.ReadRow(row)) for row in held]
 
     # -- writing keywords -----------------------------------------------------
 
@@ -5268,6 +6829,7 @@ class KeywordTree:
         llm_auto_place: bool = True,
         metadata: dict[str, Any] | None = None,
         created_by: str = "user",
+        id: str | None = None,
     ) -> KeywordNode:
         """Make a keyword and return it.
 
@@ -5278,68 +6840,115 @@ class KeywordTree:
             aliases: further names; each is kept once.
             description: what it means; at most 65,536 characters.
             llm_auto_place: without effect where `parent_id` is given.
-        """
-        spec: _Row = {"name": name, "parent_id": parent_id, "aliases": aliases, "description": description}
-        spec |= {"llm_auto_place": llm_auto_place, "metadata": metadata, "created_by": created_by}
-        return self._CreateNodes("create_keyword", [spec])[0]
+            metadata: see the class.
+            created_by: see the class.
+            id: an id of the caller's own; None makes a UUID4.
 
-    def BatchCreateKeywords(self, specs: list[dict[str, Any]]) -> list[KeywordNode]:
+        Raises:
+            DuplicateIdError: the id is in use, or leads to what it was merged into.
+        """
+        self._engine.CheckOpen()
+        node = self._DraftNode(id, name, aliases, description, metadata, created_by)
+        if parent_id is not None:
+            plan = partial(_PlanNode, node, _CheckId("parent_id", parent_id), None)
+            return self._engine.Write("create_keyword", plan, node.created_by)
+        parent_id, io = self._PlaceNode(node) if _CheckBool("llm_auto_place", llm_auto_place) else (_ROOT_ID, None)
+        plan = partial(_PlanNode, node, parent_id, io)
+        return self._engine.Write("create_keyword", plan, node.created_by, [] if io is None else [io])
+
+    def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
         """Make many keywords, all or none; return them in the order of the specs.
 
         Args:
-            specs: each with the arguments of `CreateKeyword` by name; `"id"` brings an id of the caller's own, and a
-                `"parent_id"` may be the `"id"` of an earlier spec.
+            specs: each with the arguments of `CreateKeyword` by name; a `"parent_id"` may be the `"id"` of an earlier
+                spec.
 
         Raises:
             DuplicateIdError: an id comes twice, or is in use.
 
         Cost: one sync for all; a descent for each spec without a parent.
         """
-        return self._CreateNodes("batch_create_keywords", specs)
-
-    def _CreateNodes(self, op: str, specs: list[_Row]) -> list[KeywordNode]:
-        self._CheckOpen()
+        self._engine.CheckOpen()
         with _CollectorOff() if isinstance(specs, list) and len(specs) > _BULK else contextlib.nullcontext():
-            # All is checked before the first call of a model is paid for.
-            drafts = [self._DraftNode(spec) for spec in _CheckSpecs(specs, "name", _NODE_SPEC)]
+            drafts = []
+            for spec in _CheckSpecs(specs, "name", _NODE_SPEC):  # before the first call of a model is paid for
+                parent_id = spec.pop("parent_id") or (None if spec.pop("llm_auto_place") else _ROOT_ID)
+                spec.pop("llm_auto_place", None)
+                drafts.append((self._DraftNode(**spec, is_checked=True), parent_id))
             placed = [(node, *((parent, None) if parent else self._PlaceNode(node))) for node, parent in drafts]
             agent_ios = [io for _, _, io in placed if io is not None]
-            nodes = self._Write(op, lambda tx: [self._StageNode(tx, *draft) for draft in placed], agent_ios)
-            return list(map(self._Adopt, nodes))
+            author = placed[0][0].created_by if placed else "user"
 
-    def _DraftNode(self, spec: _Row) -> tuple[KeywordNode, str]:
-        """Return a keyword whose place, time and ordinal are still to come, and its parent, "" if a model chooses."""
-        id, name, aliases = spec["id"] or self._new_id(), spec["name"], spec["aliases"] or []
-        node = KeywordNode(id, name, aliases, self._NormalizeAll([name, *aliases]), 0, None, [], "", {}, 1, 0.0, 0.0)
-        node.description, node.metadata = spec["description"], spec["metadata"] or {}
-        node.created_by = spec["created_by"]
-        return node, spec["parent_id"] or ("" if spec["llm_auto_place"] else _ROOT_ID)
+            def Plan(tx: _Transaction) -> list[KeywordNode]:
+                return [_PlanNode(node, parent_id, io, tx) for node, parent_id, io in placed]
+
+            return self._engine.Write("batch_create_keywords", Plan, author, agent_ios)
+
+    def _DraftNode(
+        self,
+        id: str | None,
+        name: str,
+        aliases: list[str] | None,
+        description: str,
+        metadata: _Row | None,
+        created_by: str,
+        is_checked: bool = False,
+    ) -> KeywordNode:
+        """Return a keyword whose place, time and ordinal are still to come."""
+        if not is_checked:
+            id = None if id is None else _CheckId("id", id)
+            name = _CheckName("name", name)
+            aliases = aliases and _CheckList("aliases", aliases, _CheckName)
+            description = description and _CheckText("description", description, _DESCRIPTION_LIMIT)
+            metadata = metadata and _CheckMetadata("metadata", metadata)
+            created_by = _CheckName("created_by", created_by)
+        node = object.__new__(KeywordNode)
+        _FieldsOf(node).update(
+            id=id or self._engine.new_id(),
+            name=name,
+            aliases=aliases or [],
+            normalized=self._engine.NormalizeAll([name, *(aliases or ())]),
+            description=description,
+            metadata=metadata or {},
+            version=1,
+            deleted=False,
+            created_by=created_by,
+            confirmed=[],
+            merged_into=None,
+            _list_children=self._ListChildren,
+        )
+        return node
 
     def _PlaceNode(self, node: KeywordNode) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the model was asked."""
         descent = self._AgentDescend(node.name, "suggest_parent", description=node.description)
         return descent["node_id"] or descent["suggested_parent_id"] or descent["stood_at"], descent["io"]
 
-    def _StageNode(self, tx: _Transaction, node: KeywordNode, wanted: str, agent_io: _Row | None) -> KeywordNode:
-        node.parent_id = wanted if tx.HasNode(wanted) else tx.indexes.Lead(wanted)
-        if node.parent_id is None and agent_io is None:
-            raise NotFoundError("keyword", wanted)
-        node.parent_id = node.parent_id or tx.indexes.Nearest(wanted)  # a model's choice may be gone by now
-        if agent_io is not None and node.parent_id != wanted:
-            agent_io["reason"] = "parent_gone"
-        if tx.HasNode(node.id):
-            raise DuplicateIdError(node.id)
-        node.level = tx.LevelOf(node.parent_id) + 1
-        node.created_at = node.updated_at = tx.now
-        node.ordinal = tx.TakeOrdinal()
-        self._AppendNodeVersion(node)
-        return node
+    def Ensure(self, path: str | Sequence[str], created_by: str = "user") -> KeywordNode:
+        """Return the keyword at the end of a path of names from the root; make what is missing, in one operation.
 
-    def _Adopt(self, node: KeywordNode) -> KeywordNode:
-        """Make a node that a plan returned like any other that is given out: its children are read from the tree."""
-        del node.children
-        node.__dict__["_list_children"] = self._ListChildren
-        return node
+        Args:
+            path: names joined by `/`, or a list of names where a name holds one.
+            created_by: see the class.
+
+        Raises:
+            ConflictError: several keywords under one parent bear a name of the path.
+
+        >>> import tempfile
+        >>> tree = KeywordTree(tempfile.mkdtemp())
+        >>> tree.Ensure("编程/Python/asyncio").id == tree.Ensure("编程 / python / asyncio").id
+        True
+        """
+        self._engine.CheckOpen()
+        names = [name.strip() for name in path.split("/")] if isinstance(path, str) else path
+        names = _CheckList("path", list(names), _CheckName) if isinstance(names, (list, tuple)) else []
+        if not names:
+            raise _Invalid("path must be names joined by /, or a list of names", path)
+        author = _CheckName("created_by", created_by)
+        drafts = [self._DraftNode(None, name, None, "", None, author) for name in names]
+        node = self._engine.Write("ensure", partial(_PlanPath, drafts), author)
+        found = self.GetKeyword(node.id)
+        return node if found is None else found
 
     # -- writing infos --------------------------------------------------------
 
@@ -5351,6 +6960,7 @@ class KeywordTree:
         auto_link: bool = False,
         metadata: dict[str, Any] | None = None,
         created_by: str = "user",
+        id: str | None = None,
     ) -> Info:
         """Store an info, link it, and return it.
 
@@ -5359,16 +6969,24 @@ class KeywordTree:
             source: where it is from.
             keyword_ids: keywords to link it to, as PRIMARY.
             auto_link: let the model choose keywords besides; where it fails, the info is stored without them.
+            metadata: see the class.
+            created_by: see the class.
+            id: an id of the caller's own; None makes a UUID4.
+
+        Raises:
+            DuplicateIdError: the id is in use.
         """
         spec: _Row = {"content": content, "source": source, "keyword_ids": keyword_ids, "auto_link": auto_link}
         spec |= {"metadata": metadata, "created_by": created_by}
+        if id is not None:
+            spec["id"] = id
         return self._CreateInfos("create_info", [spec])[0]
 
-    def BatchCreateInfos(self, specs: list[dict[str, Any]]) -> list[Info]:
+    def BatchCreateInfos(self, specs: Sequence[InfoSpec | Mapping[str, object]]) -> list[Info]:
         """Store many infos, all or none; return them in the order of the specs.
 
         Args:
-            specs: each with the arguments of `CreateInfo` by name; `"id"` brings an id of the caller's own.
+            specs: each with the arguments of `CreateInfo` by name.
 
         Raises:
             DuplicateIdError: an id comes twice, or is in use.
@@ -5377,37 +6995,28 @@ class KeywordTree:
         """
         return self._CreateInfos("batch_create_infos", specs)
 
-    def _CreateInfos(self, op: str, specs: list[_Row]) -> list[Info]:
-        self._CheckOpen()
+    def _CreateInfos(self, op: str, specs: Any) -> list[Info]:
+        self._engine.CheckOpen()
         drafts = [self._DraftInfo(spec) for spec in _CheckSpecs(specs, "content", _INFO_SPEC)]
         linked = [(info, ids, *(self._ChooseKeywords(info) if asks else ([], None))) for info, ids, asks in drafts]
         agent_ios = [io for *_, io in linked if io is not None]
-        return self._Write(op, lambda tx: [self._StageInfo(tx, *draft[:3]) for draft in linked], agent_ios)
+        author = drafts[0][0].created_by if drafts else "user"
+
+        def Plan(tx: _Transaction) -> list[Info]:
+            return [_PlanInfo(tx, info, keyword_ids, chosen_ids) for info, keyword_ids, chosen_ids, _ in linked]
+
+        return self._engine.Write(op, Plan, author, agent_ios)
 
     def _DraftInfo(self, spec: _Row) -> tuple[Info, list[str], bool]:
         """Return an info whose time is still to come, the keywords to link it to, and whether a model is to choose."""
-        id, metadata = spec["id"] or self._new_id(), spec["metadata"] or {}
+        id, metadata = spec["id"] or self._engine.new_id(), spec["metadata"] or {}
         info = Info(id, spec["content"], spec["source"], metadata, 1, 0.0, 0.0, created_by=spec["created_by"])
         return info, spec["keyword_ids"] or [], spec["auto_link"]
 
     def _ChooseKeywords(self, info: Info) -> tuple[list[str], _Row | None]:
-        """Let the model choose keywords for an info.  Returns them, and what the model was asked."""
+        """Let the model choose keywords for an info; return them, and what the model was asked."""
         descent = self._AgentDescend("", "link_info", content=info.content)
         return descent["chosen"], descent["io"]
-
-    def _StageInfo(self, tx: _Transaction, info: Info, keyword_ids: list[str], chosen_ids: list[str]) -> Info:
-        if tx.HasInfo(info.id):
-            raise DuplicateIdError(info.id)
-        info.created_at = info.updated_at = tx.now
-        self._AppendInfoVersion(info)
-        for keyword_id in keyword_ids:
-            self._StageLink(tx, info.id, keyword_id, RelationType.PRIMARY, info.created_by)
-        given = {tx.indexes.Lead(keyword_id) or keyword_id for keyword_id in keyword_ids}
-        for chosen_id in chosen_ids:
-            keyword_id = chosen_id if tx.HasNode(chosen_id) else tx.indexes.Lead(chosen_id) or chosen_id
-            if tx.HasNode(keyword_id) and keyword_id not in given:  # it may have vanished while the model thought
-                self._StageLink(tx, info.id, keyword_id, RelationType.PRIMARY, "agent")
-        return info
 
     def LinkInfo(
         self, info_id: str, keyword_id: str, relation: RelationType = RelationType.PRIMARY, created_by: str = "user"
@@ -5417,28 +7026,13 @@ class KeywordTree:
         Cost: one sync; nothing where the link is there already.
         """
         given = self._Enter(info_id=info_id, keyword_id=keyword_id, relation=relation, created_by=created_by)
-        return self._Write("link_info", lambda tx: self._StageLink(tx, *given))
-
-    def _StageLink(
-        self, tx: _Transaction, info_id: str, keyword_id: str, relation: RelationType, created_by: str
-    ) -> InfoKeywordLink:
-        keyword_id = tx.indexes.Lead(keyword_id) or keyword_id
-        if not tx.HasInfo(info_id):
-            raise NotFoundError("info", info_id)
-        if not tx.HasNode(keyword_id):
-            raise NotFoundError("keyword", keyword_id)
-        row = tx.FindLink(info_id, keyword_id)
-        old = None if row is None else _ReadLink(row)
-        if old is not None and old.relation is relation:
-            return old
-        link = InfoKeywordLink(info_id, keyword_id, relation, created_by, tx.now)
-        link.ordinal = tx.TakeOrdinal() if old is None else old.ordinal
-        self._AppendLink(link)
-        return link
+        return self._engine.Write("link_info", lambda tx: _PlanLink(tx, *given), given[-1])
 
     # -- changing -------------------------------------------------------------
 
-    def UpdateKeyword(self, id: str, patch: dict[str, Any], version: int) -> KeywordNode:
+    def UpdateKeyword(
+        self, id: str, patch: KeywordPatch | Mapping[str, object], version: int, changed_by: str = "user"
+    ) -> KeywordNode:
         """Give a keyword the name, aliases, description or metadata in `patch`, if it still has this `version`.
 
         Raises:
@@ -5446,35 +7040,27 @@ class KeywordTree:
 
         Cost: one sync, one row; nothing where nothing changes.
         """
-        patch = _CheckFields("a patch", patch, {"name", "aliases", "description", "metadata"})
-        return self._Change("update_keyword", lambda tx: _PlanUpdate(tx, id, patch, version), id=id, version=version)
+        checked = _CheckFields("a patch", patch, {"name", "aliases", "description", "metadata"})
+        id, version = self._Enter(id=id, version=version)
+        return self._ChangeNode("update_keyword", lambda tx: _PlanUpdate(tx, id, checked, version), changed_by)
 
-    def AddAlias(self, id: str, alias: str) -> KeywordNode:
+    def AddAlias(self, id: str, alias: str, changed_by: str = "user") -> KeywordNode:
         """Give a keyword one more name.  Cost: one sync; nothing where it has the alias."""
-        alias = _CheckName("alias", alias)
+        id, alias = self._Enter(id=id, alias=alias)
+        return self._ChangeNode("add_alias", lambda tx: _PlanAddAlias(tx, id, alias), changed_by)
 
-        def Choose(node: KeywordNode) -> list[str]:
-            return node.aliases if alias in node.aliases else [*node.aliases, alias]
-
-        return self._Change("add_alias", lambda tx: _PlanAliases(tx, id, Choose), id=id)
-
-    def RemoveAlias(self, id: str, alias: str) -> KeywordNode:
+    def RemoveAlias(self, id: str, alias: str, changed_by: str = "user") -> KeywordNode:
         """Take an alias from a keyword; InvalidInputError where it has none that reads exactly so.  Cost: one sync."""
+        (id,) = self._Enter(id=id)
         alias = _CheckText("alias", alias)
+        return self._ChangeNode("remove_alias", lambda tx: _PlanRemoveAlias(tx, id, alias), changed_by)
 
-        def Choose(node: KeywordNode) -> list[str]:
-            if alias not in node.aliases:
-                raise InvalidInputError(f"{_Shorten(node.name)} has no alias {_Shorten(alias)}")
-            return [name for name in node.aliases if name != alias]
-
-        return self._Change("remove_alias", lambda tx: _PlanAliases(tx, id, Choose), id=id)
-
-    def MoveKeyword(self, id: str, new_parent_id: str) -> KeywordNode:
+    def MoveKeyword(self, id: str, new_parent_id: str, changed_by: str = "user") -> KeywordNode:
         """Hang a keyword and all beneath it under another parent, never beneath itself.  Cost: one sync, one row."""
-        _Check(id=id, new_parent_id=new_parent_id)
-        return self._Change("move_keyword", lambda tx: _PlanMove(tx, id, new_parent_id))
+        id, new_parent_id = self._Enter(id=id, new_parent_id=new_parent_id)
+        return self._ChangeNode("move_keyword", lambda tx: _PlanMove(tx, id, new_parent_id), changed_by)
 
-    def MergeKeywords(self, src_id: str, dst_id: str) -> KeywordNode:
+    def MergeKeywords(self, src_id: str, dst_id: str, changed_by: str = "user") -> KeywordNode:
         """Make one keyword of two: names, aliases, children, links and confirmed queries of `src_id` go to `dst_id`.
 
         Of an info that both have, the link of `dst_id` stays; so do its description and metadata where it has them.
@@ -5482,23 +7068,28 @@ class KeywordTree:
 
         Cost: one sync; a row for each child, two for each link.
         """
-        return self._Change("merge_keywords", lambda tx: _PlanMerge(tx, src_id, dst_id), src_id=src_id, dst_id=dst_id)
+        src_id, dst_id = self._Enter(src_id=src_id, dst_id=dst_id)
+        return self._ChangeNode("merge_keywords", lambda tx: _PlanMerge(tx, src_id, dst_id), changed_by)
 
-    def DeleteKeyword(self, id: str, cascade: bool = False, info_policy: str = "reattach") -> None:
+    def DeleteKeyword(
+        self, id: str, cascade: bool = False, info_policy: str = "reattach", changed_by: str = "user"
+    ) -> None:
         """Delete a keyword, which is not the root.
 
         Args:
+            id: must not be one that was merged into another.
             cascade: delete all beneath it, too; without it the children move up to its parent.
             info_policy: what becomes of the infos: `reattach` links them to the parent, `detach` leaves them without
                 this link, `delete` deletes those that no other keyword holds.
+            changed_by: see the class.
 
         Cost: one sync; a row for each record that changes.
         """
-        _Check(cascade=cascade, info_policy=info_policy)
-        self._Change("delete_keyword", lambda tx: _PlanDelete(tx, id, cascade, info_policy), id=id)
+        id, *how = self._Enter(id=id, cascade=cascade, info_policy=info_policy)
+        self._Write("delete_keyword", lambda tx: _PlanDelete(tx, id, *how), changed_by)
         self._InvalidateNodeFromCache(id)
 
-    def Confirm(self, query: str, id: str) -> KeywordNode:
+    def Confirm(self, query: str, id: str, changed_by: str = "user") -> KeywordNode:
         """Keep that `query` means this keyword: from now on it is found at once, and similar queries rank better.
 
         A keyword keeps its newest 20; a query that was confirmed for several is ambiguous, and one that is a keyword's
@@ -5507,52 +7098,68 @@ class KeywordTree:
         query = _CheckText("query", query, _QUERY_LIMIT)
         if not _QueryKey(query):
             raise _Invalid("query must not be blank", query)
-        return self._Change("confirm", lambda tx: _PlanConfirm(tx, id, query), id=id)
+        (id,) = self._Enter(id=id)
+        return self._ChangeNode("confirm", lambda tx: _PlanConfirm(tx, id, query), changed_by)
 
-    def Unconfirm(self, query: str, id: str) -> KeywordNode:
+    def Unconfirm(self, query: str, id: str, changed_by: str = "user") -> KeywordNode:
         """Forget that `query` means this keyword, where that was confirmed.  Cost: one sync."""
         query = _CheckText("query", query, _QUERY_LIMIT)
-        return self._Change("unconfirm", lambda tx: _PlanConfirm(tx, id, query, keep=False), id=id)
+        (id,) = self._Enter(id=id)
+        return self._ChangeNode("unconfirm", lambda tx: _PlanConfirm(tx, id, query, keep=False), changed_by)
 
-    def UpdateInfo(self, info_id: str, patch: dict[str, Any], version: int | None = None) -> Info:
+    def UpdateInfo(
+        self,
+        info_id: str,
+        patch: InfoPatch | Mapping[str, object],
+        version: int | None = None,
+        changed_by: str = "user",
+    ) -> Info:
         """Change an info's content, source or metadata, and return it; its links stay.
 
         Args:
-            version: change it only if it still has this one; None changes whatever is there.
+            info_id: which one.
+            patch: the fields to change; `metadata` is replaced whole.
+            version: the one that the caller has seen; None changes whatever is there.
+            changed_by: see the class.
 
         Raises:
             VersionConflictError: the info has another version by now.
 
-        Cost: one sync, one row.
+        Cost: one sync, one row; nothing where nothing changes.
         """
-        patch = _CheckFields("a patch", patch, {"content", "source", "metadata"})
+        checked = _CheckFields("a patch", patch, {"content", "source", "metadata"})
+        (info_id,) = self._Enter(info_id=info_id)
         if version is not None:
             _Check(version=version)
-        return self._Change("update_info", lambda tx: _PlanUpdateInfo(tx, info_id, patch, version), info_id=info_id)
+        return self._Write("update_info", lambda tx: _PlanUpdateInfo(tx, info_id, checked, version), changed_by)
 
-    def DeleteInfo(self, info_id: str) -> None:
+    def DeleteInfo(self, info_id: str, changed_by: str = "user") -> None:
         """Delete an info and its links.  Cost: one sync, a row for each."""
-        self._Change("delete_info", lambda tx: _PlanDeleteInfo(tx, info_id), info_id=info_id)
+        (info_id,) = self._Enter(info_id=info_id)
+        self._Write("delete_info", lambda tx: _PlanDeleteInfo(tx, info_id), changed_by)
 
-    def UnlinkInfo(self, info_id: str, keyword_id: str) -> bool:
+    def UnlinkInfo(self, info_id: str, keyword_id: str, changed_by: str = "user") -> bool:
         """Take an info off a keyword.  Returns whether it was linked.  Cost: one sync."""
-        _Check(info_id=info_id, keyword_id=keyword_id)
-        return self._Change("unlink_info", lambda tx: _PlanUnlink(tx, info_id, keyword_id))
+        info_id, keyword_id = self._Enter(info_id=info_id, keyword_id=keyword_id)
+        return self._Write("unlink_info", lambda tx: _PlanUnlink(tx, info_id, keyword_id), changed_by)
 
-    def _Change(self, op: str, plan: _Plan[_Value], agent_ios: Sequence[_Row] = (), **arguments: object) -> _Value:
-        """Check arguments, and commit a plan; a keyword that it returns is the caller's own."""
-        self._Enter(**arguments)
-        result = self._Write(op, plan, agent_ios)
-        if isinstance(result, KeywordNode):
-            self._Adopt(result)
-            with self._lock:
-                if result.id in self._indexes.nodes and result.parent_id is not None:
-                    result.level = self._indexes.LevelOf(result.id)
-        return result
+    def _Write(self, op: str, plan: _Plan[_Value], changed_by: str) -> _Value:
+        return self._engine.Write(op, plan, _CheckName("changed_by", changed_by))
+
+    def _ChangeNode(self, op: str, plan: _Plan[KeywordNode], changed_by: str) -> KeywordNode:
+        """Commit a plan; make the keyword that it returns like any other that is given out."""
+        node = self._Write(op, plan, changed_by)
+        fields = _FieldsOf(node)
+        del fields["children"]
+        fields["_list_children"] = self._ListChildren
+        with self._engine.SeeOwn() as state:
+            if node.id in state.nodes:
+                node.level = state.LevelOf(node.id)
+        return node
 
     # -- going back -----------------------------------------------------------
 
-    def Operation(self, name: str = "operation") -> _Scope:
+    def Operation(self, name: str = "operation", changed_by: str | None = None) -> OpenOperation:
         """Put all writes of a `with` block into one line of the log, which calls it `name`; its `id` is for `Undo`.
 
         The block's own thread or asyncio task reads what it has written; others, those that it starts too, see it
@@ -5561,23 +7168,34 @@ class KeywordTree:
         raises at the block's end.  A model is shown the tree without what the block has written.  A block inside
         another becomes a part of it.
 
+        Args:
+            name: what the log calls it.
+            changed_by: who did it; None is who made the block's first write.
+
         Cost: one sync at the end.
         """
         (name,) = self._Enter(name=name)
         if name in (_CHECKPOINT, *_BEGINNINGS):
             raise _Invalid("name must not be one that the log uses itself", name)
-        return _Scope(self, name)
+        author = None if changed_by is None else _CheckName("changed_by", changed_by)
+        return OpenOperation(self._engine, name, author)
 
     def History(self, id: str | None = None, limit: int = _PAGE) -> list[Change]:
         """Return the newest operations, newest first: all, or those that touched one keyword or info.
 
-        Cost: reads the log backwards until there are `limit` of them.
+        Cost: reads the log backwards until there are `limit` of them; with an id, the lines that touch it, and the
+        first time the whole log.
         """
         self._TryRefresh(limit=limit)
-        mark = b"" if id is None else _EncodeString(_CheckId("id", id)).encode()
+        if id is not None:
+            (id,) = _Check(id=id)
+            reading = contextlib.closing(self._engine.store.FindLines(id))
+            with _StoreErrors("cannot read the log in ", self.data_dir), reading as lines:
+                changes = map(_ReadChange, lines)
+                return list(itertools.islice((change for change in changes if id in change.Ids()), limit))
         with contextlib.closing(self._ReadLogBack()) as lines:
-            changes = (_ReadChange(raw) for line, raw in lines if line.op != _STATE and mark in raw)
-            return list(itertools.islice((each for each in changes if id is None or id in each.Ids()), limit))
+            newest = (_ReadChange(raw) for line, raw in lines if line.op != _STATE)
+            return list(itertools.islice(newest, limit))
 
     def Changes(self, since: int = 0) -> Iterator[Change]:
         """Yield the operations behind sequence number `since`, oldest first: what derived indexes follow.
@@ -5589,7 +7207,7 @@ class KeywordTree:
         Cost: reads the log backwards to `since`, holding the lines that it yields.
         """
         self._TryRefresh(since=since)
-        if since >= self._store.seq:
+        if since >= self._engine.store.seq:
             return iter(())
         with contextlib.closing(self._ReadLogBack(with_history=False)) as lines:
             newer = [raw for _, raw in itertools.takewhile(lambda pair: pair[0].seq > since, lines)]
@@ -5602,16 +7220,15 @@ class KeywordTree:
             self.Refresh()
 
     def _ReadLogBack(self, with_history: bool = True) -> Generator[tuple[_Line, bytes], None, None]:
-        with _DiskErrors("cannot read the log in ", self.data_dir), contextlib.ExitStack() as stack:
-            with self._lock:
-                lines = stack.enter_context(contextlib.closing(self._store.ReadBack(with_history)))
+        store, errors = self._engine.store, _StoreErrors("cannot read the log in ", self.data_dir)
+        with errors, contextlib.closing(store.ReadBack(with_history)) as lines:
             for line, raw in lines:
                 if line is None:
                     raise StoreCorruptError(_LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
                 if line.op != _CHECKPOINT:
                     yield line, raw
 
-    def Undo(self, operation_id: str) -> str:
+    def Undo(self, operation_id: str, changed_by: str = "user") -> str:
         """Put back what an operation changed, as a new operation, and return the id of that.
 
         Every field is as it was but `version` and `updated_at`, which go on rising.  Where nothing had to change
@@ -5628,19 +7245,20 @@ class KeywordTree:
             raw = next((raw for _, raw in lines if mark in raw[:_ENVELOPE_LIMIT]), None)
         if raw is None:
             raise NotFoundError("operation", operation_id)
-        envelope, before, after = _ReadOperation(raw)
-        if envelope["op"] in _BEGINNINGS:
-            raise _Invalid("what begins a log cannot be undone", envelope["op"])
-        return self._WriteAs("undo", lambda tx: _PlanUndo(tx, before, after))
+        _, operation = _ReadOperation(raw)
+        if operation.op in _BEGINNINGS:
+            raise _Invalid("what begins a log cannot be undone", operation.op)
+        return self._WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by)
 
-    def _WriteAs(self, op: str, plan: _Plan[Any]) -> str:
+    def _WriteAs(self, op: str, plan: _Plan[Any], changed_by: str) -> str:
         """Commit a plan; return the operation's id."""
-        scope = self._OpenScope()
-        if scope is not None:
-            scope.Add(plan, ())
-            return scope.id
-        operation_id = self._new_id()
-        self._committer.Run(_Job(op, operation_id, [plan], ()))
+        author = _CheckName("changed_by", changed_by)
+        block = self._engine.FindBlock()
+        if block is not None:
+            block.Add(plan, author, ())
+            return block.id
+        operation_id = self._engine.new_id()
+        self._engine.Run(_Job(op, operation_id, plan, author))
         return operation_id
 
     def Snapshot(self, copy: bool = False) -> str:
@@ -5653,16 +7271,16 @@ class KeywordTree:
         Cost: a few syncs, whatever the size; with `copy`, or without hard links, the log's bytes.
         """
         self._RefuseInOperation("Snapshot", copy=copy)
-        now, stamp = self._Now(), ""
+        now, stamp = self._engine.Now(), ""
         with contextlib.suppress(ValueError, OverflowError, OSError):
             stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
         if not _IsSnapshotName(stamp):
             raise _Invalid("the clock must return seconds since 1970, before the year 10000", now)
         names = [stamp]
-        self._Exclusively(lambda: names.append(self._store.Snapshot(stamp, copy)))
+        self._engine.Exclusively(lambda: names.append(self._engine.store.Snapshot(stamp, copy)))
         return names[-1]
 
-    def Restore(self, snapshot_ts: str) -> str:
+    def Restore(self, snapshot_ts: str, changed_by: str = "user") -> str:
         """Make everything what it was when a snapshot was taken, as one operation; return its id, for `Undo`.
 
         Raises:
@@ -5673,12 +7291,12 @@ class KeywordTree:
         self._RefuseInOperation("Restore", snapshot_ts=snapshot_ts)
         if not _IsSnapshotName(snapshot_ts):
             raise _Invalid("snapshot_ts must be what Snapshot() returned", snapshot_ts)
-        then = _Indexes(self._normalizer)
-        cannot = f"cannot read the snapshot {snapshot_ts}"
-        with _DiskErrors(cannot), self._store.OpenSnapshot(snapshot_ts) as copy:
-            for records in copy.ReadNew():
+        then = _State(self._engine.normalizer)
+        cannot = _StoreErrors("cannot read the snapshot ", snapshot_ts)
+        with cannot, self._engine.store.OpenSnapshot(snapshot_ts) as past:
+            for records in past.Read():
                 then.Apply(records)
-            return self._WriteAs("restore", lambda tx: _PlanRestore(tx, then, copy.ReadRow))
+            return self._WriteAs("restore", lambda tx: _PlanRestore(tx, then, past.ReadRow), changed_by)
 
     def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:
         """Write the log anew, beginning with the present state.
@@ -5694,33 +7312,16 @@ class KeywordTree:
         Cost: writes all live rows twice, and reads them again.
         """
         self._RefuseInOperation("CompactStorage", keep_history=keep_history)
-        size_before = sum(self._store.Sizes().values())
-
-        def Compact() -> None:
-            self._store.RefuseIfFailed()
-            indexes, read = self._committed, self._store.ReadRow
-            try:
-                self._store.Compact(
-                    lambda kind: indexes.RowsOf(kind, read, keep_history), indexes.next_ordinal, keep_history
-                )
-            except BaseException:
-                self._must_reopen = True  # the open descriptors may be those of replaced files
-                raise
-
-        self._Exclusively(Compact)
+        engine = self._engine
+        size_before = sum(engine.store.Sizes().values())
+        engine.Compact(keep_history)
         self._ranker.DropKept()
-        with self._commit_lock:
-            self._must_reopen = not self._is_closed  # by a signal handler
-            if self._must_reopen:
-                self._Reopen()  # readers go on with what they have until it is there
-        with _DiskErrors("cannot look into ", self.data_dir):
-            snapshots = self._store.SnapshotNames(renamed=True)
-        size_after = sum(self._store.Sizes().values())
+        snapshots, size_after = engine.store.SnapshotNames(), sum(engine.store.Sizes().values())
         return {"bytes_before": size_before, "bytes_after": size_after, "snapshots": snapshots}
 
     def _RefuseInOperation(self, what: str, **arguments: object) -> None:
         self._Enter(**arguments)
-        if self._OpenScope() is not None:
+        if self._engine.FindBlock() is not None:
             raise InvalidInputError(f"{what} cannot be a part of an operation")
 
     # -- looking after the tree -----------------------------------------------
@@ -5732,10 +7333,10 @@ class KeywordTree:
 
         Cost: reads all files and decodes every row, while writers wait.
         """
-        self._CheckOpen()
+        self._engine.CheckOpen()
         problems: list[str] = []
         try:
-            self._Exclusively(lambda: problems.extend(_FindProblems(self._store, self._committed, self._normalizer)))
+            self._engine.Exclusively(lambda: problems.extend(_FindProblems(self._engine.store, self._engine.state)))
         except StoreCorruptError as error:
             problems.append(str(error))
         return problems
@@ -5750,8 +7351,10 @@ class KeywordTree:
 
         Cost: a step for each keyword and info; decodes no row.
         """
-        with self._ReadLock():
-            return {**_Measure(self._indexes), "bytes_on_disk": self._store.Sizes(), **self._descent.spent}
+        self._engine.CheckOpen()
+        with self._engine.SeeOwn() as state:
+            measured = _Measure(state)
+        return {**measured, "bytes_on_disk": self._engine.store.Sizes(), **self._descent.spent}
 
     def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
         """Look for what is out of order, and return a plan; changes nothing.
@@ -5773,247 +7376,22 @@ class KeywordTree:
         """
         scope_id = _ROOT_ID if scope_id is None else scope_id
         self._RefuseInOperation("Reorganize", scope_id=scope_id)
-        with self._lock:
-            indexes = self._committed
-            led = indexes.Lead(scope_id)
-            if led is None:
-                raise NotFoundError("keyword", scope_id)
-            steps = list(_FindDisorder(indexes, led, self._max_candidates))
-            then = dict(indexes.nodes)
-            unlinked = list(indexes.UnlinkedInfos()) if led == _ROOT_ID else []
-        for info_id in unlinked:
-            info = self.GetInfo(info_id)
-            if info is not None:
-                steps.append(self._descent.ProposeLink(info_id, info.content))
-        if not self._descent.AskWhetherSilent():
-            with self._lock:
-                below = self._committed.Beneath(self._committed.children.Get(led))
-                newest = heapq.nlargest(10 * _REORGANIZE_NODES, below, key=self._committed.OrdinalOf)
-            touched = set(_IdsIn(steps))
-            asked = self._descent.ProposeSteps([id for id in newest if id not in touched][:_REORGANIZE_NODES])
-            steps = self._KeepPossible([*steps, *asked])
-        with self._lock:  # a model thinks for long: what has changed meanwhile is not what it was asked about
-            now = self._committed.nodes
-            steps = [step for step in steps if all(now.get(id) is then.get(id) for id in _IdsIn([step]))]
-            seen = {id: _Seen(self._committed, id) for id in _IdsIn(steps) if id in now}
-            return {"scope_id": scope_id, "steps": steps, "seen": seen}
+        return self._reorganizer.Propose(scope_id)
 
-    def ApplyReorganizePlan(self, plan: dict[str, Any]) -> str:
+    def ApplyReorganizePlan(self, plan: dict[str, Any], changed_by: str = "user") -> str:
         """Carry out a plan, or what the caller left of it, as one operation; return its id, for `Undo`.
 
         Raises:
             ConflictError: a keyword in it has changed since.
         """
-        self._CheckOpen()
+        self._engine.CheckOpen()
         steps, seen = _CheckReorganizePlan(plan)
-        with self.Operation("reorganize") as operation:
-            with self._lock:
-                changed = [id for id in _IdsIn(steps) if _Seen(self._indexes, id) != seen.get(id)]
-                records = [_ReadRecord(self._indexes.nodes[id]) for id in changed if id in self._indexes.nodes]
-            if changed:
-                ids = ", ".join(map(_Shorten, changed[:5]))
-                raise ConflictError(f"the tree has outgrown the plan at {ids}:", records)
-            for step in steps:
-                self._ApplyStep(step)
-        return operation.id
-
-    def _ApplyStep(self, step: _Row) -> None:
-        if step["action"] == "merge":
-            self.MergeKeywords(step["src_id"], step["dst_id"])
-        elif step["action"] == "link":
-            self.LinkInfo(step["info_id"], step["keyword_id"], created_by="agent")
-        elif step["action"] == "move":
-            self.MoveKeyword(step["id"], step["new_parent_id"])
-        else:
-            group = self.CreateKeyword(step["name"], step["parent_id"], created_by="agent")
-            for id in step["ids"]:
-                self.MoveKeyword(id, group.id)
-
-    def _KeepPossible(self, steps: list[_Row]) -> list[_Row]:
-        """Return the steps that can be carried out one after another; tries it, and takes it back."""
-        kept, gone = [], set[str]()
-        with self.Operation() as operation:
-            for step in steps:
-                if step["action"] == "merge" and not gone.isdisjoint((step["src_id"], step["dst_id"])):
-                    continue  # an id that was merged leads on, but that is not what was proposed
-                try:
-                    self._ApplyStep(step)
-                except KeywordTreeError:
-                    continue
-                kept.append(step)
-                gone.update([step["src_id"]] if step["action"] == "merge" else [])
-            operation.CutTo(0)
-        return kept
-
-    def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
-        """Return at most `limit` keywords that fit `query`, any text, best by words alone, best first.
-
-        Each comes with a confidence from 0 to 1: how much of the query it explains, and how much of one of its texts
-        (a name, say) the query holds.  A hint: of questions that nothing fits nine in ten have less than 0.3, but so
-        has half of those that a word or two of a long text answer.
-
-        Cost: one ranking, some milliseconds; no model.
-        """
-        query, limit = self._Enter(query=query, limit=limit)
-        fits = self._descent.Fit(query[:_QUERY_LIMIT], "", is_placing=False, count=limit)
-        return self._HydrateNearest(fits, limit)
-
-    def _HydrateNearest(self, fits: _Fits, limit: int) -> list[tuple[KeywordNode, float]]:
-        with self._lock:
-            living = [id for id in fits.ids[:limit] if id in self._indexes.nodes]
-            return [(self._Hydrate(id), fits.evidence[id].confidence) for id in living]
-
-    # -- committing -----------------------------------------------------------
-    #
-    # A writer hands in a *plan*.  Under the store's lock the plan is run, checks
-    # against everything before it and stages rows; then all lines of the group
-    # are written and synced; then, and only then, readers see them.
-
-    def _Write(self, op: str, plan: _Plan[_Value], agent_ios: Sequence[_Row] = ()) -> _Value:
-        if _SCOPES.get():
-            with self._lock:
-                scope = self._OpenScope()
-                if scope is not None:
-                    return scope.Add(plan, agent_ios)
-        return self._committer.Run(_Job(op, self._new_id(), [plan], agent_ios))
-
-    def _CommitGroup(self, jobs: list[_Job[Any]]) -> None:
-        try:
-            self._Exclusively(lambda: self._CommitJobs(jobs))
-        except Exception as error:
-            for job in jobs:
-                if not job.is_done:
-                    job.error = error  # also of one that was refused: by what is not there
-
-    def _Exclusively(self, work: Callable[[], None]) -> None:
-        """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
-        self._RefuseReentry()
-        try:
-            with self._commit_lock:
-                self._ReopenIfDue()
-                try:
-                    while not self._Begin():
-                        continue
-                    with _DiskErrors("cannot use ", self.data_dir):
-                        work()
-                except BaseException as error:
-                    # Ctrl-C, say: nobody knows how far memory has followed the log.
-                    self._must_reopen |= isinstance(error, StoreCorruptError) or not isinstance(error, StoreError)
-                    raise
-                finally:
-                    try:  # twice: Ctrl-C at the first one's entry must not leave the lock behind
-                        self._store.End()
-                    finally:
-                        self._store.End()
-        finally:
-            if self._must_close:
-                self.Close()
-
-    def _RefuseReentry(self) -> None:
-        # The inner use would give the outer one's lock away, and another
-        # process write where the outer one is about to.
-        if _IsOwned(self._commit_lock):
-            raise StoreError("a signal handler, clock or ranking cannot use the tree while its own thread commits")
-
-    def _Begin(self) -> bool:
-        """Take the store's lock and catch up; where the log was replaced, open the new one and return False."""
-        try:
-            self._store.Begin(self._TakeIn)
-            return True
-        except _ReplacedError:
-            self._store.End()
-            self._Reopen()
-            return False
-
-    def _Reopen(self) -> None:
-        old = self._store
-        if old.is_lost:
-            raise StoreCorruptError(_LOG_NAME, 0, _LOST)
-        self._OpenStore(old.seq)
-        with self._lock:  # nobody reads a long content from it any more
-            old.Release()
-
-    def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
-        entries: list[_Entry] = []
-        writers: list[_Job[Any]] = []
-        view = self._committed
-        for job in jobs:
-            transaction = _Transaction(self, view, self._Now() if job.now is None else job.now)
-            try:
-                job.result = self._RunPlans(transaction, job.plans)
-            except Exception as error:  # this operation's own; the others go on
-                job.error, job.is_done = error, not writers
-                continue
-            after = transaction.After()
-            if not any(after):
-                job.is_done = not writers
-                continue
-            io = (job.agent_ios[0] if len(job.agent_ios) == 1 else {"calls": job.agent_ios}) if job.agent_ios else None
-            entries.append(_Entry(job.op, job.operation_id, transaction.now, io, transaction.Before(), after))
-            writers.append(job)
-            if job is not jobs[-1]:
-                view = view if view is not self._committed else view.Fork()
-                view.Apply(after)
-        if not entries:
-            return
-        try:
-            brought = self._store.Append(entries)
-        except StoreError as error:
-            if error.outcome_unknown or len(jobs) == 1:
-                raise
-            # One of them may be what the disk has no room for.  What another
-            # was told, to have nothing to do or not to fit, hung on it.
-            for job in jobs:
-                if not job.is_done:
-                    job.error = None
-                    self._RetryAlone(job)
-            return
-        for records in brought:
-            self._TakeIn(records)
-        for job in jobs:
-            job.is_done = True
-        with contextlib.suppress(StoreError):  # the operations are durable; the next write will say so
-            self._store.CheckpointIfDue()
-
-    def _RunPlans(self, transaction: _Transaction, plans: Sequence[_Plan[Any]]) -> Any:
-        """Return what the last plan returned."""
-        result = None
-        self._running.transaction = transaction
-        try:
-            for number, plan in enumerate(plans):
-                if number:
-                    transaction.Advance()
-                result = plan(transaction)
-        finally:
-            self._running.transaction = None
-        return result
-
-    def _RetryAlone(self, job: _Job[Any]) -> None:
-        try:
-            self._CommitJobs([job])
-        except StoreError as error:
-            job.error, job.is_done = error, True
-
-    def _TakeIn(self, records: _Records) -> None:
-        """Make durable rows visible to readers, all at once."""
-        with self._lock:
-            self._change_count += 1
-            self._committed.Apply(records)
-            self._descent.Note(_ChangedKeywords(self._committed, records))
-
-    def _AppendNodeVersion(self, node: KeywordNode) -> None:
-        self._running.transaction.Stage(node)  # called by plans alone
-
-    def _AppendInfoVersion(self, info: Info) -> None:
-        self._running.transaction.Stage(info)
-
-    def _AppendLink(self, link: InfoKeywordLink) -> None:
-        self._running.transaction.Stage(link)
+        return self._WriteAs("reorganize", partial(_PlanReorganize, steps, seen, self._engine.new_id), changed_by)
 
     # -- asking the model -----------------------------------------------------
 
     def _AgentDescend(self, query: str, intent: str, *, among: list[str] | None = None, **about: str) -> _Row:
-        """Let the model walk the tree, or choose `among` some."""
+        """Let the model walk the tree, or choose `among` some; see the table in the room "Descent"."""
         if among is not None:
             return self._descent.ChooseAmong(among, query, intent, **about)
         return self._descent.Walk(query, intent, **about)
@@ -6026,47 +7404,29 @@ class KeywordTree:
         return self._descent.CollectCandidates(start_ids)
 
     def _InvalidateNodeFromCache(self, node_id: str) -> None:
-        with self._lock:
+        with self._engine.lock:
             self._mru.Remove(node_id)
 
     def _EnterRanking(self) -> None:
-        if _IsOwned(self._lock):
-            raise StoreError("a signal handler cannot rank while its own thread uses the tree")
-        self._CheckOpen()
+        self._engine.RefuseReentry()
+        self._engine.CheckOpen()
 
     # -- keeping the store ----------------------------------------------------
 
     def Refresh(self) -> None:
         """Take in what other trees have written to the folder.  Cost: one small read if there is nothing new."""
-        self._Exclusively(lambda: None)
+        self._engine.Exclusively(lambda: None)
 
     def Close(self) -> None:
         """Leave a checkpoint, trim the log's padding and close the files.  Cost: a few syncs.
 
         Closing twice is no error, nor is a disk that refuses the checkpoint: nothing that was acknowledged needs it.
-        Where a signal handler interrupts a call of its own thread, the tree is closed behind that call, or at the next.
+        A signal handler cannot close a tree that its own thread is using: that raises StoreError.
         """
-        if _IsOwned(self._commit_lock) or _IsOwned(self._lock):
-            self._must_close = True  # a checkpoint now would vouch for rows that are still to be written
-            return
-        if not (self._is_closed or self._must_reopen):
+        if not (self._engine.is_closed or self._engine.must_reopen):
+            self._engine.RefuseReentry()
             self._ranker.FollowAtClose()
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-        with self._commit_lock:
-            try:
-                if not self._must_reopen:  # a checkpoint would vouch for what cannot be trusted
-                    self._store.Close(self._TakeIn)
-                    self._ranker.Keep()
-            finally:
-                try:  # twice, as in `_Exclusively`
-                    with self._lock:  # nobody reads a long content
-                        self._store.Release()
-                finally:
-                    self._store.Release()
-        self._finalizer.detach()
+        self._engine.Close()
 
 
 def _PutFittingFirst(result: SearchResult, newest: list[Info], words: _WordFinder) -> None:
@@ -6079,22 +7439,19 @@ def _PutFittingFirst(result: SearchResult, newest: list[Info], words: _WordFinde
     result.excerpt = words.Quote(infos[place].content[:_READ_FOR_EXCERPT] for place in fitting)
 
 
+def _Draw(state: _State, id: str, indent: str, depth: int) -> Iterator[str]:
+    """Yield the lines of a drawing of what lies beneath a keyword."""
+    children = state.children.Get(id)
+    shown = children[:_DRAWN] if depth else ()
+    for child in shown:
+        is_last = child == children[-1]
+        yield f"{indent}{'└── ' if is_last else '├── '}{_Shorten(state.Head(child).name)}"
+        yield from _Draw(state, child, indent + ("    " if is_last else "│   "), depth - 1)
+    if len(children) > len(shown):
+        yield f"{indent}└── … {len(children) - len(shown):,} more"
+
+
 def _Page(ids: Sequence[_Value], page: int, size: int) -> Sequence[_Value]:
     _CheckCount("page", page, 0)
     _CheckCount("size", size, 1)
     return ids[page * size : (page + 1) * size]
-
-
-def _ReadLink(row: bytes) -> InfoKeywordLink:
-    return cast("InfoKeywordLink", _ReadRecord(row))
-
-
-@contextlib.contextmanager
-def _CollectorOff() -> Iterator[None]:
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -95,6 +95,7 @@ _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "infos": kt._INFO_FIELDS,
     "links": kt._LINK_FIELDS,
 }
+_TYPES = {"nodes": kt.KeywordNode, "infos": kt.Info, "links": kt.InfoKeywordLink}
 _NO_ROWS: dict[str, list[_Row]] = {kind: [] for kind in _KINDS}
 _CUT_LOG = "cut_tail-change_log-"
 _MatchCut = re.compile(r"cut_tail-(change_log|nodes|infos|links)-(\d{1,18})-([0-9a-f]{8})\.bin").fullmatch
@@ -746,6 +747,10 @@ def _key_of(row: _Row, kind: str) -> _Key:
     return (str(row.get("id")),)
 
 
+def _encode_row(row: _Row) -> bytes:
+    return kt._EncodeText(row).encode()
+
+
 def _in_shape(row: _Row, kind: str) -> _Row:
     """Return a row with its fields in the order in which the library writes them.
 
@@ -755,13 +760,12 @@ def _in_shape(row: _Row, kind: str) -> _Row:
     """
     fields = _FIELDS[kind]
     ordered = {name: row[name] for name in fields if name in row} | row
-    decoded = kt._DecodeRow(kt._EncodeRow(ordered), fields)
-    if kind == "links":
-        kt.RelationType(decoded["relation"])
-    for name, value in decoded.items():
+    decoded = kt._DecodeRow(_encode_row(ordered), _TYPES[kind])
+    shaped = {name: decoded[name] for name in ordered}
+    for name, value in shaped.items():
         if isinstance(value, list) and not all(isinstance(text, str) for text in value):
             raise ValueError(f"{name} holds something else than texts")
-    return decoded
+    return shaped
 
 
 _PLACE_TAKEN = "had the place in the order of another record; it was put at the end"
@@ -816,7 +820,7 @@ class _State:
             problem = problem or _PLACE_TAKEN
             row["ordinal"] = self.renumbered.setdefault((kind, key), self.next_ordinal)
             self.own(row["ordinal"], kind, key)
-        self.rows[kind][key] = kt._EncodeRow(row)
+        self.rows[kind][key] = _encode_row(row)
         return row, problem
 
     def living(self, kind: str) -> dict[_Key, _Row]:
@@ -857,15 +861,17 @@ class _Writer:
             op: its name.
             rows: what it brings, by kind.
             before: what was there.
-            origin: `operation_id`, `timestamp` and `agent_io`, where an old operation had them; `extra` fields.
+            origin: `operation_id`, `timestamp`, `author` and `agent_io`, where an old operation had them; `extra`
+                fields.
         """
-        entry = kt._Entry(
+        entry = kt._Operation(
             op,
             origin.get("operation_id") or kt._NewId(),
             origin.get("timestamp") or time.time(),
-            origin.get("agent_io"),
             _records_of(before),
             _records_of(rows),
+            origin.get("author") or "",
+            origin.get("agent_io"),
         )
         line, self._crc = kt._EncodeLine(self._seq + 1, self._crc, self._seq, entry, origin.get("extra", ""))
         self._seq += 1
@@ -884,7 +890,7 @@ class _Writer:
 def _records_of(rows: Mapping[str, list[_Row]]) -> kt._Records:
     records = kt._NoRecords()
     for kind in _KINDS:
-        getattr(records, kind).extend(kt._EncodeRow(row) for row in rows.get(kind, []))
+        getattr(records, kind).extend(_encode_row(row) for row in rows.get(kind, []))
     return records
 
 
@@ -1148,7 +1154,7 @@ class _Repair:
         if is_sound:
             self.writer.copy(raw)
         elif any(kept.values()):
-            origin = {name: operation.get(name) for name in ("operation_id", "timestamp", "agent_io")}
+            origin = {name: operation.get(name) for name in ("operation_id", "timestamp", "author", "agent_io")}
             if line is self.chosen[0]:
                 origin["extra"] = kt._FORMAT_FIELD
             self.writer.add(line.op, kept, _rows_of(operation, "before"), **origin)
@@ -1343,7 +1349,7 @@ def _holds_deleted(lines: Sequence[tuple[Path, _Found]]) -> bool:
             rows = _rows_of(json.loads(file.read(line.length)))
         if any(row.get("deleted") for row in rows["infos"]):
             return True
-        if any(row.get("deleted") and row.get("name") for row in rows["nodes"]):
+        if any(row.get("deleted") and (row.get("name") or row["metadata"].get("digest")) for row in rows["nodes"]):
             return True
     return False
 

@@ -19,7 +19,7 @@ import pytest
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import ConflictError, KeywordTree, RelationType, StoreCorruptError, StoreError
 from Agent.repair import Loss, RepairError, RepairReport, main, repair
-from Agent.tests.support.log_format import is_whole, operation_line
+from Agent.tests.support.log_format import KINDS, is_whole, operation_line, rows_of
 
 SEEDS = 2000 if os.environ.get("KEYWORD_TREE_STORM") == "1" else 60
 LOG = "change_log.jsonl"
@@ -780,10 +780,21 @@ class TestManyRows:
 class TestCutFiles:
     @pytest.fixture
     def opened(self, damaged: Path) -> Path:
-        """Give a store whose log was cut behind operation 4, and that was opened then."""
-        write_lines(damaged, lines_of(damaged)[:4])
-        with KeywordTree(str(damaged)) as tree:
-            assert len(tree.recovery) == 3
+        """Give a store whose log was cut behind operation 4, and that an older version has opened then.
+
+        It set the rows aside that the log had no more; today's refuses such a log.
+        """
+        lines = lines_of(damaged)
+        write_lines(damaged, lines[:4])
+        with pytest.raises(StoreCorruptError, match="are lost"):
+            KeywordTree(str(damaged))
+        for kind in KINDS:
+            path = damaged / f"{kind}.jsonl"
+            rows = path.read_bytes().splitlines(keepends=True)
+            known = sum(len(rows_of(json.loads(line)).get(kind, [])) for line in lines[:4])
+            kept, rest = b"".join(rows[:known]), b"".join(rows[known:])
+            path.write_bytes(kept)
+            (damaged / f"cut_tail-{kind}-5-{zlib.crc32(rest):08x}.bin").write_bytes(rest)
         return damaged
 
     def names(self, folder: Path) -> list[str]:

@@ -136,7 +136,7 @@ def _records(tree: KeywordTree) -> dict[tuple[str, ...], object]:
         assert node is not None
         waiting += node.children
         found[("keyword", id_)] = {
-            name: value for name, value in node.__getstate__().items() if name not in ("level", "children")
+            name: value for name, value in vars(node).items() if name not in ("level", "children")
         }
     for page in range(1_000_000):
         infos = tree.ListInfos(page)

@@ -136,7 +136,7 @@ class Sets:
     def _rank(self, which: int, room: Mapping[str, Any]) -> list[float]:
         task, tree = self.tasks[which], self._finders[which].tree
         recall = room["_LexicalRecall"]()
-        for id, row in tree._committed.nodes.items():
+        for id, row in tree._engine.state.nodes.items():
             if id != "root":
                 recall.Add(id, keyword_tree._TextsOf(row))
         found = []

@@ -93,16 +93,19 @@ class Finder:
         """Return the seconds in which a write's rows become visible, where an index has to be told, or none."""
         self.tree._ranker._noted, spent = set() if has_index else None, list[float]()
 
-        def take_in(records: Any) -> None:
+        engine: Any = self.tree._engine
+        apply = engine.state.Apply
+
+        def take_in(*arguments: Any) -> None:
             began = time.process_time()
-            KeywordTree._TakeIn(self.tree, records)
+            apply(*arguments)
             spent.append(time.process_time() - began)
 
-        self.tree._TakeIn = take_in  # type: ignore[method-assign]
+        engine.state.Apply = take_in
         try:
             write()
         finally:
-            del self.tree._TakeIn
+            del engine.state.Apply
         return sum(spent)
 
     def rank(self, case: Case, intent: str) -> list[tuple[float, str]]:
@@ -121,7 +124,7 @@ class Finder:
 
     def begin(self) -> Any:
         """Return the position of the first view."""
-        with self.tree._See() as state:
+        with self.tree._engine.See() as state:
             return self.tree._descent.Begin(state)
 
     def show(
@@ -129,7 +132,7 @@ class Finder:
     ) -> tuple[list[str], int, dict[str, list[str]]]:
         """Return the ids shown, their characters, and group -> what it stands for."""
         ranked = self.tree._descent.Rank(_question(case), intent)
-        with self.tree._See() as state:
+        with self.tree._engine.See() as state:
             self._view = self.tree._descent.BuildView(state, ranked, position, is_first=is_first)
         entries = self._view.entries
         size = sum(len(entry["name"]) + len(entry["path"]) for entry in entries)
@@ -137,12 +140,12 @@ class Finder:
 
     def jump(self, id: str) -> Any:
         """Return the position of the next view."""
-        with self.tree._See() as state:
+        with self.tree._engine.See() as state:
             return self.tree._descent.Open(state, [id], self._view)
 
     def path(self, id: str) -> list[str]:
         """Return the ids from the root to `id`."""
-        return self.tree._committed.PathOf(id)
+        return self.tree._engine.state.PathOf(id)
 
     def close(self) -> None:
         """Close the tree, and remove it if it was built here."""

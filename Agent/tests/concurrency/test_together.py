@@ -141,7 +141,7 @@ class TestGroups:
         keyword, info = tree.CreateKeyword("k", "root"), tree.CreateInfo("i")
 
         def fail(*_: object) -> None:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise inside.refusal(errno.ENOSPC)
 
         with monkeypatch.context() as full:
             together = Together(tree, full)
@@ -183,14 +183,14 @@ class TestReaders:
         answered: list[object] = []
         replace, replaced = inside.Files.Replace, list[str]()
 
-        def replace_and_look(path: str, new_path: str) -> None:
-            replace(path, new_path)
+        def replace_and_look(files: inside.Files, path: str, new_path: str) -> None:
+            replace(files, path, new_path)
             replaced.append(os.path.basename(new_path))
             reader = threading.Thread(target=lambda: answered.append(tree.GetKeyword(made.id)))
             reader.start()
             reader.join(10)
 
-        monkeypatch.setattr(inside.Files, "Replace", staticmethod(replace_and_look))
+        monkeypatch.setattr(inside.Files, "Replace", replace_and_look)
         tree.CompactStorage()
 
         assert replaced[-1] == "change_log.jsonl"
@@ -299,7 +299,7 @@ class TestReentry:
             monkeypatch.setattr(inside.Files, "Write", real)
             tree.History(limit=1)  # reads what is there, without catching up
             for call in (tree.Refresh, tree.Verify, lambda: tree.CreateKeyword("inner", "root")):
-                with pytest.raises(StoreError, match="while its own thread commits"):
+                with pytest.raises(StoreError, match="while its own thread does"):
                     call()
             with pytest.raises(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,6 +7,7 @@ used.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import re
@@ -296,7 +297,7 @@ class TestSuggestParent:
 
     def test_on_a_full_disk_leaves_the_store_as_it_was(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(*_: object) -> None:
-            raise OSError(28, "No space left on device")
+            raise inside.refusal(errno.ENOSPC)
 
         with opened(folder, match("茶")) as (tree, _):
             before, known = {name: data.rstrip() for name, data in disk(folder).items()}, keywords(tree)

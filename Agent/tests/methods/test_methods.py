@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import gc
 import itertools
 import json
@@ -1428,7 +1429,7 @@ class TestSnapshot:
         self, tree: KeywordTree, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refuse(*_: object) -> None:
-            raise OSError(95, "not supported")
+            raise inside.refusal(errno.EOPNOTSUPP)
 
         before = picture(tree)
         monkeypatch.setattr(os, "link", refuse)
@@ -1579,7 +1580,7 @@ class TestFullDisk:
 
         def write(files: inside.Files, fd: int, data: bytes, offset: int) -> None:
             if fd in refused:
-                raise OSError(28, "No space left on device")
+                raise inside.refusal(errno.ENOSPC)
             write_file(files, fd, data, offset)
 
         write_file = inside.Files.Write
@@ -1848,14 +1849,14 @@ class TestCompactStorage:
         before, ops = picture(tree), [change.operation_id for change in tree.History(limit=1000)]
         replace = os.replace
 
-        def refuse(source: str, target: str) -> None:
+        def refuse(_: inside.Files, source: str, target: str) -> None:
             if target.endswith(LOG):
-                raise OSError(28, "No space left on device")
+                raise inside.refusal(errno.ENOSPC)
             replace(source, target)
 
         for keep_history in (True, False, True):
             with monkeypatch.context() as patched:
-                patched.setattr(inside.Files, "Replace", staticmethod(refuse))
+                patched.setattr(inside.Files, "Replace", refuse)
                 with pytest.raises(StoreError, match="No space"):
                     tree.CompactStorage(keep_history)
             assert picture(tree) == before

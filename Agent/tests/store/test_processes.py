@@ -1102,7 +1102,7 @@ class TestFork:
                 may_go_on.wait()
 
         with KeywordTree(str(folder)) as tree:
-            tree.CreateInfo("an info")
+            tree.CreateInfo("an info" * 1000)  # long enough to stay on the disk
             inside.in_reading_a_row(monkeypatch, wait)
             reader = threading.Thread(target=tree.ListInfos)
             reader.start()
@@ -1114,7 +1114,7 @@ class TestFork:
                 may_go_on.set()
                 reader.join()
 
-            assert child.lines == ["an info"]
+            assert child.lines == ["an info" * 1000]
 
     def test_leaves_a_closed_tree_closed(self, folder: Path, start: Start) -> None:
         tree = KeywordTree(str(folder))
@@ -1361,7 +1361,7 @@ class TestNeighbours:
 
             def sync(self: inside.Files, fd: int) -> None:
                 if os.fstat(fd).st_ino == (folder / LOG).stat().st_ino:
-                    raise OSError(errno.EIO, "the disk is broken")
+                    raise inside.refusal(errno.EIO)
 
             pytest.MonkeyPatch().setattr(inside.Files, "Sync", sync)
             with pytest.raises(StoreError) as caught:

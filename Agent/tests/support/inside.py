@@ -8,6 +8,7 @@ what it brings about. The names that the seed gives (`_Normalize`, `_ExactLookup
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -70,6 +71,11 @@ def replace_files(patch: pytest.MonkeyPatch, files: type[Files]) -> None:
     patch.setattr(kt, "_Files", files)
 
 
+def refusal(number: int) -> OSError:
+    """Return what a method of the door raises where the operating system refuses with this error number."""
+    return kt._DiskError(number, os.strerror(number))
+
+
 def replace_clock(patch: pytest.MonkeyPatch, clock: object) -> None:
     """Let the module tell the time by another `time`."""
     patch.setattr(kt, "time", clock)
@@ -95,18 +101,19 @@ def is_locked(path: str) -> bool:
 
 def lock_descriptor(tree: KeywordTree) -> int:
     """Return the descriptor of the lock file that a tree holds."""
-    descriptor: int = tree._store._lock_fd
+    store: Any = tree._engine.store
+    descriptor: int = store._lock_fd
     return descriptor
 
 
 def release(tree: KeywordTree) -> None:
     """Let go of the files and of the lock, as the end of a process does: without a checkpoint."""
-    tree._store.Release()
+    tree._engine.store.Release()
 
 
 def finalize(tree: KeywordTree) -> None:
     """Do what the garbage collector does with a tree that nobody closed."""
-    tree._finalizer()
+    tree._engine._finalizer()
 
 
 def note_lines_read(patch: pytest.MonkeyPatch, note: Callable[[bytes], object]) -> None:
@@ -125,7 +132,7 @@ def note_lines_read(patch: pytest.MonkeyPatch, note: Callable[[bytes], object]) 
 
 def waiting_writers(tree: KeywordTree) -> int:
     """Return how many writers wait to be committed together."""
-    return len(tree._committer._forming.jobs)
+    return len(tree._engine._committer._forming.jobs)
 
 
 class _TellingLock:
@@ -154,63 +161,65 @@ def tell_at_locks_of_commits(tree: KeywordTree, tell: Callable[[str], None]) -> 
 
     The turn to commit is "the turn".
     """
-    groups: Any = tree._committer
+    groups: Any = tree._engine._committer
     groups._lock, groups._turn = _TellingLock("the forming group", tell), _TellingLock("the turn", tell)
     groups._forming.lock = _TellingLock("a group", tell)
 
 
 def make_checkpoint_due(tree: KeywordTree) -> None:
     """Let the next write make a checkpoint, too."""
-    tree._store._operations = kt._CHECKPOINT_OPERATIONS
+    store: Any = tree._engine.store
+    store._reader.operations = kt._CHECKPOINT_OPERATIONS
 
 
 def must_reopen(tree: KeywordTree) -> None:
     """Let a tree open its folder anew at the next call, as one in a forked child does."""
-    tree._must_reopen = True
+    tree._engine.must_reopen = True
 
 
 def knows_of_a_failed_sync(tree: KeywordTree) -> bool:
     """Tell whether a tree writes no more, since it saw a sync of the log fail."""
-    return bool(tree._store._failure)
+    store: Any = tree._engine.store
+    return bool(store._failure)
 
 
 def renew_as_in_a_child(tree: KeywordTree) -> None:
     """Do to a tree what a fork does to it in the child."""
-    tree._RenewAfterFork()
+    tree._engine.RenewAfterFork()
+    tree._ranker.RenewAfterFork()
 
 
 def behind_exclusive_work(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something each time that a tree has just ended what it does alone (a compaction, say)."""
-    real = KeywordTree._Exclusively
+    real = kt._Engine.Exclusively
 
-    def work_and_act(self: KeywordTree, work: Callable[[], None]) -> None:
+    def work_and_act(self: Any, work: Callable[[], None]) -> None:
         real(self, work)
         act()
 
-    patch.setattr(KeywordTree, "_Exclusively", work_and_act)
+    patch.setattr(kt._Engine, "Exclusively", work_and_act)
 
 
 def behind_looking_whether_open(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something in each call of a tree when it has found the tree open, and has taken no lock yet."""
-    real = KeywordTree._CheckOpen
+    real = kt._Engine.CheckOpen
 
-    def check(self: KeywordTree) -> None:
+    def check(self: Any) -> None:
         real(self)
         act()
 
-    patch.setattr(KeywordTree, "_CheckOpen", check)
+    patch.setattr(kt._Engine, "CheckOpen", check)
 
 
 def behind_counting_a_line(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something in each commit when its line stands in the log, and nobody has been told."""
-    real = kt._JsonlStore._Locate
+    real = kt._LogReader.Advance
 
-    def locate(store: Any, records: Any, line: bytes) -> Any:
-        found = real(store, records, line)
+    def advance(self: Any, seq: int, crc: bytes, raw: bytes) -> None:
+        real(self, seq, crc, raw)
         act()
-        return found
 
-    patch.setattr(kt._JsonlStore, "_Locate", locate)
+    patch.setattr(kt._LogReader, "Advance", advance)
 
 
 # == What a tree holds in memory ==========================================================================
@@ -218,58 +227,58 @@ def behind_counting_a_line(patch: pytest.MonkeyPatch, act: Callable[[], object])
 
 def in_two_steps(patch: pytest.MonkeyPatch, between: Callable[[], object]) -> None:
     """Take what an operation of several keywords brings into memory in two steps, and do something between them."""
-    real = kt._Indexes.Apply
+    real = kt._State.Apply
 
-    def apply(indexes: Any, records: Any) -> None:
+    def apply(state: Any, records: Any, heads: Any = None) -> None:
         if len(records.nodes) > 1:
-            real(indexes, records._replace(nodes=records.nodes[:1], infos=[], links=[]))
+            real(state, records._replace(nodes=records.nodes[:1], infos=[], links=[]), heads and heads[:1])
             between()
-            records = records._replace(nodes=records.nodes[1:])
-        real(indexes, records)
+            records, heads = records._replace(nodes=records.nodes[1:]), heads and heads[1:]
+        real(state, records, heads)
 
-    patch.setattr(kt._Indexes, "Apply", apply)
+    patch.setattr(kt._State, "Apply", apply)
 
 
 def around_taking_in(
     patch: pytest.MonkeyPatch, before: Callable[[], object] | None = None, behind: Callable[[], object] | None = None
 ) -> None:
     """Do something before, or behind, what an operation brings is taken into memory."""
-    real = kt._Indexes.Apply
+    real = kt._State.Apply
 
-    def apply(indexes: Any, records: Any) -> None:
+    def apply(state: Any, records: Any, heads: Any = None) -> None:
         if before is not None:
             before()
-        real(indexes, records)
+        real(state, records, heads)
         if behind is not None:
             behind()
 
-    patch.setattr(kt._Indexes, "Apply", apply)
+    patch.setattr(kt._State, "Apply", apply)
 
 
 def in_reading_a_row(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Do something each time that a row is about to be read, under the lock of whoever reads."""
-    real = kt._JsonlStore.ReadRow
+    """Do something each time that a row is about to be read."""
+    real = kt._FileStore.ReadRow
 
     def read(store: Any, extent: Any) -> bytes:
         act()
         return bytes(real(store, extent))
 
-    patch.setattr(kt._JsonlStore, "ReadRow", read)
+    patch.setattr(kt._FileStore, "ReadRow", read)
 
 
 def forge_parent(tree: KeywordTree, id: str, parent_id: str) -> None:
     """Let a child of the root hang beneath another keyword, in memory alone: as only a forged log can have it."""
-    row = tree._committed.nodes[id]
-    tree._committed.nodes[id] = row.replace(b'"parent_id":"root"', b'"parent_id":"%b"' % parent_id.encode())
+    row = tree._engine.state.nodes[id]
+    tree._engine.state.nodes[id] = row.replace(b'"parent_id":"root"', b'"parent_id":"%b"' % parent_id.encode())
 
 
 def plant(tree: KeywordTree, record: kt.KeywordNode | kt.Info | kt.InfoKeywordLink) -> None:
     """Write a record as it is, through all but the checks."""
-    tree._Write("planted", lambda tx: tx.Stage(record))
+    tree._engine.Write("planted", lambda tx: tx.Stage(record), "user")
 
 
 def _spoil(damage: Callable[[Any], object]) -> Callable[[KeywordTree], object]:
-    return lambda tree: damage(tree._committed)
+    return lambda tree: damage(tree._engine.state)
 
 
 DAMAGE_IN_MEMORY: dict[str, Callable[[KeywordTree], object]] = {
@@ -334,7 +343,7 @@ def _contents(recall: object) -> tuple[Any, ...]:
 
 def check_ranking(tree: KeywordTree) -> None:
     """Compare the ranking with one of the same keywords that is built afresh, posting by posting."""
-    anew = kt._Ranker(kt._LexicalRecall, tree._See, tree._EnterRanking, tree._ReadContent, 50)
+    anew = kt._Ranker(kt._LexicalRecall, tree._engine.See, tree._EnterRanking, tree._ReadContent, 50)
     with tree._ranker.Asking() as recall, anew.Asking() as other:
         assert _contents(recall) == _contents(other)
 
