@@ -2071,6 +2071,7 @@ class _Projections:
                 self._files.Write(self.fds[kind], data, offset)
 
         reader = start.Copy()
+        reader.fd = reached.fd  # the log may have been put in another file since
         reader.write = WriteWhereDifferent
         reader.stop = reached.log.bytes
         for _ in reader.Read():
@@ -2442,20 +2443,24 @@ class _FileStore:
     def _LockFolder(self) -> _DiskError | None:
         """Take the folder's lock; return why, where the folder can only be read."""
         files = self.files
-        try:
-            self._lock_fd = files.Open(self._lock_path, create=True)
-            files.Lock(self._lock_fd)
-            while not self._HasLock():  # somebody took the file away while this waited
-                files.Close(self._lock_fd)
+        while True:
+            try:
                 self._lock_fd = files.Open(self._lock_path, create=True)
+            except _DiskError as error:
+                # A file system that went read-only by an error may still say that it can be written.
+                is_refused = error.errno in _READ_ONLY_ERRORS and not files.IsWritable(self.data_dir)
+                if is_refused or error.errno == errno.EROFS:
+                    return error
+                raise
+            try:
                 files.Lock(self._lock_fd)
-        except _DiskError as error:
-            # A file system that went read-only by an error may still say that it can be written.
-            is_refused = error.errno in _READ_ONLY_ERRORS and not self.files.IsWritable(self.data_dir)
-            if is_refused or error.errno in (errno.EROFS, *_NO_LOCK_ERRORS):
-                return error
-            raise
-        return None
+            except _DiskError as error:
+                if error.errno in _NO_LOCK_ERRORS:
+                    return error
+                raise
+            if self._HasLock():
+                return None
+            files.Close(self._lock_fd)  # somebody took the file away while this waited
 
     def _HasLock(self) -> bool:
         """Tell whether the file that is locked is the one that others would lock."""
@@ -2783,7 +2788,8 @@ class _FileStore:
             fd = self._reader.fd if in_log else self._projections.fds[1]
             if fd < 0:
                 raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
-            fd = self.files.Duplicate(fd)  # so that reading waits for nobody, and nobody for reading
+            with _StoreErrors("cannot read ", self.data_dir):
+                fd = self.files.Duplicate(fd)  # so that reading waits for nobody, and nobody for reading
         try:
             return _ReadExtent(self.files, fd, held, _LOG_NAME if in_log else "infos.jsonl")
         finally:

@@ -143,9 +143,9 @@ class Sets:
         for case in task.cases:
             ranking = recall.Rank(case.query, case.description)
             if task.intent == SEARCH:
-                fits = room["_FitQuery"](ranking, tree._See)
+                fits = room["_FitQuery"](ranking, tree._engine.See)
             else:
-                fits = room["_FitParents"](ranking, tree._See, case.query)
+                fits = room["_FitParents"](ranking, tree._engine.See, case.query)
             best = sorted((-score, id) for id, score in fits.items() if id != "root")[:200]
             found.append(next((1 / place for place, (_, id) in enumerate(best, 1) if id in case.gold), 0.0))
         return found

@@ -1808,7 +1808,7 @@ class TestLargeBatches:
 # == Errors ===============================================================================================
 
 # Not EROFS: a file system that says so once counts as read-only, see `TestReadOnlyFolder`.
-ERRORS = (errno.EIO, errno.ENOSPC, errno.EPERM, errno.EDQUOT, errno.EMFILE, errno.EINTR)
+ERRORS = (errno.EIO, errno.ENOSPC, errno.ENXIO, errno.EDQUOT, errno.EMFILE, errno.EINTR)
 SYNCS = ("keeps", "forgets", "reverts", "tears")
 
 
