@@ -11,12 +11,13 @@ INSTALL = $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --ed
 # torch is large: an environment of its own, and never in CI.
 MODEL := $(VENV)-embeddings
 
-.PHONY: help demo knowhub context test check bench peers embeddings storm clean
+.PHONY: help demo shared knowhub context test check bench peers embeddings storm clean
 help:
 	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it; MEANING=1)"
 	@echo "make knowhub  build a hub of what this machine's Python library can do, search and judge it"
 	@echo "make quick   run the pages' sessions and a tenth of the tests, in half a minute"
 	@echo "make context  commit three sessions, ask, edit, forget: the context engine on one screen"
+	@echo "make shared  let two machines share one memory, through a kill and a failover; needs PostgreSQL"
 	@echo "make test    run every test, README sessions included"
 	@echo "make check   lint and type-check"
 	@echo "make bench   measure, beside sqlite3 and other peers (some minutes)"
@@ -39,6 +40,9 @@ quick: $(VENV)/.installed-test
 context: $(VENV)/.installed
 	@$(RUN) examples/context_engine_day.py
 
+shared: $(VENV)/.installed-postgres
+	@$(RUN) examples/two_machines.py
+
 test: $(VENV)/.installed-test $(VENV)/mcp-1
 	$(RUN) -m pytest --numprocesses auto
 
@@ -49,6 +53,7 @@ check: $(VENV)/.installed-check
 
 storm: $(VENV)/.installed-test
 	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/context_engine
+	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/shared_tree/test_storm.py
 
 bench: $(VENV)/.installed
 	@$(RUN) -m benchmarks

@@ -1,0 +1,35 @@
+"""One tree on many machines: its log lies in PostgreSQL, and each machine follows it.
+
+Optional, with the extra `[postgres]`; the library in `Agent.keyword_tree` knows nothing of it. Read in this order:
+
+    port         what this package knows of the core's inside
+    rows         what a tree asks of the tables, whoever keeps them
+    reading      a log is read, and checked, as one chain of batches
+    store        the store behind a tree: commit, conflict, lost answer
+    states       all rows at one operation, so that opening is fast
+    memory_log   the tables in dicts: for tests
+    connections  a few connections for many trees, and what their errors mean
+    tables       the tables in PostgreSQL, and every statement
+    copying      from a folder into the tables, and back
+    shared_log   `SharedLog`, the door
+    address      a string that names a server and a tree
+    own_server   a PostgreSQL of one's own, for tests and demos
+"""
+
+try:
+    import psycopg
+except ModuleNotFoundError as _error:
+    if _error.name != "psycopg":
+        raise
+    raise ImportError("shared trees need psycopg: pip install 'keyword-tree[postgres]'") from _error
+except ImportError as _error:
+    raise ImportError(f"psycopg finds no libpq ({_error}): pip install 'keyword-tree[postgres]'") from _error
+
+if not hasattr(psycopg.errors, "_WaitTimeout"):
+    raise ImportError("shared trees need psycopg 3.3 or newer: pip install --upgrade 'keyword-tree[postgres]'")
+
+from .memory_log import MemoryLog
+from .own_server import OwnServer
+from .shared_log import SharedLog
+
+__all__ = ["MemoryLog", "OwnServer", "SharedLog"]

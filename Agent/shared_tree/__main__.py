@@ -1,0 +1,88 @@
+# ruff: noqa: N999  the package is named as the folder beside WeaveAgent.py is
+"""Look after shared trees from the command line: `python -m Agent.shared_tree setup | list | keep | copy | remove`.
+
+    setup              make the tables
+    list               the trees, with their last operation and bytes
+    keep [TREE …]      write states that are due, of all trees where none is named: for cron
+    copy FOLDER TREE   make a tree of a folder;  copy --out TREE FOLDER  makes a folder of a tree
+    remove TREE        take a tree away for good
+
+The server is named by --dsn, or KEYWORD_TREE_POSTGRES, or what libpq takes from PGHOST and its like. A password belongs
+into ~/.pgpass: others see the words of a command. Ends with 0, 1 for not found, 2 for bad use, 3 for a store problem.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from ..keyword_tree import KeywordTreeError, NotFoundError, StoreError
+from .shared_log import SharedLog
+
+__all__ = ["main"]
+
+VARIABLE = "KEYWORD_TREE_POSTGRES"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        with SharedLog(options.dsn, patience=options.patience, pooled=options.pooled) as log:
+            options.run(log, options)
+    except KeywordTreeError as error:
+        print(error, file=sys.stderr)
+        return 1 if isinstance(error, NotFoundError) else 3 if isinstance(error, StoreError) else 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python -m Agent.shared_tree", description=__doc__, formatter_class=form)
+    parser.add_argument("--dsn", default=os.environ.get(VARIABLE, ""), help="the server, as libpq reads it")
+    parser.add_argument("--patience", type=float, default=10.0, help="seconds for which it is tried again")
+    parser.add_argument("--pooled", action="store_true", help="a transaction pooler stands between")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands.add_parser("setup", help="make the tables").set_defaults(run=_setup)
+    commands.add_parser("list", help="the trees").set_defaults(run=_list)
+    keep = commands.add_parser("keep", help="write states that are due")
+    keep.add_argument("trees", nargs="*", metavar="TREE")
+    keep.set_defaults(run=_keep)
+    copy = commands.add_parser("copy", help="from a folder into a tree, or back")
+    copy.add_argument("--out", action="store_true", help="from a tree into a folder")
+    copy.add_argument("source")
+    copy.add_argument("target")
+    copy.set_defaults(run=_copy)
+    remove = commands.add_parser("remove", help="take a tree away for good")
+    remove.add_argument("tree")
+    remove.set_defaults(run=lambda log, options: log.remove(options.tree))
+    return parser
+
+
+def _setup(log: SharedLog, options: argparse.Namespace) -> None:
+    log.setup()
+    print("the tables are there")
+
+
+def _list(log: SharedLog, options: argparse.Namespace) -> None:
+    for tree_id in log.trees():
+        print(f"{tree_id}\t{log.last_operation(tree_id)}\t{log.size_bytes(tree_id)}")
+
+
+def _keep(log: SharedLog, options: argparse.Namespace) -> None:
+    for tree_id in options.trees or log.trees():
+        print(f"{tree_id}\t{'state written' if log.keep(tree_id) else 'not due'}")
+
+
+def _copy(log: SharedLog, options: argparse.Namespace) -> None:
+    copy = log.copy_out if options.out else log.copy_in
+    print(f"copied up to operation {copy(options.source, options.target)}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,89 @@
+"""One string that names a tree on a server: `postgresql://agents@db.internal/agents#u42`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from ..keyword_tree import InvalidInputError, KeywordTree, LLMClient, NotFoundError
+from .shared_log import SharedLog
+
+__all__ = ["Address", "cache_folder", "is_address", "is_there", "open_address", "parse_address", "snapshots_at"]
+
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+class Address(NamedTuple):
+    """Where a tree is."""
+
+    dsn: str
+    """The server."""
+    tree_id: str
+    """The tree."""
+
+    def __str__(self) -> str:
+        """Return what may be shown: without user, password and server."""
+        return f"postgresql://…#{self.tree_id}"
+
+
+def is_address(text: str) -> bool:
+    """Tell whether this names a tree on a server, rather than a folder.
+
+    >>> is_address("postgresql://db/agents#u42"), is_address("data/u42")
+    (True, False)
+    """
+    return text.startswith(_SCHEMES)
+
+
+def parse_address(text: str) -> Address:
+    """Return what an address says.
+
+    >>> parse_address("postgresql://ada:secret@db/agents#u42").tree_id
+    'u42'
+
+    Raises:
+        InvalidInputError: it names no tree, or is none that libpq reads; what it says of the server is not shown.
+    """
+    dsn, mark, tree_id = text.partition("#")
+    if not is_address(text) or not mark or not tree_id:
+        raise InvalidInputError("an address of a shared tree ends with # and its name: postgresql://host/database#u42")
+    SharedLog(dsn).tree(tree_id)  # which refuse what cannot be used
+    return Address(dsn, tree_id)
+
+
+def cache_folder(address: Address) -> Path:
+    """Return the folder for what is derived of a tree, below XDG_CACHE_HOME or ~/.cache; it may be lost."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home, "keyword_tree", hashlib.sha256("#".join(address).encode()).hexdigest()[:32])
+
+
+@contextmanager
+def open_address(text: str, llm_client: LLMClient | None = None) -> Iterator[KeywordTree]:
+    """Open the tree at an address, over a log of its own; one that is not there begins empty."""
+    address = parse_address(text)
+    with (
+        SharedLog(address.dsn) as log,
+        KeywordTree(str(cache_folder(address)), llm_client, store=log.tree(address.tree_id)) as tree,
+    ):
+        yield tree
+
+
+def is_there(text: str) -> bool:
+    """Tell whether there is a tree at an address."""
+    address = parse_address(text)
+    with SharedLog(address.dsn) as log:
+        return address.tree_id in log.trees()
+
+
+def snapshots_at(text: str) -> list[str]:
+    """Return the names of a tree's snapshots, the oldest first."""
+    address = parse_address(text)
+    with SharedLog(address.dsn) as log:
+        try:
+            return log.snapshots(address.tree_id)
+        except NotFoundError:
+            return []

@@ -1,0 +1,76 @@
+"""A server for the tests of shared trees, where PostgreSQL is installed; without it they skip."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from Agent.keyword_tree import KeywordTree
+from Agent.shared_tree.own_server import OwnServer, find_programs
+from Agent.shared_tree.shared_log import SharedLog
+from Agent.shared_tree.storm import memory_folder
+
+_NUMBERS = itertools.count(1)
+
+Opener = Callable[[], KeywordTree]
+
+
+def make_server(settings: dict[str, str] | None = None) -> OwnServer:
+    """Start a server, or skip the test."""
+    if find_programs() is None:
+        pytest.skip("PostgreSQL is not installed (no initdb): apt-get install postgresql")
+    return OwnServer(settings, folder=memory_folder())
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[OwnServer]:
+    """Give the server that most tests share; whoever stops it starts it again."""
+    with make_server() as server:
+        yield server
+
+
+@pytest.fixture
+def database(server: OwnServer) -> Iterator[str]:
+    """Give the DSN of a database of the test's own."""
+    name = f"test{next(_NUMBERS)}"
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    yield server.dsn.replace("dbname=postgres", f"dbname={name}")
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@pytest.fixture
+def log(database: str) -> Iterator[SharedLog]:
+    """Give a log without trees."""
+    with SharedLog(database, patience=3) as log:
+        log.setup()
+        yield log
+
+
+@pytest.fixture
+def open_tree(log: SharedLog, tmp_path: Path) -> Iterator[Opener]:
+    """Give a function that opens the tree u42, as another machine would."""
+    with contextlib.ExitStack() as stack:
+
+        def open_one() -> KeywordTree:
+            return stack.enter_context(KeywordTree(str(tmp_path / "unused"), store=log.tree("u42")))
+
+        yield open_one
+
+
+def sql(dsn: str, statement: str, *values: object) -> list[tuple[object, ...]]:
+    """Run a statement beside the library, as an operator would."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode(), values)
+        return cursor.fetchall() if cursor.description else []
+
+
+def port_of(dsn: str) -> int:
+    """Return the port that a DSN names."""
+    return int(dsn.partition("port=")[2].split()[0])

@@ -1,0 +1,288 @@
+"""Connections to the server: as few as do, each for one statement at a time, and what their errors mean.
+
+Written here rather than taken from psycopg_pool, since that keeps threads, which a fork leaves behind, and closes
+politely what it holds: a forked child's goodbye would end its parent's sessions.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import queue
+import re
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
+
+from ..keyword_tree import InvalidInputError, StoreError
+from .rows import NotSentError, ReadOnlyError, UnansweredError
+
+__all__ = ["Connection", "Pool"]
+
+T = TypeVar("T")
+
+_LOST = ("08", "57P")  # the connection, or the server, goes down
+_AGAIN = {"40001", "40P01", "40003", "55P03", "57014", "53300"}  # undone, or not known; another try may do better
+_READ_ONLY = "25006"
+_NO_TABLES = {"42P01", "42703", "42P10", "3F000"}
+_FINAL = ("authentication failed", "no pg_hba.conf", "does not exist", "no password supplied", "not permitted")
+_LONG_S = 600  # what a statement may take that goes through a whole log, and what the server gives any of them
+_WEAK = ("off", "local", "remote_write")  # what synchronous_commit must not be
+
+
+class Connection(psycopg.Connection[TupleRow]):
+    """One whose server must answer within some seconds, and that notes warnings."""
+
+    seconds = 5.0
+    is_warned = False
+    """Whether the server has warned: of a commit that may not be on a standby, say."""
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """Wait for an answer; raise an OperationalError where none comes in time."""
+        return super().wait(gen, interval, self.seconds if timeout is None else min(timeout, self.seconds))
+
+    def note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
+        """Take note of a warning."""
+        self.is_warned |= diagnostic.severity_nonlocalized == "WARNING"
+
+
+class Pool:
+    """Connections of one process, at most `size` at once, opened when they are needed."""
+
+    def __init__(self, dsn: str, size: int, patience: float, pooled: bool) -> None:
+        """Open none yet.
+
+        Raises:
+            InvalidInputError: the DSN cannot be read; the message does not show it.
+        """
+        parameters = None
+        with contextlib.suppress(psycopg.Error):  # what libpq says of it shows parts
+            parameters = conninfo_to_dict(dsn)
+        if parameters is None:
+            raise InvalidInputError("dsn must be a connection string as libpq reads it, or empty")
+        self._parameters = parameters
+        self._dsn = dsn
+        self._size = size
+        self._pooled = pooled
+        self.patience = patience
+        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._is_closed = False
+        self._idle: collections.deque[Connection] = collections.deque()
+        self._permits = self._make_permits()
+        weakref.finalize(self, _close_all, self._idle)
+        _POOLS.add(self)
+
+    def _make_permits(self) -> queue.SimpleQueue[None]:
+        permits: queue.SimpleQueue[None] = queue.SimpleQueue()  # a signal handler may use it in the middle of a use
+        for _ in range(self._size):
+            permits.put(None)
+        return permits
+
+    def count(self) -> int:
+        """Return how many connections are open."""
+        return sum(not connection.closed for connection in list(self._connections))
+
+    # -- running --------------------------------------------------------------
+
+    def run(self, work: Callable[[Connection], T], is_long: bool = False) -> T:
+        """Let a function use a connection, once; `is_long` gives the server time for what is large.
+
+        Raises:
+            UnansweredError, NotSentError, ReadOnlyError, StoreError: see `Rows`.
+        """
+        connection = self.take()
+        try:
+            return self.use(connection, work, is_long)
+        finally:
+            self.give_back(connection)
+
+    def use(self, connection: Connection, work: Callable[[Connection], T], is_long: bool = False) -> T:
+        """Let a function use this connection; one that failed is closed."""
+        try:
+            connection.is_warned = False
+            connection.seconds = _LONG_S if is_long else max(self.patience / 2, 0.2)
+            return work(connection)
+        except psycopg.Error as error:
+            problem = self._explain(error, connection)
+            connection.close()
+        except BaseException:  # Ctrl-C: nobody knows in the middle of what it is
+            connection.close()
+            raise
+        if isinstance(problem, (UnansweredError, ReadOnlyError)):
+            _close_all(self._idle)  # a server that ended one session has mostly ended all
+        raise problem
+
+    def take(self) -> Connection:
+        """Return a connection that nobody else uses."""
+        if self._is_closed:
+            raise StoreError("the log was closed")
+        try:
+            self._permits.get(timeout=self.patience)
+        except queue.Empty:
+            raise NotSentError(f"all {self._size} connections are in use") from None
+        try:
+            while self._idle:
+                with contextlib.suppress(IndexError):
+                    connection = self._idle.pop()
+                    if not connection.closed:
+                        return connection
+            return self._connect()
+        except BaseException:
+            self._permits.put(None)
+            raise
+
+    def give_back(self, connection: Connection) -> None:
+        """Let others use a connection; one in the middle of a transaction is closed."""
+        if not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        self._permits.put(None)
+        if self._is_closed:
+            _close_all(self._idle)
+
+    def close(self) -> None:
+        """Close all connections that nobody uses, and the others when they are given back."""
+        self._is_closed = True
+        _close_all(self._idle)
+
+    # -- connecting -----------------------------------------------------------
+
+    def _connect(self) -> Connection:
+        try:
+            with _no_standard_descriptors():
+                connection = Connection.connect(make_conninfo(**self._all_parameters()), autocommit=True)
+        except psycopg.Error as error:
+            problem = self._explain_refusal(error)
+        else:
+            self._connections.add(connection)
+            connection.prepare_threshold = None if self._pooled else 0
+            connection.add_notice_handler(connection.note)
+            try:
+                return self.use(connection, self._check)
+            except BaseException:
+                connection.close()
+                raise
+        raise problem
+
+    def _all_parameters(self) -> dict[str, Any]:
+        milliseconds = int(1000 * self.patience)
+        parameters = {
+            "connect_timeout": max(2, int(self.patience / 2)),
+            "application_name": "keyword_tree",
+            "keepalives_idle": 5,
+            "keepalives_interval": 2,
+            "keepalives_count": 3,
+            "tcp_user_timeout": milliseconds,
+            **self._parameters,
+            "client_encoding": "utf8",
+        }
+        if not self._pooled:  # a transaction pooler refuses them
+            settings = {
+                "statement_timeout": 1000 * _LONG_S,
+                "lock_timeout": max(milliseconds // 5, 100),
+                "idle_in_transaction_session_timeout": max(milliseconds // 2, 500),
+                "default_transaction_isolation": r"read\ committed",
+            }
+            options = [str(self._parameters.get("options") or ""), *(f"-c {k}={v}" for k, v in settings.items())]
+            parameters["options"] = " ".join(options).strip()
+        return parameters
+
+    def _check(self, connection: Connection) -> Connection:
+        """Refuse a server that would not keep what it acknowledges."""
+        names = ("fsync", "synchronous_commit", "default_transaction_isolation")
+        asked = ", ".join(f"current_setting('{name}', true)" for name in names)
+        fsync, commit, isolation = connection.execute(f"SELECT {asked}").fetchone() or ("", "", "")
+        if fsync == "off":
+            raise StoreError("the server runs with fsync=off: what it acknowledges may be lost at a power cut")
+        if commit in _WEAK and self._pooled:
+            raise StoreError(f"synchronous_commit is {commit} behind the pooler: set it to on, by ALTER ROLE say")
+        if isolation not in ("read committed", "", None) and self._pooled:
+            raise StoreError(f"transactions are {isolation} behind the pooler: they must be read committed")
+        if commit in _WEAK:  # `remote_apply` is more than `on`, and stays
+            connection.execute("SET synchronous_commit = on")
+        return connection
+
+    # -- explaining -----------------------------------------------------------
+
+    def _explain(self, error: psycopg.Error, connection: Connection) -> StoreError:
+        state = error.sqlstate or ""
+        said = self.hide(error.diag.message_primary or str(error) or type(error).__name__)
+        if not state or state.startswith(_LOST) or connection.closed or connection.broken:
+            return UnansweredError(f"the connection to the log was lost: {said}")
+        if state == _READ_ONLY:
+            return ReadOnlyError(f"the server only reads, a standby perhaps: {said}")
+        if state in _AGAIN:
+            return UnansweredError(f"the server gave up ({state}): {said}")
+        if state in _NO_TABLES:
+            return StoreError(f"the tables of shared trees are not there, or are older ones; run setup ({said})")
+        return StoreError(f"the server refused ({state}): {said}")
+
+    def _explain_refusal(self, error: psycopg.Error) -> StoreError:
+        said = re.sub(r'connection to server (at|on socket) "[^"]*"( \([^)]*\))?(, port \d+)? failed: ', "", str(error))
+        said = " ".join(self.hide(re.sub(r"- host: .*?: ", "", said)).split())
+        kind = StoreError if any(words in said for words in _FINAL) else NotSentError
+        return kind(f"the log cannot be reached: {said}")
+
+    def hide(self, text: str) -> str:
+        """Return a text without what the connection string says."""
+        held = {self._dsn: "…"} if self._dsn else {}
+        for name, value in self._parameters.items():
+            if name in ("password", "sslpassword") or (len(str(value)) > 2 and name not in ("port", "sslmode")):
+                held[str(value)] = f"<{name}>"
+        for value in sorted(held, key=len, reverse=True):
+            text = text.replace(value, held[value]) if value else text
+        return text
+
+    # -- forking --------------------------------------------------------------
+
+    def renew_after_fork(self) -> None:
+        """Forget the parent's connections in a forked child, without a word to the server."""
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError, psycopg.Error):
+                # Under the number of the socket: closing says goodbye to that, and closes that.
+                nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    os.dup2(nowhere, connection.fileno(), inheritable=False)
+                finally:
+                    os.close(nowhere)
+                connection.close()
+        self._idle.clear()
+        self._permits = self._make_permits()
+
+
+def _close_all(idle: collections.deque[Connection]) -> None:
+    while idle:
+        with contextlib.suppress(IndexError):  # another thread was quicker
+            idle.pop().close()
+
+
+_POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+def _renew_all_after_fork() -> None:
+    for pool in list(_POOLS):
+        pool.renew_after_fork()
+
+
+os.register_at_fork(after_in_child=_renew_all_after_fork)
+
+
+@contextlib.contextmanager
+def _no_standard_descriptors() -> Iterator[None]:
+    """Keep 0, 1 and 2 taken: where a process has no standard output, what it prints would go to the server."""
+    taken = []
+    try:
+        while (descriptor := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= 2:
+            taken.append(descriptor)
+        taken.append(descriptor)
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)

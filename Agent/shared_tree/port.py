@@ -1,0 +1,271 @@
+"""The one place that knows the core from inside: its port of the store, and how it codes the lines of a log.
+
+All else in this package says `port.…`; where the core changes, this module is what follows.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
+
+from .. import keyword_tree as core
+from ..keyword_tree import KeywordTree, StoreCorruptError, StoreError
+
+__all__ = [
+    "CHUNK",
+    "FIRST_CRC",
+    "FORMAT_FIELD",
+    "LOST",
+    "BehindError",
+    "Chain",
+    "Line",
+    "Operation",
+    "Place",
+    "Records",
+    "ReplacedError",
+    "State",
+    "StatePart",
+    "encode_lines",
+    "encode_state",
+    "id_in_row",
+    "is_beginning",
+    "is_no_operation",
+    "locate",
+    "new_id",
+    "new_state",
+    "no_records",
+    "places_in",
+    "raise_corrupt",
+    "read_lines_back",
+    "read_state",
+    "records_of",
+    "shorten",
+    "store_of",
+]
+
+BehindError = core._BehindError
+ReplacedError = core._ReplacedError
+Line: TypeAlias = core._Line
+Operation: TypeAlias = core._Operation
+Records: TypeAlias = core._Records
+State: TypeAlias = core._State
+
+CHUNK = core._CHUNK
+FIRST_CRC = core._FIRST_CRC
+FORMAT_FIELD = core._FORMAT_FIELD
+LOST = core._LOST
+_STATE, _CHECKPOINT = core._STATE, core._CHECKPOINT
+
+no_records = core._NoRecords
+new_id = core._NewId
+shorten = core._Shorten
+
+
+class Place(NamedTuple):
+    """Where a row too long for memory stands; the tree keeps it instead of the row, and hands it back."""
+
+    key: int
+    """Of the batch; ~seq of a state."""
+    part: int
+    """Of the state; 0 in a batch."""
+    start: int
+    """Where the row begins in the batch's lines, or in the part's rows."""
+    length: int
+    """Bytes."""
+    crc: int
+    """Checksum of the row."""
+
+
+def locate(key: int, part: int, start: int, row: bytes) -> Place:
+    """Return the place of a row."""
+    return Place(key, part, start, len(row), zlib.crc32(row))
+
+
+def raise_corrupt(tree_id: str, seq: int, detail: str) -> NoReturn:
+    """Raise the error for a log that cannot be read; `seq` is the operation, 0 where none is meant."""
+    raise StoreCorruptError(f"the log of the tree {core._Shorten(tree_id)}", seq, detail)
+
+
+# Lines
+
+
+def encode_lines(operations: Iterable[Operation], seq: int, crc: bytes, extra: str = "") -> tuple[list[bytes], bytes]:
+    """Return the lines that follow operation `seq`, whose checksum is `crc`, and the checksum of the last."""
+    lines, durable = [], seq
+    for operation in operations:
+        seq += 1
+        line, crc = core._EncodeLine(seq, crc, durable, operation, extra)
+        lines.append(line)
+    return lines, crc
+
+
+def places_in(line: bytes, key: int, start: int) -> dict[int, Any]:
+    """Return the places of the long rows that a line brings; it begins at `start` of the batch with this key."""
+    return core._ReadAfter(line[:-1], lambda begins, row: locate(key, 0, start + begins, row)).places
+
+
+def is_beginning(lines: bytes) -> bool:
+    """Tell whether these lines begin a log: the first follows nothing."""
+    line = core._ReadLine(lines.partition(b"\n")[0])
+    return line is not None and line.prev == FIRST_CRC
+
+
+@dataclass
+class Chain:
+    """How far a log was read: each line must follow the one before, by number and checksum."""
+
+    tree_id: str
+    seq: int = 0
+    """The last operation's number; 0 before the first."""
+    crc: bytes = FIRST_CRC
+    """Its checksum."""
+    next_ordinal: int = 0
+    """At least, as a compaction has left it."""
+
+    def take(self, lines: bytes, key: int, into: Records) -> None:
+        """Check the whole lines of the batch with this key, and add what they bring to `into`."""
+        start = 0
+        for raw in lines.split(b"\n")[:-1]:
+            line = core._ReadLine(raw)
+            if line is None:
+                raise_corrupt(self.tree_id, self.seq + 1, "the line is damaged")
+            if self.seq == 0:
+                self._begin(line, raw)
+            elif line.seq != self.seq + 1 or line.prev != self.crc:
+                raise_corrupt(self.tree_id, self.seq + 1, f"operation {line.seq} stands there, which does not follow")
+            if line.op != _CHECKPOINT:
+                self._take_rows(raw, line.seq, key, start, into)
+            self.seq, self.crc = line.seq, line.crc
+            start += len(raw) + 1
+
+    def _take_rows(self, raw: bytes, seq: int, key: int, start: int, into: Records) -> None:
+        after = raw.find(core._AFTER) + len(core._AFTER)
+        if raw.startswith(b'{"id":', after) and core._MatchOrdinal(raw, after):  # most lines bring one keyword
+            into.nodes.append(raw[after:-1])
+            return
+        try:
+            into.Extend(core._ReadAfter(raw, lambda begins, row: locate(key, 0, start + begins, row)))
+        except StoreCorruptError as error:
+            raise_corrupt(self.tree_id, seq, error.detail)
+
+    def _begin(self, line: Line, raw: bytes) -> None:
+        if line.prev != FIRST_CRC:
+            raise_corrupt(self.tree_id, line.seq, "the log lacks what comes before")
+        if line.format is None:
+            raise_corrupt(self.tree_id, line.seq, "the first line does not tell the format")
+        if line.format > core._FORMAT:
+            raise StoreError(
+                f"the log of {core._Shorten(self.tree_id)} has format {line.format}, this version reads up to "
+                f"{core._FORMAT}: use a newer version"
+            )
+        match = core._FindNextOrdinal(raw, 0, 512)
+        self.next_ordinal = 0 if match is None else int(match[1])
+
+
+def read_lines_back(lines: bytes) -> Iterator[tuple[Line | None, bytes]]:
+    """Yield the lines of a batch, newest first; None for one that is not whole."""
+    for raw in reversed(lines.split(b"\n")[:-1]):
+        yield core._ReadLine(raw), raw
+
+
+def is_no_operation(line: Line) -> bool:
+    """Tell whether a line is a part of a compacted log's beginning, or a checkpoint."""
+    return line.op in (_STATE, _CHECKPOINT)
+
+
+def id_in_row(id: str) -> bytes:
+    """Return an id as it stands in each row of its record."""
+    return core._EncodeString(id).encode()
+
+
+# A compacted log
+
+
+def encode_state(
+    rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, seq: int, clock: Callable[[], float]
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield the lines of a log that begins with the present state, behind operation `seq`: number, checksum, line.
+
+    They are those that a folder's compaction writes, the checkpoint at their end included, so that the rows of a
+    compacted log, joined, are a folder's log as well.
+    """
+    reader = core._LogReader(cast("Any", None), -1)  # it counts what the checkpoint tells, and reads nothing
+    reader.seq = seq
+    extra = f'{FORMAT_FIELD}"next_ordinal": {next_ordinal}, '
+    for kind in range(len(core._KINDS)):
+        for bulk in core._InBulks(rows_of(kind)):
+            reader.Count(kind, bulk)
+            records = no_records()
+            core._RowsOf(records, kind).extend(bulk)
+            yield _next_line(reader, Operation(_STATE, new_id(), clock(), no_records(), records), extra)
+            extra = ""
+    checkpoint = Operation(_CHECKPOINT, new_id(), clock(), no_records(), no_records())
+    yield _next_line(reader, checkpoint, core._EncodeCheckpoint(reader))
+
+
+def _next_line(reader: core._LogReader, operation: Operation, extra: str) -> tuple[int, bytes, bytes]:
+    line, crc = core._EncodeLine(reader.seq + 1, reader.crc, reader.seq, operation, extra)
+    reader.Advance(reader.seq + 1, crc, line[:-1])
+    return reader.seq, crc, line
+
+
+# States: all rows at one operation, beside the log
+
+
+@dataclass
+class StatePart:
+    """One part of a state: rows of one kind."""
+
+    kind: int
+    rows: list[bytes] = field(default_factory=list)
+    """Of a row with a place only the beginning, which tells whose it is."""
+    places: list[tuple[int, Place]] = field(default_factory=list)
+    """Index in `rows` and place in the log, of each row that is too long for memory."""
+
+
+def new_state() -> State:
+    """Return a state to which rows can be given, to know all there is at an operation."""
+    return core._State(core._NormalizeText)
+
+
+def read_state(state: State, read: Callable[[Any], bytes], is_full: bool) -> Iterator[StatePart]:
+    """Yield all rows of a state, in parts of about 1 MiB; what they are follows from the log alone.
+
+    Long rows stay in the log, where their places lead, unless all is to be there.
+    """
+    for kind in range(len(core._KINDS)):
+        part, size = StatePart(kind), 0
+        for held in state.RowsOf(kind, lambda held: held, True):
+            row: bytes = held if isinstance(held, bytes) else read(held)
+            if isinstance(held, Place) and not is_full:
+                part.places.append((len(part.rows), held))
+                match = core._MatchInfo(row)
+                row = row if match is None else match[0]
+            part.rows.append(row)
+            size += len(row)
+            if size > CHUNK or len(part.rows) == core._BULK:
+                yield part
+                part, size = StatePart(kind), 0
+        if part.rows:
+            yield part
+
+
+def records_of(part: StatePart, seq: int, number: int) -> Records:
+    """Return a part as what a tree takes in; `seq` and `number` tell where it lies."""
+    records = no_records()
+    core._RowsOf(records, part.kind).extend(part.rows)
+    if part.kind == 1:
+        records.places.update(part.places)
+        start = 0
+        for index, row in enumerate(part.rows):
+            if len(row) > core._RESIDENT_LIMIT:
+                records.places[index] = locate(~seq, number, start, row)
+            start += len(row) + 1
+    return records
+
+
+def store_of(tree: KeywordTree) -> object:
+    """Return the store behind a tree."""
+    return tree._engine.store

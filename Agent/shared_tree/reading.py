@@ -1,0 +1,217 @@
+"""Read a log, from a state or from its beginning, and check that it is one chain."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Self, cast
+
+from ..keyword_tree import ClosedError, StoreError
+from . import port
+from .rows import Batch, Mark, Rows
+
+__all__ = ["At", "Reader"]
+
+_PAGE, _PAGE_LIMIT = 32, 512  # batches read at once: at first, and at most
+_PAGE_BYTES = 4 * 1024 * 1024
+
+
+class At(NamedTuple):
+    """How far a log was read."""
+
+    after: int = -1
+    """Key of the last batch that was read; -1 before the first."""
+    seq: int = 0
+    """Its last operation."""
+    crc: bytes = port.FIRST_CRC
+    """The checksum of that operation's line."""
+
+
+class Reader:
+    """Reads one tree's log, as far as a given operation or to its end."""
+
+    def __init__(self, rows: Rows, tree_id: str, stop: int | None = None, *, from_state: bool = True) -> None:
+        """Read nothing yet.
+
+        Args:
+            rows: where the log lies.
+            tree_id: whose log it is.
+            stop: the operation behind which not to read; None is none.
+            from_state: whether a state may stand for what is before it.
+        """
+        self.tree_id = tree_id
+        self.recovery: list[str] = []
+        self.next_ordinal = 0
+        self.begins = 0
+        """The operation that a log which was read from its beginning follows: 0, but where it was written anew."""
+        self._rows = rows
+        self._stop = stop
+        self._from_state = from_state
+        self._at = At()
+        self._is_closed = False
+
+    @property
+    def seq(self) -> int:
+        """The last operation that was read."""
+        return self._at.seq
+
+    # -- reading on -----------------------------------------------------------
+
+    def load(self) -> Iterator[port.Records]:
+        """Yield all rows that the log brings: those of the newest state that fits it, and what came behind."""
+        if self._from_state:
+            yield from self._load_state()
+        yield from self.read_on()
+
+    def _load_state(self) -> Iterator[port.Records]:
+        for mark in self._rows.marks(self.tree_id):
+            if self._stop is not None and mark.seq > self._stop:
+                continue
+            there = self._rows.read(self.tree_id, mark.after, mark.after, 1)
+            is_of_log = bool(there) and there[0][:3] == (mark.after, mark.seq, mark.crc)
+            is_kept = mark.is_full and mark.seq == self._stop and bool(there) and there[0].after > mark.after
+            if is_of_log or is_kept:
+                if self._rows.is_whole(self.tree_id, mark.seq):
+                    yield from self._read_parts(mark)
+                    return
+                self.recovery.append(f"the state at operation {mark.seq} is damaged; the log was read instead of it")
+
+    def _read_parts(self, mark: Mark) -> Iterator[port.Records]:
+        for number in range(mark.parts):
+            part = self._rows.read_part(self.tree_id, mark.seq, number)
+            yield port.records_of(part, mark.seq, number)
+        self._at, self.next_ordinal = At(mark.after, mark.seq, mark.crc), mark.next_ordinal
+
+    def read_on(self) -> Iterator[port.Records]:
+        """Yield what came behind what was read, many operations at a time; nothing where nothing did.  See `pages`."""
+        return (records for records, _ in self.pages())
+
+    def pages(self) -> Iterator[tuple[port.Records, list[bytes]]]:
+        """Yield what came behind what was read: its rows, and the lines of each batch.
+
+        Raises:
+            ReplacedError: the log was written anew since.
+            StoreCorruptError: it does not hold what was read, or is damaged.
+        """
+        limit = _PAGE
+        while self._stop is None or self._at.seq < self._stop:
+            batches = self._rows.read(self.tree_id, max(self._at.after, 0), self._at.after, limit)
+            is_last = len(batches) < limit
+            if self._at.after >= 0:
+                self._check_own(batches)
+                batches = batches[1:]
+            batches = [batch for batch in batches if self._stop is None or batch.upto <= self._stop]
+            if not batches:
+                return
+            all_lines = [self._lines_of(batch) for batch in batches]  # before anything moves: it may fail
+            yield self._take(batches, all_lines), all_lines
+            if is_last:
+                return
+            is_small = sum(batch.size for batch in batches) < _PAGE_BYTES // 2
+            limit = min(2 * limit, _PAGE_LIMIT) if is_small else max(limit // 2, 2)
+
+    def _check_own(self, batches: list[Batch]) -> None:
+        """Compare the first batch with the last one that was read."""
+        if not batches:
+            self._lose("the rows that were read are gone")
+        first = batches[0]
+        if first[:3] == self._at:
+            return
+        if first.after > self._at.after and port.is_beginning(self._lines_of(first)):
+            raise port.ReplacedError(f"the log of the tree {port.shorten(self.tree_id)} was written anew")
+        self._lose(port.LOST)
+
+    def _lose(self, detail: str) -> None:
+        """Take note that what was read is not there any more."""
+        port.raise_corrupt(self.tree_id, self._at.seq, detail)
+
+    def _take(self, batches: list[Batch], all_lines: list[bytes]) -> port.Records:
+        """Check batches that follow, and return what they bring."""
+        if not self._at.seq:
+            self.begins = batches[0].after
+        records = port.no_records()
+        chain = port.Chain(self.tree_id, self._at.seq, self._at.crc, self.next_ordinal)
+        for batch, lines in zip(batches, all_lines, strict=True):
+            if chain.seq and batch.after != chain.seq:
+                port.raise_corrupt(self.tree_id, chain.seq + 1, f"missing, though operation {batch.after + 1} is there")
+            chain.take(lines, batch.after, records)
+            if (chain.seq, chain.crc) != (batch.upto, batch.crc):
+                port.raise_corrupt(self.tree_id, batch.upto, f"its row ends with operation {chain.seq}")
+        self._at, self.next_ordinal = At(batches[-1].after, chain.seq, chain.crc), chain.next_ordinal
+        return records
+
+    def _lines_of(self, batch: Batch) -> bytes:
+        """Return a batch's lines, also where they lie in pieces."""
+        if not batch.pieces:
+            return batch.lines
+        parts, start = list[bytes](), 0
+        while start < batch.size:
+            part = self._rows.read_bytes(self.tree_id, batch.after, start, _PAGE_BYTES)
+            if not part:
+                port.raise_corrupt(self.tree_id, batch.upto, "pieces of it are missing")
+            parts.append(part)
+            start += len(part)
+        return b"".join(parts)
+
+    # -- looking up -----------------------------------------------------------
+
+    def ReadRow(self, held: Any) -> bytes:
+        """Return a row; one that is too long for memory is fetched.  Any thread may ask."""
+        if isinstance(held, bytes):
+            return held
+        if self._is_closed:
+            raise ClosedError(f"the tree {port.shorten(self.tree_id)} is closed")
+        key, part, start, length, crc = cast("port.Place", held)
+        if key >= 0:
+            row = self._rows.read_bytes(self.tree_id, key, start, length)
+        else:
+            row = self._rows.read_part_bytes(self.tree_id, ~key, part, start, length)
+        if row is None:
+            raise StoreError(
+                f"a content of the tree {port.shorten(self.tree_id)} is not where it was: the log was written anew, or "
+                "cut; Refresh() tells"
+            )
+        if zlib.crc32(row) != crc:
+            port.raise_corrupt(self.tree_id, 0, f"a content in what follows operation {max(key, ~key)} has changed")
+        return row
+
+    def read_back(self, at: At) -> Iterator[tuple[port.Line | None, bytes]]:
+        """Yield the lines from there on, newest first; None for what breaks the chain."""
+        below, crc, limit = at.seq, at.crc, _PAGE // 4  # most who look back look for the newest
+        while below and crc != port.FIRST_CRC:
+            batches = self._rows.read_back(self.tree_id, below, limit)
+            if not batches:
+                yield None, b"a log without its first line"
+                return
+            for batch in batches:
+                if batch.upto != below or batch.crc != crc:
+                    self._refuse_if_replaced(below)
+                    yield None, b"a row of another log"
+                    return
+                for line, raw in port.read_lines_back(self._lines_of(batch)):
+                    if line is None or (line.seq, line.crc) != (below, crc):
+                        yield None, raw
+                        return
+                    yield line, raw
+                    below, crc = below - 1, line.prev
+                if crc != port.FIRST_CRC and below != batch.after:
+                    yield None, b"a row that does not hold what it says"
+                    return
+            limit = min(2 * limit, _PAGE_LIMIT)
+
+    def _refuse_if_replaced(self, below: int) -> None:
+        first = self._rows.read(self.tree_id, 0, -1, 1)
+        if first and first[0].after >= below:
+            raise StoreError(f"the log of the tree {port.shorten(self.tree_id)} was written anew meanwhile: try again")
+
+    # -- what the core calls a past log -------------------------------------------
+
+    def Read(self) -> Iterator[port.Records]:
+        """Yield all rows."""
+        return self.load()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._is_closed = True

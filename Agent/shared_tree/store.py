@@ -1,0 +1,281 @@
+"""The store of one tree, for the core's port: memory follows a log that others append to as well.
+
+A commit: what others wrote is read; the operations' lines are encoded behind it; one statement puts them there, but
+only if the batch that they follow is still the last. So each batch was written by somebody who had read all before it.
+
+    answer                       what is known                       what is done
+    inserted                     durable, behind all that was read   acknowledged
+    not inserted                 somebody was quicker                BehindError: nothing was written; plan anew
+    refused (full disk, say)     nothing was written                 StoreError
+    none (connection lost, …)    it may get in once, later, whole    the same bytes to the same place again
+
+A second try waits for the first where that is under way. Where it finds the place taken, it compares: the same bytes
+are its own, and it is done; others mean that its own can never get in. Where no try is answered while `patience` lasts,
+the outcome is unknown; memory has not moved, and what gets in late is read like anybody's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from functools import partial
+
+from ..keyword_tree import ClosedError, NotFoundError, StoreError
+from . import port
+from .reading import At, Reader
+from .rows import Batch, NotSentError, ReadOnlyError, Rows, UnansweredError, UnkeptError
+from .states import write_state
+
+__all__ = ["PIECES_FROM", "SharedStore"]
+
+PIECES_FROM = 1024 * 1024
+"""Bytes of lines above which a batch is laid down in pieces."""
+_TURNS = 20  # writes that queue up after a conflict
+_FOUND = 64  # batches fetched at once by what they hold
+_PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
+
+
+class SharedStore(Reader):
+    """What the core asks of a store, over `Rows`; its methods bear the core's names."""
+
+    def __init__(self, rows: Rows, tree_id: str, known: dict[str, str], counts: Counter[str]) -> None:
+        """Open nothing yet.
+
+        Args:
+            rows: where the log lies.
+            tree_id: whose log it is.
+            known: what the store before this one, of the same tree object, knew: `log_id`.
+            counts: where conflicts and lost answers are counted.
+        """
+        super().__init__(rows, tree_id)
+        self.least_seq = 0
+        self.is_readonly = self.is_lost = False
+        self._known = known
+        self._counts = counts
+        self._turns = 0  # writes that are still to queue up
+        self._turn = ExitStack()
+
+    # -- opening --------------------------------------------------------------
+
+    def Open(self, first: Callable[[], port.Operation], state: port.State) -> None:
+        """Give all that the log holds to `state`; an empty one begins with `first()`, whoever is quickest."""
+        with self._rows.still():
+            self.is_readonly = self._rows.is_readonly()
+            log_id = self._rows.log_id(self.tree_id)
+            if self.least_seq and log_id != self._known.get("log_id"):
+                self._lose("the tree was removed" if log_id is None else "another log has this name now")
+            for records in self.load():
+                state.Apply(records)
+        if log_id is not None and not self.seq:
+            self._lose("the log is gone, though the tree is known")
+        if self.seq < self.least_seq:
+            self._lose(f"it ends there, though operation {self.least_seq} was read: an older one, or cut")
+        if log_id is None:
+            self._create(first())
+            for records in self.read_on():
+                state.Apply(records)
+            log_id = self._rows.log_id(self.tree_id)
+        state.Check()
+        self._known["log_id"] = log_id or ""
+
+    def _create(self, operation: port.Operation) -> None:
+        if self.is_readonly:
+            raise ReadOnlyError(f"there is no tree {port.shorten(self.tree_id)}, and the server only reads")
+        (line,), crc = port.encode_lines([operation], 0, port.FIRST_CRC, port.FORMAT_FIELD)
+        create = partial(self._rows.create, self.tree_id, port.new_id(), [Batch(0, 1, crc, line, "", len(line))])
+        self._try(lambda: create() or True, lambda: True)
+
+    def _lose(self, detail: str) -> None:
+        self.is_lost = True
+        super()._lose(detail)
+
+    # -- committing -----------------------------------------------------------
+
+    def Begin(self, apply: Callable[[port.Records], None]) -> None:
+        """Let `apply` take in what was acknowledged anywhere before."""
+        self._refuse_if_closed()
+        if self._turns:
+            self._turns -= 1
+            self._turn.enter_context(self._rows.queue(self.tree_id))
+        for records in self.read_on():
+            apply(records)
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise ClosedError(f"the tree {port.shorten(self.tree_id)} is closed")
+
+    def Append(self, operations: list[port.Operation]) -> None:
+        """Make operations durable, right behind what was read."""
+        self._refuse_if_closed()
+        at = self._at
+        lines, crc = port.encode_lines(operations, at.seq, at.crc)
+        batch = _batch(at.seq, at.seq + len(lines), crc, b"".join(lines))
+        self._put(lambda: self._rows.append(self.tree_id, (at.after, at.crc), batch), batch)
+        start = 0
+        for operation, line in zip(operations, lines, strict=True):
+            if operation.after.infos:
+                operation.after.places.update(port.places_in(line, batch.after, start))
+            start += len(line)
+        self._at = At(batch.after, batch.upto, batch.crc)
+
+    def _put(self, append: Callable[[], bool], batch: Batch) -> None:
+        """Append; raise BehindError where somebody was quicker."""
+        if not self._try(append, lambda: self._stands(batch)):
+            self._counts["conflicts"] += 1
+            self._turns = _TURNS
+            raise port.BehindError(f"somebody else has written to the tree {port.shorten(self.tree_id)}")
+
+    def _try(self, attempt: Callable[[], bool], stands: Callable[[], bool]) -> bool:
+        """Return what an attempt did; where one was not answered and the next finds nothing to do, what `stands` says.
+
+        Raises:
+            StoreError: nothing was done, or with `outcome_unknown`, it may have been, or may still be.
+        """
+        end, (pause, longest) = time.monotonic() + self._rows.patience, _PAUSES
+        is_unsure, error = False, StoreError("")
+        while True:
+            try:
+                if attempt():
+                    return True
+                if not is_unsure:
+                    return False
+                if not stands():
+                    return False
+                self._rows.settle(self.tree_id)
+                self._counts["resolved"] += 1
+                return True
+            except UnansweredError as problem:
+                self._counts["unanswered"] += 1
+                is_unsure, error = True, problem
+            except (NotSentError, ReadOnlyError) as problem:
+                if isinstance(problem, ReadOnlyError) and self.is_readonly:
+                    raise
+                error = problem
+            except StoreError as problem:
+                if not is_unsure:
+                    raise
+                error = problem
+            if error.outcome_unknown or time.monotonic() + pause > end:
+                break
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
+        if not is_unsure:
+            raise StoreError(f"nothing was changed: {error}")
+        self._counts["unknown"] += 1
+        raise StoreError(f"the outcome is unknown: {error}", outcome_unknown=True)
+
+    def _stands(self, batch: Batch) -> bool:
+        """Tell whether a batch is in its place; where another is, it never can be."""
+        found = self._rows.read(self.tree_id, batch.after, -1, 1, time.monotonic() + 1)
+        if not found or found[0].after != batch.after:  # it may have been there, and be compacted by now
+            raise StoreError("the log was written anew meanwhile", outcome_unknown=True)
+        there = found[0]
+        return there == batch if not batch.pieces else there[:3] + there[4:] == batch[:3] + batch[4:]
+
+    def End(self) -> None:
+        """Let the next one have its turn; twice is no error."""
+        self._turn.close()
+
+    def known(self) -> tuple[str, int, bytes]:
+        """Return what tells whether the log has changed since: the tree, and the last batch's key and checksum."""
+        return self.tree_id, self._at.after, self._at.crc
+
+    # -- looking back ---------------------------------------------------------
+
+    def ReadBack(self, with_history: bool) -> Iterator[tuple[port.Line | None, bytes]]:
+        """Yield the lines, newest first; None for what breaks the chain."""
+        return self.read_back(self._at)
+
+    def FindLines(self, id: str) -> Iterator[bytes]:
+        """Yield the lines that may touch a record, newest first.  Cost: the server looks through the log."""
+        held, below = port.id_in_row(id), self._at.seq
+        while batches := self._rows.read_back(self.tree_id, below, _FOUND, held):
+            for batch in batches:
+                for line, raw in port.read_lines_back(self._lines_of(batch)):
+                    if line is None:
+                        port.raise_corrupt(self.tree_id, batch.upto, "a line has changed since it was read")
+                    if held in raw and not port.is_no_operation(line):
+                        yield raw
+            below = batches[-1].after
+
+    def Sizes(self) -> dict[str, int]:
+        """Return the bytes in each table."""
+        return self._rows.sizes(self.tree_id)
+
+    def FindProblems(self, fresh: port.State) -> Iterator[str]:
+        """Read the whole log again, from its first line, and look at what is derived from it."""
+        at = self._at
+        with Reader(self._rows, self.tree_id, at.seq, from_state=False) as reader:
+            for records in reader.load():
+                fresh.Apply(records)
+            if reader._at != at:
+                port.raise_corrupt(self.tree_id, reader.seq + 1, "it cannot be read")
+            fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
+        marks = self._rows.marks(self.tree_id)
+        damaged = [mark.seq for mark in marks if not self._rows.is_whole(self.tree_id, mark.seq)]
+        for seq in damaged:
+            yield f"the state at operation {seq} is damaged; opening reads the log instead"
+        kept = {mark.seq for mark in marks if mark.is_full and mark.seq not in damaged}
+        for name, seq in self._rows.snapshots(self.tree_id).items():
+            if seq not in kept and (seq <= reader.begins or seq > at.seq):
+                yield f"the snapshot {name} cannot be read: neither the log nor a state goes back to operation {seq}"
+
+    # -- setting aside --------------------------------------------------------
+
+    def SnapshotNames(self) -> list[str]:
+        """Return the names of all snapshots, oldest first."""
+        return sorted(self._rows.snapshots(self.tree_id))
+
+    def Snapshot(self, stamp: str, copy: bool) -> str:
+        """Keep a name for the present state; with `copy` also all its rows."""
+        self._refuse_if_closed()
+        at = self._at
+        for name in itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(2))):
+            if self._rows.add_snapshot(self.tree_id, name, at.seq, (at.after, at.crc)):
+                break
+        if copy:
+            self.End()  # its turn, and with it a connection
+            write_state(self._rows, self.tree_id, at.seq, is_full=True)
+        return name
+
+    def OpenSnapshot(self, name: str) -> Reader:
+        """Return a reader of the log as far as a snapshot goes."""
+        seq = self._rows.snapshots(self.tree_id).get(name)
+        if seq is None:
+            raise NotFoundError("snapshot", name)
+        return Reader(self._rows, self.tree_id, seq)
+
+    def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
+        """Write a state; without history a log that begins with it, and take what was before away."""
+        self._refuse_if_closed()
+        self.End()  # its turn is a transaction, and what follows are others
+        if keep_history:
+            write_state(self._rows, self.tree_id)
+            return
+        at, batches = self._at, list[Batch]()
+        for seq, crc, line in port.encode_state(rows_of, next_ordinal, at.seq, time.time):
+            batches.append(_batch(seq - 1, seq, crc, line))
+        while True:
+            for seq in set(self._rows.snapshots(self.tree_id).values()):
+                write_state(self._rows, self.tree_id, seq, is_full=True)
+            try:
+                self._put(lambda: self._rows.replace(self.tree_id, (at.after, at.crc), batches), batches[0])
+                return
+            except UnkeptError:  # somebody took a snapshot meanwhile
+                continue
+
+    # -- closing --------------------------------------------------------------
+
+    def Close(self, apply: Callable[[port.Records], None]) -> None:
+        """Do nothing: all that was acknowledged is where it belongs."""
+
+    def Release(self) -> None:
+        """Use the log no more; connections are the log's own, and a forked child may come here in the middle of one."""
+        self._is_closed = True
+
+
+def _batch(after: int, upto: int, crc: bytes, lines: bytes) -> Batch:
+    return Batch(after, upto, crc, lines, port.new_id() if len(lines) > PIECES_FROM else "", len(lines))

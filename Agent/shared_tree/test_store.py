@@ -1,0 +1,553 @@
+"""The store's decisions, one by one, over tables in memory that lose, refuse and delay what they are told to."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from Agent.keyword_tree import KeywordTree, NotFoundError, StoreCorruptError, StoreError
+from Agent.shared_tree import storm
+from Agent.shared_tree.memory_log import MemoryLog, MemoryRows
+from Agent.shared_tree.rows import Batch, NotSentError, ReadOnlyError, UnansweredError
+from Agent.shared_tree.store import SharedStore
+
+Append = Callable[[], bool]
+Fault = Callable[[Append], bool]
+
+
+class FaultyRows(MemoryRows):
+    """Does with each append what `faults` say, the first first."""
+
+    def __init__(self, patience: float = 2.0) -> None:
+        super().__init__(patience)
+        self.faults: list[Fault] = []
+        self.held_back: list[Append] = []
+        self.settled = 0
+        self.queued = 0
+
+    def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch) -> bool:
+        def append() -> bool:
+            return super(FaultyRows, self).append(tree_id, behind, batch)
+
+        return self.faults.pop(0)(append) if self.faults else append()
+
+    def settle(self, tree_id: str) -> None:
+        self.settled += 1
+
+    def queue(self, tree_id: str) -> Any:
+        self.queued += 1
+        return super().queue(tree_id)
+
+    # What may happen to an append:
+
+    def lose_answer(self, append: Append) -> bool:
+        append()
+        raise UnansweredError("lost")
+
+    def lose_request(self, append: Append) -> bool:
+        raise UnansweredError("lost")
+
+    def hold_back(self, append: Append) -> bool:
+        self.held_back.append(append)
+        raise UnansweredError("late")
+
+    def not_send(self, append: Append) -> bool:
+        raise NotSentError("no connection")
+
+    def refuse(self, append: Append) -> bool:
+        raise StoreError("the disk is full")
+
+
+@pytest.fixture
+def rows() -> FaultyRows:
+    return FaultyRows()
+
+
+@pytest.fixture
+def log(rows: FaultyRows) -> MemoryLog:
+    return MemoryLog(rows)
+
+
+def opened(log: MemoryLog) -> KeywordTree:
+    return KeywordTree("unused", store=log.tree("u42"))
+
+
+def names(tree: KeywordTree) -> list[str]:
+    return [node.name for node in tree.GetChildren("root")]
+
+
+class TestLostAnswers:
+    def test_what_stands_there_is_acknowledged_and_settled(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = opened(log)
+        rows.faults = [rows.lose_answer]
+
+        tree.CreateKeyword("tea", "root")
+
+        assert names(tree) == names(opened(log)) == ["tea"]
+        assert rows.settled == 1
+        assert log.counts == {"unanswered": 1, "resolved": 1}
+
+    def test_what_does_not_is_written_once(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = opened(log)
+        rows.faults = [rows.lose_request, rows.lose_request]
+
+        tree.CreateKeyword("tea", "root")
+
+        assert names(tree) == names(opened(log)) == ["tea"]
+        assert rows.settled == 0
+
+    def test_a_first_try_that_comes_in_late_changes_nothing(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = opened(log)
+        rows.faults = [rows.hold_back]
+        tree.CreateKeyword("tea", "root")
+        tree.CreateKeyword("coffee", "root")
+
+        assert not any(late() for late in rows.held_back)
+        assert names(opened(log)) == ["tea", "coffee"]
+
+    def test_a_first_try_that_comes_in_before_the_second_is_found(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = opened(log)
+
+        def come_in(append: Append) -> bool:
+            assert rows.held_back[0]()
+            return append()
+
+        rows.faults = [rows.hold_back, come_in]
+
+        tree.CreateKeyword("tea", "root")
+
+        assert names(opened(log)) == ["tea"]
+        assert log.counts["resolved"] == 1
+
+    def test_where_another_was_quicker_it_is_planned_anew(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree, other = opened(log), opened(log)
+
+        def be_quicker(append: Append) -> bool:
+            rows.held_back.append(append)
+            other.CreateKeyword("theirs", "root")
+            raise UnansweredError("late")
+
+        rows.faults = [be_quicker]
+
+        tree.CreateKeyword("mine", "root")
+
+        assert not any(late() for late in rows.held_back)
+        assert names(tree) == names(opened(log)) == ["theirs", "mine"]
+
+    def test_past_patience_the_outcome_is_unknown_and_memory_has_not_moved(
+        self, rows: FaultyRows, log: MemoryLog
+    ) -> None:
+        tree = opened(log)
+        rows.patience = 0.1
+        rows.faults = [rows.hold_back] * 50
+
+        with pytest.raises(StoreError) as caught:
+            tree.CreateKeyword("tea", "root")
+
+        assert caught.value.outcome_unknown
+        assert names(tree) == []
+        rows.faults = []
+        assert rows.held_back[0]()  # it comes in after all
+        assert not rows.held_back[1]()
+        assert tree.CreateKeyword("coffee", "root").ordinal == 2
+        assert names(tree) == names(opened(log)) == ["tea", "coffee"]
+        assert tree.Verify() == []
+
+    def test_the_error_names_the_operation_that_may_come_in(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = opened(log)
+        rows.patience = 0.1
+        rows.faults = [rows.lose_answer] * 50
+        with pytest.raises(StoreError) as caught:
+            tree.CreateKeyword("tea", "root")
+        rows.faults = []
+
+        tree.Refresh()
+
+        assert tree.History(limit=1)[0].operation_id == caught.value.operation_id
+
+    def test_that_a_compaction_has_overtaken_are_unknown(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree, other = opened(log), opened(log)
+
+        def lose_and_compact(append: Append) -> bool:
+            append()
+            other.CompactStorage(keep_history=False)
+            raise UnansweredError("lost")
+
+        rows.faults = [lose_and_compact]
+
+        with pytest.raises(StoreError) as caught:
+            tree.CreateKeyword("tea", "root")
+
+        assert caught.value.outcome_unknown
+        tree.Refresh()
+        assert names(tree) == ["tea"]
+
+    def test_of_the_first_line_still_give_one_log(self, log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        create, calls = MemoryRows.create, list[str]()
+
+        def lose_first(self: MemoryRows, tree_id: str, log_id: str, batches: Any) -> bool:
+            calls.append(log_id)
+            made = create(self, tree_id, log_id, batches)
+            if len(calls) == 1:
+                raise UnansweredError("lost")
+            return made
+
+        monkeypatch.setattr(MemoryRows, "create", lose_first)
+
+        assert opened(log).Verify() == []
+        assert calls == [calls[0]] * 2
+
+
+class TestRefusals:
+    def test_a_refused_append_has_changed_nothing_and_the_next_one_works(
+        self, rows: FaultyRows, log: MemoryLog
+    ) -> None:
+        tree = opened(log)
+        rows.faults = [rows.refuse]
+        with pytest.raises(StoreError, match="the disk is full") as caught:
+            tree.CreateKeyword("tea", "root")
+
+        assert not caught.value.outcome_unknown
+        assert names(tree) == []
+        tree.CreateKeyword("tea", "root")
+        assert names(opened(log)) == ["tea"]
+
+    def test_after_a_lost_answer_a_refusal_settles_nothing(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = opened(log)
+        rows.patience = 0.1
+        rows.faults = [rows.lose_answer, *[rows.refuse] * 50]
+
+        with pytest.raises(StoreError) as caught:
+            tree.CreateKeyword("tea", "root")
+
+        assert caught.value.outcome_unknown
+
+    def test_what_never_went_out_is_no_unknown_outcome(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = opened(log)
+        rows.patience = 0.1
+        rows.faults = [rows.not_send] * 50
+
+        with pytest.raises(StoreError, match="nothing was changed") as caught:
+            tree.CreateKeyword("tea", "root")
+
+        assert not caught.value.outcome_unknown
+
+    def test_a_server_that_comes_back_in_time_is_waited_for(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = opened(log)
+        rows.faults = [rows.not_send] * 3
+
+        tree.CreateKeyword("tea", "root")
+
+        assert names(tree) == ["tea"]
+
+    def test_a_standby_opens_for_reading_and_refuses_at_once(
+        self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        opened(log).CreateKeyword("tea", "root")
+        monkeypatch.setattr(rows, "is_readonly", lambda: True)
+
+        def only_read(append: Append) -> bool:
+            raise ReadOnlyError("a standby")
+
+        tree = opened(log)
+        rows.patience, rows.faults = 1000.0, [only_read] * 2
+
+        assert names(tree) == ["tea"]
+        with pytest.raises(StoreError, match="a standby"):
+            tree.CreateKeyword("green", "root")
+        with pytest.raises(StoreError, match="only reads"):
+            KeywordTree("unused", store=log.tree("another"))
+
+
+class TestConflicts:
+    def test_are_planned_anew_and_the_next_writes_queue_up(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree, other = opened(log), opened(log)
+
+        def be_quicker(append: Append) -> bool:
+            other.CreateKeyword("theirs", "root")
+            return append()
+
+        rows.faults = [be_quicker]
+        tree.CreateKeyword("mine", "root")
+
+        assert names(tree) == ["theirs", "mine"]
+        assert log.counts["conflicts"] == 1
+        assert rows.queued == 1
+        for number in range(30):
+            tree.CreateKeyword(f"{number}", "root")
+        assert rows.queued == 20
+
+    def test_a_plan_that_no_longer_fits_is_refused(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree, other = opened(log), opened(log)
+        tea = tree.CreateKeyword("tea", "root")
+
+        def delete_parent(append: Append) -> bool:
+            other.DeleteKeyword(tea.id)
+            return append()
+
+        rows.faults = [delete_parent]
+
+        with pytest.raises(NotFoundError):
+            tree.CreateKeyword("green", tea.id)
+        assert names(tree) == []
+
+    def test_in_a_batch_all_or_nothing_comes_in(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree, other = opened(log), opened(log)
+        tea = tree.CreateKeyword("tea", "root")
+
+        def delete_parent(append: Append) -> bool:
+            other.DeleteKeyword(tea.id)
+            return append()
+
+        rows.faults = [delete_parent]
+        with pytest.raises(NotFoundError):
+            tree.BatchCreateKeywords([{"name": "a", "parent_id": "root"}, {"name": "b", "parent_id": tea.id}])
+
+        assert names(tree) == names(opened(log)) == []
+
+
+class TestGroups:
+    def commit_together(
+        self, rows: FaultyRows, tree: KeywordTree, faults: list[Fault], *writes: Callable[[], object]
+    ) -> list[object]:
+        """Let threads write in one group; return what each was told, results and errors."""
+        told: list[object] = [None] * len(writes)
+        is_under_way, are_waiting = threading.Event(), threading.Event()
+
+        def wait(append: Append) -> bool:
+            is_under_way.set()
+            are_waiting.wait(10)
+            return append()
+
+        def write(number: int) -> None:
+            try:
+                told[number] = writes[number]()
+            except (StoreError, NotFoundError) as error:
+                told[number] = error
+
+        rows.faults = [wait, *faults]
+        first = threading.Thread(target=tree.CreateKeyword, args=("first", "root"))
+        first.start()
+        is_under_way.wait(10)
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(len(writes))]
+        for count, thread in enumerate(threads, 1):
+            thread.start()
+            while len(tree._engine._committer._forming.jobs) < count:
+                time.sleep(0.005)
+        are_waiting.set()
+        for thread in [first, *threads]:
+            thread.join()
+        rows.faults = []
+        return told
+
+    def test_that_a_conflict_overtook_are_planned_anew_as_a_whole(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree, other = opened(log), opened(log)
+
+        def be_quicker(append: Append) -> bool:
+            other.BatchCreateKeywords([{"id": "tea", "name": "tea", "parent_id": "root"}])
+            return append()
+
+        told = self.commit_together(
+            rows,
+            tree,
+            [be_quicker],
+            lambda: tree.CreateKeyword("green", "tea"),  # refused at first: there is no tea yet
+            lambda: tree.CreateKeyword("second", "root"),
+        )
+
+        assert [getattr(each, "name", each) for each in told] == ["green", "second"]
+        assert names(opened(log)) == ["first", "tea", "second"]
+
+    def test_tell_nobody_that_it_is_done_what_the_second_run_could_not_write(
+        self, rows: FaultyRows, log: MemoryLog
+    ) -> None:
+        tree, other = opened(log), opened(log)
+
+        def be_quicker(append: Append) -> bool:
+            other.BatchCreateKeywords([{"id": "tea", "name": "tea", "parent_id": "root"}])
+            rows.patience, rows.faults = 0.1, [rows.lose_request] * 50
+            return append()
+
+        told = self.commit_together(
+            rows,
+            tree,
+            [be_quicker],
+            lambda: tree.CreateKeyword("green", "tea"),
+            lambda: tree.CreateKeyword("second", "root"),
+        )
+
+        assert all(isinstance(each, StoreError) and each.outcome_unknown for each in told), told
+        assert names(opened(log)) == ["first", "tea"]
+
+
+class TestLostLogs:
+    def lose(self, rows: FaultyRows, keys: slice) -> None:
+        held = rows.held["u42"].batches
+        for key in sorted(held)[keys]:
+            del held[key]
+
+    def furnish(self, log: MemoryLog) -> KeywordTree:
+        tree = opened(log)
+        for name in "abc":
+            tree.CreateKeyword(name, "root")
+        return tree
+
+    @pytest.mark.parametrize("keys", [slice(-1, None), slice(2, None), slice(None)])
+    def test_a_cut_log_is_refused_by_those_who_have_read_it(
+        self, rows: FaultyRows, log: MemoryLog, keys: slice
+    ) -> None:
+        tree = self.furnish(log)
+        self.lose(rows, keys)
+
+        with pytest.raises(StoreCorruptError):
+            tree.Refresh()
+        with pytest.raises(StoreCorruptError):
+            tree.CreateKeyword("d", "root")
+        assert len(rows.held["u42"].batches) == len(range(4)) - len(range(4)[keys])
+
+    def test_another_history_in_its_place_is_refused(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = self.furnish(log)
+        self.lose(rows, slice(-1, None))
+        opened(log).CreateKeyword("of another history", "root")
+
+        with pytest.raises(StoreCorruptError):
+            tree.CreateKeyword("d", "root")
+        assert names(opened(log)) == ["a", "b", "of another history"]
+
+    def test_a_gap_is_refused_at_opening(self, rows: FaultyRows, log: MemoryLog) -> None:
+        self.furnish(log)
+        self.lose(rows, slice(1, 2))
+
+        with pytest.raises(StoreCorruptError):
+            opened(log)
+
+    def test_a_log_without_its_beginning_is_refused(self, rows: FaultyRows, log: MemoryLog) -> None:
+        self.furnish(log)
+        self.lose(rows, slice(0, 1))
+
+        with pytest.raises(StoreCorruptError, match="lacks what comes before"):
+            opened(log)
+
+    def test_an_empty_log_of_a_known_tree_is_not_begun_anew(self, rows: FaultyRows, log: MemoryLog) -> None:
+        self.furnish(log)
+        self.lose(rows, slice(None))
+
+        with pytest.raises(StoreCorruptError, match="the log is gone"):
+            opened(log)
+        assert rows.held["u42"].batches == {}
+
+    def test_another_tree_under_the_name_is_refused(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = self.furnish(log)
+        rows.remove("u42")
+        other = self.furnish(log)
+        for number in range(5):
+            other.CreateKeyword(f"{number}", "root")
+        other.CompactStorage(keep_history=False)  # which looks like a compaction of the first one's
+
+        with pytest.raises(StoreCorruptError, match="another log has this name now"):
+            tree.CreateKeyword("d", "root")
+        assert "d" not in names(opened(log))
+
+    def test_a_damaged_line_is_refused(self, rows: FaultyRows, log: MemoryLog) -> None:
+        self.furnish(log)
+        held = rows.held["u42"].batches
+        key = sorted(held)[2]
+        held[key] = held[key]._replace(lines=held[key].lines.replace(b'"name":"b"', b'"name":"x"'))
+
+        with pytest.raises(StoreCorruptError, match="line 3"):
+            opened(log)
+
+
+class TestStates:
+    def test_a_damaged_state_is_told_and_the_log_read_instead(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = opened(log)
+        tree.CreateKeyword("tea", "root")
+        tree.CompactStorage(keep_history=True)
+        part = next(iter(rows.held["u42"].states.values()))[0]
+        part.rows[-1] = part.rows[-1].replace(b"tea", b"pea")
+
+        again = opened(log)
+
+        assert names(again) == ["tea"]
+        assert "is damaged" in again.recovery[0]
+        assert "is damaged" in again.Verify()[0]
+        again.CompactStorage(keep_history=True)  # writes it again
+        assert opened(log).recovery == ()
+
+    def test_of_another_history_is_not_used(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = opened(log)
+        tree.CreateKeyword("tea", "root")
+        tree.CompactStorage(keep_history=True)
+        TestLostLogs().lose(rows, slice(-1, None))
+        opened(log)
+
+        assert names(opened(log)) == []
+
+    def test_holds_no_long_contents_but_where_they_are(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = opened(log)
+        fact = tree.CreateInfo("x" * 100_000)
+        tree.CompactStorage(keep_history=True)
+
+        assert next(iter(rows.held["u42"].marks.values())).size < 1000
+        assert opened(log).GetInfo(fact.id) == fact
+
+    def test_are_pruned_but_for_those_of_snapshots(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = opened(log)
+        tree.CreateInfo("x" * 100_000)
+        tree.Snapshot(copy=True)
+        for number in range(4):
+            tree.CreateKeyword(f"{number}", "root")
+            tree.CompactStorage(keep_history=True)
+
+        assert [mark.is_full for mark in rows.marks("u42")] == [False, False, True]
+
+
+class TestMutants:
+    """Without the two safeguards of the contract, what they are for goes wrong: so the tests above can fail."""
+
+    def test_without_the_comparison_a_lost_answer_doubles_or_refuses_what_was_written(
+        self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(SharedStore, "_stands", SharedStore._stands)  # so that it comes back
+        storm.MUTANTS["without comparison"]()
+        tree = opened(log)
+        rows.faults = [rows.lose_answer]
+
+        with pytest.raises(ValueError, match="in use already"):
+            tree.CreateKeyword("tea", "root")
+
+        assert names(opened(log)) == ["tea"]  # refused, and written
+
+    def test_without_the_predecessor_a_write_behind_a_log_that_went_is_acknowledged_and_lost(
+        self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(MemoryRows, "_has", lambda self, tree_id, behind: True)
+        tree, other = opened(log), opened(log)
+
+        def go_on_and_compact(append: Append) -> bool:
+            other.CreateKeyword("theirs", "root")
+            other.CompactStorage(keep_history=False)
+            return append()
+
+        rows.faults = [go_on_and_compact]
+        tree.CreateKeyword("mine", "root")  # acknowledged
+
+        with pytest.raises(StoreCorruptError):
+            opened(log)
+
+    def test_with_the_predecessor_it_is_planned_anew(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree, other = opened(log), opened(log)
+
+        def go_on_and_compact(append: Append) -> bool:
+            other.CreateKeyword("theirs", "root")
+            other.CompactStorage(keep_history=False)
+            return append()
+
+        rows.faults = [go_on_and_compact]
+        tree.CreateKeyword("mine", "root")
+
+        assert names(tree) == names(opened(log)) == ["theirs", "mine"]
