@@ -52,8 +52,8 @@ check: $(VENV)/.installed-check
 	$(RUN) -m pytest Agent/tests/test_house.py
 
 storm: $(VENV)/.installed-test
-	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/context_engine
-	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/shared_tree/test_storm.py
+	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/context_engine \
+		Agent/shared_tree/test_storm.py
 
 bench: $(VENV)/.installed
 	@$(RUN) -m benchmarks

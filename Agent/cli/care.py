@@ -2,7 +2,6 @@
 
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import click
@@ -180,7 +179,7 @@ def snapshot(session: Session, copy: bool, is_list: bool) -> None:
     """Keep the present state under a name."""
     if is_list:
         with session.open():
-            names = snapshots(session)
+            names = session.snapshots()
         session.answer({"snapshots": names}, *(line(name) for name in names or [say("there are none")]))
         return
     with session.open() as tree:
@@ -188,17 +187,12 @@ def snapshot(session: Session, copy: bool, is_list: bool) -> None:
         session.answer({"snapshot": name}, line(*parts("kept as {}", name)))
 
 
-def snapshots(session: Session) -> list[str]:
-    """Return the names of all snapshots, the oldest first."""
-    return sorted(path.parent.name for path in Path(session.data, "snapshots").glob("*/snapshot.json"))
-
-
 @command("restore")
 @click.argument("name")
 def restore(session: Session, name: str) -> None:
     """Go back to a snapshot, named by its NAME."""
     with session.open() as tree:
-        known = snapshots(session)
+        known = session.snapshots()
         if name not in known:
             raise NotFoundError("snapshot", name)
         session.tell(tree, tree.Restore(name), {"snapshot": name}, "restored {}", name)
@@ -260,6 +254,8 @@ def repair(session: Session, new: str, take_cut: bool) -> int:
     """
     from ..repair import repair as repair_store
 
+    if session.is_shared:
+        raise InvalidInputError(say("repair works on folders: copy the shared tree into one first"))
     session.refuse_nothing()
     with session.waiting(say("repairing …")), user_files():
         report = repair_store(session.data, new, take_cut)

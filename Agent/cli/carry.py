@@ -110,6 +110,8 @@ def demo(session: Session, modules: tuple[str, ...]) -> int:
         raise InvalidInputError(say("the library has no module called {}", shorten(", ".join(unknown), 60)))
     screen = DemoScreen(io.StringIO() if session.as_json else sys.stdout)
     with tempfile.TemporaryDirectory(prefix="keyword-tree-demo-") as temporary:
+        if session.is_data_named and session.is_shared:
+            raise InvalidInputError(say("the demo builds its memory in a folder: name one with --data"))
         folder = Path(session.data if session.is_data_named else temporary)
         try:
             library_demo.run_demo(folder, screen, modules or None)

@@ -138,6 +138,12 @@ TEXTS = {
     "": "",
     "no keyword has the name, path or id {!r}": "没有关键词的名字、路径或 id 是 {!r}",
     "; perhaps:": "；也许是：",
+    "repair works on folders: copy the shared tree into one first": (
+        "repair 只能修复文件夹：请先把共享的树复制到文件夹"
+    ),
+    "the demo builds its memory in a folder: name one with --data": (
+        "演示在文件夹中建立记忆：请用 --data 指定一个文件夹"
+    ),
     "there is no memory in {}: name its folder with --data, or begin one with add": (
         "{} 里没有记忆：用 --data 指明文件夹，或用 add 新建"
     ),

@@ -20,7 +20,6 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
@@ -264,7 +263,7 @@ def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[
     """Return the infos that fit best, as JSON has them, each with the sentence that fits and its score from 0 to 1."""
     from ..memory.retriever import MemoryRetriever  # few commands need it, and a prompt waits for what is imported
 
-    index = Path(session.data, "indexes", "memory.index")  # the one that a `MemoryStore` of this folder keeps
+    index = session.folder / "indexes" / "memory.index"  # the one that a `MemoryStore` of this folder keeps
     found = MemoryRetriever(tree, index_path=index).retrieve(query, limit)
     return [
         {

@@ -15,8 +15,9 @@ import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -170,37 +171,77 @@ class Session:
         """
         if not makes:
             self.refuse_nothing()
-        with self._make_tree(client) as tree:
+        with self._store() as store, self._make_tree(client, store) as tree:
             for sentence in tree.recovery if tells else ():
                 self.messages.print(line((say("recovered: "), "yellow"), sentence))
             yield tree
 
-    def _make_tree(self, client: LLMClient | None) -> KeywordTree:
+    def _make_tree(self, client: LLMClient | None, store: Any) -> KeywordTree:
+        folder = str(self.folder) if self.is_shared else self.data
         if not self.by_meaning:
-            return KeywordTree(self.data, client)
+            return KeywordTree(folder, client, store=store)
         try:  # imported here: few commands need it, and a prompt waits for what is imported
             from ..embeddings.embedder import LocalEmbedder
             from ..embeddings.recall import EmbeddingTree
 
-            return EmbeddingTree(self.data, LocalEmbedder(), llm_client=client)
+            return EmbeddingTree(folder, LocalEmbedder(), llm_client=client, store=store)
         except ImportError as error:
             raise InvalidInputError(str(error)) from error
 
+    def _store(self) -> AbstractContextManager[Any]:
+        """Give what keeps the log, where no folder does."""
+        return self._shared().open_store(self.data) if self.is_shared else nullcontext()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the memory is a shared tree, on a server."""
+        return "://" in self.data and self._shared().is_address(self.data)
+
+    @staticmethod
+    def _shared() -> ModuleType:
+        from ..shared_tree import address  # with psycopg, which few have and need
+
+        return address
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the memory; of a shared tree, that for what is derived of it."""
+        return Path(
+            self._shared().cache_folder(self._shared().parse_address(self.data)) if self.is_shared else self.data
+        )
+
+    @property
+    def shown(self) -> str:
+        """The memory's place as it may be shown: a server's address holds a password."""
+        return str(self._shared().parse_address(self.data)) if self.is_shared else self.data
+
+    def snapshots(self) -> list[str]:
+        """Return the names of all snapshots, the oldest first."""
+        if self.is_shared:
+            return list(self._shared().snapshots_at(self.data))
+        return sorted(path.parent.name for path in Path(self.data, "snapshots").glob("*/snapshot.json"))
+
     def refuse_nothing(self) -> None:
-        """Raise NoStoreError where the folder holds no memory."""
-        if not any(Path(self.data, name).exists() for name in FILES):
+        """Raise NoStoreError where there is no memory."""
+        if self.is_shared:
+            is_there = self._shared().is_there(self.data)
+        else:
+            is_there = any(Path(self.data, name).exists() for name in FILES)
+        if not is_there:
             raise NoStoreError(
-                say("there is no memory in {}: name its folder with --data, or begin one with add", self.data)
+                say("there is no memory in {}: name its folder with --data, or begin one with add", self.shown)
             )
 
     def next_step(self) -> str:
-        """Return the command that saves what can be saved of a damaged memory."""
+        """Return the command that saves what can be saved of a damaged memory; nothing for a shared tree."""
+        if self.is_shared:
+            return ""
         folder = os.path.normpath(self.data)
         return f"keyword-tree repair {shlex.quote(f'{folder}-repaired')} --data {shlex.quote(folder)}"
 
     def named_folder(self) -> str:
         """Return the option that names the folder, as it was given on the command line; nothing where it was not."""
-        return f" --data {shlex.quote(self.data)}" if self.is_data_named else ""
+        return f" --data {shlex.quote(self.shown)}" if self.is_data_named else ""
 
     def client(self) -> LLMClient:
         """Return the model that options or environment name, and the lexical client where they name none."""

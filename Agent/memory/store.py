@@ -165,6 +165,8 @@ class MemoryStore:
         config: How `recall` looks.
         ranker: Another ranking, as one by embeddings, mixed into the full-text one.
         clock: Seconds since the epoch.
+        log: Who keeps the logs, where no folder does: `SharedLog.tree`, say. Takes the namespace's name, and returns
+            what `KeywordTree(store=…)` takes; the folder then holds derived indexes only.
 
     Attributes:
         tree: All of it as a `KeywordTree`.
@@ -186,6 +188,7 @@ class MemoryStore:
         clock: Callable[[], float] = time.time,
         extract: str | Extractor | None = "auto",
         extract_in_background: bool = False,
+        log: Callable[[str], Callable[[], Any]] | None = None,
     ) -> None:
         place = namespace_folder(folder, user, agent, session)
         if a_file := next((path for path in (place, *place.parents) if path.is_file()), None):
@@ -195,7 +198,8 @@ class MemoryStore:
         self._clock = clock
         self._auto_link = llm_client is not None
         self._lock = threading.RLock()  # of two corrections of one fact, the second corrects what the first left
-        self.tree = KeywordTree(str(place), llm_client, clock=clock)
+        store = None if log is None else log(namespace_folder("", user, agent, session).as_posix())
+        self.tree = KeywordTree(str(place), llm_client, clock=clock, store=store)
         self.graph = TreeGraph(self.tree, list_sayings=lambda: self.retriever.index.sayings())
         indexes = place / "indexes"
         self.retriever = MemoryRetriever(

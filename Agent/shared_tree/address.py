@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from ..keyword_tree import InvalidInputError, KeywordTree, LLMClient, NotFoundError
+from ..keyword_tree import InvalidInputError, NotFoundError
 from .shared_log import SharedLog
+from .store import SharedStore
 
-__all__ = ["Address", "cache_folder", "is_address", "is_there", "open_address", "parse_address", "snapshots_at"]
+__all__ = ["Address", "cache_folder", "is_address", "is_there", "open_store", "parse_address", "snapshots_at"]
 
 _SCHEMES = ("postgresql://", "postgres://")
 
@@ -62,14 +63,11 @@ def cache_folder(address: Address) -> Path:
 
 
 @contextmanager
-def open_address(text: str, llm_client: LLMClient | None = None) -> Iterator[KeywordTree]:
-    """Open the tree at an address, over a log of its own; one that is not there begins empty."""
+def open_store(text: str) -> Iterator[Callable[[], SharedStore]]:
+    """Give what `KeywordTree(store=…)` takes for the tree at an address, over a log of its own."""
     address = parse_address(text)
-    with (
-        SharedLog(address.dsn) as log,
-        KeywordTree(str(cache_folder(address)), llm_client, store=log.tree(address.tree_id)) as tree,
-    ):
-        yield tree
+    with SharedLog(address.dsn) as log:
+        yield log.tree(address.tree_id)
 
 
 def is_there(text: str) -> bool:
