@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple, Self, cast
 
 from ..keyword_tree import ClosedError, StoreError
@@ -175,7 +175,7 @@ class Reader:
             port.raise_corrupt(self.tree_id, 0, f"a content in what follows operation {max(key, ~key)} has changed")
         return row
 
-    def read_back(self, at: At) -> Iterator[tuple[port.Line | None, bytes]]:
+    def read_back(self, at: At) -> Generator[tuple[port.Line | None, bytes], None, None]:
         """Yield the lines from there on, newest first; None for what breaks the chain."""
         below, crc, limit = at.seq, at.crc, _PAGE // 4  # most who look back look for the newest
         while below and crc != port.FIRST_CRC:

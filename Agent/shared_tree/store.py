@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 
@@ -185,11 +185,11 @@ class SharedStore(Reader):
 
     # -- looking back ---------------------------------------------------------
 
-    def ReadBack(self, with_history: bool) -> Iterator[tuple[port.Line | None, bytes]]:
+    def ReadBack(self, with_history: bool) -> Generator[tuple[port.Line | None, bytes], None, None]:
         """Yield the lines, newest first; None for what breaks the chain."""
         return self.read_back(self._at)
 
-    def FindLines(self, id: str) -> Iterator[bytes]:
+    def FindLines(self, id: str) -> Generator[bytes, None, None]:
         """Yield the lines that may touch a record, newest first.  Cost: the server looks through the log."""
         held, below = port.id_in_row(id), self._at.seq
         while batches := self._rows.read_back(self.tree_id, below, _FOUND, held):
