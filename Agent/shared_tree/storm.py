@@ -165,7 +165,7 @@ def _write(
     random_ = random.Random(f"{seed} {worker} {life} {thread}")
     tree_name = _TREES[thread % len(_TREES)]
     tree, slot = trees[tree_name], worker * _THREADS + thread
-    number = board.read()[slot] // 1_000_000 * 1_000_000 + 1_000_000  # of this life: no name twice
+    number = (life + 1) * 1_000_000  # no name twice, also where a life before this one had nothing acknowledged
 
     def note(kind: str, *more: Any) -> None:
         os.write(notes, (json.dumps([kind, tree_name, slot, number, time.monotonic(), *more]) + "\n").encode())
@@ -184,9 +184,9 @@ def _write(
         size = random_.choice((10, 10, 10, 10, 3000)) if random_.random() > 0.002 else 1_500_000
         note("began")
         try:
-            tree.CreateKeyword(_name(slot, number), "root", description="x" * min(size, 5000), llm_auto_place=False)
-            if size > 5000:
+            if size > 5000:  # a batch in pieces
                 tree.CreateInfo("y" * size)
+            tree.CreateKeyword(_name(slot, number), "root", description="x" * min(size, 5000), llm_auto_place=False)
         except KeywordTreeError as error:
             note("unknown" if getattr(error, "outcome_unknown", False) else "refused", str(error))
             time.sleep(0.05)
