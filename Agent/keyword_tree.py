@@ -1902,10 +1902,6 @@ class _Store(Protocol):
         """Return the number of the last operation that was read or written."""
 
     @property
-    def position(self) -> str:
-        """Return what tells this state of the log from every other."""
-
-    @property
     def next_ordinal(self) -> int:
         """Return what a compaction has left: at least the next one."""
 
@@ -5754,8 +5750,8 @@ class _Engine:
         return _ReadClock(self._clock)
 
     def Position(self) -> str:
-        """Return what tells how far the store has come."""
-        return self.store.position
+        """Return what tells how far the log in a folder has come."""
+        return cast("_FileStore", self.store).position
 
     def NormalizeAll(self, names: list[str]) -> list[str]:
         return list(dict.fromkeys(token for name in names for token in self.normalizer(name)))
