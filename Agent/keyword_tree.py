@@ -2780,16 +2780,16 @@ class _FileStore:
         if isinstance(held, bytes):
             return held
         in_log = held.offset >= 0
-        with self._descriptor_lock:
-            fd = self._reader.fd if in_log else self._projections.fds[1]
-            if fd < 0:
-                raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
-            with _StoreErrors("cannot read ", self.data_dir):
+        with _StoreErrors("cannot read ", self.data_dir):
+            with self._descriptor_lock:
+                fd = self._reader.fd if in_log else self._projections.fds[1]
+                if fd < 0:
+                    raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
                 fd = self.files.Duplicate(fd)  # so that reading waits for nobody, and nobody for reading
-        try:
-            return _ReadExtent(self.files, fd, held, _LOG_NAME if in_log else "infos.jsonl")
-        finally:
-            self.files.Close(fd)
+            try:
+                return _ReadExtent(self.files, fd, held, _LOG_NAME if in_log else "infos.jsonl")
+            finally:
+                self.files.Close(fd)
 
     def ReadBack(self, with_history: bool) -> Generator[tuple[_Line | None, bytes], None, None]:
         paths = self.archive.HistoryPaths() if with_history else []
