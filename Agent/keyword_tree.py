@@ -3484,11 +3484,11 @@ class _State:
 
     def InfosBehind(self, id: str | None) -> Iterator[str]:
         """Yield all infos, or those that stand behind one; it may be deleted by now."""
-        if id is None:
-            return iter(self.infos)
         if self._info_places is None:
             self._info_order = list(self.infos)
             self._info_places = {each: place for place, each in enumerate(self._info_order)}
+        if id is None:
+            return filter(self.infos.__contains__, self._info_order)
         if id not in self._info_places:
             raise NotFoundError("info", id)
         following = map(self._info_order.__getitem__, range(self._info_places[id] + 1, len(self._info_order)))

@@ -1,0 +1,257 @@
+"""Faults that users met, each as the call that showed it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.keyword_tree import (
+    AgentDecision,
+    DuplicateIdError,
+    InvalidInputError,
+    KeywordTree,
+    SearchStatus,
+    StoreCorruptError,
+    StubLLMClient,
+)
+
+LONG = "长" * 5000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "tree"
+
+
+@pytest.fixture
+def tree(folder: Path) -> Iterator[KeywordTree]:
+    with KeywordTree(str(folder)) as opened:
+        yield opened
+
+
+class Topic(str, Enum):  # noqa: UP042  what the fault was about
+    TEA = "tea"
+
+
+class TestValues:
+    def test_an_enum_of_strings_is_stored_as_its_string(self, tree: KeywordTree) -> None:
+        node = tree.CreateKeyword(Topic.TEA, "root", [Topic.TEA])
+        info = tree.CreateInfo(Topic.TEA, Topic.TEA, [node.id])
+
+        assert (node.name, node.aliases, info.content, info.source) == ("tea", ["tea"], "tea", "tea")
+        assert {type(value) for value in (node.name, node.aliases[0], info.content)} == {str}
+        assert tree.Search("tea").node == node
+
+    @pytest.mark.parametrize(("old", "new"), [({"done": 0}, {"done": False}), ({"n": 1}, {"n": 1.0}), ([0], [False])])
+    def test_a_change_of_a_json_type_is_a_change(self, tree: KeywordTree, old: Any, new: Any) -> None:
+        node = tree.CreateKeyword("k", "root", metadata={"x": old})
+        changed = tree.UpdateKeyword(node.id, {"metadata": {"x": new}}, 1)
+
+        assert changed.version == 2
+        assert repr(tree["k"].metadata) == repr({"x": new})
+
+    def test_a_record_is_json_by_its_vars(self, tree: KeywordTree) -> None:
+        node = tree.CreateKeyword("k", "root")
+        tree.CreateKeyword("beneath", node.id)
+        info = tree.CreateInfo("i", keyword_ids=[node.id])
+
+        for record in (tree["k"], tree.GetInfosOfKeyword(node.id)[0], tree.GetLinks(info.id)[0]):
+            assert json.loads(json.dumps(vars(record)))["created_by"] == "user"
+        assert len(json.loads(json.dumps(vars(tree["k"])))["children"]) == 1
+
+    def test_a_path_may_be_bytes(self, folder: Path) -> None:
+        class BytesPath:
+            def __fspath__(self) -> bytes:
+                return os.fsencode(folder)
+
+        path: Any = BytesPath()
+        with KeywordTree(path) as tree:
+            assert tree.data_dir == str(folder)
+
+    @pytest.mark.parametrize("huge", [2**63, 2**70])
+    def test_numbers_that_no_list_reaches_are_refused(self, tree: KeywordTree, huge: int) -> None:
+        for call in (lambda: tree.History(limit=huge), lambda: tree.ListInfos(page=huge), lambda: tree.Changes(huge)):
+            with pytest.raises(InvalidInputError, match="at most"):
+                call()
+
+    @pytest.mark.parametrize("name", ["clock", "new_id"])
+    def test_what_cannot_be_called_is_refused(self, folder: Path, name: str) -> None:
+        wrong: Any = {name: 7}
+        with pytest.raises(InvalidInputError, match=name):
+            KeywordTree(str(folder), **wrong)
+
+
+class TestIds:
+    def test_of_a_merged_keyword_cannot_be_taken_again(self, tree: KeywordTree) -> None:
+        old, new = tree.CreateKeyword("old", "root", id="old"), tree.CreateKeyword("new", "root")
+        tree.MergeKeywords(old.id, new.id)
+        merge = tree.last_operation
+        for make in (
+            lambda: tree.CreateKeyword("taken", "root", id="old"),
+            lambda: tree.BatchCreateKeywords([{"name": "taken", "id": "old", "parent_id": "root"}]),
+        ):
+            with pytest.raises(DuplicateIdError):
+                make()
+
+        assert tree["new"].id == getattr(tree.GetKeyword("old"), "id", None)
+        assert merge is not None
+        tree.Undo(merge)
+        assert tree["old"].id == "old"
+
+    def test_may_be_brought_along_by_single_calls(self, tree: KeywordTree) -> None:
+        assert tree.CreateKeyword("k", "root", id="11").id == "11"
+        assert tree.CreateInfo("i", id="12").id == "12"
+        with pytest.raises(DuplicateIdError):
+            tree.CreateInfo("i", id="12")
+
+
+class TestWho:
+    def test_is_told_by_the_history(self, tree: KeywordTree) -> None:
+        node = tree.CreateKeyword("k", "root", created_by="ada")
+        tree.AddAlias(node.id, "别名", "bo")
+        info = tree.CreateInfo("i", created_by="cy")
+        tree.UpdateInfo(info.id, {"content": "j"}, changed_by="di")
+        with tree.Operation("block") as block:
+            tree.LinkInfo(info.id, node.id, created_by="ed")
+            tree.DeleteInfo(info.id, "fi")
+        tree.Undo(block.id, "gus")
+
+        assert [change.author for change in tree.History()] == ["gus", "ed", "di", "cy", "bo", "ada", "agent"]
+        assert tree.History(node.id)[-1].author == "ada"
+
+    def test_last_operation_is_of_the_thread(self, tree: KeywordTree) -> None:
+        tree.CreateKeyword("mine", "root")
+        mine = tree.last_operation
+        other = threading.Thread(target=tree.CreateKeyword, args=("theirs", "root"))
+        other.start()
+        other.join()
+
+        assert tree.last_operation == mine
+        assert mine is not None
+        tree.Undo(mine)
+        assert [node.name for node in tree] == ["theirs"]
+
+
+class TestBlocks:
+    def test_of_a_suspended_generator_swallow_nothing(self, tree: KeywordTree) -> None:
+        def work() -> Iterator[None]:
+            with tree.Operation():
+                tree.CreateKeyword("within", "root")
+                yield
+
+        suspended = work()
+        next(suspended)
+        tree.CreateKeyword("of the caller", "root")
+        suspended.close()  # type: ignore[attr-defined]  # it is a generator
+        assert [node.name for node in tree] == ["of the caller"]
+
+    def test_run_their_plans_once_more_beside_a_writer_and_not_at_each_of_its_writes(self, folder: Path) -> None:
+        runs = []
+
+        def normalize(text: str) -> list[str]:
+            return [text.casefold()]
+
+        with KeywordTree(str(folder), normalizer=normalize) as tree, KeywordTree(str(folder)) as other:
+            with tree.Operation():
+                for number in range(40):
+                    other.CreateKeyword(f"theirs {number}", "root")
+                    tree.Refresh()
+                    tree.CreateKeyword(f"mine {number}", "root")
+                    runs.append(len(tree))
+            assert len(tree) == 80
+            assert runs[-1] == 80
+            assert tree.Verify() == []
+
+    def test_hold_two_namesakes_among_which_a_model_chooses(self, folder: Path) -> None:
+        model = StubLLMClient([{"action": "match", "node_id": 1}])
+        with KeywordTree(str(folder), model) as tree, tree.Operation():
+            first, second = tree.CreateKeyword("同名", "root"), tree.CreateKeyword("同名", "root")
+            found = tree.Search("同名", context="the second")
+
+            assert (found.status, found.node and found.node.id) == (SearchStatus.MATCHED, second.id)
+            assert first.id != second.id
+
+    def test_a_client_may_return_a_decision(self, folder: Path) -> None:
+        with KeywordTree(str(folder), StubLLMClient([AgentDecision("match", 0)])) as tree:
+            tree.CreateKeyword("tea", "root")
+            assert tree.Search("what to drink").status is SearchStatus.MATCHED
+
+
+class TestPages:
+    def test_behind_an_id_make_a_whole_scan(self, tree: KeywordTree) -> None:
+        tree.BatchCreateInfos([{"content": str(number), "id": str(number)} for number in range(230)])
+        seen: list[str] = []
+        after = None
+        while page := tree.ListInfos(size=50, after=after):
+            seen += [info.id for info in page]
+            after = seen[-1]
+            tree.UpdateInfo(seen[0], {"source": after})  # what is changed meanwhile is not seen twice, nor left out
+            tree.DeleteInfo(after)
+
+        assert sorted(set(seen), key=int) == [str(number) for number in range(230)]
+
+
+class TestStore:
+    def test_a_log_that_lost_its_end_is_refused(self, folder: Path) -> None:
+        with KeywordTree(str(folder)) as tree:
+            for number in range(60):
+                tree.CreateKeyword(str(number), "root")
+        log = folder / "change_log.jsonl"
+        lines = log.read_bytes().splitlines(keepends=True)
+        log.write_bytes(b"".join(lines[: len(lines) // 2]))
+        with pytest.raises(StoreCorruptError, match="are lost"):
+            KeywordTree(str(folder))
+
+    def test_another_snapshots_file_is_not_believed(self, tree: KeywordTree, folder: Path) -> None:
+        tree.CreateKeyword("first", "root")
+        early = tree.Snapshot(copy=True)
+        tree.CreateKeyword("second", "root")
+        late = tree.Snapshot(copy=True)
+        shutil.copy(folder / "snapshots" / early / "snapshot.json", folder / "snapshots" / late / "snapshot.json")
+        with pytest.raises(StoreCorruptError, match="was not written for"):
+            tree.Restore(late)
+
+    def test_the_dead_take_no_room_behind_a_compaction(self, tree: KeywordTree, folder: Path) -> None:
+        for _ in range(3):
+            made = tree.BatchCreateInfos([{"content": LONG} for _ in range(100)])
+            with tree.Operation():
+                for info in made:
+                    tree.DeleteInfo(info.id)
+        last = tree.History(limit=1)[0].operation_id
+        tree.CompactStorage()
+
+        alive = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+        assert alive < 200 * 1024  # of 4.5 MB
+        tree.Undo(last)  # what undoing needs is in the history
+        assert len(tree.ListInfos(size=200)) == 100
+        assert tree.Verify() == []
+
+    def test_a_forgetting_that_a_crash_interrupted_is_finished(self, folder: Path) -> None:
+        with KeywordTree(str(folder)) as tree:
+            tree.DeleteInfo(tree.CreateInfo("a secret that was told").id)
+            tree.CompactStorage()
+            kept = {path.name: path.read_bytes() for path in (folder / "history").iterdir()}
+            tree.CompactStorage(keep_history=False)
+        first = json.loads((folder / "change_log.jsonl").read_bytes().split(b"\n")[0])
+        for name, data in kept.items():
+            (folder / "history" / name).write_bytes(data)
+        (folder / "forget").write_bytes(b"%d\n" % (first["seq"] - 1))
+        with KeywordTree(str(folder)):
+            pass
+
+        assert not any(b"a secret" in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+        assert not (folder / "forget").exists()
+
+    def test_a_foreign_folder_gains_no_lock(self, tmp_path: Path) -> None:
+        (tmp_path / "change_log.jsonl").write_text("a log of something else\n")
+        with pytest.raises(StoreCorruptError, match="no log of a keyword tree"):
+            KeywordTree(str(tmp_path))
+        assert os.listdir(tmp_path) == ["change_log.jsonl"]
