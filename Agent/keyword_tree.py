@@ -265,6 +265,9 @@ class _StoredRecord(_Plain):
             return fields[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def __getstate__(self) -> _Row:
+        return dict(vars(self))
+
     @property
     def __dict__(self) -> _Row:  # type: ignore[override]  # typeshed has it as a variable
         fields = self._Decode()
@@ -1418,6 +1421,14 @@ def _ReplaceFile(files: _Files, path: str, parts: Iterable[bytes], check: Callab
     files.SyncFolder(os.path.dirname(path))
 
 
+def _ReadFile(files: _Files, path: str) -> bytes:
+    fd = files.Open(path, readonly=True)
+    try:
+        return files.Read(fd, files.Size(fd), 0)
+    finally:
+        files.Close(fd)
+
+
 def _Checksum(files: _Files, fd: int, stop: int, start: int = 0, crc: int = 0) -> int:
     """Return the checksum of a file up to `stop`, -1 if it is shorter; `crc` is of what stands before `start`."""
     while start < stop:
@@ -2062,8 +2073,8 @@ class _Projections:
         def WriteWhereDifferent(kind: int, offset: int, data: bytes) -> None:
             found = self._files.Read(self.fds[kind], len(data), offset)
             if found != data:
-                same = itertools.takewhile(bool, map(operator.eq, found, data))
-                differs[kind] = min(differs[kind], offset + sum(same))
+                is_short = data.startswith(found)
+                differs[kind] = min(differs[kind], offset + len(found) if is_short else -1)
                 self._files.Write(self.fds[kind], data, offset)
 
         reader = start.Copy()
@@ -2177,11 +2188,7 @@ class _Archive:
 
     def _ReadSnapshotFile(self, name: str, path: str) -> tuple[int, int]:
         """Return the length and the checksum of a snapshot's log."""
-        fd = self.files.Open(path, readonly=True)
-        try:
-            raw = self.files.Read(fd, self.files.Size(fd), 0)
-        finally:
-            self.files.Close(fd)
+        raw = _ReadFile(self.files, path)
         try:
             said = json.loads(raw)
             told = said.pop("crc", None)  # which older versions did not write, nor the name
@@ -2218,11 +2225,7 @@ class _Archive:
             self.files.SyncFolder(self.data_dir)
 
     def _IsForgotten(self, reader: _LogReader) -> bool:
-        fd = self.files.Open(self._mark, readonly=True)
-        try:
-            told = self.files.Read(fd, 32, 0).strip()
-        finally:
-            self.files.Close(fd)
+        told = _ReadFile(self.files, self._mark).strip()
         first = _MatchLine(self.files.Read(reader.fd, 512, 0))
         return first is not None and told.isdigit() and int(first[2]) == int(told) + 1
 
@@ -2399,6 +2402,7 @@ class _FileStore:
             files.SyncFolder(self.data_dir)
             self._Identify()
             start = self._Load(state)
+            self._RefuseDamage(self._ReadTail())
             self._RefuseLostEnd(state)
             self._JudgeTail()
             if self.seq == 0:
@@ -2571,24 +2575,31 @@ class _FileStore:
                 if any(map(state.IsNewer, self._projections.ReadBehind(kind, reader.projected[kind].bytes))):
                     raise reader.Corrupt(f"operations behind {self.seq} are lost: {name} has rows of them")
 
-    def _JudgeTail(self) -> None:
-        """Cut what a crash left behind the last whole line; refuse what no crash explains."""
-        reader = self._reader
-        self._size = self.files.Size(reader.fd)
-        tail = reader.log.bytes
-        rest = self.files.Read(reader.fd, self._size - tail, tail)
-        if not rest.strip(b" \n"):
-            return
+    def _ReadTail(self) -> bytes:
+        """Return what stands behind the last whole line."""
+        self._size = self.files.Size(self._reader.fd)
+        return self.files.Read(self._reader.fd, self._size - self._reader.log.bytes, self._reader.log.bytes)
+
+    def _RefuseDamage(self, rest: bytes) -> None:
+        """Refuse lines behind the last whole one that no crash explains."""
         expected = self.seq + 1
         for match in _FindLines(rest):  # also behind a newline that was damaged
             line = _ReadLine(match[0])
             if line is not None and line.durable >= expected:
-                raise reader.Corrupt(
+                raise self._reader.Corrupt(
                     f"operation {expected} is damaged or missing, though operation {line.seq}, behind it, "
                     "tells that it was on the disk"
                 )
-        if self.seq == 0:
+        if self.seq == 0 and rest.strip(b" \n") and not any(map(self.files.Exists, self._projections.paths)):
             self._RefuseForeignLog(rest)
+
+    def _JudgeTail(self) -> None:
+        """Cut what a crash left behind the last whole line; refuse what no crash explains."""
+        reader, tail = self._reader, self._reader.log.bytes
+        rest = self._ReadTail()
+        if not rest.strip(b" \n"):
+            return
+        self._RefuseDamage(rest)
         if self.is_readonly:
             self.recovery[:] = [f"{_LOG_NAME}: {_Count(len(rest), 'byte')} behind operation {self.seq} were not read"]
             return
@@ -3179,6 +3190,7 @@ class _State:
         self._tokens: _Multimap[str] | None = None  # made when it is first asked
         self._info_order: list[str] = []  # of infos, also deleted ones, and where each stands: made when first asked
         self._info_places: dict[str, int] | None = None
+        self._is_info_order_old = False
         self.next_ordinal = 0
         self.nodes: MutableMapping[str, bytes] = {}
         self.infos: MutableMapping[str, Any] = {}
@@ -3319,10 +3331,13 @@ class _State:
 
     def _PutInfo(self, id: str, held: Any) -> None:
         self.gone_infos.pop(id, None)
+        was_there = self.infos.pop(id, None) is not None  # what was changed last stands last
         self.infos[id] = held
-        if self._info_places is not None and id not in self._info_places:
-            self._info_places[id] = len(self._info_order)
-            self._info_order.append(id)
+        if self._info_places is not None:
+            self._is_info_order_old |= was_there
+            if id not in self._info_places:
+                self._info_places[id] = len(self._info_order)
+                self._info_order.append(id)
 
     def _ApplyLinks(self, heads: Sequence[_LinkHead | InfoKeywordLink], rows: list[bytes]) -> None:
         if len(rows) > 8:
@@ -3484,11 +3499,12 @@ class _State:
 
     def InfosBehind(self, id: str | None) -> Iterator[str]:
         """Yield all infos, or those that stand behind one; it may be deleted by now."""
-        if self._info_places is None:
+        if self._info_places is None or (id is None and self._is_info_order_old):
             self._info_order = list(self.infos)
             self._info_places = {each: place for place, each in enumerate(self._info_order)}
+            self._is_info_order_old = False
         if id is None:
-            return filter(self.infos.__contains__, self._info_order)
+            return iter(self.infos)
         if id not in self._info_places:
             raise NotFoundError("info", id)
         following = map(self._info_order.__getitem__, range(self._info_places[id] + 1, len(self._info_order)))
@@ -3577,6 +3593,7 @@ class _Overlay(_State):
         self._levels = {}
         self._tokens = None
         self._info_places = None
+        self._is_info_order_old = False
         self.next_ordinal = base.next_ordinal
         self.nodes, self.infos = _Layer(base.nodes), _Layer(base.infos)
         self.gone_nodes, self.gone_infos = _Layer(base.gone_nodes), _Layer(base.gone_infos)
@@ -4049,6 +4066,7 @@ class _Ranker:
     ) -> None:
         self._make = make
         self._path = path  # of the file that keeps the index; "" for none
+        self._files = _Files()
         self._position = position  # what the log has come to; the tree's lock is held
         self._kept = ""  # the position at which the file was written
         self._see = see
@@ -4149,11 +4167,9 @@ class _Ranker:
             parts = recall.Dump()
             head = {"format": _INDEX_FORMAT, "position": position, "heard": self._infos_heard}
             head |= {"sizes": list(map(len, parts)), "crc": zlib.crc32(b"".join(parts))}
-            with contextlib.suppress(OSError):  # it is made anew where it cannot be kept
-                os.makedirs(os.path.dirname(self._path), 0o700, exist_ok=True)
-                with open(os.open(self._path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                    file.writelines([_EncodeText(head).encode(), b"\n", *parts])
-                os.replace(self._path + ".new", self._path)
+            with contextlib.suppress(_DiskError):  # it is made anew where it cannot be kept
+                self._files.MakeFolder(os.path.dirname(self._path))
+                _ReplaceFile(self._files, self._path, [_EncodeText(head).encode(), b"\n", *parts])
                 self._kept = position
 
     def FollowAtClose(self) -> None:
@@ -4165,8 +4181,8 @@ class _Ranker:
 
     def DropKept(self) -> None:
         """Take the file away: it may hold words of what was deleted."""
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)
+        with contextlib.suppress(_DiskError):
+            self._files.Remove(self._path)
         self._kept = ""
 
     def _LoadKept(self, recall: Recall) -> bool:
@@ -4174,8 +4190,8 @@ class _Ranker:
         if not self._path or not isinstance(recall, _LexicalRecall):
             return False
         try:
-            with open(self._path, "rb") as file:
-                head, body = json.loads(file.readline()), file.read()
+            told, _, body = _ReadFile(self._files, self._path).partition(b"\n")
+            head = json.loads(told)
             ends = list(itertools.accumulate(head["sizes"], initial=0))
             is_whole = head["format"] == _INDEX_FORMAT and head["crc"] == zlib.crc32(body) and ends[-1] == len(body)
             if not is_whole or head["heard"] != self._infos_heard:
@@ -6900,9 +6916,9 @@ class KeywordTree:
         if not is_checked:
             id = None if id is None else _CheckId("id", id)
             name = _CheckName("name", name)
-            aliases = aliases and _CheckList("aliases", aliases, _CheckName)
-            description = description and _CheckText("description", description, _DESCRIPTION_LIMIT)
-            metadata = metadata and _CheckMetadata("metadata", metadata)
+            aliases = None if aliases is None else _CheckList("aliases", aliases, _CheckName)
+            description = _CheckText("description", description, _DESCRIPTION_LIMIT)
+            metadata = None if metadata is None else _CheckMetadata("metadata", metadata)
             created_by = _CheckName("created_by", created_by)
         node = object.__new__(KeywordNode)
         _FieldsOf(node).update(

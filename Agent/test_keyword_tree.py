@@ -2652,7 +2652,7 @@ def some_work(tree: KeywordTree) -> list[str]:
 
 
 class TestLog:
-    ENVELOPE = "crc seq prev durable op operation_id timestamp agent_io before after"
+    ENVELOPE = "crc seq prev durable op operation_id timestamp author agent_io before after"
 
     def test_has_one_line_for_each_operation(self, tree: KeywordTree, folder: Path) -> None:
         some_work(tree)
@@ -3066,7 +3066,7 @@ class TestProjections:
 
 
 class TestTornTail:
-    @pytest.mark.parametrize("projections", ["as they were", "behind"])
+    @pytest.mark.parametrize("projections", ["missing", "behind"])
     def test_is_cut_kept_and_reported_wherever_it_is_torn(
         self, tmp_path: Path, folder: Path, quick_sync: None, projections: str
     ) -> None:
@@ -3094,7 +3094,7 @@ class TestTornTail:
         for cut in sorted({*range(first, len(written) + 1, step), *ends, *(end - 1 for end in ends[1:])}):
             whole = sum(end <= cut for end in ends) - 1
             rest = written[ends[whole] : cut]
-            torn = {**(files if projections == "as they were" else early), LOG: written[:cut]}
+            torn = {**({} if projections == "missing" else early), LOG: written[:cut]}
             copied = write_disk(tmp_path / f"cut-{cut}", torn)
             with opened(copied) as again:
                 found = state(again)
@@ -3136,7 +3136,7 @@ class TestTornTail:
                 "newlines": b"\n" * size,
             }[how]
             data = torn[LOG][:at] + filling + torn[LOG][at + size :]
-            copied = write_disk(tmp_path / f"at-{at}", {**torn, LOG: data})
+            copied = write_disk(tmp_path / f"at-{at}", {**files, LOG: data})
             with opened(copied) as again:
                 assert again.GetKeyword(last) is None
                 assert state(again) == wanted

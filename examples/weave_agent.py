@@ -4,16 +4,20 @@ Run it: `python examples/weave_agent.py` (in the environment that `make demo` or
 """
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from Agent.keyword_tree import (
     Change,
     Info,
     InfoKeywordLink,
+    InfoPatch,
+    InfoSpec,
     KeywordNode,
+    KeywordPatch,
+    KeywordSpec,
     KeywordTree,
+    OpenOperation,
     RelationType,
     SearchResult,
     SearchStatus,
@@ -36,6 +40,9 @@ class LongTermMemory:
     def FindByName(self, name: str, page: int = 0, size: int = 50) -> list[KeywordNode]:
         return self._tree.FindByName(name, page, size)
 
+    def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
+        return self._tree.RankCandidates(query, limit)
+
     def GetKeyword(self, id: str) -> KeywordNode | None:
         return self._tree.GetKeyword(id)
 
@@ -44,6 +51,9 @@ class LongTermMemory:
 
     def GetPath(self, id: str) -> list[KeywordNode]:
         return self._tree.GetPath(id)
+
+    def Walk(self, id: str = "root", depth: int | None = None) -> Iterator[KeywordNode]:
+        return self._tree.Walk(id, depth)
 
     def GetInfo(self, info_id: str) -> Info | None:
         return self._tree.GetInfo(info_id)
@@ -61,8 +71,8 @@ class LongTermMemory:
     def GetLinks(self, info_id: str) -> list[InfoKeywordLink]:
         return self._tree.GetLinks(info_id)
 
-    def ListInfos(self, page: int = 0, size: int = 50, unlinked: bool = False) -> list[Info]:
-        return self._tree.ListInfos(page, size, unlinked)
+    def ListInfos(self, page: int = 0, size: int = 50, unlinked: bool = False, after: str | None = None) -> list[Info]:
+        return self._tree.ListInfos(page, size, unlinked, after)
 
     def CreateKeyword(
         self,
@@ -73,8 +83,15 @@ class LongTermMemory:
         llm_auto_place: bool = True,
         metadata: dict[str, Any] | None = None,
         created_by: str = "user",
+        id: str | None = None,
     ) -> KeywordNode:
-        return self._tree.CreateKeyword(name, parent_id, aliases, description, llm_auto_place, metadata, created_by)
+        return self._tree.CreateKeyword(name, parent_id, aliases, description, llm_auto_place, metadata, created_by, id)
+
+    def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
+        return self._tree.BatchCreateKeywords(specs)
+
+    def Ensure(self, path: str | Sequence[str], created_by: str = "user") -> KeywordNode:
+        return self._tree.Ensure(path, created_by)
 
     def CreateInfo(
         self,
@@ -84,55 +101,63 @@ class LongTermMemory:
         auto_link: bool = False,
         metadata: dict[str, Any] | None = None,
         created_by: str = "user",
+        id: str | None = None,
     ) -> Info:
-        return self._tree.CreateInfo(content, source, keyword_ids, auto_link, metadata, created_by)
+        return self._tree.CreateInfo(content, source, keyword_ids, auto_link, metadata, created_by, id)
+
+    def BatchCreateInfos(self, specs: Sequence[InfoSpec | Mapping[str, object]]) -> list[Info]:
+        return self._tree.BatchCreateInfos(specs)
 
     def LinkInfo(
         self, info_id: str, keyword_id: str, relation: RelationType = RelationType.PRIMARY, created_by: str = "user"
     ) -> InfoKeywordLink:
         return self._tree.LinkInfo(info_id, keyword_id, relation, created_by)
 
-    def BatchCreateKeywords(self, specs: list[dict[str, Any]]) -> list[KeywordNode]:
-        return self._tree.BatchCreateKeywords(specs)
+    def UpdateKeyword(
+        self, id: str, patch: KeywordPatch | Mapping[str, object], version: int, changed_by: str = "user"
+    ) -> KeywordNode:
+        return self._tree.UpdateKeyword(id, patch, version, changed_by)
 
-    def BatchCreateInfos(self, specs: list[dict[str, Any]]) -> list[Info]:
-        return self._tree.BatchCreateInfos(specs)
+    def AddAlias(self, id: str, alias: str, changed_by: str = "user") -> KeywordNode:
+        return self._tree.AddAlias(id, alias, changed_by)
 
-    def UpdateKeyword(self, id: str, patch: dict[str, Any], version: int) -> KeywordNode:
-        return self._tree.UpdateKeyword(id, patch, version)
+    def RemoveAlias(self, id: str, alias: str, changed_by: str = "user") -> KeywordNode:
+        return self._tree.RemoveAlias(id, alias, changed_by)
 
-    def AddAlias(self, id: str, alias: str) -> KeywordNode:
-        return self._tree.AddAlias(id, alias)
+    def MoveKeyword(self, id: str, new_parent_id: str, changed_by: str = "user") -> KeywordNode:
+        return self._tree.MoveKeyword(id, new_parent_id, changed_by)
 
-    def RemoveAlias(self, id: str, alias: str) -> KeywordNode:
-        return self._tree.RemoveAlias(id, alias)
+    def MergeKeywords(self, src_id: str, dst_id: str, changed_by: str = "user") -> KeywordNode:
+        return self._tree.MergeKeywords(src_id, dst_id, changed_by)
 
-    def MoveKeyword(self, id: str, new_parent_id: str) -> KeywordNode:
-        return self._tree.MoveKeyword(id, new_parent_id)
+    def DeleteKeyword(
+        self, id: str, cascade: bool = False, info_policy: str = "reattach", changed_by: str = "user"
+    ) -> None:
+        self._tree.DeleteKeyword(id, cascade, info_policy, changed_by)
 
-    def MergeKeywords(self, src_id: str, dst_id: str) -> KeywordNode:
-        return self._tree.MergeKeywords(src_id, dst_id)
+    def Confirm(self, query: str, id: str, changed_by: str = "user") -> KeywordNode:
+        return self._tree.Confirm(query, id, changed_by)
 
-    def DeleteKeyword(self, id: str, cascade: bool = False, info_policy: str = "reattach") -> None:
-        self._tree.DeleteKeyword(id, cascade, info_policy)
+    def Unconfirm(self, query: str, id: str, changed_by: str = "user") -> KeywordNode:
+        return self._tree.Unconfirm(query, id, changed_by)
 
-    def Confirm(self, query: str, id: str) -> KeywordNode:
-        return self._tree.Confirm(query, id)
+    def UpdateInfo(
+        self,
+        info_id: str,
+        patch: InfoPatch | Mapping[str, object],
+        version: int | None = None,
+        changed_by: str = "user",
+    ) -> Info:
+        return self._tree.UpdateInfo(info_id, patch, version, changed_by)
 
-    def Unconfirm(self, query: str, id: str) -> KeywordNode:
-        return self._tree.Unconfirm(query, id)
+    def DeleteInfo(self, info_id: str, changed_by: str = "user") -> None:
+        self._tree.DeleteInfo(info_id, changed_by)
 
-    def UpdateInfo(self, info_id: str, patch: dict[str, Any], version: int | None = None) -> Info:
-        return self._tree.UpdateInfo(info_id, patch, version)
+    def UnlinkInfo(self, info_id: str, keyword_id: str, changed_by: str = "user") -> bool:
+        return self._tree.UnlinkInfo(info_id, keyword_id, changed_by)
 
-    def DeleteInfo(self, info_id: str) -> None:
-        self._tree.DeleteInfo(info_id)
-
-    def UnlinkInfo(self, info_id: str, keyword_id: str) -> bool:
-        return self._tree.UnlinkInfo(info_id, keyword_id)
-
-    def Operation(self, name: str = "operation") -> AbstractContextManager[Any]:
-        return self._tree.Operation(name)
+    def Operation(self, name: str = "operation", changed_by: str | None = None) -> OpenOperation:
+        return self._tree.Operation(name, changed_by)
 
     def History(self, id: str | None = None, limit: int = 50) -> list[Change]:
         return self._tree.History(id, limit)
@@ -140,14 +165,14 @@ class LongTermMemory:
     def Changes(self, since: int = 0) -> Iterator[Change]:
         return self._tree.Changes(since)
 
-    def Undo(self, operation_id: str) -> str:
-        return self._tree.Undo(operation_id)
+    def Undo(self, operation_id: str, changed_by: str = "user") -> str:
+        return self._tree.Undo(operation_id, changed_by)
 
     def Snapshot(self, copy: bool = False) -> str:
         return self._tree.Snapshot(copy)
 
-    def Restore(self, snapshot_ts: str) -> str:
-        return self._tree.Restore(snapshot_ts)
+    def Restore(self, snapshot_ts: str, changed_by: str = "user") -> str:
+        return self._tree.Restore(snapshot_ts, changed_by)
 
     def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:
         return self._tree.CompactStorage(keep_history)
@@ -161,11 +186,8 @@ class LongTermMemory:
     def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
         return self._tree.Reorganize(scope_id)
 
-    def ApplyReorganizePlan(self, plan: dict[str, Any]) -> str:
-        return self._tree.ApplyReorganizePlan(plan)
-
-    def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
-        return self._tree.RankCandidates(query, limit)
+    def ApplyReorganizePlan(self, plan: dict[str, Any], changed_by: str = "user") -> str:
+        return self._tree.ApplyReorganizePlan(plan, changed_by)
 
     def Refresh(self) -> None:
         self._tree.Refresh()

@@ -1271,7 +1271,9 @@ class TestFalseAlarms:
         assert traps.disk.failed_calls == ["fdatasync nodes.jsonl"]
         tree.Close()
 
-        assert self.recovery_after(traps, Mode("none")) == ()
+        told = self.recovery_after(traps, Mode("none"))  # a page that the failed sync tore is told when it is mended
+        assert told == () or (sync == "tears" and told == ("nodes.jsonl did not fit the log and was mended from it",))
+        assert KeywordTree(FOLDER).recovery == ()
 
     def test_a_failed_sync_is_told_once(self, traps: Traps) -> None:
         traps.fault(errno.EIO, 1, "fdatasync")
