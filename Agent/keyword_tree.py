@@ -2402,7 +2402,6 @@ class _FileStore:
             files.SyncFolder(self.data_dir)
             self._Identify()
             start = self._Load(state)
-            self._RefuseDamage(self._ReadTail())
             self._RefuseLostEnd(state)
             self._JudgeTail()
             if self.seq == 0:
@@ -2563,6 +2562,7 @@ class _FileStore:
         if self.seq == 0:
             is_empty = self._size == 0
             self._RefuseLostLog("log is missing or empty" if is_empty else "first line is damaged")
+        self._RefuseDamage(self._ReadTail())  # first of all: it tells more than what is lost by it
         if self.seq < self.least_seq:
             detail = f"it ends with operation {self.seq}, though {self.least_seq} was read: an older one, or cut"
             raise StoreCorruptError(_LOG_NAME, reader.log.lines, detail)
@@ -4187,7 +4187,7 @@ class _Ranker:
 
     def _LoadKept(self, recall: Recall) -> bool:
         """Read the index from its file, if that says what the tree says now."""
-        if not self._path or not isinstance(recall, _LexicalRecall):
+        if not isinstance(recall, _LexicalRecall) or not self._path or not self._files.IsFile(self._path):
             return False
         try:
             told, _, body = _ReadFile(self._files, self._path).partition(b"\n")
