@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from Agent.context_engine import ContextEngineService, ContextNode, RequestContext
-from Agent.context_engine.fs import context_fs
+from Agent.context_engine.fs import main_store
 from Agent.context_engine.fs.disk import Disk
 
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))
@@ -342,7 +342,7 @@ def test_the_power_may_be_cut_at_any_call(
         cutter.engine.close()
         assert len(cutter.taken) >= min(40, CUTS) // 2
         with monkeypatch.context() as patched:
-            patched.setattr(context_fs, "boot_id", lambda: "another start of the machine")
+            patched.setattr(main_store, "boot_id", lambda: "another start of the machine")
             for picture, done in cutter.taken:
                 check(picture, done, states)
         shutil.rmtree(pictures)

@@ -34,7 +34,7 @@ from .meta import leads_on, read_meta, state_of, write_meta
 from .uri import Uri, parse_uri
 
 if TYPE_CHECKING:
-    from .context_fs import ContextFS
+    from .main_store import MainStore
 
 __all__ = ["Staged", "Transaction", "apply_steps"]
 
@@ -52,9 +52,9 @@ class Staged:
 
 @dataclass
 class Transaction:
-    """Changes that are committed together; made by `ContextFS.transaction`."""
+    """Changes that are committed together; made by `MainStore.transaction`."""
 
-    fs: "ContextFS"
+    fs: "MainStore"
     ctx: RequestContext
     name: str
     commit_id: str
@@ -269,7 +269,7 @@ def _describe(plan: WritePlan) -> dict[str, Any]:
     }
 
 
-def apply_steps(fs: "ContextFS", commit: Commit) -> None:
+def apply_steps(fs: "MainStore", commit: Commit) -> None:
     """Bring a commit's changes into the files.
 
     Raises:

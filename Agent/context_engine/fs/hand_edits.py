@@ -1,0 +1,93 @@
+"""`HandEdits`: what people change in the files is found, and made a version."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from ..core.config import CONTENT, META, UPSERT_CONTEXT
+from ..core.errors import ContextEngineError, NodeNotFoundError, StoreError
+from ..core.objects import OutboxEvent, RequestContext
+from .checks import decode
+from .journal import put_event
+from .meta import leads_on, state_of
+from .uri import Uri, parse_uri
+
+if TYPE_CHECKING:
+    from .main_store import MainStore
+
+__all__ = ["HandEdits"]
+
+
+class HandEdits:
+    """Where files differ from what the journal last wrote.
+
+    Args:
+        store: The main store.
+    """
+
+    def __init__(self, store: "MainStore") -> None:
+        self._store = store
+
+    def is_edited(self, uri: Uri) -> bool:
+        """Whether a node differs from what the journal last wrote. Cost: reads the node."""
+        image = self._store.folders.read(uri.folders)
+        row = self._store.journal.node(uri.text)
+        return bool(image) and not leads_on(image.get(META, b"")) and (row is None or row.state != state_of(image))
+
+    def adopt(self, ctx: RequestContext, uri: str) -> bool:
+        """Make a version of what a hand has changed in a node, or made as a new one; False where nothing is new.
+
+        Raises:
+            StoreCorruptError: A file is no UTF-8; it is left as it is.
+            NodeNotFoundError: Nothing is there.
+        """
+        found = self._store.follow(ctx, uri)
+        with self._store.locked():
+            image = self._store.folders.read(found.folders)
+            if not image:
+                row = self._store.journal.node(found.text)
+                if row is None or not row.state:
+                    raise NodeNotFoundError(found.text)
+                return self._adopt_absence(ctx, found)
+            if not self.is_edited(found):
+                return False
+            for name, data in image.items():
+                decode(found, name, data)
+
+            self._store.run(ctx, "adopt", lambda tx: tx.put(found, tx.look(found), must=True))
+        return True
+
+    def _adopt_absence(self, ctx: RequestContext, uri: Uri) -> bool:
+        """Take note of a node that a hand has removed."""
+        with self._store.journal.writing() as connection:
+            connection.execute("UPDATE nodes SET state = '' WHERE uri = ?", (uri.text,))
+            event = OutboxEvent(
+                self._store.new_id(), UPSERT_CONTEXT, uri.text, {}, "pending", 0, self._store.clock(), 0
+            )
+            put_event(connection, event, self._store.clock(), "pending")
+        return True
+
+    def find(self, space: str) -> list[str]:
+        """Return the nodes of a space that a hand has changed, made or removed. Cost: reads all of its nodes."""
+        root = parse_uri(space)
+        known = {row.uri for row in self._store.journal.nodes_beneath(root.text)}
+        found = []
+        for uri in self._store.walk(root):
+            known.discard(uri.text)
+            with contextlib.suppress(StoreError):
+                if self.is_edited(uri):
+                    found.append(uri.text)
+        found += [uri for uri in known if not self._store.folders.exists(parse_uri(uri).folders)]
+        found += [uri.text for uri in self._bare(root) if uri.text not in found]
+        return found
+
+    def _bare(self, uri: Uri) -> Iterator[Uri]:
+        """Yield folders that a hand has put a content into, and no metadata."""
+        for entry in self._store.folders.children(uri.folders):
+            with contextlib.suppress(ContextEngineError):
+                child = parse_uri(f"{uri.text}/{unquote(entry.name)}")
+                if child.folders[-1] == entry.name:
+                    if not entry.is_node and self._store.folders.exists(child.folders, CONTENT):
+                        yield child
+                    yield from self._bare(child)

@@ -1,0 +1,213 @@
+"""`History`: what commits made of a node, taking one back, and what is to be in no history any more."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core.config import META
+from ..core.errors import ConflictError, InvalidInputError
+from ..core.objects import HistoryEntry, RequestContext
+from ..core.text import shorten
+from .journal import MOVE, Commit, Journal, Step
+from .meta import leads_on, read_meta
+from .redo import copies_of
+from .transaction import Staged, Transaction
+from .uri import Uri, check_access, check_context, parse_uri
+
+if TYPE_CHECKING:
+    from .main_store import MainStore
+
+__all__ = ["History"]
+
+
+class History:
+    """The past of one store's nodes, as its journal has it.
+
+    Args:
+        store: The main store.
+    """
+
+    def __init__(self, store: "MainStore") -> None:
+        self._store = store
+
+    @property
+    def _journal(self) -> Journal:
+        return self._store.journal  # another one, once a damaged one was set aside
+
+    # -- looking back --
+
+    def of_node(self, ctx: RequestContext, uri: str, limit: int = 50) -> list[HistoryEntry]:
+        """Return what commits made of a node, newest first, its former places included."""
+        current, before = self._store.follow(ctx, uri).text, 1 << 62
+        found: list[HistoryEntry] = []
+        while len(found) < limit:
+            move = self._last_move(current, before)
+            since = move[0] if move else 0
+            rows = self._journal.query(
+                "SELECT c.id, c.sequence, c.name, c.at, c.author FROM commits c WHERE c.sequence IN (SELECT sequence"
+                " FROM changes WHERE uri = ? AND sequence < ? AND sequence > ?) ORDER BY c.sequence DESC LIMIT ?",
+                (current, before, since, limit - len(found)),
+            )
+            found += [self._entry(current, row) for row in rows]
+            if move is None:
+                break
+            commit = self._journal.query(
+                "SELECT id, sequence, name, at, author FROM commits WHERE sequence = ?", move[:1]
+            )
+            if commit and len(found) < limit:
+                id_, number, name, at, author = commit[0]
+                found.append(HistoryEntry(id_, number, name, at, author, "moved", {"uri": move[1]}, {"uri": current}))
+            current, before = move[1], since
+        return found
+
+    def _last_move(self, uri: str, before: int) -> tuple[int, str] | None:
+        """Return the sequence of the move that brought a node here, and where it was."""
+        rows = self._journal.query(
+            "SELECT sequence, uri, after FROM changes WHERE file = ? AND sequence < ? ORDER BY sequence DESC",
+            (MOVE, before),
+        )
+        for sequence, source, after in rows:
+            to = bytes(after).decode()
+            if uri == to or uri.startswith(f"{to}/"):
+                return sequence, source + uri[len(to) :]
+        return None
+
+    def former_uris(self, uri: str) -> list[str]:
+        """Return where a node was before it moved, the last place first."""
+        found: list[str] = []
+        move = self._last_move(uri, 1 << 62)
+        while move is not None:
+            found.append(move[1])
+            move = self._last_move(move[1], move[0])
+        return [each for each in dict.fromkeys(found) if each != uri]
+
+    def _entry(self, uri: str, row: Sequence[Any]) -> HistoryEntry:
+        steps = [step for step in self._journal.steps(row[1]) if step.uri == uri and step.file != MOVE]
+        before = {step.file: step.before.decode("utf-8", "replace") for step in steps if step.before is not None}
+        after = {step.file: step.after.decode("utf-8", "replace") for step in steps if step.after is not None}
+        change = "created" if META not in before else "deleted" if META not in after else "changed"
+        return HistoryEntry(row[0], row[1], row[2], row[3], row[4], change, before, after)
+
+    def log(self, ctx: RequestContext, limit: int = 20) -> list[dict[str, Any]]:
+        """Return the last commits that changed something of the request's, newest first."""
+        spaces = check_context(ctx)
+        rows = self._journal.query(
+            "SELECT c.id, c.sequence, c.name, c.at, c.author, c.state, group_concat(DISTINCT h.uri) FROM commits c JOIN"
+            " changes h USING (sequence) WHERE "
+            + " OR ".join("(h.uri >= ? AND h.uri < ?)" for _ in spaces)
+            + " GROUP BY c.sequence ORDER BY c.sequence DESC LIMIT ?",
+            (*(bound for space in spaces for bound in (f"{space}/", f"{space}0")), limit),
+        )
+        names = ("id", "sequence", "name", "at", "author", "state")
+        return [{**dict(zip(names, row, strict=False)), "uris": sorted(row[6].split(","))} for row in rows]
+
+    # -- taking back --
+
+    def undo(self, ctx: RequestContext, commit_id: str) -> str:
+        """Take a commit back, as a new one: what it changed is as it was before.
+
+        Returns:
+            The id of the new commit, which can be undone, too.
+
+        Raises:
+            InvalidInputError: No commit has the id.
+            AccessDeniedError: It changed what is not the request's.
+            ConflictError: Later commits, or a hand, changed the same nodes; it names them. Or a part was forgotten.
+        """
+        commit = self._journal.find_commit(commit_id) if isinstance(commit_id, str) else None
+        if commit is None:
+            raise InvalidInputError(f"no commit has the id {shorten(commit_id)}")
+        uris = {step.uri: check_access(ctx, step.uri) for step in commit.steps}
+        if not commit.steps or any(plan.get("forgotten") for plan in commit.plans):
+            raise ConflictError(f"what commit {commit.id} changed was forgotten")
+        moves = [step for step in commit.steps if step.file == MOVE]
+        self._refuse_later(commit, [*uris, *((step.after or b"").decode() for step in moves)])
+        if moves:
+            there, back = parse_uri((moves[0].after or b"").decode()), parse_uri(moves[0].uri)
+            return self._store.run(ctx, f"undo {commit.name}", lambda tx: tx.move(there, back))
+
+        def change(tx: Transaction) -> str:
+            for text, uri in uris.items():
+                self._stage_before(tx, uri, [step for step in commit.steps if step.uri == text])
+            return tx.commit_id
+
+        return self._store.run(ctx, f"undo {commit.name}", change)
+
+    def _stage_before(self, tx: Transaction, uri: Uri, steps: Sequence[Step]) -> None:
+        """Stage a node as it was before some steps."""
+        present = self._store.read_image(uri)
+        if any(present.get(step.file) != step.after for step in steps):
+            raise ConflictError(f"{uri.text!r} was edited since", uris=[uri.text])
+        # Of an adopted edit the journal may not know what was there before: then that stays.
+        is_adopted = any(step.file == META and step.before is not None for step in steps)
+        known = [step for step in steps if step.before is not None or not is_adopted]
+        image = {**present, **{step.file: step.before for step in known}}
+        before = {name: data for name, data in image.items() if data is not None}
+        if META not in before or leads_on(before[META]):
+            tx.put(uri, Staged({}, None))
+        else:
+            files = {name: data for name, data in before.items() if name != META}
+            tx.put(uri, Staged(files, read_meta(uri, before)))
+
+    def _refuse_later(self, commit: Commit, uris: Iterable[str]) -> None:
+        later = {
+            row[0]: row[1]
+            for uri in uris
+            for row in self._journal.query(
+                "SELECT c.id, h.uri FROM changes h JOIN commits c USING (sequence) WHERE h.sequence > ? AND"
+                " (h.uri = ? OR (h.file = ? AND ? > h.uri || '/' AND ? < h.uri || '0'))",
+                (commit.sequence, uri, MOVE, uri, uri),
+            )
+        }
+        if later:
+            raise ConflictError(
+                f"later commits changed the same nodes: {', '.join(later)}", sorted(later.values()), list(later)
+            )
+
+    # -- leaving behind --
+
+    def prune(self, before: float) -> int:
+        """Drop the history of commits older than a time, in seconds since the epoch; what is now stays.
+
+        Returns:
+            How many commits it were; they cannot be undone any more.
+        """
+        self._store.checkpoint()
+        with self._store.locked(), self._journal.writing() as connection:
+            old = "SELECT sequence FROM commits WHERE state = 'synced' AND at < ?"
+            connection.execute(f"DELETE FROM changes WHERE sequence IN ({old})", (before,))
+            count = connection.execute("DELETE FROM commits WHERE state = 'synced' AND at < ?", (before,)).rowcount
+        self._journal.rewrite()
+        return count
+
+    def erase(self, gone: Sequence[str], kept: Sequence[str] = ()) -> None:
+        """Drop every image of some nodes, so that no file here holds a byte of what they said.
+
+        Args:
+            gone: Nodes that are deleted: all that names them goes, too.
+            kept: Nodes that stay as they are now, without a past.
+
+        Cost: a sync, and the journal is written anew.
+        """
+        self._store.checkpoint()  # the images are what a power cut would need
+        with self._store.locked():
+            with self._journal.writing("FULL") as connection:
+                for uri in [*gone, *kept]:
+                    beneath = (uri, f"{uri}/", f"{uri}0")
+                    where = "(uri = ? OR (uri >= ? AND uri < ?))" if uri in gone else "uri = ?"
+                    values = beneath if uri in gone else (uri,)
+                    connection.execute(
+                        "UPDATE commits SET plans = '[{\"forgotten\": true}]' WHERE sequence IN"
+                        f" (SELECT sequence FROM changes WHERE {where})",
+                        values,
+                    )
+                    connection.execute(f"DELETE FROM changes WHERE {where}", values)
+                    connection.execute(f"DELETE FROM reports WHERE {where}", values)
+                    if uri in gone:
+                        connection.execute(f"DELETE FROM nodes WHERE {where}", values)
+                        connection.execute(f"DELETE FROM outbox WHERE {where}", values)
+                        connection.execute("DELETE FROM changes WHERE file = ? AND after = ?", (MOVE, uri.encode()))
+            for place in copies_of(self._store.space / "aside", [*gone, *kept]):
+                for path in place.iterdir():
+                    path.unlink()
+                place.rmdir()
+            self._journal.rewrite()

@@ -1,0 +1,320 @@
+"""`MainStore`: the store's folder, the lock around writing, transactions, and where a node lies.
+
+What a node is for its readers and writers is `ContextFS`, which builds on this.
+
+Readers take no lock. A node is whole if the digests in its metadata fit its files; else it is read again, at last under
+the lock, behind a redo: then what is there is an edit by hand, and that is what is read.
+"""
+
+import contextlib
+import os
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote
+
+from ..core.config import CHECKPOINT_BYTES, CHECKPOINT_COMMITS, META, SPACE
+from ..core.errors import ContextEngineError, InvalidInputError, StoreError, VersionConflictError
+from ..core.forks import watch_forks
+from ..core.objects import OutboxEvent, RequestContext
+from .disk import Disk, boot_id
+from .folders import Folders, Image
+from .journal import Commit, Journal, NodeRow
+from .meta import is_whole, leads_on, state_of
+from .opening import open_store
+from .redo import redo
+from .transaction import Transaction, apply_steps
+from .uri import Uri, check_access, check_context, parse_uri
+
+__all__ = ["MainStore"]
+
+T = TypeVar("T")
+
+_ATTEMPTS = 50
+_KNOWN_EDITS = 1_024
+
+
+class MainStore:
+    """A folder with its journal and its lock; any number of threads and processes may use it.
+
+    Args:
+        root: The folder; it is made where it is not there.
+        clock: Seconds since the epoch.
+        new_id: What makes ids of commits.
+        disk: The door to the operating system.
+        readonly: Whether nothing is written, not even a lock; None looks whether the folder can be written.
+
+    Raises:
+        StoreError: The folder cannot be made or read.
+
+    Cost: a millisecond; after a crash what was left undone is done again, and a folder without a journal (a clone) is
+    read from end to end.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        disk: Disk | None = None,
+        readonly: bool | None = None,
+    ) -> None:
+        self.root = Path(root).absolute()
+        self.clock, self.new_id = clock, new_id
+        self.boot = boot_id()
+        self._disk = disk or Disk()
+        self.readonly = bool(readonly) or (readonly is None and _is_readonly(self.root))
+        self.space = self.root / SPACE
+        self.folders = Folders(str(self.root), self._disk)
+        self.journal = Journal(str(self.space / "journal.db"), self.readonly)
+        self._thread_lock = threading.RLock()
+        self._local = threading.local()
+        self._depth = 0
+        self._lock_fd = -1
+        self._failure = ""
+        self._is_closed = False
+        self._commits_since, self._bytes_since = 0, 0  # the last checkpoint
+        self.on_checkpoint: list[Callable[[], object]] = []  # called under the lock, after the sync
+        self._known_edits: OrderedDict[str, str] = OrderedDict()  # uri -> state that was read under the lock
+        watch_forks(self)
+        if self.readonly:
+            self._open_to_read()
+        else:
+            open_store(self)
+
+    def renew_after_fork(self) -> None:
+        """Begin with locks of its own."""
+        if self._lock_fd >= 0:
+            self._disk.close(self._lock_fd)
+        self._thread_lock, self._depth, self._lock_fd = threading.RLock(), 0, -1
+        self._local = threading.local()
+
+    # -- opening and closing --
+
+    def _open_to_read(self) -> None:
+        if not self.root.is_dir():
+            raise StoreError(f"no store at {str(self.root)!r}, and it may not be made")
+        self.journal.open()
+
+    def close(self) -> None:
+        """Let all that was written last, and close the store.  Closing twice is no error."""
+        if self._is_closed:
+            return
+        try:
+            if not self.readonly and not self._failure:
+                self.checkpoint()
+        finally:
+            self._is_closed = True
+            self.journal.close()
+
+    # -- the lock, and the five steps --
+
+    @contextlib.contextmanager
+    def locked(self, recover: bool = True) -> Iterator[None]:
+        """Hold the store's lock, behind a redo of what a dead process left; may be nested."""
+        if self.readonly:
+            raise StoreError(f"the store at {str(self.root)!r} is read-only")
+        with self._thread_lock:
+            if self._is_closed:
+                raise StoreError("the store was closed")
+            if self._failure:
+                raise StoreError(f"a sync has failed, open the store again: {self._failure}")
+            self._depth += 1
+            try:
+                if self._depth == 1:
+                    self._lock_fd = self._disk.open_lock(str(self.space / "lock"), create=True)
+                    self._disk.lock(self._lock_fd)
+                    if recover and self.journal.is_behind():
+                        self._recover()
+                yield
+            finally:
+                self._depth -= 1
+                if self._depth == 0 and self._lock_fd >= 0:
+                    fd, self._lock_fd = self._lock_fd, -1
+                    self._disk.unlock(fd)  # closing would not do: a forked process may have it, too
+                    self._disk.close(fd)
+
+    def _recover(self) -> None:
+        try:
+            redo(self.journal, self.folders, self.boot, self.space / "aside")
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            raise StoreError(f"what was committed cannot be written to the files yet: {error}") from error
+
+    def log_and_apply(
+        self,
+        commit: Commit,
+        nodes: Sequence[NodeRow],
+        events: Sequence[tuple[OutboxEvent, float]],
+        ended: Sequence[str],
+    ) -> None:
+        """Do steps 3 to 5 of a commit; the lock is held."""
+        self.journal.log(commit, nodes, events, ended)
+        apply_steps(self, commit)
+        self.journal.mark_applied([commit.sequence], self.boot)
+        self._commits_since += 1
+        self._bytes_since += sum(len(data or b"") for step in commit.steps for data in (step.before, step.after))
+        if self._commits_since >= CHECKPOINT_COMMITS or self._bytes_since >= CHECKPOINT_BYTES:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Let all files last, with one sync of the file system, and empty the journal's WAL.
+
+        Raises:
+            StoreError: The sync failed; nothing more is written until the store is opened again.
+
+        Cost: one `syncfs`; tens of milliseconds.
+        """
+        with self.locked():
+            self._commits_since = self._bytes_since = 0
+            if self.journal.waiting()[0]:
+                fd = self._disk.open_root(str(self.root))
+                try:
+                    self._disk.sync_all(fd)
+                except OSError as error:
+                    self._failure = str(error)
+                    with contextlib.suppress(StoreError):
+                        self.journal.mark_failed()
+                    raise StoreError(f"a sync has failed, open the store again: {error}") from error
+                finally:
+                    self._disk.close(fd)
+            self.journal.mark_synced()
+            self.journal.truncate()
+            for follow in self.on_checkpoint:
+                follow()
+
+    # -- transactions --
+
+    @contextlib.contextmanager
+    def transaction(self, ctx: RequestContext, name: str = "write") -> Iterator[Transaction]:
+        """Commit all that is written within, together; where something raises, nothing of it.
+
+        Within another one of the same thread it is a part of that.
+
+        Raises:
+            VersionConflictError: At the end, where a node has changed since it was looked at.
+        """
+        check_context(ctx)
+        outer = self.current()
+        if outer is not None:
+            if check_context(outer.ctx) != check_context(ctx):
+                raise InvalidInputError("a transaction is one request's")
+            yield outer
+            return
+        made = Transaction(self, ctx, name, self.new_id())
+        self._local.transaction = made
+        try:
+            yield made
+        finally:
+            self._local.transaction = None
+        made.commit()
+
+    def current(self) -> Transaction | None:
+        """Return the transaction that this thread has open, if any."""
+        found: Transaction | None = getattr(self._local, "transaction", None)
+        return found
+
+    def run(self, ctx: RequestContext, name: str, change: Callable[[Transaction], T]) -> T:
+        """Run a change as a transaction, again where somebody else was quicker; within one, as a part of it."""
+        outer = self.current()
+        if outer is not None:
+            return change(outer)
+        for attempt in range(_ATTEMPTS):
+            made = Transaction(self, ctx, name, self.new_id())
+            self._local.transaction = made
+            try:
+                result = change(made)
+            finally:
+                self._local.transaction = None
+            try:
+                made.commit()
+            except VersionConflictError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                continue
+            return result
+        raise AssertionError("unreachable")
+
+    # -- where things are --
+
+    def read_image(self, uri: Uri) -> Image:
+        """Return a node's files as they are, whole; {} where there are none.
+
+        Cost: one open a file and folder. Of an edit that is new to this process: the lock, once.
+        """
+        image = self.folders.read(uri.folders)
+        for pause in (0.0, 0.001, 0.005):
+            if not image or is_whole(image) or leads_on(image.get(META, b"")):
+                return image
+            if self._known_edits.get(uri.text) == state_of(image):
+                return image
+            time.sleep(pause)
+            image = self.folders.read(uri.folders)
+        if self.readonly:
+            return image
+        with self.locked():
+            image = self.folders.read(uri.folders)
+        self._known_edits[uri.text] = state_of(image)
+        if len(self._known_edits) > _KNOWN_EDITS:
+            self._known_edits.popitem(last=False)
+        return image
+
+    def follow(self, ctx: RequestContext, uri: str) -> Uri:
+        """Return where a node is now, if it has moved; else the URI itself.
+
+        Raises:
+            AccessDeniedError: It is not the request's.
+        """
+        found = check_access(ctx, uri)
+        seen = {found.text}
+        while True:
+            to = leads_on(self.folders.read(found.folders, (META,)).get(META, b"")) or self._find_above(found)
+            if not to or to in seen:
+                return found
+            try:
+                found = check_access(ctx, to)
+            except ContextEngineError:  # what leads outside leads nowhere
+                return found
+            seen.add(to)
+
+    def _find_above(self, uri: Uri) -> str:
+        """Return where a node is whose parent has moved, "" where none has."""
+        if not uri.is_node or self.folders.is_folder(uri.folders):
+            return ""
+        for depth in range(len(uri.segments) - 1, 3, -1):
+            to = leads_on(self.folders.read(uri.folders[:depth], (META,)).get(META, b""))
+            if to:
+                return "/".join((to, *uri.segments[depth:]))
+        return ""
+
+    def walk(self, uri: Uri) -> Iterator[Uri]:
+        """Yield a node and all beneath it, parents first; what has moved away is left out."""
+        for folders in self.folders.walk(uri.folders):
+            text = "ctx://" + "/".join(map(unquote, folders))
+            with contextlib.suppress(ContextEngineError):
+                found = parse_uri(text)
+                if found.folders == folders and not leads_on(self.folders.read(folders, (META,)).get(META, b"")):
+                    yield found
+
+    def _spaces(self) -> Iterator[Uri]:
+        for account in self.folders.children(()):
+            for kind in ("users", "agents"):
+                for owner in self.folders.children((account.name, kind)):
+                    with contextlib.suppress(ContextEngineError):
+                        uri = parse_uri(f"ctx://{unquote(account.name)}/{kind}/{unquote(owner.name)}")
+                        if uri.folders == (account.name, kind, owner.name):
+                            yield uri
+
+    def spaces(self) -> list[str]:
+        """Return the URI of every space of the store, whoever's: for workers and `verify`."""
+        return [uri.text for uri in self._spaces()]
+
+
+def _is_readonly(root: Path) -> bool:
+    return root.is_dir() and not os.access(root, os.W_OK)

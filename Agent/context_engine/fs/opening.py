@@ -1,0 +1,98 @@
+"""Opening a store: its folder is made, a journal that is damaged is set aside, and what a crash left is done again.
+
+The files are the store. Without a journal, in a clone or where it was damaged, they are taken in as they are.
+"""
+
+import contextlib
+import os
+import sqlite3
+from typing import TYPE_CHECKING
+
+from ..core.config import UPSERT_CONTEXT
+from ..core.errors import ContextEngineError, StoreCorruptError, StoreError
+from ..core.objects import OutboxEvent
+from .journal import Journal, NodeRow, put_event
+from .meta import read_meta, state_of
+from .redo import redo
+from .uri import parse_uri
+
+if TYPE_CHECKING:
+    from .main_store import MainStore
+
+__all__ = ["open_store"]
+
+
+def open_store(store: "MainStore") -> None:
+    """Open a store that may be written.
+
+    Raises:
+        StoreError: Its folder cannot be made, or what a crash left cannot be written.
+
+    Cost: a millisecond; without a journal all files are read, after a start of the machine all of the journal is.
+    """
+    try:
+        store.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        store.space.mkdir(mode=0o700, exist_ok=True)
+        ignore = store.space / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="ascii")
+    except OSError as error:
+        raise StoreError(f"no store can be made at {str(store.root)!r}: {error}") from error
+    with store.locked(recover=False):
+        is_new = not (store.space / "journal.db").exists()
+        try:
+            store.journal.open()
+            if _has_started_anew(store):
+                store.journal.check()
+                _note_boot(store)
+        except (sqlite3.DatabaseError, StoreCorruptError) as error:
+            _set_journal_aside(store, error)
+            is_new = True
+        redo(store.journal, store.folders, store.boot, store.space / "aside")
+        if is_new or not store.journal.last_sequence():
+            _adopt_folder(store)
+
+
+def _has_started_anew(store: "MainStore") -> bool:
+    return not store.journal.query("SELECT 1 FROM counters WHERE name = ?", (f"boot {store.boot}",))
+
+
+def _note_boot(store: "MainStore") -> None:
+    """Remember which start of the machine this is; what the index did before may be lost."""
+    store.journal.revive_events()
+    with store.journal.writing() as connection:
+        connection.execute("DELETE FROM counters WHERE name LIKE 'boot %'")
+        connection.execute("INSERT INTO counters VALUES (?, 1)", (f"boot {store.boot}",))
+
+
+def _set_journal_aside(store: "MainStore", error: Exception) -> None:
+    """Begin another journal: the files are the store, and the damaged one is kept."""
+    store.journal.close()
+    place = store.space / "aside" / f"journal-{os.urandom(4).hex()}"
+    place.mkdir(mode=0o700, parents=True)
+    for path in store.space.glob("journal.db*"):
+        path.rename(place / path.name)
+    store.journal = Journal(str(store.space / "journal.db"))
+    store.journal.open()
+    _note_boot(store)
+    store.journal.report(store.clock(), "", f"the journal was damaged ({error}): it is in {place.name}, undo is gone")
+
+
+def _adopt_folder(store: "MainStore") -> None:
+    """Take in what is there without a journal: sequences go on above the highest, and all is indexed anew."""
+    rows, spaces = [], store.spaces()
+    for space in spaces:
+        for uri in store.walk(parse_uri(space)):
+            with contextlib.suppress(ContextEngineError, OSError):
+                image = store.folders.read(uri.folders)
+                meta = read_meta(uri, image)
+                rows.append(NodeRow(uri.text, meta["sequence"], meta["version"], state_of(image)))
+    last = max((row.sequence for row in rows), default=0)
+    store.journal.put_nodes(rows)
+    with store.journal.writing() as connection:
+        for text in spaces:
+            event = OutboxEvent(
+                store.new_id(), UPSERT_CONTEXT, text, {"recursive": True}, "pending", 0, store.clock(), last
+            )
+            put_event(connection, event, store.clock(), "pending")
+    store.journal.raise_sequence(last)
