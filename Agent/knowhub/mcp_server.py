@@ -27,6 +27,7 @@ try:
     from mcp.server.auth.settings import AuthSettings
     from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
     from mcp.server.transport_security import TransportSecuritySettings
+    from starlette.routing import Route
 except ImportError as error:
     raise ImportError(
         "KnowHub's MCP server needs its extra: pip install 'keyword-tree[knowhub-mcp]' 'mcp>=2.3,<3'"
@@ -478,17 +479,17 @@ def add_mcp(application: Application, names: str = "") -> None:
     for route in app.routes:
         if getattr(route, "path", "") == "/mcp":
             # The SDK's own middleware says who asks; the gate has let in only whom it knows.
-            application.api.mount("/mcp", _Inner(app))
+            application.api.router.routes.append(Route("/mcp", _Inner(app), include_in_schema=False))
 
 
 class _Inner:
-    """An application that is mounted at its own path."""
+    """An application behind a route: a mount would answer `/mcp/` alone."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._app({**scope, "path": "/mcp", "raw_path": b"/mcp", "root_path": ""}, receive, send)
+        await self._app(scope, receive, send)
 
 
 def serve_stdio(hub: KnowHub, token: Token, names: str = "") -> None:

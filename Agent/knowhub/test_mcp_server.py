@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("mcp", minversion="2.3")
+pytest.importorskip("mcp.server.mcpserver")  # version 2
 
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client

@@ -451,7 +451,7 @@ class TestDocument:
                     if STORM
                     else ["--phases", "examples,coverage" if token == "owner" else "examples"]
                 )
-                said = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
+                said = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False, cwd=tmp_path)
                 assert said.returncode == 0, said.stdout[-8000:] + said.stderr[-2000:]
 
 
