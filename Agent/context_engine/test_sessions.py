@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -429,6 +430,28 @@ class TestSearching:
                 engine.search_memory(ADA, "jazz", **more)
         with pytest.raises(InvalidInputError):
             engine.search_memory(ADA, 7)  # type: ignore[arg-type]
+
+    def test_lets_no_name_pass_by_a_filter(self, engine: ContextEngineService) -> None:
+        engine.commit_session(ADA, say("I love jazz."))
+        uri = f"{MEMORIES}/preferences/jazz"
+
+        assert engine.search_memory(ADA, "jazz").seed_hits[0].uri == uri
+        assert engine.search_memory(ADA, "jazz", since=time.time() + 3_600).seed_hits == []
+        assert engine.search_memory(ADA, "jazz", until=1_000.0).seed_hits == []
+        assert engine.search_memory(ADA, "jazz", categories=["events"]).seed_hits == []
+        assert engine.search_memory(ADA, "jazz", target_uri=f"{MEMORIES}/preferences/jaz").seed_hits == []
+
+    def test_reads_each_node_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with ContextEngineService(tmp_path) as engine:
+            engine.commit_session(ADA, say("I love jazz. I love tea. My name is Ada."))
+            read: list[tuple[str, ...]] = []
+            image = engine.fs.folders.read
+            monkeypatch.setattr(
+                engine.fs.folders, "read", lambda names, *more: read.append(tuple(names)) or image(names, *more)
+            )
+            assert len(engine.search_memory(ADA, "jazz tea Ada love").blocks) > 2
+
+        assert len(read) == len(set(read))
 
     def test_stays_with_abstracts_where_it_is_told_to(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("I love jazz.", "A walrus came by."))

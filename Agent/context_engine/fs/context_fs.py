@@ -42,6 +42,8 @@ from .uri import Uri, check_access, parse_uri
 
 __all__ = ["ContextFS"]
 
+_HELD_IMAGES = 1_000
+
 
 class ContextFS(MainStore):
     """The main store in a folder; any number of threads and processes may use it.
@@ -134,10 +136,33 @@ class ContextFS(MainStore):
         current = self.current()
         if current is not None:
             return current.look(uri)
-        image = self.read_image(uri)
-        if not image or leads_on(image.get(META, b"")):
-            raise NodeNotFoundError(uri.text)
-        return Staged({name: data for name, data in image.items() if name != META}, read_meta(uri, image))
+        held = self._held_images()
+        image = held.get(uri.text) or self.read_image(uri)
+        if len(held) < _HELD_IMAGES:
+            held[uri.text] = image
+        return _staged_of(uri, image)
+
+    @contextlib.contextmanager
+    def reading_once(self) -> Iterator[None]:
+        """Within, this thread reads no node twice: a search sees each of its nodes at one moment."""
+        self._local.images = {}
+        try:
+            yield
+        finally:
+            del self._local.images
+
+    def _held_images(self) -> dict[str, Image]:
+        held: dict[str, Image] = getattr(self._local, "images", {})
+        return held
+
+    def node_of(self, uri: Uri, image: Image) -> ContextNode:
+        """Return the node that some files make.
+
+        Raises:
+            NodeNotFoundError: They make none.
+            StoreCorruptError: One is no UTF-8.
+        """
+        return self._node_of(uri, _staged_of(uri, image))
 
     def _node_of(self, uri: Uri, staged: Staged, include_content: bool = True) -> ContextNode:
         meta = dict(staged.meta or {})
@@ -398,3 +423,9 @@ class ContextFS(MainStore):
     def erase(self, gone: Sequence[str], kept: Sequence[str] = ()) -> None:
         """Drop every image of some nodes, so that no file here holds a byte of what they said; see `History.erase`."""
         self._history.erase(gone, kept)
+
+
+def _staged_of(uri: Uri, image: Image) -> Staged:
+    if not image or leads_on(image.get(META, b"")):
+        raise NodeNotFoundError(uri.text)
+    return Staged({name: data for name, data in image.items() if name != META}, read_meta(uri, image))

@@ -44,8 +44,13 @@ class Disk:
 
     def read(self, fd: int, limit: int) -> bytes:
         """Return a file's bytes, at most `limit` and one more."""
-        with open(fd, "rb", buffering=0, closefd=False) as file:
-            return file.read(limit + 1) or b""
+        # As much memory as the file has, not as much as it may have: a buffer of the limit costs more than the reading.
+        left = min(limit + 1, os.fstat(fd).st_size)
+        chunks = []
+        while left and (chunk := os.read(fd, left)):
+            chunks.append(chunk)
+            left -= len(chunk)
+        return b"".join(chunks)
 
     def look_up(self, name: str, parent: int) -> os.stat_result:
         """Return what is known of a name, without following it."""

@@ -274,7 +274,7 @@ class MainStore:
         found = check_access(ctx, uri)
         seen = {found.text}
         while True:
-            to = leads_on(self.folders.read(found.folders, (META,)).get(META, b"")) or self._find_above(found)
+            to = self._leads_on(found) or self._find_above(found)
             if not to or to in seen:
                 return found
             try:
@@ -295,25 +295,36 @@ class MainStore:
 
     def walk(self, uri: Uri) -> Iterator[Uri]:
         """Yield a node and all beneath it, parents first; what has moved away is left out."""
-        for folders in self.folders.walk(uri.folders):
-            text = "ctx://" + "/".join(map(unquote, folders))
-            with contextlib.suppress(ContextEngineError):
-                found = parse_uri(text)
-                if found.folders == folders and not leads_on(self.folders.read(folders, (META,)).get(META, b"")):
-                    yield found
+        for folders, has_content in self.folders.walk(uri.folders):
+            found = _uri_of(folders)
+            # What has moved away is metadata alone, so that only such a node's need be read.
+            if found is not None and (has_content or not self._leads_on(found)):
+                yield found
+
+    def _leads_on(self, uri: Uri) -> str:
+        """Return where a node has moved to, "" where it has not."""
+        return leads_on(self.folders.read(uri.folders, (META,)).get(META, b""))
 
     def _spaces(self) -> Iterator[Uri]:
         for account in self.folders.children(()):
             for kind in ("users", "agents"):
                 for owner in self.folders.children((account.name, kind)):
-                    with contextlib.suppress(ContextEngineError):
-                        uri = parse_uri(f"ctx://{unquote(account.name)}/{kind}/{unquote(owner.name)}")
-                        if uri.folders == (account.name, kind, owner.name):
-                            yield uri
+                    found = _uri_of((account.name, kind, owner.name))
+                    if found is not None:
+                        yield found
 
     def spaces(self) -> list[str]:
         """Return the URI of every space of the store, whoever's: for workers and `verify`."""
         return [uri.text for uri in self._spaces()]
+
+
+def _uri_of(folders: tuple[str, ...]) -> Uri | None:
+    """Return the URI whose folders these are; None where a hand has made one that no URI has."""
+    try:
+        found = parse_uri("ctx://" + "/".join(map(unquote, folders)))
+    except ContextEngineError:
+        return None
+    return found if found.folders == folders else None
 
 
 def _is_readonly(root: Path) -> bool:

@@ -187,7 +187,7 @@ class IndexWorker:
         if known is not None and known.digest == digest:
             return
         try:
-            node = self._read(uri)
+            node = self._read(uri, image)
         except StoreCorruptError as error:  # it is left out, and told; the others are found
             index.remove(uri.text)
             if not any(row[1:] == (uri.text, str(error)) for row in self._fs.journal.reports()):
@@ -204,11 +204,10 @@ class IndexWorker:
         named = IndexedNode(uri.text, max(sequence, held), digest, node.category)
         index.replace(named, records, _names_of(uri, node), uri.parent if node.category == SESSIONS else "")
 
-    def _read(self, uri: Uri) -> ContextNode:
-        ctx = context_of(uri.text)
-        node = self._fs.read_node(ctx, uri.text)
+    def _read(self, uri: Uri, image: Image) -> ContextNode:
+        node = self._fs.node_of(uri, image)
         if node.category == SESSIONS:
-            node.metadata["messages"] = decode_messages(self._fs.read_file(ctx, uri.text, MESSAGES), uri.text)
+            node.metadata["messages"] = decode_messages(image.get(MESSAGES, b""), uri.text)
         return node
 
     def _move(self, event: OutboxEvent, ctx: RequestContext) -> None:

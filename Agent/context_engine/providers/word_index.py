@@ -104,6 +104,7 @@ class WordIndex:
         self._local = threading.local()
         self._memory: sqlite3.Connection | None = None
         self._generation = 0
+        self._totals: dict[str, int] = {}  # as the open transaction has changed them
         watch_forks(self)
         self._prepare()
 
@@ -200,9 +201,12 @@ class WordIndex:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                connection.executemany("INSERT OR REPLACE INTO totals VALUES (?, ?)", self._totals.items())
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
+            finally:
+                self._totals = {}
             connection.execute("COMMIT")
 
     def mark_whole(self) -> None:
@@ -229,6 +233,19 @@ class WordIndex:
         """Return the nodes that a text names exactly, but for case and width."""
         rows = self._connection().execute("SELECT uri FROM names WHERE name = ? ORDER BY uri", (fold(clean(text)),))
         return [row[0] for row in rows]
+
+    def is_wanted(
+        self,
+        uri: str,
+        target: str = "",
+        categories: Collection[str] = (),
+        since: float | None = None,
+        until: float | None = None,
+    ) -> bool:
+        """Whether a node is one of those that some filters let through; they are those of `rank`."""
+        where, values = _where(target, categories, since, until, 0)
+        sql = f"SELECT 1 FROM heads r WHERE r.uri = ? AND {where}"
+        return bool(self._connection().execute(sql, (uri, *values)).fetchall())
 
     def texts(self, after: int = 0) -> list[tuple[str, str]]:
         """Return (uri, text) of every row, for vectors."""
@@ -343,20 +360,27 @@ class WordIndex:
         self._count(shelf, number, -1, -length)
 
     def _count(self, shelf: str, number: int, rows: int, length: int) -> None:
-        connection = self._connection()
-        connection.execute("UPDATE totals SET value = value + ? WHERE name = ?", (rows, f"{shelf} rows"))
-        connection.execute("UPDATE totals SET value = value + ? WHERE name = ?", (length, f"{shelf} length"))
-        if shelf == "passages" and number >> _PLACES:
-            connection.execute("UPDATE groups SET length = length + ? WHERE number = ?", (length, number >> _PLACES))
+        self._bump(f"{shelf} rows", rows)
+        self._bump(f"{shelf} length", length)
+        if shelf == "passages" and number > 0:
+            self._connection().execute(
+                "UPDATE groups SET length = length + ? WHERE number = ?", (length, number >> _PLACES)
+            )
+
+    def _bump(self, name: str, change: int) -> int:
+        """Change a total, which is written once at the end of the transaction, and return what it is now."""
+        held = self._totals.get(name)
+        if held is None:
+            row = self._connection().execute("SELECT value FROM totals WHERE name = ?", (name,)).fetchone()
+            held = row[0] if row else 0
+        self._totals[name] = held + change
+        return held + change
 
     def _take_number(self, group: str, shelf: str) -> int:
         connection = self._connection()
         if not group:
             # Group 0 may grow beyond its places: nobody is anybody's neighbour there, and the sign keeps it apart.
-            name = f"{shelf} next"
-            connection.execute("INSERT OR IGNORE INTO totals VALUES (?, 0)", (name,))
-            connection.execute("UPDATE totals SET value = value - 1 WHERE name = ?", (name,))
-            return int(connection.execute("SELECT value FROM totals WHERE name = ?", (name,)).fetchone()[0])
+            return self._bump(f"{shelf} next", -1)
         rows = connection.execute("SELECT number, next FROM groups WHERE name = ?", (group,)).fetchall()
         if not rows or rows[0][1] >> _PLACES:
             if rows:  # it is full: another one goes on

@@ -5,7 +5,7 @@ by what it says, though nothing above it says so. `deep=False` stays with the se
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..core.config import SESSIONS
 from ..core.objects import NodeHit, RequestContext, SeedHit, TypedQuery
@@ -64,7 +64,8 @@ class HierarchicalSearcher:
         found += [hit for hit in words.rank(query.text, count, "heads", *filters, level=1) if hit.category != SESSIONS]
         raised = query.hints.get("raised", {})
         scores = {_place(hit): hit.score * raised.get(hit.category, 1.0) for hit in found}
-        reasons = {_place(hit): _reason(hit, query.text) for hit in found}
+        written = _written_terms(query.text)
+        reasons = {_place(hit): _reason(hit, written) for hit in found}
         if self._vectors is not None:
             near = self._vectors(space).nearest(query.text, count, "passages", words, *filters)
             for hit in near:
@@ -85,9 +86,9 @@ def _named(score: float) -> str:
     return "L0 1.00: named so" if score >= 1.0 else ""
 
 
-def _reason(hit: WordHit, query: str) -> str:
+def _reason(hit: WordHit, written: Mapping[str, str]) -> str:
     answer = "; after a question" if hit.is_answer else ""
-    said = _surface(hit.terms, query)
+    said = _surface(hit.terms, written)
     says = f"says {', '.join(said)}" if said else "follows what fits"
     return f"L{hit.level} {hit.score:.2f}: {says}{_where(hit)}{answer}"
 
@@ -97,12 +98,17 @@ def _where(hit: WordHit) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _surface(terms: Iterable[str], query: str) -> list[str]:
-    """Return terms as the query writes them; a character that a pair holds is not told twice."""
+def _written_terms(query: str) -> dict[str, str]:
+    """Return how a query writes each of its terms."""
     written: dict[str, str] = {}
     for word in re.findall(r"[\w+#'’-]+", query):
         for term in terms_of(word):
             written.setdefault(term, word.casefold() if word.isascii() else term)
+    return written
+
+
+def _surface(terms: Iterable[str], written: Mapping[str, str]) -> list[str]:
+    """Return terms as the query writes them; a character that a pair holds is not told twice."""
     said = [written.get(term, term) for term in terms]
     kept = [word for word in dict.fromkeys(said) if not any(word != other and word in other for other in said)]
     return kept[:_SHOWN_TERMS]

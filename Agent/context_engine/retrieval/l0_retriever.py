@@ -1,6 +1,5 @@
 """`L0Retriever`: the first round. Names and confirmed queries, then words and vectors of the abstracts."""
 
-import contextlib
 from collections.abc import Callable
 
 from ..core.config import CONTENT, OVERVIEW
@@ -52,7 +51,7 @@ class L0Retriever:
         for space in spaces_of(typed_query, ctx):
             words = self._words(space)
             for uri in words.uris_by_name(typed_query.text):
-                if _fits(uri, words, typed_query):
+                if words.is_wanted(uri, *_filters_of(typed_query)):
                     scores[uri] = NAMED
             for uri, score in self._by_content(space, words, typed_query).items():
                 scores[uri] = max(scores.get(uri, 0.0), min(score, 0.999))
@@ -61,8 +60,7 @@ class L0Retriever:
         return [seed for seed in seeds if seed is not None]
 
     def _by_content(self, space: str, words: WordIndex, query: TypedQuery) -> dict[str, float]:
-        since, until = query.filters.get("since"), query.filters.get("until")
-        filters = (query.target_uri, query.categories, since, until)
+        filters = _filters_of(query)
         hits = words.rank(query.text, 3 * query.top_k, "heads", *filters, level=0)
         by_words = {hit.uri: hit.score * query.hints.get("raised", {}).get(hit.category, 1.0) for hit in hits}
         if self._vectors is None:
@@ -87,13 +85,5 @@ class L0Retriever:
         )  # fmt: skip
 
 
-def _fits(uri: str, words: WordIndex, query: TypedQuery) -> bool:
-    """Whether a node that is named is one of those that are asked for."""
-    target = query.target_uri
-    if target and uri != target and not uri.startswith(f"{target}/"):
-        return False
-    if query.categories:
-        with contextlib.suppress(ContextEngineError):
-            known = words.node(uri)
-            return known is not None and known.category in query.categories
-    return True
+def _filters_of(query: TypedQuery) -> tuple[str, list[str], float | None, float | None]:
+    return query.target_uri, query.categories, query.filters.get("since"), query.filters.get("until")

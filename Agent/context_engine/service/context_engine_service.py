@@ -52,6 +52,7 @@ from ..core.objects import (
     SearchResult,
     SeedHit,
     SessionArchive,
+    TypedQuery,
 )
 from ..core.ports import LLM, Embedder, GraphStore, Reranker
 from ..core.text import CountTokens, clean, count_tokens, one_line, shorten
@@ -398,6 +399,10 @@ class ContextEngineService:
             "filters": {"since": since, "until": until},
         }
         plans = self.planner.plan(query, session_archive, hints, ctx)
+        with self.fs.reading_once():
+            return self._search(ctx, query, plans, descend)
+
+    def _search(self, ctx: RequestContext, query: str, plans: Sequence[TypedQuery], descend: bool) -> SearchResult:
         seeds: list[SeedHit] = []
         hits: dict[tuple[str, int, int], NodeHit] = {}
         for plan in plans:
@@ -412,7 +417,7 @@ class ContextEngineService:
         ranked = sorted(hits.values(), key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
         blocks = self._rerank(query, self.assembler.assemble(plans[0], ranked, ctx))
         total = int(plans[0].hints["total"])
-        return SearchResult(plans, seeds, blocks, total, total - len(blocks))
+        return SearchResult(list(plans), seeds, blocks, total, total - len(blocks))
 
     def _descend(self, ctx: RequestContext, query: str) -> list[NodeHit]:
         """Let a model walk the names of the request's spaces; nothing where there is none, or it fails."""
