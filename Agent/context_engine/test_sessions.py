@@ -1,9 +1,11 @@
 """Tests of a session's way in and of evidence's way out, without a model."""
 
+import contextlib
 import json
 import multiprocessing
 import os
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -104,6 +106,15 @@ class TestCommitting:
         kept = decode_messages(engine.fs.read_file(ADA, uri, "messages.jsonl"))
         assert [message.raw for message in kept] == said
         assert "[m1] 2026-11-20 08:00 user: Hello there" in engine.read_memory(ADA, uri, "L2").content_excerpt
+
+    def test_of_100_messages_shows_each_by_itself(self, engine: ContextEngineService) -> None:
+        said = say(*(f"Number{number} is here. " + "word " * 400 * (number % 3 == 0) for number in range(100)))
+        engine.commit_session(ADA, said)
+
+        for number in range(100):
+            block = engine.search_memory(ADA, f"number{number}", top_k=1).blocks[0]
+            assert block.content_excerpt.startswith(f"Number{number} is here.")
+            assert f"m{number + 1}," in block.match_reason
 
     def test_is_a_delta(self, engine: ContextEngineService) -> None:
         first, more = say("I love jazz.", "Second."), say("Third.", at="2026-11-21T08:00:00Z")
@@ -445,10 +456,13 @@ class TestSearching:
         with ContextEngineService(tmp_path) as engine:
             engine.commit_session(ADA, say("I love jazz. I love tea. My name is Ada."))
             read: list[tuple[str, ...]] = []
-            image = engine.fs.folders.read
-            monkeypatch.setattr(
-                engine.fs.folders, "read", lambda names, *more: read.append(tuple(names)) or image(names, *more)
-            )
+            image_of = engine.fs.folders.read
+
+            def note(names: tuple[str, ...], *files: Any) -> Any:
+                read.append(names)
+                return image_of(names, *files)
+
+            monkeypatch.setattr(engine.fs.folders, "read", note)
             assert len(engine.search_memory(ADA, "jazz tea Ada love").blocks) > 2
 
         assert len(read) == len(set(read))
@@ -630,6 +644,16 @@ class TestCare:
             with ContextEngineService(tmp_path) as engine:
                 assert excerpts(engine, "jazz", top_k=1) == ["I love jazz."]
                 assert engine.words(MEMORIES).dump() == before
+
+    def test_an_index_of_another_format_is_made_anew(self, tmp_path: Path) -> None:
+        with ContextEngineService(tmp_path) as engine:
+            engine.commit_session(ADA, say("I love jazz."))
+        path = tmp_path / ".ctx/index/acme/users=ada/index.db"
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.executescript("PRAGMA user_version = 1; UPDATE passages SET part = 7")
+        with ContextEngineService(tmp_path) as engine:
+            assert excerpts(engine, "jazz") == ["I love jazz."]
+            assert engine.verify() == []
 
     def test_verify_tells_what_does_not_agree_and_repair_mends_it(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("I love jazz.", "I love opera."))

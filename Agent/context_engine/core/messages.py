@@ -23,7 +23,7 @@ from .errors import InvalidInputError, StoreCorruptError
 from .objects import Message
 from .text import clean, digest_of, read_time, shorten, time_of, to_json
 
-__all__ = ["decode_messages", "encode_messages", "own_words", "read_message", "read_messages"]
+__all__ = ["decode_message", "decode_messages", "encode_messages", "own_words", "read_message", "read_messages"]
 
 _TIMES = ("at", "timestamp", "created_at", "time", "date")
 _ROLES = ("user", "assistant", "tool", "system")
@@ -76,14 +76,21 @@ def read_message(raw: object, place: int, now: float) -> Message:
         kept = json.loads(clean(to_json(dict(raw))))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"message {place} is no JSON: {error}") from error
+    return _read_json(kept, place, now)
+
+
+def _read_json(kept: dict[str, Any], place: int, now: float) -> Message:
+    """Return the message that an object of JSON is."""
     text = clean("\n".join(filter(None, _texts_of(kept, with_tools=True))))
     if len(text.encode()) > MESSAGE_BYTES:
         raise InvalidInputError(f"message {place} is larger than {MESSAGE_BYTES} bytes")
     named = kept.get("id", kept.get("message_id"))
-    id = str(named) if isinstance(named, (str, int)) and not isinstance(named, bool) else ""
+    id = clean(str(named)) if isinstance(named, (str, int)) and not isinstance(named, bool) else ""
     at = _time_in(kept)
     name = kept.get("name", kept.get("speaker"))
-    return Message(id, _role_of(kept), text, now if at is None else at, name if isinstance(name, str) else "", kept)
+    return Message(
+        id, _role_of(kept), text, now if at is None else at, clean(name) if isinstance(name, str) else "", kept
+    )
 
 
 def _time_in(raw: Mapping[str, Any]) -> float | None:
@@ -159,18 +166,30 @@ def decode_messages(data: bytes, where: str = "messages.jsonl") -> list[Message]
     Raises:
         StoreCorruptError: A line is none of ours.
     """
-    found = []
-    for number, line in enumerate(data.split(b"\n")):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            at = read_time(row["at"]) or 0.0
-            if "forgotten" in row:
-                found.append(Message(str(row["id"]), "unknown", str(row["forgotten"]), at, forgotten=True))
-                continue
-            message = read_message(row["message"], number, at)
-            found.append(Message(str(row["id"]), message.role, message.text, at, message.name, message.raw))
-        except (ValueError, KeyError, TypeError, InvalidInputError) as error:
-            raise StoreCorruptError(f"{where}, line {number + 1}, is no message: {error}") from error
-    return found
+    return [_decode(line, number, where) for number, line in enumerate(_lines_of(data), 1)]
+
+
+def decode_message(data: bytes, number: int, where: str = "messages.jsonl") -> Message | None:
+    """Return one message of a file, counted from 1, without reading the others; None where there are not so many.
+
+    Raises:
+        StoreCorruptError: Its line is none of ours.
+    """
+    lines = _lines_of(data)
+    return _decode(lines[number - 1], number, where) if 1 <= number <= len(lines) else None
+
+
+def _lines_of(data: bytes) -> list[bytes]:
+    return [line for line in data.split(b"\n") if line.strip()]
+
+
+def _decode(line: bytes, number: int, where: str) -> Message:
+    try:
+        row = json.loads(line)
+        id, at = clean(str(row["id"])), read_time(row["at"]) or 0.0
+        if "forgotten" in row:
+            return Message(id, "unknown", clean(str(row["forgotten"])), at, forgotten=True)
+        message = _read_json(dict(row["message"]), number, at)
+    except (ValueError, KeyError, TypeError, RecursionError, InvalidInputError) as error:
+        raise StoreCorruptError(f"{where}, line {number}, is no message: {error}") from error
+    return Message(id, message.role, message.text, at, message.name, message.raw)

@@ -46,6 +46,6 @@ def build_records(node: ContextNode, messages: Sequence[Message] = ()) -> list[I
     found = [record(0, 0, head, {"at": at})]
     if node.overview.strip():
         found.append(record(1, 0, node.overview, {"at": at}))
-    for part, (text, metadata) in enumerate(passages_of(node, messages)):
+    for part, text, metadata in passages_of(node, messages):
         found.append(record(2, part, text, metadata))
     return found

@@ -5,11 +5,14 @@ from typing import Any
 
 from ..core.config import PASSAGE_CHARACTERS, SESSIONS
 from ..core.entries import parse_entries
+from ..core.messages import decode_message
 from ..core.objects import ContextNode, Message
 from ..core.text import read_time
 from .word_index import split_passages
 
-__all__ = ["passages_of", "said_text"]
+__all__ = ["passage_of_archive", "passages_of", "said_text"]
+
+_PLACES = 20  # bits: a part of an archive is a message's place, and a passage's within it
 
 
 def said_text(message: Message) -> str:
@@ -17,14 +20,42 @@ def said_text(message: Message) -> str:
     return f"{message.name}: {message.text}" if message.name else message.text
 
 
-def passages_of(node: ContextNode, messages: Sequence[Message]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the passages of a node's content, each with `said` (its message or entry) and `at`."""
+def passage_of_archive(data: bytes, part: int, where: str) -> tuple[str, str]:
+    """Return one passage of an archive's messages, and which message it is of, without reading the others.
+
+    Args:
+        data: The archive's `messages.jsonl`.
+        part: As `passages_of` counts them; what is not there gives two empty texts.
+        where: What an error calls the archive.
+
+    Raises:
+        StoreCorruptError: The message's line is none.
+    """
+    number = (part >> _PLACES) + 1
+    message = decode_message(data, number, where)
+    if message is None or message.forgotten:
+        return "", ""
+    place, passages = part & ((1 << _PLACES) - 1), split_passages(said_text(message), PASSAGE_CHARACTERS)
+    return (passages[place], f"m{number}") if place < len(passages) else ("", "")
+
+
+def passages_of(node: ContextNode, messages: Sequence[Message] = ()) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield the passages of a node's content: their part, their text, and `said` (the message) and `at` of each."""
     if node.category == SESSIONS:
-        for number, message in enumerate(messages, 1):
-            if not message.forgotten and message.text.strip():
-                for passage in split_passages(said_text(message), PASSAGE_CHARACTERS):
-                    yield passage, {"said": f"m{number}", "at": message.at}
-        return
+        yield from _passages_of_messages(messages)
+    else:
+        for part, (text, at) in enumerate(_passages_of_entries(node)):
+            yield part, text, {"said": "", "at": at}
+
+
+def _passages_of_messages(messages: Sequence[Message]) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    for place, message in enumerate(messages):
+        if not message.forgotten and message.text.strip():
+            for number, passage in enumerate(split_passages(said_text(message), PASSAGE_CHARACTERS)):
+                yield place << _PLACES | number, passage, {"said": f"m{place + 1}", "at": message.at}
+
+
+def _passages_of_entries(node: ContextNode) -> Iterator[tuple[str, float]]:
     prose: list[str] = []
     for entry in parse_entries(node.content):
         if not entry.is_entry:
@@ -35,8 +66,8 @@ def passages_of(node: ContextNode, messages: Sequence[Message]) -> Iterator[tupl
                 entry.text.replace("_", " ", entry.key.count("_")) if entry.key else entry.text
             )  # lives_in is two words
             for passage in split_passages(text, PASSAGE_CHARACTERS):
-                yield passage, {"said": "", "at": at}
+                yield passage, at
     text = "\n".join(prose).strip()
     if text:
         for passage in split_passages(text, PASSAGE_CHARACTERS):
-            yield passage, {"said": "", "at": node.metadata.get("updated_at") or 0.0}
+            yield passage, node.metadata.get("updated_at") or 0.0

@@ -30,6 +30,7 @@ __all__ = ["IndexedNode", "WordHit", "WordIndex", "split_passages", "terms_of"]
 
 POSTINGS_LIMIT, TERMS_LIMIT, CANDIDATES = 25_000, 64, 100
 _PLACES = 20  # bits
+_FORMAT = 2
 _TF_LIMIT = 7
 
 _SHELF = """
@@ -136,6 +137,9 @@ class WordIndex:
         assert self._path is not None
         self.is_new = not self._path.exists()
         connection = self._connection()
+        if not self.is_new and connection.execute("PRAGMA user_version").fetchone()[0] != _FORMAT:
+            self.discard()  # all of it follows from the files
+            return
         connection.execute("PRAGMA journal_mode = WAL")
         self._make(connection)
         if self.is_new:
@@ -145,6 +149,7 @@ class WordIndex:
 
     def _make(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA secure_delete = ON")
+        connection.execute(f"PRAGMA user_version = {_FORMAT}")
         connection.executescript(_SCHEMA + "".join(_SHELF.format(shelf) for shelf in ("heads", "passages")))
 
     def _connection(self) -> sqlite3.Connection:

@@ -4,27 +4,35 @@ A block is a node with its abstract and at most one passage, or a message of an 
 with the first of its messages. Texts are read from the main store now; what is gone is left out, and reported.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..core.config import BUDGET_TOKENS, MESSAGES, PASSAGE_CHARACTERS, RELATIONS, SESSIONS
 from ..core.errors import ContextEngineError, NodeNotFoundError
-from ..core.messages import decode_messages
-from ..core.objects import ContextNode, Message, NodeHit, RelationEdge, RequestContext, RetrievedBlock, TypedQuery
+from ..core.objects import ContextNode, NodeHit, RelationEdge, RequestContext, RetrievedBlock, TypedQuery
 from ..core.text import CountTokens, count_tokens
 from ..fs.context_fs import ContextFS
 from ..fs.meta import read_edges
 from ..fs.uri import check_access
-from ..providers.passages import passages_of
+from ..providers.passages import passage_of_archive, passages_of
 
 __all__ = ["RetrievalAssembler"]
 
 
 class _Seen(NamedTuple):
     node: ContextNode
-    passages: list[str]
-    said: list[str]
+    messages: bytes
+    passages: dict[int, str]
     edges: list[RelationEdge]
+
+    def passage(self, part: int) -> tuple[str, str]:
+        """Return a passage, and of an archive which message it is of; of an archive no other message is read."""
+        if self.node.category == SESSIONS:
+            with contextlib.suppress(ContextEngineError):  # a line that a hand has damaged is told by `verify`
+                return passage_of_archive(self.messages, part, self.node.uri)
+            return "", ""
+        return self.passages.get(part, ""), ""
 
 
 class RetrievalAssembler:
@@ -66,11 +74,11 @@ class RetrievalAssembler:
             held = seen[hit.uri]
             if held is None:
                 continue
-            said = held.said[hit.part] if hit.level == 2 and hit.part < len(held.said) else ""
+            excerpt, said = self._excerpt(hit, held, parts)
             key = (held.node.uri, said)
-            if key in made or (hit.level == 2 and hit.part >= len(held.passages)):
+            if key in made or (hit.level == 2 and not excerpt):
                 continue
-            block = self._block(hit, held, held.node.uri in shown, parts.get(hit.uri, -1))
+            block = self._block(hit, held, held.node.uri in shown, excerpt)
             if block.content_excerpt and block.content_excerpt in told:  # a memory has said the message already
                 continue
             told.add(block.content_excerpt)
@@ -86,22 +94,25 @@ class RetrievalAssembler:
     def _look(self, ctx: RequestContext, uri: str) -> _Seen | None:
         try:
             node, files = self._fs.read_all(ctx, uri)
-            messages: list[Message] = (
-                decode_messages(files.get(MESSAGES, b""), uri) if node.category == SESSIONS else []
-            )
         except NodeNotFoundError:
             self._on_stale(uri)
             return None
         except ContextEngineError:  # damaged by hand: it is told by `verify`, and does not hide the others
             return None
-        found = list(passages_of(node, messages))
+        passages = {} if node.category == SESSIONS else {part: text for part, text, _ in passages_of(node)}
         edges = [edge for edge in read_edges(node.uri, files.get(RELATIONS, b"")) if _is_visible(ctx, edge.to_uri)]
-        return _Seen(node, [text for text, _ in found], [str(meta["said"]) for _, meta in found], edges)
+        return _Seen(node, files.get(MESSAGES, b""), passages, edges)
 
-    def _block(self, hit: NodeHit, held: _Seen, is_known: bool, best_part: int) -> RetrievedBlock:
+    def _excerpt(self, hit: NodeHit, held: _Seen, best_parts: Mapping[str, int]) -> tuple[str, str]:
+        """Return what a block shows of a node's content, and which message it is of."""
+        if hit.level == 2:
+            return held.passage(hit.part)
+        if held.node.category == SESSIONS or hit.uri not in best_parts:
+            return "", ""
+        return held.passage(best_parts[hit.uri])
+
+    def _block(self, hit: NodeHit, held: _Seen, is_known: bool, excerpt: str) -> RetrievedBlock:
         is_message = held.node.category == SESSIONS and hit.level == 2
-        part = hit.part if hit.level == 2 else -1 if held.node.category == SESSIONS else best_part
-        excerpt = held.passages[part] if 0 <= part < len(held.passages) else ""
         return RetrievedBlock(
             uri=held.node.uri,
             level_hit=f"L{hit.level}",
