@@ -6854,7 +6854,7 @@ class KeywordTree:
         Args:
             name: 1 to 512 characters; need not be unique, not even under one parent.
             parent_id: where it hangs; None lets the model choose if `llm_auto_place` is true, and is the root
-                otherwise, or where the model cannot tell.
+                otherwise, or where the model cannot tell: a line of the log of level INFO then says why.
             aliases: further names; each is kept once.
             description: what it means; at most 65,536 characters.
             llm_auto_place: without effect where `parent_id` is given.
@@ -6940,6 +6940,9 @@ class KeywordTree:
     def _PlaceNode(self, node: KeywordNode) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the model was asked."""
         descent = self._AgentDescend(node.name, "suggest_parent", description=node.description)
+        if descent["io"] is not None and not descent["chosen"]:
+            where = _Shorten(descent["stood_at"])
+            _LOGGER.info("no keyword fits %s, it goes beneath %s: %s", _Shorten(node.name), where, descent["reason"])
         return descent["node_id"] or descent["suggested_parent_id"] or descent["stood_at"], descent["io"]
 
     def Ensure(self, path: str | Sequence[str], created_by: str = "user") -> KeywordNode:

@@ -37,6 +37,7 @@ pytest.importorskip("rich", reason="the extra [cli] is not installed")
 
 import click
 
+from Agent.cli import language
 from Agent.cli.chinese import TEXTS
 from Agent.cli.commands import LEXICAL_REASONS, REASONS
 from Agent.cli.completing import quote
@@ -214,6 +215,42 @@ IN_TURN = [
 ]
 
 
+REFUSED = {
+    2: [
+        *("", "bogus", "--bogus", "add", "add x --bogus", "show --depth -1", "link tea", "info", "info ' '"),
+        *("move 编程 Python", "merge C# C#", "delete /", "rename C#", "alias C# nope --remove", "confirm ' ' C#"),
+        *("move / C#", "merge / C#", "rename / x", "confirm x /", "add ' ' --parent /", "alias C# ' '"),
+        *(f"add {'x' * 600} --parent /", "show open", "link gil open", "info --change tea"),
+        *("search x --in-texts --explain", "search x --model some-model", "info x --change tea --to C#"),
+        *("import nope.csv", "import bad.json", "import other.json", "import bad.csv", "import bad.opml"),
+        *("import bad.jsonl", "import a.csv --encoding klingon", "import a.csv --format html", "export -"),
+        *("export - --format csv", "export a.xyz", "export no/such/folder.json", "export memory/change_log.jsonl"),
+        *("completion tcsh", "undo 1", "compact --forget-history", "reorganize --plan a.csv", "demo nothing"),
+        *("repair memory", "repair no/such/folder"),
+    ],
+    1: [
+        *("add x --parent nope", "info x --to nope", "info x --change nope", "link nope C#", "link tea nope"),
+        *("show nope", "rename nope x", "alias nope x", "confirm q nope", "move nope /", "merge nope C#"),
+        *("delete nope", "history nope", "undo 999", "undo x", "restore nope", "import a.csv --parent nope"),
+        "export a.json --from nope",
+    ],
+}
+"""What is refused, by its exit code."""
+
+
+def lay_out_files(program: Program) -> None:
+    """Lay files beside a memory: a table, and some that are not what they are called."""
+    for name, text in {
+        "a.csv": "path\na\n",
+        "bad.json": "{",
+        "other.json": '{"a": 1}',
+        "bad.csv": "x,y\n1,2\n",
+        "bad.opml": "<opml",
+        "bad.jsonl": "{}\n",
+    }.items():
+        (program.data.parent / name).write_text(text, encoding="utf-8")
+
+
 class TestEveryCommand:
     def test_runs_as_the_installed_program_and_says_what_it_did(self, program: Program) -> None:
         (program.data.parent / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
@@ -235,43 +272,11 @@ class TestEveryCommand:
 
             assert isinstance(program.ask(name, *arguments), dict | list), name
 
-    @pytest.mark.parametrize(
-        ("code", "line"),
-        [
-            *((2, line) for line in ("", "bogus", "--bogus", "add", "add x --bogus", "show --depth -1", "link tea")),
-            *(
-                (2, line)
-                for line in ("move 编程 Python", "merge C# C#", "delete /", "rename C#", "alias C# nope --remove")
-            ),
-            *((2, line) for line in ("confirm ' ' C#", "search x --in-texts --explain", "search x --model some-model")),
-            *((2, line) for line in ("import nope.csv", "import bad.json", "import a.csv --encoding klingon")),
-            *(
-                (2, line)
-                for line in ("import a.csv --format html", "export -", "export - --format csv", "export a.xyz")
-            ),
-            *(
-                (2, line)
-                for line in ("export no/such/folder.json", "export memory/change_log.jsonl", "completion tcsh")
-            ),
-            *((2, line) for line in ("undo 1", "compact --forget-history", "reorganize --plan a.csv", "demo nothing")),
-            *((2, line) for line in ("repair memory", "info", "info --change tea", "info x --change tea --to C#")),
-            *(
-                (1, line)
-                for line in ("add x --parent nope", "info x --to nope", "info x --change nope", "link nope C#")
-            ),
-            *((1, line) for line in ("link tea nope", "show nope", "rename nope x", "alias nope x", "confirm q nope")),
-            *(
-                (1, line)
-                for line in ("move nope /", "merge nope C#", "delete nope", "history nope", "undo 999", "undo x")
-            ),
-            *((1, line) for line in ("restore nope", "import a.csv --parent nope", "export a.json --from nope")),
-        ],
-    )
+    @pytest.mark.parametrize(("code", "line"), [(code, line) for code, lines in REFUSED.items() for line in lines])
     def test_says_what_is_wrong_in_json_with_its_code_and_changes_nothing(
         self, program: Program, code: int, line: str
     ) -> None:
-        (program.data.parent / "a.csv").write_text("path\na\n", encoding="utf-8")
-        (program.data.parent / "bad.json").write_text("{", encoding="utf-8")
+        lay_out_files(program)
         before = program.infos("kitchen"), program.run("show", "--depth", "0", "--infos", "--ids")
         answer = json.loads(program.run(*shlex.split(line), "--json", code=code))
 
@@ -342,6 +347,27 @@ class TestLanguage:
         }.items():
             assert said in program.run(*shlex.split(line), code=2, KEYWORD_TREE_LANG="zh")
 
+    @pytest.mark.parametrize(("code", "line"), [(code, line) for code, lines in REFUSED.items() for line in lines])
+    def test_whatever_is_refused_is_said_in_chinese(self, program: Program, code: int, line: str) -> None:
+        if line in ("compact --forget-history", "export - --format csv"):  # without --json they ask, and are done
+            return
+        lay_out_files(program)
+
+        said = program.run(*shlex.split(line), "--lang", "zh", code=code)
+
+        refusal = next(one for one in said.splitlines() if one.startswith("错误："))
+        assert re.search(r"[\u4e00-\u9fff]", re.sub("编程|^错误", "", refusal)), refusal
+        assert not re.search(r"[a-z]+ (is|has|cannot|must|no) ", refusal), refusal
+
+    def test_damage_is_said_in_chinese(self, program: Program) -> None:
+        log = program.data / "change_log.jsonl"
+        log.write_bytes(log.read_bytes().replace(b"PEP 703", b"PEP 704"))
+
+        assert "错误：日志 change_log.jsonl 第 " in program.run("show", "--lang", "zh", code=3)
+
+    def test_what_nobody_has_translated_stays_as_it_is(self, program: Program) -> None:
+        assert language.say_error("the moon is in the way") == "the moon is in the way"
+
     def test_json_keeps_its_keys_and_codes(self, program: Program) -> None:
         said = json.loads(program.run("show", "nope", "--json", code=1, KEYWORD_TREE_LANG="zh"))
 
@@ -355,7 +381,7 @@ class TestProgram:
         assert 'keyword-tree = "keyword_tree.command_line:main"' in declared
 
     def test_says_what_its_documentation_shows(self, tmp_path: Path) -> None:
-        pages = [*READMES, "docs/command-line.md"]
+        pages = [*READMES, "docs/command-line.md", "docs/zh/command-line.md"]
         texts = [command_line.__doc__ or "", *((ROOT / name).read_text(encoding="utf-8") for name in pages)]
         # A session is indented in a docstring, and fenced in a README; where it has "...", anything may be.
         sessions = {
@@ -509,6 +535,12 @@ class TestAdd:
         answer = fresh.ask("add", "python library asyncio")
 
         assert answer["keyword"]["path"] == ["python library", "python library asyncio"]
+
+    def test_says_that_no_keyword_fits(self, program: Program) -> None:
+        said = program.run("add", "Longjing tea")
+
+        assert said.startswith("added Longjing tea, at the top: no keyword fits it  (undo ")
+        assert program.run("add", "milk", "--parent", "/").startswith("added milk  (undo ")
 
     def test_refuses_an_unknown_parent_and_offers_what_is_near(self, program: Program) -> None:
         answer = program.ask("add", "x", "--parent", "Pythn", code=1)

@@ -116,7 +116,12 @@ def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...
         with tree.Operation("create_keyword") as operation:
             node = tree.CreateKeyword(name, parent_id, list(aliases), description)
         value = {"keyword": spell_keyword(tree, node)}
-        session.tell(tree, operation.id, value, "added {}", path_of(tree, node.id))
+        is_left = parent is None and node.parent_id == ROOT_ID and len(tree) > 1
+        path = path_of(tree, node.id)
+        if is_left:
+            session.tell(tree, operation.id, value, "added {}, at the top: no keyword fits it", path)
+        else:
+            session.tell(tree, operation.id, value, "added {}", path)
 
 
 @command("info", asks=True)
@@ -155,7 +160,7 @@ def info(
                 stored = tree.UpdateInfo(change, patch)
             session.tell(tree, operation.id, {"info": spell_row(stored)}, "changed {}", shorten(stored.content, 60))
         return
-    if content is None:
+    if content is None or not content.strip():
         raise click.UsageError("Missing argument 'CONTENT'.")
     auto = not names if auto is None else auto
     with session.open(makes=True, client=session.client() if auto else None) as tree:

@@ -8,7 +8,8 @@
 '2 keywords written to memory.html'
 
 The language is chosen once for a run, before the command is known, and a run is a process: it stands in this module.
-What JSON has as keys and codes is the same in all languages. An error of the tree itself stays as it was raised.
+What JSON has as keys and codes is the same in all languages. What the tree refuses is told by its English words, which
+`chinese.ERRORS` knows by their form.
 """
 
 import os
@@ -24,6 +25,7 @@ __all__ = [
     "language_of",
     "parts",
     "say",
+    "say_error",
 ]
 
 LANGUAGES = ("en", "zh")
@@ -68,6 +70,25 @@ def say(text: str, *values: object) -> str:
     """Return a text of the source in the chosen language, with the values put in as `str.format` does."""
     template = _translations.get(text, text)
     return template.format(*values) if values else template
+
+
+def say_error(message: str) -> str:
+    """Return what an error says, in the chosen language.
+
+    >>> choose("zh")
+    >>> say_error("no keyword has the id 'tea'"), say_error("name must not be empty or blank: ' '")
+    ("没有 id 为 'tea' 的关键词", "名字不能为空：' '")
+    >>> choose("en")
+    """
+    if _chosen != "zh":
+        return message
+    from .chinese import ERRORS
+
+    for pattern, text in ERRORS:
+        if found := re.fullmatch(pattern, message, re.DOTALL):
+            said = {name: say_error(value) for name, value in found.groupdict().items()}
+            return text.format(*found.groups(), **said)
+    return message
 
 
 def parts(text: str, *values: str) -> list[str | tuple[str, str]]:

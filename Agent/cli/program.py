@@ -2,9 +2,9 @@
 
 import importlib
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import click
@@ -186,18 +186,6 @@ def translate(command: click.Command) -> None:
     command.short_help = None
 
 
-def spell_use(message: str) -> str:
-    """Return what the command line complains of, in the chosen language."""
-    if say("Usage: ") != "Usage: ":
-        from .chinese import ERRORS
-
-        for pattern, text, more in ERRORS:
-            if found := re.fullmatch(pattern, message, re.DOTALL):
-                groups = found.groups()
-                return (text + more if groups and groups[-1] is not None else text).format(*groups)
-    return message
-
-
 class _Program(click.Group):
     """Lists its commands by what they are for, and turns every error into a sentence and an exit code."""
 
@@ -234,6 +222,9 @@ class _Program(click.Group):
         """Read the options before the command."""
         wants_json = "--json" in args
         choose_from_environment()
+        for before, word in pairwise(args):  # wherever it stands: what is typed wrongly ends the reading
+            if before == "--lang" and word in LANGUAGES:
+                choose(word)
         translate(self)
         try:
             return super().make_context(info_name, args, parent, **extra)
@@ -278,7 +269,7 @@ def _explain_use(session: Session, error: click.UsageError, as_json: bool) -> in
         session.messages.print(
             line(usage, "\n", say("Try '{} --help' for help.", error.ctx.command_path), keep_lines=True)
         )
-    return session.explain(InvalidInputError(spell_use(error.format_message())))
+    return session.explain(InvalidInputError(error.format_message()))
 
 
 @_share

@@ -37,7 +37,7 @@ from ..keyword_tree import (
     StoreCorruptError,
     StoreError,
 )
-from .language import count_of, parts, say
+from .language import count_of, parts, say, say_error
 from .screen import Screen, clean, line, shorten, spell_row, table
 
 __all__ = [
@@ -344,7 +344,7 @@ class Session:
         if code == UNREAD:
             return code
         rows: Sequence[Mapping[str, Any]] = getattr(error, "rows", ())
-        said = str(error)
+        said = say_error(str(error))
         step, why = "", ""
         if isinstance(error, StoreCorruptError):
             step, why = self.next_step(), say(SAVE)

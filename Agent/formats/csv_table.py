@@ -83,7 +83,7 @@ def read(source: Source, outline: Outline, delimiter: str = ",") -> Iterator[Rec
         rows = csv.DictReader(file, delimiter=delimiter, restval="", strict=True)
         try:
             if "path" not in (rows.fieldnames or ()):
-                raise refuse(source, f"it has no column 'path', but {rows.fieldnames}")
+                raise ValueError(f"it has no column 'path', but {rows.fieldnames}")
             table = _Table(outline)
             for row in rows:
                 yield from table.row({name: unquote(cell) for name, cell in row.items() if isinstance(name, str)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from Agent.keyword_tree import KeywordTree, StubLLMClient
+from Agent.lexical_client import LexicalLLMClient
 from Agent.tests.support import inside
 
 
@@ -55,3 +57,28 @@ def test_no_key_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture, said: 
 
     assert len(caplog.messages) == 1
     assert "abcdef" not in caplog.text
+
+
+class TestAKeywordThatFitsNowhere:
+    def test_is_told_with_the_reason(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        with KeywordTree(str(tmp_path), LexicalLLMClient()) as tree:
+            tree.CreateKeyword("king lear", "root")
+            left = tree.CreateKeyword("Longjing tea")
+
+        assert left.parent_id == "root"
+        assert caplog.messages == ["no keyword fits 'Longjing tea', it goes beneath 'root': agent_missing"]
+        assert {record.levelname for record in caplog.records} == {"INFO"}
+
+    def test_is_not_told_where_it_was_placed_or_nobody_was_asked(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        with KeywordTree(str(tmp_path / "asked"), LexicalLLMClient()) as tree:
+            tea = tree.CreateKeyword("tea", "root")
+            placed = tree.CreateKeyword("Longjing tea")
+        with KeywordTree(str(tmp_path / "unasked")) as tree:
+            tree.CreateKeyword("tea")
+
+        assert placed.parent_id == tea.id
+        assert caplog.messages == []
