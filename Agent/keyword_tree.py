@@ -6488,6 +6488,7 @@ class KeywordTree:
             log_messages=log_messages,
         )
         self._reorganizer = _Reorganizer(self._engine, self._descent, max_candidates)
+        self._nothing_between = (0, 0)  # two sequence numbers, as `Changes` has seen
         self._engine.Note, self._engine.Forget = self._descent.Note, self._descent.Forget
         self._engine.Keep = self._ranker.Keep
         self._engine.Open()
@@ -7228,10 +7229,13 @@ class KeywordTree:
         Cost: reads the log backwards to `since`, holding the lines that it yields.
         """
         self._TryRefresh(since=since)
-        if since >= self._engine.store.seq:
+        end = self._engine.store.seq
+        if since >= end or (since, end) == self._nothing_between:
             return iter(())
         with contextlib.closing(self._ReadLogBack(with_history=False)) as lines:
             newer = [raw for _, raw in itertools.takewhile(lambda pair: pair[0].seq > since, lines)]
+        if not newer:  # a checkpoint: to read that again at each call would read the last operation, too
+            self._nothing_between = (since, end)
         return map(_ReadChange, reversed(newer))
 
     def _TryRefresh(self, **arguments: object) -> None:

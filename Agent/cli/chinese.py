@@ -418,7 +418,10 @@ ERRORS = (
     # what a store refuses
     (r"(.+) is a file, and no folder of a keyword tree", "{0} 是文件，不是关键词树的文件夹"),
     (r"(.+) is a snapshot: use Restore in the tree that it is of", "{0} 是快照：请在它所属的记忆里用 restore"),
-    (r"(.+) has format (\d+), this version reads up to (\d+)(?:: .+)?", "{0} 的格式是 {1}，本版本最多读到 {2}：请用更新的版本"),
+    (
+        r"(.+) has format (\d+), this version reads up to (\d+)(?:: .+)?",
+        "{0} 的格式是 {1}，本版本最多读到 {2}：请用更新的版本",
+    ),
     (r"(.+) can only be read", "{0} 只能读"),
     (r"cannot (?:use|open|read) (.+?)(?:, nothing was changed)?: (?P<said>.+)", "无法使用 {0}：{said}"),
     (r"change_log\.jsonl, line (\d+): (.+)", "日志 change_log.jsonl 第 {0} 行已损坏：{1}"),

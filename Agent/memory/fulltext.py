@@ -29,7 +29,7 @@ import threading
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -200,8 +200,8 @@ class Passages(Protocol[Term]):
     def grouped(self, number: Term, /) -> int:
         """Return how many passages of groups say a term."""
 
-    def count_by_group(self, number: Term, /) -> Mapping[int, int]:
-        """Return how many passages of each group say a term."""
+    def count_by_group(self, number: Term, groups: Set[int], /) -> tuple[int, Mapping[int, int]]:
+        """Return how many groups say a term, and of some of them how many passages do."""
 
 
 def norm_of(relative_length: float) -> float:
@@ -282,11 +282,11 @@ def _weigh_groups(
         if held[number] > budget:
             break
         budget -= held[number]
-        occurrences = index.count_by_group(number)
+        frequency, occurrences = index.count_by_group(number, groups)
         # The idf of passages would count a word that every group has.
-        weight = share * asked[number] / index.idf(number) * idf_of(count, len(occurrences))
-        for group in groups & occurrences.keys():
-            scores[group] += weight * occurrences[group] / (occurrences[group] + norms[group])
+        weight = share * asked[number] / index.idf(number) * idf_of(count, frequency)
+        for group, often in occurrences.items():
+            scores[group] += weight * often / (often + norms[group])
     return scores
 
 
@@ -308,7 +308,10 @@ def _cover(
         if id_of(slot) in picked:
             continue
         said = own[slot]
-        score = scores[slot] - sum((1.0 - left.get(term, 1.0)) * count for term, count in said.items())
+        score = scores[slot]
+        for term, count in said.items():
+            if term in left:
+                score -= (1.0 - left[term]) * count
         if heap and (-score, slot) > heap[0]:
             heapq.heappush(heap, (-score, slot))
             continue
@@ -341,6 +344,7 @@ class FullTextIndex:
         self._numbers: dict[str, int] = {}  # of terms
         self._postings: list[array[int]] = []  # by term
         self._group_postings: list[array[int]] = []  # by term: a group for each passage that has it
+        self._group_counts: dict[int, tuple[int, int]] = {}  # by term: of so many of them, how many groups they name
         self._ids: list[str | None] = []  # by slot
         self._terms_at: list[array[int]] = []  # by slot: term << 3 | occurrences
         self._lengths: array[int] = array("I")  # by slot
@@ -494,14 +498,17 @@ class FullTextIndex:
         asked = {number: value for term, value in worth.items() if (number := self._numbers.get(term)) is not None}
         # A look at a memory takes as long as some twenty postings; reading all postings finds the same.
         postings = sum(len(self._postings[number]) for number in asked)
-        is_longer = postings > min(POSTINGS_LIMIT // 2, 20 * len(among or ()))
-        few = among is not None and len(among) <= LOOKED_THROUGH and is_longer
-        found = self._look_through(asked, among or ()) if few else self._scan(asked, among)
+        is_longer = postings > min(POSTINGS_LIMIT // 2, _LOOK * len(among or ()))
+        scorer = _Scorer(self, asked)
+        if among is not None and len(among) <= LOOKED_THROUGH and is_longer:
+            found = scorer.look_through(among)
+        else:
+            found = scorer.scan(among)
         if not found:
             return []
         ids = self._ids
         picked = score_passages(
-            self, found, asked, self.weights, limit, ids.__getitem__, lambda slot: among is None or ids[slot] in among
+            scorer, found, asked, self.weights, limit, ids.__getitem__, lambda slot: among is None or ids[slot] in among
         )
         ideal = sum(worth.values())  # what a passage that said nothing but the query, often, would come near
         return [Hit(min(1.0, score / ideal), str(self._ids[slot]), self._place(slot)) for slot, score in picked]
@@ -523,86 +530,11 @@ class FullTextIndex:
 
     def _worth(self, query: str) -> dict[str, float]:
         """Return what a passage could get for each term of the query: its weight · idf · (k1 + 1)."""
-        return worth_of(query, self.weights.aside, lambda term: self.idf(self._numbers.get(term)))
+        return worth_of(query, self.weights.aside, lambda term: self._idf(self._numbers.get(term)))
 
-    def _look_through(self, asked: dict[int, float], among: Collection[str]) -> list[int]:
-        """Return the slots with the best BM25 of a few memories."""
-        scores = {}
-        for id in among:
-            for slot in self._slots_of.get(id, ()):
-                said = self.look(slot, asked)
-                if said:
-                    scores[slot] = sum(said.values())
-        return self._best(scores)
-
-    def _scan(self, asked: dict[int, float], among: Collection[str] | None) -> list[int]:
-        """Return the slots with the best BM25."""
-        scores: dict[int, float] = {}
-        # Of what is asked for only a share is in each posting list, so more are read; at most twice as many.
-        share = 1.0 if among is None else max(0.5, len(among) / max(1, len(self._slots_of)))
-        budget = int(POSTINGS_LIMIT / share)
-        average = self._average()
-        norms = [norm_of(_LENGTH_STEP**step / average) for step in range(_LENGTHS)]
-        for number in sorted(asked, key=lambda number: (len(self._postings[number]), number)):
-            held = self._postings[number]
-            held = held[-budget:] if budget > 0 else held[:0]
-            budget -= len(held)
-            weight = asked[number]
-            gain = [weight * (low & 7) / ((low & 7) + norms[low >> 3]) for low in range(256)]
-            for posting in held:
-                slot = posting >> 8
-                scores[slot] = scores.get(slot, 0.0) + gain[posting & 255]
-        ids = self._ids
-        if among is not None:
-            scores = {slot: score for slot, score in scores.items() if ids[slot] in among}
-        elif len(ids) > self._live:
-            scores = {slot: score for slot, score in scores.items() if ids[slot] is not None}
-        return self._best(scores)
-
-    def _best(self, scores: dict[int, float]) -> list[int]:
-        if len(scores) <= CANDIDATES:
-            return list(scores)
-        # Sorting the bare scores and taking what reaches the last of the best is twice as fast as a heap of pairs.
-        least = sorted(scores.values())[-CANDIDATES]
-        best = [(-score, slot) for slot, score in scores.items() if score >= least]
-        return [slot for _, slot in sorted(best)[:CANDIDATES]]
-
-    # -- what `score_passages` reads --
-
-    def look(self, slot: int, asked: Mapping[int, float]) -> dict[int, float]:
-        """Return what each term of a query counts in a passage."""
-        norm = norm_of(self._lengths[slot] / self._average())
-        return {
-            number: asked[number] * (entry & 7) / ((entry & 7) + norm)
-            for entry in self._terms_at[slot]
-            if (number := entry >> 3) in asked
-        }
-
-    def answer_to(self, slot: int) -> int:
-        """Return what follows a passage that asks something in its group, else -1."""
-        return self._after[slot] if self._asks[slot] else -1
-
-    def group_of(self, slot: int) -> int:
-        """Return the group of a passage, or -1."""
-        return self._group_at[slot]
-
-    def idf(self, number: int | None) -> float:
+    def _idf(self, number: int | None) -> float:
         """Return how rare a term is; None is one that nobody has said."""
         return idf_of(len(self._ids), 0 if number is None else len(self._postings[number]))
-
-    def group_norms(self, groups: Collection[int]) -> tuple[int, dict[int, float]]:
-        """Return how many groups there are, and BM25's norm of each of some."""
-        count = len(self._groups)
-        average = max(1.0, sum(self._group_lengths) / max(1, count))
-        return count, {group: norm_of(self._group_lengths[group] / average) for group in groups}
-
-    def grouped(self, number: int) -> int:
-        """Return how many passages of groups say a term."""
-        return len(self._group_postings[number])
-
-    def count_by_group(self, number: int) -> Mapping[int, int]:
-        """Return how many passages of each group say a term."""
-        return Counter(self._group_postings[number])
 
     def _place(self, slot: int) -> int:
         return self._slots_of[str(self._ids[slot])].index(slot)
@@ -655,6 +587,131 @@ class FullTextIndex:
         made._live = sum(map(len, slots_of.values()))
         made._slots_of = {id: tuple(slots) for id, slots in slots_of.items()}
         return made
+
+
+class _Scorer:
+    """What `score_passages` reads of an index in memory, for one query.
+
+    Args:
+        index: Nobody changes it meanwhile.
+        asked: What each term of the query is worth, by its number.
+    """
+
+    def __init__(self, index: FullTextIndex, asked: Mapping[int, float]) -> None:
+        self._index, self._asked = index, asked
+        average = index._average()
+        self._norms = [norm_of(_LENGTH_STEP**step / average) for step in range(_LENGTHS)]
+        self._least_norm = norm_of(0.0)
+        self._norm_of_term = norm_of(1.0 / average) - self._least_norm
+        # Whatever a passage may have of the query: to look that up for each of its terms would take five times as long.
+        self._wanted = frozenset(number << 3 | often for number in asked for often in range(1, _TF_LIMIT + 1))
+        self._looks: dict[int, dict[int, float]] = {}
+
+    def look_through(self, ids: Collection[str]) -> list[int]:
+        """Return the slots with the best BM25 of a few memories."""
+        slots = [slot for id in ids for slot in self._index._slots_of.get(id, ())]
+        return _best({slot: sum(said.values()) for slot in slots if (said := self.look(slot, self._asked))})
+
+    def scan(self, among: Collection[str] | None) -> list[int]:
+        """Return the slots with the best BM25.
+
+        The rarest terms are read first. Once what is left to be read cannot bring a new slot among the best (MaxScore,
+        Turtle & Flood 1995), those that can still be among them are looked at instead, if they are few.
+        """
+        index = self._index
+        scores: dict[int, float] = {}
+        # Of what is asked for only a share is in each posting list, so more are read; at most twice as many.
+        share = 1.0 if among is None else max(0.5, len(among) / max(1, len(index._slots_of)))
+        budget = int(POSTINGS_LIMIT / share)
+        numbers = sorted(self._asked, key=lambda number: (len(index._postings[number]), number))
+        unread = sum(len(index._postings[number]) for number in numbers)
+        most = math.fsum(self._asked.values()) * _TF_LIMIT / (_TF_LIMIT + self._least_norm)  # still to be had
+        for number in numbers:
+            if len(scores) > CANDIDATES and min(unread, budget) > _LOOK * CANDIDATES:
+                scores = self._accepted(scores, among)
+                least = _least_of_best(scores)
+                hopeful = [slot for slot, score in scores.items() if score >= least - most] if least > most else []
+                if hopeful and len(hopeful) * _LOOK < min(unread, budget):
+                    return _best({slot: sum(self.look(slot, self._asked).values()) for slot in hopeful})
+            held = index._postings[number]
+            unread -= len(held)
+            held = held[-budget:] if budget > 0 else held[:0]
+            budget -= len(held)
+            weight = self._asked[number]
+            most -= weight * _TF_LIMIT / (_TF_LIMIT + self._least_norm)
+            gain = [weight * (low & 7) / ((low & 7) + self._norms[low >> 3]) for low in range(256)]
+            for posting in held:
+                slot = posting >> 8
+                scores[slot] = scores.get(slot, 0.0) + gain[posting & 255]
+        return _best(self._accepted(scores, among))
+
+    def _accepted(self, scores: dict[int, float], among: Collection[str] | None) -> dict[int, float]:
+        ids = self._index._ids
+        if among is not None:
+            return {slot: score for slot, score in scores.items() if ids[slot] in among}
+        if len(ids) > self._index._live:
+            return {slot: score for slot, score in scores.items() if ids[slot] is not None}
+        return scores
+
+    def look(self, slot: int, asked: Mapping[int, float]) -> dict[int, float]:
+        """Return what each term of a query counts in a passage."""
+        said = self._looks.get(slot)
+        if said is None:
+            norm = self._least_norm + self._norm_of_term * self._index._lengths[slot]
+            said = self._looks[slot] = {
+                entry >> 3: asked[entry >> 3] * (entry & 7) / ((entry & 7) + norm)
+                for entry in self._wanted.intersection(self._index._terms_at[slot])
+            }
+        return said
+
+    def answer_to(self, slot: int) -> int:
+        """Return what follows a passage that asks something in its group, else -1."""
+        return self._index._after[slot] if self._index._asks[slot] else -1
+
+    def group_of(self, slot: int) -> int:
+        """Return the group of a passage, or -1."""
+        return self._index._group_at[slot]
+
+    def idf(self, number: int, /) -> float:
+        """Return how rare a term is."""
+        return self._index._idf(number)
+
+    def group_norms(self, groups: Collection[int]) -> tuple[int, dict[int, float]]:
+        """Return how many groups there are, and BM25's norm of each of some."""
+        lengths = self._index._group_lengths
+        average = max(1.0, sum(lengths) / max(1, len(lengths)))
+        return len(lengths), {group: norm_of(lengths[group] / average) for group in groups}
+
+    def grouped(self, number: int, /) -> int:
+        """Return how many passages of groups say a term."""
+        return len(self._index._group_postings[number])
+
+    def count_by_group(self, number: int, groups: Set[int], /) -> tuple[int, Mapping[int, int]]:
+        """Return how many groups say a term, and of some of them how many passages do."""
+        held = self._index._group_postings[number]
+        counted, frequency = self._index._group_counts.get(number, (0, 0))
+        if counted != len(held):
+            frequency = len(set(held))
+            self._index._group_counts[number] = (len(held), frequency)
+        return frequency, Counter(filter(groups.__contains__, held))
+
+
+_LOOK = 20  # postings are read in the time of one look
+
+
+def _best(scores: dict[int, float]) -> list[int]:
+    """Return the slots with the best scores, equals in their order."""
+    least = _least_of_best(scores)
+    best = [(-score, slot) for slot, score in scores.items() if score >= least]
+    return [slot for _, slot in sorted(best)[:CANDIDATES]]
+
+
+def _least_of_best(scores: dict[int, float]) -> float:
+    """Return what the last of the best has; 0 where there are not so many.
+
+    Sorting the bare scores and taking what reaches the last is twice as fast as a heap of pairs.
+    """
+    return sorted(scores.values())[-CANDIDATES] if len(scores) >= CANDIDATES else 0.0
 
 
 def _join_arrays(lists: Sequence[_Numbers]) -> _Numbers:

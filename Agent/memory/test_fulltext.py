@@ -1,6 +1,7 @@
 """Tests of `fulltext`: terms, passages, and a ranking held against one written out plainly."""
 
 import math
+import random
 from collections import Counter
 
 import pytest
@@ -238,6 +239,39 @@ class TestRank:
 
         assert found(index, "rare tea", 1) == ["3"]
         assert len(found(index, "tea", 100)) == 10
+
+
+    def test_finds_what_reading_all_postings_finds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        chance = random.Random(7)
+        words = [f"word{number}" for number in range(60)]
+        index = FullTextIndex(ALONE)
+        for number in range(4_000):  # the first words are common, the last ones rare
+            said = " ".join(words[int(60 * chance.random() ** 2)] for _ in range(12))
+            index.add(str(number), said, f"g{number // 9}")
+        for number in range(0, 4_000, 11):
+            index.remove(str(number))
+        queries = [" ".join(chance.sample(words[25:], 1) + chance.sample(words, 5)) for _ in range(20)]
+        some = {str(number) for number in range(0, 4_000, 2)}
+
+        monkeypatch.setattr(fulltext, "POSTINGS_LIMIT", 10**6)
+        looked = [[hit.id for hit in index.rank(query, 20, among)] for query in queries for among in (None, some)]
+        monkeypatch.setattr(fulltext, "_LOOK", 10**9)  # so nothing is worth a look, and all is read
+        read = [[hit.id for hit in index.rank(query, 20, among)] for query in queries for among in (None, some)]
+
+        assert looked == read
+
+    def test_counts_the_groups_anew_when_some_came(self) -> None:
+        index = FullTextIndex(RankingWeights(before=0.0, cover=1.0))
+        for number in range(6):
+            index.add(str(number), "tea cup" if number == 5 else "cup", f"g{number}")
+        before = index.rank("tea cup", 1)[0].score
+        for number in range(6, 12):
+            index.add(str(number), "tea", f"g{number}")
+        built = FullTextIndex(RankingWeights(before=0.0, cover=1.0))
+        for number in range(12):
+            built.add(str(number), "tea" if number > 5 else "tea cup" if number == 5 else "cup", f"g{number}")
+
+        assert index.rank("tea cup", 1)[0].score == built.rank("tea cup", 1)[0].score != before
 
 
 class TestShares:

@@ -1,5 +1,6 @@
-"""Tests of `following`: nothing is missed, nothing comes twice."""
+"""Tests of `LogFollower`: nothing is missed, nothing comes twice."""
 
+import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -37,6 +38,28 @@ class TestCatchUp:
         assert not changes.from_nothing
         assert [(record.id, record.deleted) for record in changes.infos] == [(info.id, False), (info.id, True)]
         assert follower.catch_up().infos == []
+
+    def test_reads_the_last_operation_once_where_only_a_checkpoint_stands_behind_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with KeywordTree(str(tmp_path)) as tree:
+            tree.BatchCreateInfos([{"content": "x" * 1000}] * 100)
+        with KeywordTree(str(tmp_path)) as tree:
+            follower = LogFollower(tree)
+            follower.catch_up()
+            follower.catch_up()
+            pread, read = os.pread, list[bytes]()
+
+            def listen(fd: int, size: int, offset: int) -> bytes:
+                read.append(pread(fd, size, offset))
+                return read[-1]
+
+            monkeypatch.setattr(os, "pread", listen)
+
+            assert follower.catch_up().infos == []
+            assert len(b"".join(read)) < 1_000
+            info = tree.CreateInfo("new")
+            assert [record.id for record in follower.catch_up().infos] == [info.id]
 
     def test_sees_what_others_wrote(self, tree: KeywordTree, tmp_path: Path) -> None:
         follower = LogFollower(tree)

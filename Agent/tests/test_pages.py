@@ -16,7 +16,8 @@ import pytest
 from Agent.tests.support import ROOT
 
 READMES = ("README.md", "README.zh-CN.md")
-PAGES = (*READMES, *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")))
+PAGES = (*READMES, *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")))
+CHINESE = tuple(page for page in PAGES if page.startswith("docs/zh/"))
 
 _FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
@@ -150,18 +151,32 @@ class TestPages:
         assert len(stored) >= 5
         assert sum(bool(re.search(r"[\u4e00-\u9fff]", fact)) for fact in stored) >= len(stored) - 1
 
-    def test_the_index_names_every_page(self) -> None:
-        index = read("docs/README.md")
+    @pytest.mark.parametrize("folder", ["docs", "docs/zh"])
+    def test_the_index_names_every_page(self, folder: str) -> None:
+        index = read(f"{folder}/README.md")
+        pages = [page for page in PAGES if Path(page).parent == Path(folder)]
 
-        assert [page for page in PAGES if page.startswith("docs/") and Path(page).name not in index] == []
+        assert [page for page in pages if f"({Path(page).name})" not in index and not page.endswith("README.md")] == []
+        assert "(zh/README.md)" in read("docs/README.md")
+
+    @pytest.mark.parametrize("page", CHINESE)
+    def test_a_chinese_page_says_what_the_english_one_lists(self, page: str) -> None:
+        english = ROOT / "docs" / Path(page).name
+        if english.name in ("README.md", "doors.md"):
+            return  # an index of its own; quick examples of what the English pages show one by one
+        rows = re.findall(r"^\| (`[^|]+) \|", english.read_text(encoding="utf-8"), re.MULTILINE)
+        codes = {code for row in rows for code in re.findall(r"`([^`]+)`", row)}
+
+        assert sorted(code for code in codes if f"`{code}" not in read(page)) == []
 
     def test_each_page_of_the_index_begins_with_an_example(self) -> None:
-        tables = ("docs/README.md", "docs/mutations.md")  # the index itself, and figures alone
+        tables = ("docs/README.md", "docs/zh/README.md", "docs/mutations.md")  # the indexes, and figures alone
         for page in (page for page in PAGES if page.startswith("docs/") and page not in tables):
             assert "```" in "\n".join(read(page).splitlines()[:20]), page
 
-    def test_the_reasons_of_a_search_are_all_explained(self) -> None:
+    @pytest.mark.parametrize("page", ["docs/search.md", "docs/zh/search.md"])
+    def test_the_reasons_of_a_search_are_all_explained(self, page: str) -> None:
         from Agent.cli.commands import REASONS
 
         for reason in REASONS:
-            assert f"`{reason}`" in read("docs/search.md"), reason
+            assert f"`{reason}`" in read(page), reason

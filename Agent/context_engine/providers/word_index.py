@@ -16,7 +16,7 @@ import contextlib
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -594,14 +594,15 @@ class _Scorer:
         lengths = dict(self._connection.execute(sql, list(groups)))
         return count, {group: norm_of(lengths.get(group, 0) / average) for group in groups}
 
-    def count_by_group(self, number: str, /) -> Mapping[int, int]:
-        """Return how many rows of each group say a term."""
+    def count_by_group(self, number: str, groups: Set[int], /) -> tuple[int, Mapping[int, int]]:
+        """Return how many groups say a term, and of some of them how many rows do."""
         rows = self._connection.execute(
             f"SELECT rowid >> {_PLACES}, count(*) FROM {self._shelf}_fts WHERE {self._shelf}_fts MATCH ? AND rowid > 0"
             " GROUP BY 1",
             (_quote(number),),
         )
-        return dict(rows.fetchall())
+        counts = dict(rows.fetchall())
+        return len(counts), {group: counts[group] for group in groups & counts.keys()}
 
     def id_of(self, slot: int) -> str:
         """Return what a row is a part of: a message, or a node."""
