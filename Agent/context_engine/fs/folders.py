@@ -169,6 +169,17 @@ class Folders:
         except FileNotFoundError:
             return False
 
+    def is_taken(self, names: Sequence[str]) -> bool:
+        """Whether a folder holds a node, or nodes: more than metadata, which may only lead on."""
+        try:
+            with self._opened(names) as fd:
+                return any(
+                    entry.is_dir(follow_symlinks=False) or (entry.name in FILES and entry.name != META)
+                    for entry in self._disk.list_folder(fd)
+                )
+        except FileNotFoundError:
+            return False
+
     def stats(self, names: Sequence[str]) -> dict[str, os.stat_result]:
         """Return what is known of each of a node's files, without reading one."""
         found = {}

@@ -15,7 +15,6 @@ from ..core.config import META
 from ..core.errors import StoreCorruptError
 from .folders import Folders, Image
 from .journal import MOVE, Commit, Journal
-from .meta import leads_on
 from .uri import parse_uri
 
 __all__ = ["copies_of", "is_torn", "put_aside", "redo"]
@@ -31,7 +30,8 @@ def redo(journal: Journal, folders: Folders, boot: str, aside: Path) -> list[str
     commits = journal.unfinished(boot)
     if not commits:
         return []
-    wanted = _newest_images(commits, folders)
+    _make_moves(commits, folders)
+    wanted = _newest_images(commits)
     reports = [
         report for uri, change in wanted.items() for report in _write_again(journal, folders, uri, change, aside)
     ]
@@ -39,8 +39,28 @@ def redo(journal: Journal, folders: Folders, boot: str, aside: Path) -> list[str
     return reports
 
 
-def _newest_images(commits: Iterable[Commit], folders: Folders) -> dict[str, dict[str, bytes | None]]:
-    """Return what each file must be, by where its node is now; moves that were lost are made."""
+def _make_moves(commits: Iterable[Commit], folders: Folders) -> None:
+    """Make the moves that were not made yet.
+
+    The last one whose folder is at its new place, and not at its old one, was made, and so were those before: they are
+    made in their order. Of a folder that has come back it does not matter whether it was ever away.
+    """
+    moves = [
+        (parse_uri(step.uri).folders, parse_uri((step.after or b"").decode()).folders)
+        for commit in commits
+        for step in commit.steps
+        if step.file == MOVE
+    ]
+    made = [folders.is_taken(to) and not folders.is_taken(source) for source, to in moves]
+    first = len(made) - made[::-1].index(True) if True in made else 0
+    for source, to in moves[first:]:
+        if folders.is_taken(source) and not folders.is_taken(to):
+            folders.write(to, {META: None})  # what led on from there
+            folders.move(source, to)
+
+
+def _newest_images(commits: Iterable[Commit]) -> dict[str, dict[str, bytes | None]]:
+    """Return what each file must be, by where its node is now."""
     wanted: dict[str, dict[str, bytes | None]] = {}
     for commit in commits:
         for step in commit.steps:
@@ -48,15 +68,17 @@ def _newest_images(commits: Iterable[Commit], folders: Folders) -> dict[str, dic
                 wanted.setdefault(step.uri, {})[step.file] = step.after
                 continue
             to = (step.after or b"").decode()
-            source = parse_uri(step.uri).folders
-            if not leads_on(folders.read(source, (META,)).get(META, b"")):  # else it was made already
-                folders.move(source, parse_uri(to).folders)
-            beneath = f"{step.uri}/"
+            # What was at the new place before is gone: the folder that comes brings all of its own.
+            wanted = {uri: change for uri, change in wanted.items() if not _is_beneath(uri, to)}
             wanted = {
-                to + uri[len(step.uri) :] if uri == step.uri or uri.startswith(beneath) else uri: change
+                to + uri[len(step.uri) :] if _is_beneath(uri, step.uri) else uri: change
                 for uri, change in wanted.items()
             }
     return wanted
+
+
+def _is_beneath(uri: str, above: str) -> bool:
+    return uri == above or uri.startswith(f"{above}/")
 
 
 def _write_again(

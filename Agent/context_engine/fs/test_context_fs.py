@@ -24,9 +24,11 @@ from Agent.context_engine.core.errors import (
     VersionConflictError,
 )
 from Agent.context_engine.core.objects import ContextNode, RelationEdge, RequestContext
+from Agent.context_engine.fs import main_store
 from Agent.context_engine.fs.context_fs import ContextFS
 from Agent.context_engine.fs.disk import Disk
 from Agent.context_engine.fs.relation_store import RelationStore
+from Agent.context_engine.fs.uri import parse_uri
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 BOB = RequestContext("acme", "bob", "other", "s1")
@@ -314,6 +316,58 @@ class TestMoves:
         (place(fs) / ".meta.json").write_text(f'{{"moved_to": "{TEA}"}}', encoding="utf-8")
         with pytest.raises(NodeNotFoundError):
             fs.read_node(ADA, TEA)
+
+
+class TestMovesAndCrashes:
+    """A folder that moves and comes back, or goes on, before a sync."""
+
+    COFFEE, MATE = f"{TEAS}/coffee", f"{TEAS}/mate"
+
+    def reopened(self, fs: ContextFS, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ContextFS:
+        shutil.copytree(fs.root, folder)
+        with monkeypatch.context() as patched:
+            patched.setattr(main_store, "boot_id", lambda: "another start of the machine")
+            return ContextFS(folder)
+
+    @pytest.mark.parametrize("there", [TEA, COFFEE, MATE])
+    def test_a_power_cut_loses_no_file(
+        self, fs: ContextFS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str
+    ) -> None:
+        fs.write_node(ADA, node())
+        fs.move_node(ADA, TEA, self.COFFEE)
+        if there == TEA:
+            fs.undo(ADA, fs.log(ADA)[0]["id"])
+        if there == self.MATE:
+            fs.move_node(ADA, self.COFFEE, self.MATE)
+        (place(fs, there) / "content.md").write_bytes(b"- no")
+        again = self.reopened(fs, tmp_path / "copy", monkeypatch)
+
+        assert again.read_level(ADA, TEA, "L2") == "- no sugar\n"
+        assert again.read_metadata(ADA, there)["version"] == 1
+        assert [each.uri for each in again.list_children(ADA, TEAS)] == [there]
+        again.close()
+
+    @pytest.mark.parametrize("back", [True, False])
+    def test_a_rename_that_only_the_journal_knows_is_made(
+        self, fs: ContextFS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: bool
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise StoreError("killed here", is_committed=True)
+
+        fs.write_node(ADA, node())
+        fs.write_node(ADA, node(f"{TEA}/green"))
+        fs.checkpoint()
+        fs.move_node(ADA, TEA, self.COFFEE)
+        with monkeypatch.context() as patched:
+            patched.setattr(main_store, "apply_steps", refuse)
+            with pytest.raises(StoreError):
+                fs.move_node(ADA, self.COFFEE, TEA if back else self.MATE)
+        again = self.reopened(fs, tmp_path / "copy", monkeypatch)
+
+        there = TEA if back else self.MATE
+        assert again.read_level(ADA, self.COFFEE, "L2") == "- no sugar\n"
+        assert [each.text for each in again.walk(parse_uri(TEAS))] == [there, f"{there}/green"]
+        again.close()
 
 
 class TestDeleting:
