@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..keyword_tree import ClosedError, Info, KeywordTreeError
-from ..memory.content import ContentIndex, Ranker
+from ..memory.content import SAVE_AFTER, ContentIndex, Ranker
 from ..memory.fulltext import RankingWeights, split_passages
 from ..memory.log_follower import LogFollower
 from .ledger import TreeLedger, record_of
@@ -133,6 +133,7 @@ class Catalog:
         if self._thread is not None:
             self._thread.join()
         with contextlib.suppress(KeywordTreeError):
+            self._index.catch_up()
             self._index.close()
 
     def _follow(self) -> None:
@@ -157,8 +158,10 @@ class Catalog:
                 if news.from_nothing:  # compacted, say
                     self._forget()
                 self._take_all(records)
-            if news.infos or news.from_nothing:
+            if news.from_nothing or len(news.infos) >= SAVE_AFTER:
                 self._index.catch_up()
+            else:  # the index need not read the same once more
+                self._index.take([info for info in news.infos if kind_of(info.id) == "knowledge"])
 
     def wrote(self, records: Sequence[Record]) -> None:
         """Take in what this process has just written."""

@@ -288,9 +288,9 @@ class KnowHub:
             why = "model_limit"
         if not eligible:
             return Searching(token, query, began, 0, [], [], None, reason=why)
-        recalled = list(self.catalog.rank(query.q, SHOWN_LIMIT, eligible))
+        recalled = list(self.catalog.rank(query.q, limit if why else SHOWN_LIMIT, eligible))
         if why:
-            return Searching(token, query, began, len(eligible), [], recalled[:limit], None, reason=why)
+            return Searching(token, query, began, len(eligible), [], recalled, None, reason=why)
         candidates = self._candidates(eligible, recalled)
         asked, key = self._ask_route(token, query.q, candidates, limit)
         chosen = self.models.cached(key)
