@@ -106,12 +106,13 @@ class Catalog:
 
     def open(self) -> None:
         """Read all there is, and begin to follow."""
-        news = self._follower.begin(self._read_all, lambda news: any(info.deleted for info in news.infos))
-        if news.from_nothing:
-            with self._lock:
-                self._forget()
-        self.take([record for info in news.infos if (record := record_of(info)) is not None])
-        self._index.catch_up()
+        with collector_off():
+            news = self._follower.begin(self._read_all, lambda news: any(info.deleted for info in news.infos))
+            if news.from_nothing:
+                with self._lock:
+                    self._forget()
+            self.take([record for info in news.infos if (record := record_of(info)) is not None])
+            self._index.catch_up()
         self.is_ready = True
         self._thread = threading.Thread(target=self._follow, name="KnowHub catalog", daemon=True)
         self._thread.start()
