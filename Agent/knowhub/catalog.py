@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..keyword_tree import ClosedError, Info, KeywordTreeError
-from ..memory.content import SAVE_AFTER, ContentIndex, Ranker
+from ..memory.content import SAVE_AFTER, ContentIndex, Ranker, collector_off
 from ..memory.fulltext import RankingWeights, split_passages
 from ..memory.log_follower import LogFollower
 from .ledger import TreeLedger, record_of

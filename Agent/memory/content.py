@@ -181,7 +181,7 @@ class ContentIndex:
             if is_begun:
                 self._take(self._follower.catch_up())
             else:
-                with _collector_off():
+                with collector_off():
                     self._take(self._follower.begin(self._read_tree, _has_deleted))
             self._is_begun = True
             if self._unsaved - unsaved >= SAVE_AFTER:
@@ -432,7 +432,7 @@ class ContentIndex:
         self._forget()
         try:
             data = memoryview(self._path.read_bytes())
-            with _collector_off():
+            with collector_off():
                 position = self._unpack(data)
         except FileNotFoundError:
             return False
@@ -488,8 +488,8 @@ def _to_json(value: object) -> bytes:
 
 
 @contextlib.contextmanager
-def _collector_off() -> Iterator[None]:
-    # Nothing of what is made here is garbage, and looking for it takes a third of the time.
+def collector_off() -> Iterator[None]:
+    """Keep the collector off: nothing of what is made here is garbage, and to look for it takes a third of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:

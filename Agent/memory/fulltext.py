@@ -160,6 +160,11 @@ class RankingWeights:
     cover: float = 0.85
     """A word that was said already."""
 
+    @property
+    def is_bm25(self) -> bool:
+        """Whether the order is that of BM25 alone, so that none but the best need a closer look."""
+        return (self.before, self.group, self.cover) == (0.0, 0.0, 1.0)
+
 
 class Hit(NamedTuple):
     """One memory that was found."""
@@ -499,7 +504,7 @@ class FullTextIndex:
         # A look at a memory takes as long as some twenty postings; reading all postings finds the same.
         postings = sum(len(self._postings[number]) for number in asked)
         is_longer = postings > min(POSTINGS_LIMIT // 2, _LOOK * len(among or ()))
-        scorer = _Scorer(self, asked)
+        scorer = _Scorer(self, asked, min(CANDIDATES, 3 * limit) if self.weights.is_bm25 else CANDIDATES)
         if among is not None and len(among) <= LOOKED_THROUGH and is_longer:
             found = scorer.look_through(among)
         else:
@@ -595,10 +600,11 @@ class _Scorer:
     Args:
         index: Nobody changes it meanwhile.
         asked: What each term of the query is worth, by its number.
+        count: So many of the best are to be found.
     """
 
-    def __init__(self, index: FullTextIndex, asked: Mapping[int, float]) -> None:
-        self._index, self._asked = index, asked
+    def __init__(self, index: FullTextIndex, asked: Mapping[int, float], count: int) -> None:
+        self._index, self._asked, self._count = index, asked, count
         average = index._average()
         self._norms = [norm_of(_LENGTH_STEP**step / average) for step in range(_LENGTHS)]
         self._least_norm = norm_of(0.0)
@@ -610,7 +616,7 @@ class _Scorer:
     def look_through(self, ids: Collection[str]) -> list[int]:
         """Return the slots with the best BM25 of a few memories."""
         slots = [slot for id in ids for slot in self._index._slots_of.get(id, ())]
-        return _best({slot: sum(said.values()) for slot in slots if (said := self.look(slot, self._asked))})
+        return self._best({slot: sum(said.values()) for slot in slots if (said := self.look(slot, self._asked))})
 
     def scan(self, among: Collection[str] | None) -> list[int]:
         """Return the slots with the best BM25.
@@ -627,12 +633,13 @@ class _Scorer:
         unread = sum(len(index._postings[number]) for number in numbers)
         most = math.fsum(self._asked.values()) * _TF_LIMIT / (_TF_LIMIT + self._least_norm)  # still to be had
         for number in numbers:
-            if len(scores) > CANDIDATES and min(unread, budget) > _LOOK * CANDIDATES:
-                scores = self._accepted(scores, among)
-                least = _least_of_best(scores)
-                hopeful = [slot for slot, score in scores.items() if score >= least - most] if least > most else []
+            if len(scores) > self._count and min(unread, budget) > max(_LOOK * self._count, len(scores)):
+                least = _least(self._foremost(scores, among), self._count)
+                gap = least - most  # who is not among them yet cannot come before those that are
+                hopeful = {slot: score for slot, score in scores.items() if score >= gap} if gap > 0 else {}
                 if hopeful and len(hopeful) * _LOOK < min(unread, budget):
-                    return _best({slot: sum(self.look(slot, self._asked).values()) for slot in hopeful})
+                    hopeful = self._accepted(hopeful, among)
+                    return self._best({slot: sum(self.look(slot, self._asked).values()) for slot in hopeful})
             held = index._postings[number]
             unread -= len(held)
             held = held[-budget:] if budget > 0 else held[:0]
@@ -643,7 +650,22 @@ class _Scorer:
             for posting in held:
                 slot = posting >> 8
                 scores[slot] = scores.get(slot, 0.0) + gain[posting & 255]
-        return _best(self._accepted(scores, among))
+        return self._best(self._foremost(scores, among))
+
+    def _best(self, scores: dict[int, float]) -> list[int]:
+        """Return the slots with the best scores, equals in their order."""
+        least = _least(scores, self._count)
+        best = [(-score, slot) for slot, score in scores.items() if score >= least]
+        return [slot for _, slot in sorted(best)[: self._count]]
+
+    def _foremost(self, scores: dict[int, float], among: Collection[str] | None) -> dict[int, float]:
+        """Return the scores of those that may be found, maybe without some behind the best."""
+        if len(scores) > 16 * self._count:  # to ask of each whether it may be found takes as long as reading all
+            least = _least(scores, 8 * self._count)
+            foremost = self._accepted({slot: score for slot, score in scores.items() if score >= least}, among)
+            if len(foremost) >= self._count:
+                return foremost
+        return self._accepted(scores, among)
 
     def _accepted(self, scores: dict[int, float], among: Collection[str] | None) -> dict[int, float]:
         ids = self._index._ids
@@ -699,19 +721,12 @@ class _Scorer:
 _LOOK = 20  # postings are read in the time of one look
 
 
-def _best(scores: dict[int, float]) -> list[int]:
-    """Return the slots with the best scores, equals in their order."""
-    least = _least_of_best(scores)
-    best = [(-score, slot) for slot, score in scores.items() if score >= least]
-    return [slot for _, slot in sorted(best)[:CANDIDATES]]
+def _least(scores: Mapping[int, float], count: int) -> float:
+    """Return the score that so many reach; 0 where there are not so many.
 
-
-def _least_of_best(scores: dict[int, float]) -> float:
-    """Return what the last of the best has; 0 where there are not so many.
-
-    Sorting the bare scores and taking what reaches the last is twice as fast as a heap of pairs.
+    A heap of the bare scores takes half the time of one of pairs, and for a few a quarter of the time of sorting.
     """
-    return sorted(scores.values())[-CANDIDATES] if len(scores) >= CANDIDATES else 0.0
+    return heapq.nlargest(count, scores.values())[-1] if len(scores) >= count else 0.0
 
 
 def _join_arrays(lists: Sequence[_Numbers]) -> _Numbers:
