@@ -3647,11 +3647,11 @@ class _MRUCache:
 # words, characters and pairs of them.  Only a node's own texts are indexed; what is above it counts when a query comes.
 #   gain(t, node)  = weight of t · 20 / (20 + words before it) · idf · tf / (tf + 1.2)
 #   idf            = ln(1 + (N − df + ½) / (df + ½))          BM25F: Robertson & Zaragoza 2009
-#   tf             = a · norm(shortest name with t) + b · norm(shortest other text with t)
+#   tf             = 1½ · norm(shortest name with t) + ¾ · norm(shortest other text with t)
 #   norm(text)     = geometric mean of such texts' lengths here / length
 #   heard(t, node) = max(gain(t, node), 0.8 · heard(t, parent))
-#   search   Σ heard(t), a = 1½, b = ¾; of nodes with children · (1 − 0.29 · share of the query not in their texts)
-#   placing  1.5 · Σ heard(t), a = 2, b = 0, + Σ ½ᵏ · score of the k-th best child, a = 2, b = 1
+#   search   Σ heard(t); of nodes with children · (1 − 0.28 · share of the query's words not in their texts)
+#   placing  2 · Σ heard(t) by names alone + Σ ½ᵏ · score of the k-th best child
 #            + ½ · the best score, where the new name ends in the node's: oat milk is a milk
 
 
@@ -3703,19 +3703,20 @@ _FindRuns = re.compile(rf"([{_UNSPACED}]+)|((?:(?![{_UNSPACED}])[^\W_]|[{_MARKS}
 _IsUnspaced = re.compile(f"[{_UNSPACED}]").match
 _DropIdleBlanks = partial(re.compile(f"(?<=[{_UNSPACED}]) | (?=[{_UNSPACED}])").sub, "")
 _FindCamel = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall
+_STOP_PAIRS = "什么 是什 么是 怎么 怎样 为什 如何 为何 哪里 哪些 哪个 多少 是否 可以 一个 这个 那个 这些 那些 我们"
 _STOP_WORDS = frozenset(
     "a an and are as at be by can do does for from has have how i in into is it its me my of on or s so that "  # noqa: SIM905  read as a sentence
-    "the their them there these this to was what when where which who why will with you your "
-    "什么 是什 么是 怎么 怎样 为什 如何 为何 哪里 哪些 哪个 多少 是否 可以 一个 这个 那个 这些 那些 我们".split()
-)
+    "the their them there these this to was what when where which who why will with you your".split()
+).union(_STOP_PAIRS, _STOP_PAIRS.split())
 _STOP_WEIGHT, _CHARACTER_WEIGHT, _TRIGRAMS_WEIGHT = 0.1, 0.15, 1.2  # beside 1 of a word; its trigrams share theirs
-_FIRST, _SEARCH, _PLACING = (2.0, 1.0), (1.5, 0.75), (2.0, 0.0)  # what names and other texts count
+_NAME_TF, _OTHER_TF = 1.5, 0.75  # what a name and another text of usual length count
 _SATURATION = 1.2  # tf that gains half of what a term can
+_FROM_ABOVE = 0.8  # share of what a keyword gains that its children do
+_THEME_DISCOUNT = 0.28  # less than 0.2 for three words of which one is held: a short query names the theme itself
 _EXCERPT_LIMIT = 160  # characters
 _READ_FOR_EXCERPT = 4096  # characters of an info among which an excerpt is looked for
 _REORDERED = 20  # keywords in whose order it also counts how much of one of their texts the query holds
 _NEAREST = 5  # keywords that a search without an answer tells
-_INDEX_FORMAT = 1
 _KEPT_FROM = 2000  # keywords from which on the index is kept on disk: fewer are ranked anew in a moment
 _HEARD = 400  # characters of an info by which its keyword is found
 _PIECE = 1000  # keywords that are looked up under one hold of the tree's lock: a millisecond
@@ -3737,12 +3738,10 @@ def _TermsOf(text: str) -> dict[str, float]:
         if spaced:
             terms.update(_TermsOfWord(spaced) if len(spaced) < 64 else _TermsOfWord.__wrapped__(spaced))
             continue
-        pairs = list(map(operator.add, unspaced, unspaced[1:]))
         terms.update(dict.fromkeys(unspaced, _CHARACTER_WEIGHT))
-        terms.update(dict.fromkeys(pairs, 1.0))
-        for pair in _STOP_WORDS.intersection(pairs):
-            terms.update(dict.fromkeys(pair, _CHARACTER_WEIGHT * _STOP_WEIGHT))
-            terms[pair] = _STOP_WEIGHT
+        terms.update(dict.fromkeys(map(operator.add, unspaced, unspaced[1:]), 1.0))
+    for stop in _STOP_WORDS & terms.keys():
+        terms[stop] = _STOP_WEIGHT if len(stop) > 1 or stop.isascii() else _STOP_WEIGHT * _CHARACTER_WEIGHT
     return terms
 
 
@@ -3755,9 +3754,9 @@ def _TermsOfWord(text: str) -> dict[str, float]:
             terms[word] = _STOP_WEIGHT
             continue
         stem = word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word
-        framed, weight = f"^{stem}$", _TRIGRAMS_WEIGHT / len(stem)
         terms[stem] = 1.0
         if len(stem) > 2:
+            framed, weight = f"^{stem}$", _TRIGRAMS_WEIGHT / len(stem)
             terms.update(("~" + framed[i : i + 3], weight) for i in range(len(stem)))
     return terms
 
@@ -3778,13 +3777,12 @@ class _LexicalRecall:
     def Add(self, id: str, texts: Texts) -> None:
         slot = self._slot_of[id] = self._free.pop() if self._free else len(self._ids)
         self._ids[slot : slot + 1] = [id]
-        postings, place = self._postings, slot << 8
         for term, code in self._CountTexts(texts, 1).items():
-            held = postings[term]
-            if held and held[-1] > place:
-                bisect.insort(held, place | code)
+            held, posting = self._postings[term], slot << 8 | code
+            if held and held[-1] > posting:
+                bisect.insort(held, posting)
             else:
-                held.append(place | code)
+                held.append(posting)
 
     def Remove(self, id: str, texts: Texts) -> None:
         slot = self._slot_of.pop(id)
@@ -3797,8 +3795,8 @@ class _LexicalRecall:
 
     def _CountTexts(self, texts: Texts, change: int) -> dict[str, int]:
         """Return the code of every term, and add `change` to the counts of lengths."""
-        names = self._MeasureTexts(texts[0], self._lengths[0], change)
-        others = self._MeasureTexts(list(itertools.chain(*texts[1:])), self._lengths[1], change)
+        names = self._MeasureTexts(texts.names, self._lengths[0], change)
+        others = self._MeasureTexts([*texts.others, *texts.infos], self._lengths[1], change)
         codes = {term: length << 4 for term, length in names.items()}
         for term, length in others.items():
             codes[term] = codes.get(term, 0) | length
@@ -3806,88 +3804,90 @@ class _LexicalRecall:
 
     def _MeasureTexts(self, texts: Sequence[str], counts: list[int], change: int) -> dict[str, int]:
         """Return term -> length of the shortest text that has it; as if it were shorter where several have it."""
-        measured = []
+        by_length: defaultdict[int, list[dict[str, float]]] = defaultdict(list)
         for terms in map(_TermsOf, texts):
             length = min(15, 1 + int(2 * math.log2(max(1.0, sum(terms.values())))))
             counts[length] += change
-            measured.append((length, terms))
-        measured.sort(key=operator.itemgetter(0), reverse=True)
+            by_length[length].append(terms)
         lengths: dict[str, int] = {}
-        for length, terms in measured:
-            lengths.update(dict.fromkeys(terms, length))
-        if len(measured) > 1:
-            told = Counter(itertools.chain.from_iterable(terms for _, terms in measured))
-            for term, count in told.items():
-                if count > 1:
-                    lengths[term] = max(1, lengths[term] - round(2 * math.log2(1 + math.log(count))))
+        told: Counter[str] = Counter()
+        for length in sorted(by_length, reverse=True):
+            for terms in by_length[length]:
+                lengths.update(dict.fromkeys(terms, length))
+                told.update(terms.keys())
+        for term, count in told.items() if len(texts) > 1 else ():
+            if count > 1:
+                lengths[term] = max(1, lengths[term] - round(2 * math.log2(1 + math.log(count))))
         return lengths
 
-    def Dump(self) -> list[bytes]:
-        """Return all of it as parts for `Load`: ids, counts of lengths, terms, how many postings each has, postings."""
-        counts = array("I", map(len, self._postings.values()))
-        postings = array("I")
-        for held in self._postings.values():
-            postings.extend(held)
-        ids: list[str | None] = list(self._ids)
-        for slot in self._free:
-            ids[slot] = None
-        told = _EncodeText([ids, *self._lengths]).encode()
-        return [told, "\n".join(self._postings).encode(), counts.tobytes(), postings.tobytes()]
+    def Dump(self) -> tuple[bytes, bytes]:
+        """Return all of it as parts for `Load`: a line of JSON, and the postings of all terms in its order."""
+        ids = [id if self._slot_of.get(id) == slot else None for slot, id in enumerate(self._ids)]
+        counts = {term: len(held) for term, held in self._postings.items()}
+        return _EncodeText([ids, *self._lengths, counts]).encode(), b"".join(self._postings.values())
 
-    def Load(self, parts: Sequence[bytes]) -> None:
+    def Load(self, line: bytes, body: bytes) -> None:
         """Take over what another one has dumped."""
-        ids, *lengths = json.loads(parts[0])
-        self._lengths[0][:], self._lengths[1][:] = lengths
+        ids, names, others, counts = json.loads(line)
+        self._lengths = names, others
+        self._ids = [id or "" for id in ids]
         self._slot_of = {id: slot for slot, id in enumerate(ids) if id is not None}
         self._free = [slot for slot, id in enumerate(ids) if id is None]
-        self._ids = [id or "" for id in ids]
-        terms = parts[1].decode().split("\n") if parts[1] else []
-        counts, postings, start = array("I", parts[2]), array("I", parts[3]), 0
-        for term, count in zip(terms, counts, strict=True):
+        postings, start = array("I", body), 0
+        for term, count in counts.items():
             self._postings[term] = postings[start : start + count]
             start += count
 
-    def _MakeTable(self, a: float, b: float) -> list[float]:
-        """Return tf / (tf + 1.2) of every code, for texts as long as this tree's are."""
-        means = [sum(length * count for length, count in enumerate(held)) / (sum(held) or 1) for held in self._lengths]
-        norms = [[0.0, *(2.0 ** ((mean - length) / 2) for length in range(1, 16))] for mean in means]
-        tfs = [a * name + b * other for name in norms[0] for other in norms[1]]
-        return [tf / (tf + _SATURATION) for tf in tfs]
-
     def Rank(self, query: str, description: str = "") -> Ranking:
-        count, postings, ids = len(self._slot_of), self._postings, self._ids
-        weights: dict[str, float] = {}
-        for text in (query, description):
-            for place, runs in enumerate(_FindRuns(_Compose(text))):
-                for term, weight in _TermsOf("".join(runs)).items():  # a definition names the kind first
-                    weights[term] = max(weights.get(term, 0.0), weight * 20 / (20 + place))
-        for term in weights:
-            df = len(postings.get(term, ()))
-            weights[term] *= math.log(1.0 + (count - df + 0.5) / (df + 0.5))
-        read, scores, table = list[str](), dict[int, float](), self._MakeTable(*_FIRST)
-        left, get = max(_READ, _READ_SHARE * count), scores.get
-        for df, term in sorted((len(postings[term]), term) for term in weights if term in postings):
-            left -= df
-            if left < 0 and read:
+        weights = self._WeighTerms(query, description)
+        most, count, read = max(_READ, _READ_SHARE * len(self._slot_of)), 0, list[str]()
+        for df, term in sorted((len(self._postings[term]), term) for term in weights if term in self._postings):
+            count += df
+            if count > most and read:
                 break  # a term is read wholly or not at all: the order of the slots must not matter
             read.append(term)
-            gains = [weights[term] * tf for tf in table]
-            for posting in postings[term]:
+        table, scores = self._MakeTable(_OTHER_TF), dict[int, float]()
+        for term in read:
+            gains = [weights[term] * fit for fit in table]
+            for posting in self._postings[term]:
                 slot = posting >> 8
-                scores[slot] = get(slot, 0.0) + gains[posting & 255]
-
-        def Gains(wanted: Collection[str], names_only: bool) -> dict[str, dict[str, float]]:
-            slots = {self._slot_of[id] for id in wanted if id in self._slot_of}
-            table, gains = self._MakeTable(*_PLACING if names_only else _SEARCH), dict[str, dict[str, float]]()
-            for term in read:
-                for posting in [posting for posting in postings[term] if posting >> 8 in slots]:
-                    if gain := weights[term] * table[posting & 255]:
-                        gains.setdefault(ids[posting >> 8], {})[term] = gain
-            return gains
-
+                scores[slot] = scores.get(slot, 0.0) + gains[posting & 255]
         least = sorted(scores.values())[-_RANKED:][:1]  # quicker than to compare pairs with ids
-        best = sorted((-score, ids[slot]) for slot, score in scores.items() if score >= least[0])[:_RANKED]
-        return Ranking([(-score, id) for score, id in best], weights, Gains)
+        best = sorted((-score, self._ids[slot]) for slot, score in scores.items() if score >= least[0])
+        return Ranking([(-score, id) for score, id in best[:_RANKED]], weights, partial(self._Gains, read, weights))
+
+    def _WeighTerms(self, *texts: str) -> dict[str, float]:
+        """Return term -> the most that it can gain; less behind many words, since a definition names the kind first."""
+        weights: dict[str, float] = {}
+        for text in texts:
+            for place, runs in enumerate(_FindRuns(_Compose(text))):
+                for term, weight in _TermsOf("".join(runs)).items():
+                    weights[term] = max(weights.get(term, 0.0), weight * 20 / (20 + place))
+        for term in weights:
+            df = len(self._postings.get(term, ()))
+            weights[term] *= math.log(1.0 + (len(self._slot_of) - df + 0.5) / (df + 0.5))
+        return weights
+
+    def _Gains(
+        self, read: Sequence[str], weights: Mapping[str, float], wanted: Collection[str], names_only: bool
+    ) -> _Gains:
+        slots = {self._slot_of[id] for id in wanted if id in self._slot_of}
+        table = self._MakeTable(0.0 if names_only else _OTHER_TF)
+        gains: _Gains = {}
+        for term in read:
+            for posting in self._postings[term]:
+                if posting >> 8 in slots and table[posting & 255]:
+                    gains.setdefault(self._ids[posting >> 8], {})[term] = weights[term] * table[posting & 255]
+        return gains
+
+    def _MakeTable(self, other_tf: float) -> list[float]:
+        """Return tf / (tf + 1.2) of every code, for texts as long as this tree's are."""
+        norms = []
+        for counts in self._lengths:
+            mean = sum(length * count for length, count in enumerate(counts)) / (sum(counts) or 1)
+            norms.append([0.0, *(2.0 ** ((mean - length) / 2) for length in range(1, 16))])
+        tfs = [_NAME_TF * name + other_tf * other for name in norms[0] for other in norms[1]]
+        return [tf / (tf + _SATURATION) for tf in tfs]
 
 
 def _Hear(parents: Mapping[str, str], ranking: Ranking, names_only: bool) -> tuple[_Gains, dict[str, float]]:
@@ -3895,10 +3895,9 @@ def _Hear(parents: Mapping[str, str], ranking: Ranking, names_only: bool) -> tup
     gains = ranking.Gains(parents, names_only)
     heard: _Gains = {"": {}}
     for id, parent_id in parents.items():
-        terms = heard[id] = {term: 0.8 * gain for term, gain in heard[parent_id].items()}
+        terms = heard[id] = {term: _FROM_ABOVE * gain for term, gain in heard[parent_id].items()}
         for term, gain in gains.get(id, {}).items():
-            if gain > terms.get(term, 0.0):
-                terms[term] = gain
+            terms[term] = max(gain, terms.get(term, 0.0))
     return gains, {id: sum(terms.values()) for id, terms in heard.items()}
 
 
@@ -3906,13 +3905,9 @@ def _ParentsAbove(ids: Iterable[str], state: _State) -> dict[str, str]:
     """Return keyword -> parent of `ids` and all that is above them, upper ones first."""
     parents: dict[str, str] = {}
     for id in ids:
-        way = []
-        while id and id not in parents:
-            way.append(id)
-            id = state.ParentOf(id)
-            if len(way) > len(state.nodes):
-                state.PathOf(id)  # refuses a circle
-        parents.update((step, state.ParentOf(step)) for step in reversed(way))
+        unknown = itertools.takewhile(lambda step: step not in parents, state.Upward(id))
+        for step in reversed(list(unknown)):
+            parents[step] = state.ParentOf(step)
     return parents
 
 
@@ -3923,22 +3918,16 @@ def _FitQuery(ranking: Ranking, see: _See) -> dict[str, float]:
         for id in list(filter(state.children.Get, wanted))[:_EXPANDED]:
             wanted.update(dict.fromkeys(state.children.Get(id)[:_PAGE]))
         parents = _ParentsAbove(wanted, state)
-        inner = list(filter(state.children.Get, wanted))
+        themes = list(filter(state.children.Get, wanted))
     gains, scores = _Hear(parents, ranking, names_only=False)
-    asked, words = sum(ranking.weights.values()) or 1.0, max(1.0, _CountWords(ranking.weights))
-    for id in inner:  # asked at length, a theme stands for what lies beneath it
-        held = gains.get(id, {})
-        share = sum(ranking.weights[term] for term in held) / asked
-        share = max(share, _CountWords(held) / words)  # a rare word, or one that nothing has, makes no query long
-        scores[id] *= 1 - 0.29 * (1 - min(1.0, share))
+    asked = _CountWords(ranking.weights) or 1
+    for id in themes:  # asked at length, a theme stands for what lies beneath it
+        scores[id] *= 1 - _THEME_DISCOUNT * (1 - _CountWords(gains.get(id, ())) / asked)
     return {id: scores[id] for id in wanted}
 
 
-def _CountWords(terms: Iterable[str]) -> float:
-    """Return how many words there are but for stop words; two characters are one, and n make n − 1 pairs."""
-    words = [term for term in terms if term[0] != "~" and term not in _STOP_WORDS]
-    pairs = sum(len(word) == 2 for word in filter(_IsUnspaced, words))
-    return sum(_IsUnspaced(word) is None for word in words) + (pairs + 1) / 2 * (pairs > 0)
+def _CountWords(terms: Iterable[str]) -> int:
+    return sum(term[0] != "~" and term not in _STOP_WORDS for term in terms)
 
 
 def _FitParents(ranking: Ranking, see: _See, name: str) -> dict[str, float]:
@@ -3953,19 +3942,19 @@ def _FitParents(ranking: Ranking, see: _See, name: str) -> dict[str, float]:
             scores[parent_id] = scores.get(parent_id, 0.0) + score * votes.setdefault(parent_id, 1.0)
             votes[parent_id] /= 2
         parents = _ParentsAbove(scores, state)
-        bearers = next(filter(None, (state.ByName(name[start:]) for start in range(len(name)))), ())
+        bearers = next(filter(None, (state.ByName(name[start:]) for start in range(len(name)))), ())[:_PAGE]
         siblings = {id for id in scores if not state.children.Get(id) and _AreOfOneKind(state.Head(id).name, name)}
     _, heard = _Hear(parents, ranking, names_only=True)
-    scores = {id: score + (0.0 if id in siblings else 1.5) * heard[id] for id, score in scores.items()}
-    for id in bearers[:_PAGE]:
+    for id in scores.keys() - siblings:
+        scores[id] += 2 * heard[id]
+    for id in bearers:
         scores[id] = scores.get(id, 0.0) + 0.5 * max(ranking.best, default=(1.0, id))[0] / len(bearers)
     return scores
 
 
 def _AreOfOneKind(name: str, other: str) -> bool:
     """Tell whether two names end alike behind what tells them apart: an apple tree is no cherry tree, but beside it."""
-    kind = _KindIn(name)
-    return bool(kind) and kind == _KindIn(other)
+    return _KindIn(name) == _KindIn(other) != ""
 
 
 def _KindIn(name: str) -> str:
@@ -3987,18 +3976,16 @@ class _WordFinder:
     """Finds a query's words, and pairs of characters, in texts; each weighs what it does in the ranking."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:
-        self._weights = {term: weight for term, weight in weights.items() if term[0] != "~" and weight > 0}
-        spaced = [term for term in self._weights if not _IsUnspaced(term)]
-        pairs = [term for term in self._weights if _IsUnspaced(term) and len(term) > 1]
-        patterns = [rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(spaced, key=len, reverse=True)))})"] if spaced else []
-        patterns += [f"(?=({'|'.join(map(re.escape, pairs))}))"] if pairs else []
-        self._find = [re.compile(pattern).findall for pattern in patterns]
+        self._weights = weights
+        words = sorted((term for term in weights if term[0] not in "~≈"), key=len, reverse=True)
+        spaced = "|".join(re.escape(word) for word in words if not _IsUnspaced(word)) or "(?!)"
+        pairs = "|".join(re.escape(word) for word in words if _IsUnspaced(word) and len(word) > 1) or "(?!)"
+        self._find = re.compile(rf"(?<!\w)(?:{spaced})|(?=({pairs}))")
 
     def Weigh(self, text: str) -> float:
         """Return the weight of the words that stand in a text, each once."""
-        folded = _Compose(text).casefold()
-        found = {term for find in self._find for term in find(folded)}
-        return sum(map(self._weights.__getitem__, found))
+        found = {match[1] or match[0] for match in self._find.finditer(_Compose(text).casefold())}
+        return sum(self._weights[term] for term in found)
 
     def Quote(self, contents: Iterable[str]) -> str:
         """Return the sentence that fits best, at most 160 characters of it, or "" where none has a word."""
@@ -4010,13 +3997,10 @@ class _WordFinder:
                     if weight > best:
                         best, quoted = weight, sentence
         text = " ".join(_IsHidden(" ", quoted).split())
-        return text if len(text) <= _EXCERPT_LIMIT else self._CutAround(text)
-
-    def _CutAround(self, text: str) -> str:
-        """Return the part of a long sentence that holds most."""
+        if len(text) <= _EXCERPT_LIMIT:
+            return text
         room = _EXCERPT_LIMIT - 2
-        parts = [text[start : start + room] for start in range(0, len(text), room // 2)]
-        part = max(parts, key=self.Weigh)
+        part = max((text[start : start + room] for start in range(0, len(text), room // 2)), key=self.Weigh)
         return f"{'' if text.startswith(part) else '…'}{part}{'' if text.endswith(part) else '…'}"
 
 
@@ -4125,93 +4109,20 @@ class _Ranker:
             if noted is not None and len(noted) > max(1000, len(state.nodes) // 4):
                 noted = None  # it is made anew sooner than it follows
             ids = list(state.nodes if noted is None else noted)
-        recall = None if noted is None else self._recall
         try:
             with _CollectorOff():
-                if recall is None:
-                    recall = self._MakeAnew(ids)
-                else:
-                    self._TakeInAll(recall, ids)
+                if noted is None or self._recall is None:
+                    self._recall = self._make()
+                    self._rows, self._infos = {}, {}
+                    ids = [] if self._LoadKept(self._recall) else ids
+                for start in range(0, len(ids), _PIECE):
+                    self._TakeIn(self._recall, ids[start : start + _PIECE])
+                if noted is None:
+                    self.Keep()
         except BaseException:  # the port failed, or Ctrl-C came: nobody knows how far it got
             self._noted = None
             raise
-        return recall
-
-    def _MakeAnew(self, ids: list[str]) -> Recall:
-        recall = self._recall = self._make()
-        self._rows, self._infos = {}, {}
-        if not self._LoadKept(recall):
-            self._TakeInAll(recall, ids)
-            self.Keep()
-        return recall
-
-    def _TakeInAll(self, recall: Recall, ids: list[str]) -> None:
-        for start in range(0, len(ids), _PIECE):
-            self._TakeIn(recall, ids[start : start + _PIECE])
-
-    # -- keeping it on disk ---------------------------------------------------
-    #
-    # One file, never the truth: a line of JSON, {"format", "position", "heard", "sizes", "crc"}, and the parts that
-    # `_LexicalRecall.Dump` returns.  It counts where its position is the log's, else the index is made anew.
-
-    def Keep(self) -> None:
-        """Write the index to its file, if it is worth it and the file is not the same."""
-        recall = self._recall
-        if not self._path or not isinstance(recall, _LexicalRecall) or len(self._rows) < _KEPT_FROM:
-            return
-        with self._lock:
-            with self._see():
-                position = self._position()
-                if self._noted is None or self._noted or position == self._kept:
-                    return
-            parts = recall.Dump()
-            head = {"format": _INDEX_FORMAT, "position": position, "heard": self._infos_heard}
-            head |= {"sizes": list(map(len, parts)), "crc": zlib.crc32(b"".join(parts))}
-            with contextlib.suppress(_DiskError):  # it is made anew where it cannot be kept
-                self._files.MakeFolder(os.path.dirname(self._path))
-                _ReplaceFile(self._files, self._path, [_EncodeText(head).encode(), b"\n", *parts])
-                self._kept = position
-
-    def FollowAtClose(self) -> None:
-        """Take in the changes that nobody has asked for since, if they are few: then what was made can be kept."""
-        if self._recall is None or self._noted is None or len(self._noted) > _PIECE or _IsOwned(self._lock):
-            return
-        with contextlib.suppress(Exception), self.Asking():  # somebody else's ranking may fail; nothing needs this
-            pass
-
-    def DropKept(self) -> None:
-        """Take the file away: it may hold words of what was deleted."""
-        with contextlib.suppress(_DiskError):
-            self._files.Remove(self._path)
-        self._kept = ""
-
-    def _LoadKept(self, recall: Recall) -> bool:
-        """Read the index from its file, if that says what the tree says now."""
-        if not isinstance(recall, _LexicalRecall) or not self._path or not self._files.IsFile(self._path):
-            return False
-        try:
-            told, _, body = _ReadFile(self._files, self._path).partition(b"\n")
-            head = json.loads(told)
-            ends = list(itertools.accumulate(head["sizes"], initial=0))
-            is_whole = head["format"] == _INDEX_FORMAT and head["crc"] == zlib.crc32(body) and ends[-1] == len(body)
-            if not is_whole or head["heard"] != self._infos_heard:
-                return False
-            with self._see() as state:
-                if self._noted or head["position"] != self._position():
-                    return False
-                self._rows = {id: row for id, row in state.nodes.items() if id != _ROOT_ID}
-                linked = [id for id in state.by_node.Keys() if id in state.nodes] if state.infos else []
-                found = {id: self._FindInfos(state, id) for id in linked}
-            recall.Load([body[start:end] for start, end in itertools.pairwise(ends)])
-        except (OSError, ValueError, LookupError, TypeError):
-            return False
-        for id, infos in found.items():
-            if infos:
-                self._infos[id] = tuple(self._Hear(info_id, held, {}) for info_id, held in infos)
-        self._kept = head["position"]
-        return True
-
-    # -- telling it -----------------------------------------------------------
+        return self._recall
 
     def _TakeIn(self, recall: Recall, ids: list[str]) -> None:
         """Tell the recall what the keywords say now."""
@@ -4221,8 +4132,7 @@ class _Ranker:
             if id == _ROOT_ID:
                 continue
             old_row, old_infos = self._rows.pop(id, None), self._infos.pop(id, ())
-            known = {info.extent: info for info in old_infos if isinstance(info, _LongInfo)}
-            infos = tuple(self._Hear(info_id, held, known) for info_id, held in found)
+            infos = self._Hear(found, old_infos)
             old = None if old_row is None else _TextsOf(old_row, old_infos)
             new = None if row is None else _TextsOf(row, infos)
             if row is not None:
@@ -4240,10 +4150,77 @@ class _Ranker:
         info_ids = [_ReadLinkHead(link).info_id for link in links[-self._infos_heard :]]
         return [(info_id, state.infos[info_id]) for info_id in info_ids]
 
-    def _Hear(self, info_id: str, held: bytes | _Extent, known: Mapping[_Extent, _LongInfo]) -> _HeardInfo:
-        if isinstance(held, bytes):
-            return held
-        return known.get(held) or _LongInfo(held, self._read_content(info_id)[:_HEARD])
+    def _Hear(
+        self, found: Iterable[tuple[str, bytes | _Extent]], known: Iterable[_HeardInfo] = ()
+    ) -> tuple[_HeardInfo, ...]:
+        """Return what is kept of infos; of those on the disk what is not known is read there."""
+        long = {info.extent: info for info in known if isinstance(info, _LongInfo)}
+        heard: list[_HeardInfo] = []
+        for info_id, held in found:
+            if isinstance(held, bytes):
+                heard.append(held)
+            else:
+                heard.append(long.get(held) or _LongInfo(held, self._read_content(info_id)[:_HEARD]))
+        return tuple(heard)
+
+    # -- keeping it on disk ---------------------------------------------------
+    #
+    # One file, never the truth: a line of JSON, {"format", "position", "heard", "crc"}, and the two parts that
+    # `_LexicalRecall.Dump` returns.  It counts where its first line is what would be written now, else the index is
+    # made anew.
+
+    def Keep(self) -> None:
+        """Write the index to its file, if it is worth it and the file is not the same."""
+        recall = self._recall
+        if not self._path or not isinstance(recall, _LexicalRecall) or len(self._rows) < _KEPT_FROM:
+            return
+        with self._lock:
+            with self._see():
+                position = self._position()
+                if self._noted is None or self._noted or position == self._kept:
+                    return
+            line, body = recall.Dump()
+            with contextlib.suppress(_DiskError):  # it is made anew where it cannot be kept
+                self._files.MakeFolder(os.path.dirname(self._path))
+                parts = [self._HeadOf(position, line, body), b"\n", line, b"\n", body]
+                _ReplaceFile(self._files, self._path, parts)
+                self._kept = position
+
+    def _HeadOf(self, position: str, line: bytes, body: bytes) -> bytes:
+        crc = zlib.crc32(body, zlib.crc32(line))
+        return _EncodeText({"format": 1, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
+
+    def _LoadKept(self, recall: Recall) -> bool:
+        """Read the index from its file, if that says what the tree says now."""
+        if not isinstance(recall, _LexicalRecall) or not self._path or not self._files.IsFile(self._path):
+            return False
+        try:
+            head, line, body = _ReadFile(self._files, self._path).split(b"\n", 2)
+            with self._see() as state:
+                position = self._position()
+                if self._noted or head != self._HeadOf(position, line, body):
+                    return False
+                self._rows = {id: row for id, row in state.nodes.items() if id != _ROOT_ID}
+                found = {id: self._FindInfos(state, id) for id in state.by_node.Keys() if id in self._rows}
+            recall.Load(line, body)
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
+        self._infos = {id: self._Hear(infos) for id, infos in found.items() if infos}
+        self._kept = position
+        return True
+
+    def FollowAtClose(self) -> None:
+        """Take in the changes that nobody has asked for since, if they are few: then what was made can be kept."""
+        if self._recall is None or self._noted is None or len(self._noted) > _PIECE or _IsOwned(self._lock):
+            return
+        with contextlib.suppress(Exception), self.Asking():  # somebody else's ranking may fail; nothing needs this
+            pass
+
+    def DropKept(self) -> None:
+        """Take the file away: it may hold words of what was deleted."""
+        with contextlib.suppress(_DiskError):
+            self._files.Remove(self._path)
+        self._kept = ""
 
 
 def _ReadBeginning(info: _HeardInfo) -> str:
@@ -4302,15 +4279,15 @@ class _Reading(NamedTuple):
     case: str
     action: str = "?"
     targets: list[str] = []  # noqa: RUF012  a NamedTuple's default is shared, and never changed
-    suggest_name: str | None = None
     words: str = ""
+    suggest_name: str | None = None
 
 
 class _Position(NamedTuple):
     """Where a descent stands."""
 
-    path: list[str]
-    """From the root to what was opened."""
+    id: str
+    """The lowest keyword that is above all that was opened."""
     targets: list[str]
     """What was opened, and stays in the view."""
     members: list[str]
@@ -4327,15 +4304,13 @@ def _ReadReply(reply: object, view: _View) -> _Reading:
     if not isinstance(words, (str, type(None))) or not isinstance(suggested, (str, type(None))):
         return _Reading("malformed", action, words="reason and suggest_name must be text")
     words = _Printable(words or "")[:200]
-    several, candidates = ([] if reply.get(name) is None else reply[name] for name in ("node_ids", "candidate_ids"))
     single = [] if reply.get("node_id") is None else [reply["node_id"]]
-    if not all(
-        isinstance(named, (list, tuple)) and all(type(item) in (int, str) for item in named)
-        for named in (several, candidates, single)
-    ):
-        return _Reading("malformed", action, words="a target must be an idx or an id")
+    several, candidates = ([] if reply.get(name) is None else reply[name] for name in ("node_ids", "candidate_ids"))
+    for named in (several, candidates, single):
+        if not isinstance(named, (list, tuple)) or not all(type(item) in (int, str) for item in named):
+            return _Reading("malformed", action, words="a target must be an idx or an id")
     if action == "missing":
-        return _Reading("missing", action, [], _CleanName(suggested), words)
+        return _Reading("missing", action, [], words, _CleanName(suggested))
     chosen = candidates if action == "ambiguous" else (several or single)
     if not chosen:
         return _Reading("no_target", action, words=words or f"{action} names nothing")
@@ -4345,8 +4320,8 @@ def _ReadReply(reply: object, view: _View) -> _Reading:
         return _Reading(f"{action}_invalid", action, words=f"not to be chosen here: {_Shorten(chosen)}")
     targets = list(dict.fromkeys(id_of[item] for item in chosen))
     if action == "match":
-        return _Reading("match_one" if len(targets) == 1 else "match_several", action, targets, None, words)
-    return _Reading(action, action, targets, None, words)
+        return _Reading("match_one" if len(targets) == 1 else "match_several", action, targets, words)
+    return _Reading(action, action, targets, words)
 
 
 def _Printable(text: str) -> str:
@@ -4356,18 +4331,16 @@ def _Printable(text: str) -> str:
 
 def _CleanName(name: str | None) -> str | None:
     """Return a name that a model proposes if a keyword could bear it."""
-    try:
+    with contextlib.suppress(InvalidInputError):
         return None if name is None else _CheckName("suggest_name", name.strip()[:_NAME_LIMIT])
-    except InvalidInputError:
-        return None
+    return None
 
 
 def _DescribeReply(reply: object) -> Any:
     """Return what the log keeps of a reply: itself if it is small JSON, else a description."""
     with contextlib.suppress(TypeError, ValueError, RecursionError):
         text = _EncodeText(reply)
-        text.encode()
-        if len(text) <= 4 * _QUERY_LIMIT:
+        if len(text.encode()) <= 4 * _QUERY_LIMIT:
             return json.loads(text)
     return _Printable(_Shorten(reply, _QUERY_LIMIT))
 
@@ -4445,19 +4418,19 @@ class _Descent:
         self._wants_evidence = "excerpt" in self._fields or "score" in self._fields
         self._shows_paths = shows_paths
         self._log_messages = log_messages
-        self._levels = _SortedLevels()
-        self._complaints = _Complaints()
+        self._sorted: dict[str, list[str]] = {}  # the children of large levels by name, until somebody writes
+        self._complained_at: dict[tuple[str, str], float] = {}  # reason and kind of error -> when it was told
         self.spent = Counter(descents=0, model_calls=0, names_shown=0)
 
     def Note(self, ids: Collection[str]) -> None:
         """Take down which keywords changed.  The tree's lock is held."""
         self._ranker.Note(ids)
-        self._levels.Note(ids)
+        self._sorted.clear()
 
     def Forget(self) -> None:
         """Forget what is known of the state, which is read anew.  The tree's lock is held."""
         self._ranker.Forget()
-        self._levels = _SortedLevels()
+        self._sorted.clear()
 
     # -- rounds ---------------------------------------------------------------
 
@@ -4467,47 +4440,43 @@ class _Descent:
         if silence := self.AskWhetherSilent():
             if intent == "search":  # who has no model can still show a list
                 trace.fits = self.Rank(question, intent)
-            return self._Conclude(trace, _Reading("silent", "missing", words=silence), [_ROOT_ID])
-        position: _Position | None = None
+            return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
+        with self._see() as state:
+            position = _Position(_ROOT_ID, [], self._ListChildren(state, _ROOT_ID))
         for _ in range(self._max_rounds):
             fits = self.Rank(question, intent)
             trace.fits = trace.fits if trace.steps else fits
             with self._see() as state:
-                position = position or self.Begin(state)
-                if any(id not in state.nodes for id in (*position.path, *position.targets)):
-                    return self._Conclude(trace, _Reading("vanished"), position.path)
+                if any(id not in state.nodes for id in (position.id, *position.targets)):
+                    return self._Conclude(trace, _Reading("vanished"), position.id)
                 view = self.BuildView(state, fits, position, is_first=not trace.steps)
-                names = state.NamesOnPath(position.path[-1])
+                names = state.NamesOnPath(position.id)
             reading = self._AskRound(trace, question, names, view)
             with self._see() as state:
-                reading = self._CheckTargets(state, reading, view)
-                _Settle(trace, reading)
+                reading = self._Settle(state, trace, reading, view)
                 if reading.case == "jump":
-                    position = self.Open(state, reading.targets, view)
+                    position = self._Open(state, reading.targets, view)
             if reading.case != "jump":
                 unjudged = [id for id in reading.targets[:1] if id not in trace.fits.evidence]
                 if intent == "search" and unjudged:
                     trace.fits.evidence.update(self.Rank(question, intent, unjudged).evidence)
-                return self._Conclude(trace, reading, position.path)
-        return self._Conclude(trace, _Reading("rounds_used_up"), position.path if position else [_ROOT_ID])
+                return self._Conclude(trace, reading, position.id)
+        return self._Conclude(trace, _Reading("rounds_used_up"), position.id)
 
     def ChooseAmong(self, ids: Sequence[str], query: str, intent: str, **about: str) -> _Row:
         """Let the model choose one of a few keywords, also of those that the caller's open operation made."""
         question, trace = _MakeQuestion(query, about), _Trace(query, intent)
         if silence := self.AskWhetherSilent():
-            return self._Conclude(trace, _Reading("silent", "missing", words=silence), [_ROOT_ID])
+            return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
+        fits = self.Rank({"query": about.get("context") or query}, "search", ids) if self._wants_evidence else None
         with self._see_own() as state:
-            shown = [id for id in ids if id in state.nodes]
-        fits = self.Rank({"query": about.get("context") or query}, "search", shown) if self._wants_evidence else None
-        with self._see_own() as state:
-            view = _View(self.Describe(state, [id for id in shown if id in state.nodes], fits), {})
+            view = _View(self.Describe(state, [id for id in ids if id in state.nodes], fits), {})
         reading = self._AskRound(trace, question, [], view)
         if reading.case == "jump":
             reading = _Reading("jump_invalid", "jump", words="there is nothing beneath to look at")
         with self._see_own() as state:
-            reading = self._CheckTargets(state, reading, view)
-        _Settle(trace, reading)
-        return self._Conclude(trace, reading, [_ROOT_ID])
+            reading = self._Settle(state, trace, reading, view)
+        return self._Conclude(trace, reading, _ROOT_ID)
 
     def AskWhetherSilent(self) -> str:
         try:
@@ -4518,59 +4487,74 @@ class _Descent:
     def _AskRound(self, trace: _Trace, question: _Row, names: list[str], view: _View) -> _Reading:
         """Show the model a view, outside of every lock, and read its reply."""
         path = [_ElidePath([name]) for name in names[-_PATH_LIMIT:]]
-        shown = [self._Show(index, entry) for index, entry in enumerate(view.entries)]
+        question = {**question, "path": path, "candidates": list(map(self._Show, itertools.count(), view.entries))}
         if "score" in self._fields:
-            question = {**question, "recent": view.recent_count}
-        messages = _BuildMessages(trace.intent, {**question, "path": path, "candidates": shown}, self._shows_paths)
+            question["recent"] = view.recent_count
+        messages = _BuildMessages(trace.intent, question, self._shows_paths)
         told: _Row = {"shown": [entry["id"] for entry in view.entries], "reply": None}
         try:
             reply = self._client.Chat(*copy.deepcopy((messages, _DECISION_SCHEMA)))  # it may change what it gets
-            if isinstance(reply, AgentDecision):
-                reply = vars(reply)
+            reply = vars(reply) if isinstance(reply, AgentDecision) else reply
             told["reply"] = _DescribeReply(reply)
             reading = _ReadReply(reply, view)
         except Exception as error:  # the model's port: recorded in the step, and never passed on
             case = "timed_out" if isinstance(error, TimeoutError) else "failed"
             reading = _Reading(case, words=_Printable(_Shorten(error, 200)))
             told["error"] = reading.words
-            self._complaints.Tell(case, error)
+            self._Complain(_OUTCOMES[case][1], error)
         if self._log_messages:
             told["messages"] = messages
         trace.rounds.append(told)
         trace.steps.append(DescentStep(reading.action, reading.words, len(view.entries), *self._ReadUsage()))
         return reading
 
+    def _Complain(self, reason: str, error: Exception) -> None:
+        """Log that the client failed: each kind of failure once a minute at most, without keys that errors quote."""
+        kind, now = (reason, type(error).__name__), time.monotonic()
+        if now - self._complained_at.get(kind, -math.inf) >= _COMPLAINT_S:
+            self._complained_at[kind] = now
+            said = _HideKeys(r"\1…", _Printable(_Shorten(str(error), 200)))
+            _LOGGER.warning("the model did not answer (%s): %s: %s", *kind, said)
+
     def _ReadUsage(self) -> tuple[int, int, float]:
         """Return tokens in, tokens out and cost of the last call, as far as the client tells them."""
         try:
             usage = self._client.last_usage  # type: ignore[attr-defined]  # only clients that count have it
-            told = [getattr(usage, name, 0) or 0 for name in ("input_tokens", "output_tokens", "cost")]
-            tokens_in, tokens_out, cost = (value if 0 <= value < 1e15 else 0 for value in map(float, told))
+            told = [float(getattr(usage, name, 0) or 0) for name in ("input_tokens", "output_tokens", "cost")]
+            tokens_in, tokens_out, cost = (value if 0 <= value < 1e15 else 0 for value in told)
             return int(tokens_in), int(tokens_out), cost
         except Exception:  # the model's port: whatever stands there, the answer is not lost for it
             return 0, 0, 0.0
 
+    def _Settle(self, state: _State, trace: _Trace, reading: _Reading, view: _View) -> _Reading:
+        """Return what a reply comes to as the tree is now, not as it was when it was shown; let the step say it."""
+        reading = self._CheckTargets(state, reading, view)
+        trace.steps[-1].action, trace.steps[-1].reason = reading.action, reading.words
+        return reading
+
     def _CheckTargets(self, state: _State, reading: _Reading, view: _View) -> _Reading:
-        """Look at what the model chose as the tree is now, not as it was when it was shown."""
-        if any(id not in state.nodes and id not in view.groups for id in reading.targets):
-            return _Reading("vanished", reading.action, reading.targets, words="what was chosen is gone")
-        opened = [id for id in reading.targets if reading.case == "jump" and id not in view.groups]
-        if len(opened) > 1 and opened == reading.targets and not any(map(state.children.Get, opened)):
+        opened = [id for id in reading.targets if id not in view.groups]
+        if any(id not in state.nodes for id in opened):
+            return _Reading("vanished", reading.action, reading.targets, "what was chosen is gone")
+        if reading.case != "jump":
+            return reading
+        if len(opened) == len(reading.targets) > 1 and not any(map(state.children.Get, opened)):
             return reading._replace(case="jump_to_leaves")
         if len(opened) > max(1, self._max_candidates - 2):  # what lies beneath needs room for two groups
             return _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
         return reading
 
-    def _Conclude(self, trace: _Trace, reading: _Reading, path: list[str]) -> _Row:
+    def _Conclude(self, trace: _Trace, reading: _Reading, stood_at: str) -> _Row:
         """Return how a descent ended: outcome, reason, what was chosen, and the row for the log (`io`)."""
         outcome, reason = _OUTCOMES[reading.case]
-        if reading.case == "vanished" and trace.intent == "suggest_parent":
-            reason = "parent_gone"
-        node_id = reading.targets[0] if outcome == "matched" else None
+        if reading.case == "vanished":
+            stood_at = [stood_at, *reading.targets][-1]
+            reason = "parent_gone" if trace.intent == "suggest_parent" else reason
+        path: list[str] = []
         with self._see() as state:
-            stood_at = state.Nearest([*path, *reading.targets][-1] if reading.case == "vanished" else path[-1])
-            if node_id is not None and node_id in state.nodes:
-                path = state.PathOf(node_id)
+            stood_at = state.Nearest(stood_at)
+            if outcome == "matched" and reading.targets[0] in state.nodes:
+                path = state.PathOf(reading.targets[0])
                 self._mru.Touch(*path[1:])
             shown = sum(step.shown for step in trace.steps)
             self.spent.update(descents=1, model_calls=len(trace.steps), names_shown=shown)
@@ -4578,20 +4562,20 @@ class _Descent:
         if self._fields:
             io["candidate_fields"] = self._fields
         io |= {"rounds": trace.rounds, "outcome": outcome, "reason": reason}
+        is_missing = outcome == "missing"
         is_choice = reading.action in ("match", "ambiguous") or reading.case == "jump_to_leaves"
-        is_chosen = is_choice and (reading.case == "vanished" or outcome != "missing")
         return {
             "outcome": outcome,
             "reason": reason,
             "steps": trace.steps,
             "io": io if trace.rounds else None,
-            "node_id": node_id,
-            "path": path if outcome == "matched" else [],
+            "node_id": reading.targets[0] if outcome == "matched" else None,
+            "path": path,
             "candidates": reading.targets if outcome == "ambiguous" else [],
-            "chosen": reading.targets if is_chosen else [],
+            "chosen": reading.targets if is_choice and (reading.case == "vanished" or not is_missing) else [],
             "stood_at": stood_at,
-            "suggested_parent_id": stood_at if outcome == "missing" else None,
-            "suggested_name": reading.suggest_name if outcome == "missing" else None,
+            "suggested_parent_id": stood_at if is_missing else None,
+            "suggested_name": reading.suggest_name if is_missing else None,
             "fits": trace.fits,
         }
 
@@ -4601,64 +4585,75 @@ class _Descent:
     # parents of what fits (a tenth).  Then all children of what was opened, some in groups: by induction every node can
     # be reached.  What room is left goes to more of what fits, and to the tree's top.
 
-    def Begin(self, state: _State) -> _Position:
-        return _Position([_ROOT_ID], [], self._ListChildren(state, _ROOT_ID))
-
-    def Open(self, state: _State, ids: list[str], view: _View) -> _Position:
+    def _Open(self, state: _State, ids: list[str], view: _View) -> _Position:
         """Return the position that looks beneath keywords and groups of a view."""
         targets = [id for id in ids if id not in view.groups]
-        members = [child for id in _DropBeneath(state, targets) for child in self._ListChildren(state, id)]
-        steps = list(targets)
+        members = []
+        for id in targets:
+            if not any(above in targets for above in state.PathOf(id)[:-1]):  # else it is among them anyway
+                members += self._ListChildren(state, id)
+        opened = list(targets)
         for id in ids:
             group = [member for member in view.groups.get(id, ()) if member in state.nodes]
             members += group
-            steps += [state.ParentOf(member) or _ROOT_ID for member in group[:1] + group[-1:]]
-        return _Position(_CommonPath(state, steps), targets, members)
+            opened += [state.ParentOf(member) or _ROOT_ID for member in group[:1] + group[-1:]]
+        paths = [state.PathOf(id) for id in opened]
+        shared = [steps[0] for steps in zip(*paths, strict=False) if len(set(steps)) == 1]
+        return _Position([_ROOT_ID, *shared][-1], targets, members)
 
     def BuildView(self, state: _State, fits: _Fits, position: _Position, *, is_first: bool) -> _View:
         limit, within = self._max_candidates, set(position.members)
-        members = [id for id in position.members if id in state.nodes]
-        recent = [id for id in self._mru.Snapshot() if id in state.nodes and id != _ROOT_ID] if is_first else []
         best = [id for id in fits.ids if id in state.nodes]
+        recent = [id for id in self._mru.Snapshot() if id in state.nodes and id != _ROOT_ID] if is_first else []
+        if "score" in self._fields:  # what is recent and fits stands where it ranks
+            recent = [id for id in recent if id not in best[: 2 * limit // 5]]
         if not is_first:
             best = [id for id in best if not within.isdisjoint(state.PathOf(id))]
         parents = [state.ParentOf(id) for id in best[:limit] if id not in within]
-        if "score" in self._fields:  # what is recent and fits stands where it ranks
-            recent = [id for id in recent if id not in best[: 2 * limit // 5]]
         shown = dict.fromkeys(position.targets)
-        recent_count = max(0, min(len(recent), limit // 10, limit - 2))
         for ids, share in (recent, limit // 10), (best, 2 * limit // 5), (parents, limit // 10):
-            room = max(0, min(share, limit - 2 - len(shown)))  # groups need two places
-            shown.update(dict.fromkeys([id for id in dict.fromkeys(ids) if id not in shown][:room]))
+            new = [id for id in dict.fromkeys(ids) if id not in shown]
+            shown.update(dict.fromkeys(new[: max(0, min(share, limit - 2 - len(shown)))]))  # groups need two places
+        recent_count = max(0, min(len(recent), limit // 10, limit - 2))
+        members = [id for id in position.members if id in state.nodes]
         rest = [id for id in members if id not in shown]
-        if len(rest) > limit - len(shown):
-            return self._GroupMembers(state, shown, rest, fits)._replace(recent_count=recent_count)
-        more = itertools.chain(rest, best, state.Beneath(members))
-        shown.update(dict.fromkeys(itertools.islice((id for id in more if id not in shown), limit - len(shown))))
-        return _View(self.Describe(state, shown, fits), {}, recent_count)
+        room = limit - len(shown)
+        if len(rest) <= room:
+            for id in itertools.chain(rest, best, state.Beneath(members)):
+                if len(shown) == limit:
+                    break
+                shown.setdefault(id)
+            return _View(self.Describe(state, shown, fits), {}, recent_count)
+        group_count = min(room, max(2, -(-len(rest) // limit)))
+        room -= group_count
+        entries = self.Describe(state, [*shown, *rest[:room]], fits)
+        groups = self._GroupMembers(state, rest[room:], group_count)
+        entries += [self._DescribeGroup(state, id, group) for id, group in groups.items()]
+        return _View(entries, groups, recent_count)
 
-    def _GroupMembers(self, state: _State, shown: dict[str, None], rest: list[str], fits: _Fits) -> _View:
-        """Show what there is room for of `rest`, and groups that hold all the others."""
-        room = self._max_candidates - len(shown)
-        group_count = min(room, max(2, -(-len(rest) // self._max_candidates)))
-        shown.update(dict.fromkeys(rest[: room - group_count]))
-        entries, groups, hidden = self.Describe(state, shown, fits), dict[str, list[str]](), rest[room - group_count :]
-        for number in range(group_count):
-            group = hidden[number * len(hidden) // group_count : (number + 1) * len(hidden) // group_count]
-            ends = " – ".join(state.Head(id).name[:40] for id in (group[0], group[-1]))
-            name = f"… {len(group):,} more: {ends}"
+    def _GroupMembers(self, state: _State, ids: Sequence[str], count: int) -> dict[str, list[str]]:
+        """Return group id -> an equal run of `ids`."""
+        groups = {}
+        for number in range(count):
             group_id = f"group:{number}"
             while group_id in state.nodes:  # a batch may have brought such an id along
                 group_id += "'"
-            groups[group_id] = group
-            path = _ElidePath([*state.NamesOnPath(group[0])[:-1], name])
-            entries.append({"id": group_id, "name": name, "path": path})
-        return _View(entries, groups)
+            groups[group_id] = list(ids[number * len(ids) // count : (number + 1) * len(ids) // count])
+        return groups
+
+    def _DescribeGroup(self, state: _State, id: str, group: Sequence[str]) -> _Row:
+        ends = " – ".join(state.Head(end).name[:40] for end in (group[0], group[-1]))
+        name = f"… {len(group):,} more: {ends}"
+        return {"id": id, "name": name, "path": _ElidePath([*state.NamesOnPath(group[0])[:-1], name])}
 
     def _ListChildren(self, state: _State, id: str) -> list[str]:
         """Return a keyword's children: in order, or by name where they are too many for one view."""
         ids = state.children.Get(id)
-        return list(ids) if len(ids) <= self._max_candidates else self._levels.Sort(state, id)
+        if len(ids) <= self._max_candidates:
+            return list(ids)
+        if id not in self._sorted:  # of 45,000 that takes a tenth of a second
+            self._sorted[id] = sorted(ids, key=lambda child: (_Fold(state.Head(child).name), child))
+        return self._sorted[id]
 
     def CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
         with self._see() as state:
@@ -4676,10 +4671,8 @@ class _Descent:
                 entry["description"] = text if len(text) <= _SHOWN_LIMIT else f"{text[: _SHOWN_LIMIT - 1]}…"
             if fits is not None and self._wants_evidence:
                 evidence = fits.evidence.get(id, _Evidence(0.0, ""))
-                if "excerpt" in self._fields:
-                    entry["excerpt"] = evidence.excerpt
-                if "score" in self._fields:
-                    entry["score"] = round(evidence.confidence, 3)
+                told = {"excerpt": evidence.excerpt, "score": round(evidence.confidence, 3)}
+                entry |= {name: value for name, value in told.items() if name in self._fields}
             entries.append(entry)
         return entries
 
@@ -4758,9 +4751,8 @@ class _Descent:
         places = {id: place for place, id in enumerate(ranked)}
         best = {}
         with self._see_own() as state:
-            for id in ids:
-                steps = state.PathOf(id) if id in state.nodes else []
-                best[id] = min((places.get(step, len(places)) for step in steps), default=len(places))
+            for id in filter(state.nodes.__contains__, ids):
+                best[id] = min(places.get(step, len(places)) for step in state.Upward(id))
         return heapq.nsmallest(self._max_candidates, best, key=best.__getitem__)
 
     # -- proposing ------------------------------------------------------------
@@ -4768,7 +4760,7 @@ class _Descent:
     def ProposeLink(self, info_id: str, content: str) -> _Row:
         """Return the step of a plan that links an info to the keyword that fits best."""
         ranked = self.Rank({"query": content[:_QUERY_LIMIT]}, "search").ids
-        keyword_id = ranked[0] if ranked else _ROOT_ID
+        keyword_id = [*ranked, _ROOT_ID][0]
         return {"action": "link", "info_id": info_id, "keyword_id": keyword_id, "why": "it hangs on no keyword"}
 
     def ProposeSteps(self, ids: list[str]) -> Iterator[_Row]:
@@ -4786,11 +4778,15 @@ class _Descent:
                     yield {"action": "merge", "src_id": id, "dst_id": double["node_id"], "why": _WhyOf(double)}
                     continue
             place = self.Walk(name, "suggest_parent", description=description)
-            with self._see() as state:
-                led = state.Lead(place["node_id"] or _ROOT_ID)
-                ancestors = [id] if led is None else state.PathOf(led)
-            if place["node_id"] and place["node_id"] != fields["parent_id"] and id not in ancestors:
-                yield {"action": "move", "id": id, "new_parent_id": place["node_id"], "why": _WhyOf(place)}
+            new_parent_id = place["node_id"]
+            if new_parent_id and new_parent_id != fields["parent_id"] and not self._IsBeneath(new_parent_id, id):
+                yield {"action": "move", "id": id, "new_parent_id": new_parent_id, "why": _WhyOf(place)}
+
+    def _IsBeneath(self, id: str, above: str) -> bool:
+        """Tell whether a keyword is another or lies beneath it; one that is gone counts, too."""
+        with self._see() as state:
+            led = state.Lead(id)
+            return led is None or above in state.PathOf(led)
 
 
 def _ReadCandidateFields(client: LLMClient, show_descriptions: bool) -> list[str]:
@@ -4803,28 +4799,8 @@ def _ReadCandidateFields(client: LLMClient, show_descriptions: bool) -> list[str
 
 def _MakeQuestion(query: str, about: Mapping[str, str]) -> dict[str, str]:
     """Return what a model is told besides the view."""
-    question = {"query": query[:_QUERY_LIMIT]}
-    for what, text in about.items():
-        if text:
-            question[what] = text[:_QUERY_LIMIT]
-    return question
-
-
-def _Settle(trace: _Trace, reading: _Reading) -> None:
-    """Let a round's step say what its reply came to, once the targets were looked at."""
-    trace.steps[-1].action, trace.steps[-1].reason = reading.action, reading.words
-
-
-def _DropBeneath(state: _State, ids: Iterable[str]) -> list[str]:
-    """Return `ids` without those that lie beneath another of them."""
-    wanted = dict.fromkeys(ids)
-    return [id for id in wanted if not any(ancestor in wanted for ancestor in state.PathOf(id)[:-1])]
-
-
-def _CommonPath(state: _State, ids: Iterable[str]) -> list[str]:
-    """Return the path to the lowest common ancestor of `ids`."""
-    paths = [state.PathOf(id) for id in ids]
-    return [steps[0] for steps in zip(*paths, strict=False) if len(set(steps)) == 1] or [_ROOT_ID]
+    told = {what: text[:_QUERY_LIMIT] for what, text in about.items() if text}
+    return {"query": query[:_QUERY_LIMIT], **told}
 
 
 def _WhyOf(descent: _Row) -> str:
@@ -4832,99 +4808,42 @@ def _WhyOf(descent: _Row) -> str:
     return f"the model: {words}" if words else "the model proposes it"
 
 
-class _Complaints:
-    """Logs that a client fails: each kind of failure once a minute at most, without the keys that errors quote."""
-
-    def __init__(self) -> None:
-        self._told_at: dict[tuple[str, str], float] = {}
-
-    def Tell(self, case: str, error: Exception) -> None:
-        kind, now = (case, type(error).__name__), time.monotonic()
-        if now - self._told_at.get(kind, -math.inf) < _COMPLAINT_S:
-            return
-        self._told_at[kind] = now
-        said = _HideKeys(r"\1…", _Printable(_Shorten(str(error), 200)))
-        _LOGGER.warning("the model did not answer (%s): %s: %s", _OUTCOMES[case][1], kind[1], said)
-
-
 _COMPLAINT_S = 60.0
 _HideKeys = re.compile(r"(?i)((?:bearer|basic|key|token|secret|password)\W{1,4}|\bsk-)[\w.~+/=-]{6,}").sub
 
 
-class _SortedLevels:
-    """The children of large levels by name; kept, since sorting 45,000 anew takes a tenth of a second."""
-
-    def __init__(self) -> None:
-        self._keys_of: dict[str, dict[str, tuple[str, str]]] = {}  # parent -> child -> what it is sorted by, in order
-        self._noted: set[str] = set()
-
-    def Note(self, ids: Collection[str]) -> None:
-        if self._keys_of:
-            self._noted.update(ids)
-
-    def Sort(self, state: _State, parent_id: str) -> list[str]:
-        """Return a keyword's children by name.  The tree's lock is held."""
-        unsorted = set()
-        for id in self._noted:
-            for keys in self._keys_of.values():
-                keys.pop(id, None)
-            above = state.ParentOf(id) if id in state.nodes else ""
-            if above in self._keys_of:
-                self._keys_of[above][id] = self._KeyOf(state, id)
-                unsorted.add(above)
-        self._noted.clear()
-        if parent_id not in self._keys_of:
-            self._keys_of[parent_id] = {id: self._KeyOf(state, id) for id in state.children.Get(parent_id)}
-            unsorted.add(parent_id)
-        for above in unsorted:
-            self._keys_of[above] = dict(sorted(self._keys_of[above].items(), key=operator.itemgetter(1)))
-        return list(self._keys_of[parent_id])
-
-    def _KeyOf(self, state: _State, id: str) -> tuple[str, str]:
-        return _Fold(state.Head(id).name), id
-
-
 # -- paths that a user writes -------------------------------------------------
 
-_SplitPath = re.compile(r"\s*[/>›→]\s*").finditer
+_FindSeparators = re.compile(r"\s*[/>›→]\s*").finditer
 _PATH_CUTS = 12  # separators of a query that are tried; a text with more is no path
-_PATH_STEPS = 200_000  # levels that are walked, over all parents of nodes with the last name
+_PATH_STEPS = 200_000  # levels that are walked, over all nodes with a name of the path
 
 
-def _FindByPath(query: str, indexes: _State, find: Callable[[str], Sequence[str]]) -> list[str]:
+def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]]) -> list[str]:
     """Return the nodes that a text like `编程/Python` or `programming > Python` leads to.
 
     Upper levels may be left out anywhere.  A name may hold a separator itself, so every way of cutting is tried.
     """
-    cuts = [match.span() for match in _SplitPath(query)]
+    cuts = [match.span() for match in _FindSeparators(query)]
     if not 0 < len(cuts) <= _PATH_CUTS:
         return []
     starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(query)]
-    count = len(starts)
-    named: dict[tuple[int, int], frozenset[str]] = {}  # first piece, one behind the last -> who bears this name
-    for first, stop in itertools.combinations(range(count + 1), 2):
-        named[first, stop] = frozenset(find(query[starts[first] : ends[stop - 1]]))
-    found: dict[str, None] = {}
-    steps_left = _PATH_STEPS
-    for first in range(count - 1, 0, -1):
-        if not any(named[upper, first] for upper in range(first)):
-            continue  # an upper name that nobody bears: nothing to walk for
-        fits: dict[str, bool] = {}  # by parent: siblings share their ancestors
-        for id in named[first, count]:
-            parent_id = indexes.Head(id).parent_id or ""
-            if parent_id not in fits:
-                ancestors = indexes.PathOf(parent_id)
-                steps_left -= len(ancestors)
+    steps_left, paths = _PATH_STEPS, dict[str, list[str]]()  # by parent: siblings share their ancestors
+    led_to: list[set[str]] = [set() for _ in starts]  # by the last piece: whom the pieces so far can lead to
+    for last, first in itertools.product(range(len(starts)), repeat=2):
+        whole = first == 0 and last == len(cuts)
+        if first > last or whole or (first and not led_to[first - 1]):
+            continue
+        for id in find(query[starts[first] : ends[last]]):
+            parent_id = state.ParentOf(id) if first else ""
+            if parent_id not in paths:
+                paths[parent_id] = state.PathOf(parent_id) if parent_id else []
+                steps_left -= len(paths[parent_id])
                 if steps_left < 0:
                     return []  # an answer from a part of them could be wrong
-                matched = {0}  # how many pieces the ancestors so far, from the root down, may name in order
-                for ancestor in ancestors:
-                    stops = ((start, stop) for start in matched for stop in range(start + 1, first + 1))
-                    matched |= {stop for start, stop in stops if ancestor in named[start, stop]}
-                fits[parent_id] = first in matched
-            if fits[parent_id]:
-                found[id] = None
-    return sorted(found, key=indexes.OrdinalOf)
+            if not first or not led_to[first - 1].isdisjoint(paths[parent_id]):
+                led_to[last].add(id)
+    return sorted(led_to[-1], key=state.OrdinalOf)
 
 
 # == Changes ==================================================================

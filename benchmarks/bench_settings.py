@@ -1,6 +1,6 @@
 """Do the ranking's numbers carry over to trees that they were not chosen on?
 
-What: every number in the room "Recall" is varied alone on all sets, and held against doing without it. Then all of
+What: every number in the room "Ranking" is varied alone on all sets, and held against doing without it. Then all of
 them are chosen together on all trees but one, and the figures are those of the tree left out: the honest ones, since
 nothing was chosen on it. Beside it the module as it stands, whose numbers were chosen with all these trees in view.
 
@@ -57,7 +57,7 @@ NUMBERS = (
     Number(
         "words until one counts half", 20, 1e9, (5, 10, 20, 40, 1e9), "weight * 20 / (20 +", "weight * {0} / ({0} +"
     ),
-    Number("k₁: how slowly tf fills", 1.2, 0, (0, 0.6, 1.2, 2.5), "/ (tf + 1.2) for tf", "/ (tf + {0} + 1e-9) for tf"),
+    Number("k₁: how slowly tf fills", 1.2, 0.01, (0.01, 0.6, 1.2, 2.5), "_SATURATION"),
     Number(
         "what length counts",
         1,
@@ -66,13 +66,13 @@ NUMBERS = (
         "2.0 ** ((mean - length) / 2)",
         "2.0 ** ((mean - length) * {0} / 2)",
     ),
-    Number("votes: weight of a name", 2, 1, (1, 2, 4), "_MakeTable(2, 1)", "_MakeTable({0}, 1)", PLACE),
-    Number("search: a, with b = ½ a", 1.5, 2, (0.5, 1, 1.5, 2), "(1.5, 0.75)", "({0}, {0} / 2)", SEARCH),
-    Number("share heard from above", 0.8, 0, (0, 0.5, 0.65, 0.8, 0.9), "0.8 * gain", "{0} * gain"),
-    Number("discount of a theme", 0.29, 0, (0, 0.15, 0.29, 0.4, 0.6), "1 - 0.29 *", "1 - {0} *", SEARCH),
+    Number("weight of a name", 1.5, 1, (1, 1.5, 2, 3), "_NAME_TF"),
+    Number("weight of another text", 0.75, 1, (0.5, 0.75, 1, 1.5), "_OTHER_TF"),
+    Number("share heard from above", 0.8, 0, (0, 0.5, 0.65, 0.8, 0.9), "_FROM_ABOVE"),
+    Number("discount of a theme", 0.28, 0, (0, 0.15, 0.28, 0.4, 0.6), "_THEME_DISCOUNT", "", SEARCH),
     Number("themes opened", 8, 0, (0, 4, 8, 16), "_EXPANDED", "", SEARCH),
     Number("nodes scored in full", 200, 50, (50, 100, 200, 400), "_RANKED"),
-    Number("a parent's own names", 1.5, 0, (0, 0.75, 1.5, 3), "1.5 * heard", "{0} * heard", PLACE),
+    Number("a parent's own names", 2, 0, (0, 1, 2, 3), "+= 2 * heard", "+= {0} * heard", PLACE),
     Number("votes: one after another", 2, 1, (1, 1.5, 2, 4), "votes[parent_id] /= 2", "votes[parent_id] /= {0}", PLACE),
     Number("names that it ends in", 0.5, 0, (0, 0.25, 0.5, 1), "0.5 * max(", "{0} * max(", PLACE),
 )
@@ -85,13 +85,13 @@ PLAIN: Setting = tuple(number.without for number in NUMBERS)
 
 
 def room_with(setting: Setting) -> dict[str, Any]:
-    """Return the names of the room "Recall" as they are with other numbers.
+    """Return the names of the room "Ranking" as they are with other numbers.
 
     Raises:
         LookupError: a number does not stand where it stood.
     """
     source = inspect.getsource(keyword_tree)
-    source = source[source.index("\n# == Recall =") : source.index("\n# == Descent =")]
+    source = source[source.index("\n# == Ranking =") : source.index("\n# == Descent =")]
     names, attributes = dict(vars(keyword_tree)), {}
     for number, value in zip(NUMBERS, setting, strict=True):
         if number.new and source.count(number.old) == 1:
@@ -100,7 +100,7 @@ def room_with(setting: Setting) -> dict[str, Any]:
             attributes[number.old] = type(names[number.old])(value)
         else:
             raise LookupError(f"{number.old!r} no longer stands once in the room")
-    exec(compile(source, "Recall", "exec", flags=__future__.annotations.compiler_flag), names)
+    exec(compile(source, "Ranking", "exec", flags=__future__.annotations.compiler_flag), names)
     names.update(attributes)
     return names
 

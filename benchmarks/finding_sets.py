@@ -125,7 +125,7 @@ class Finder:
     def begin(self) -> Any:
         """Return the position of the first view."""
         with self.tree._engine.See() as state:
-            return self.tree._descent.Begin(state)
+            return keyword_tree._Position("root", [], self.tree._descent._ListChildren(state, "root"))
 
     def show(
         self, case: Case, intent: str, position: Any, is_first: bool
@@ -141,7 +141,7 @@ class Finder:
     def jump(self, id: str) -> Any:
         """Return the position of the next view."""
         with self.tree._engine.See() as state:
-            return self.tree._descent.Open(state, [id], self._view)
+            return self.tree._descent._Open(state, [id], self._view)
 
     def path(self, id: str) -> list[str]:
         """Return the ids from the root to `id`."""
