@@ -747,8 +747,6 @@ def _NormalizeText(text: str) -> list[str]:
 def _TokenOf(folded: str) -> str:
     if folded.isalnum():
         return folded
-    if folded.isascii():
-        return folded.encode().translate(None, _DROPPED_ASCII).decode() or folded
     # Normalised again: what a dropped joiner held apart can compose now, and a token is to be its own token.
     return unicodedata.normalize("NFKC", folded.translate(_DROPPED)) or folded
 
@@ -765,8 +763,6 @@ class _DroppedCharacters(dict[int, int | None]):
 
 
 _DROPPED = _DroppedCharacters()
-_DROPPED_ASCII = bytes(code for code in range(128) if _DROPPED[code] is None)
-
 
 _Encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _EncodeText: Callable[[object], str] = _Encoder.encode
@@ -814,10 +810,7 @@ def _CheckName(what: str, value: object) -> str:
     return name
 
 
-def _CheckId(what: str, value: object) -> str:
-    if type(value) is str and value.isascii() and 0 < len(value) <= _NAME_LIMIT:
-        return value  # nearly always
-    return _CheckText(what, value, _NAME_LIMIT, 1)
+_CheckId = partial(_CheckText, limit=_NAME_LIMIT, least=1)
 
 
 def _CheckList(what: str, value: object, check: Callable[[str, object], str]) -> list[str]:
