@@ -30,9 +30,9 @@ from Agent.knowhub.server import create_app
 from Agent.knowhub.tokens import Token, is_visible
 
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))
-PIECE = 250 if STORM else 20
+PIECE = 100 if STORM else 20
 STEPS = 14
-ASKERS, ASKED_FOR = 2, 3
+ASKERS, ASKED_FOR = 1, 2
 """So many principals of a program ask over the wire, for so many ids: a request takes as long as twenty calls."""
 _MARK = re.compile(r"mk\d+x|(?:knowledge|feedback|proposal)-[0-9a-z-]+")
 
