@@ -5,7 +5,8 @@ Needs the extra `[knowhub]`; the library in `keyword_tree` knows nothing of it. 
     schemas     records, limits and errors             ledger      the port to the store, a KeywordTree behind it
     catalog     who sees what, counters, full text     tokens      who asks, and what they may
     vault       secrets, sealed outside of the tree    routing     the search in two stages
-    evolving    rewriting and merging, with guards     hub         `KnowHub`, the door: checks rights, then acts
+    evolving    rewriting and merging, with guards     checks      what every body and every caller must pass
+    rooms       what a hub does, one subject each      hub         `KnowHub`, the door: all rooms under one roof
     server      REST    pages, templates   for people  mcp_server  for other agents' hosts
     tools, goals, goal_tool, prompts, skills           the agent's side        program     the command `knowhub`
 """

@@ -22,8 +22,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from .checks import need, problem_of
 from .gate import PROBLEM_TYPE, Gate, Receive, Scope, Send, Settings, problem_headers
-from .hub import KnowHub, need, problem_of
+from .hub import KnowHub
 from .routing import Asked, Reply
 from .schemas import (
     PROBLEMS,

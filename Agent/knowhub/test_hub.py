@@ -10,7 +10,8 @@ import pytest
 
 from Agent.keyword_tree import KeywordTree, StubLLMClient
 from Agent.knowhub import catalog as catalog_module
-from Agent.knowhub.hub import LOCAL, KnowHub, problem_of
+from Agent.knowhub.checks import problem_of
+from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.schemas import Json, KnowHubError, KnowledgeIn
 from Agent.knowhub.tokens import Token
 
@@ -389,7 +390,7 @@ class TestRouting:
             assert len(client.calls) == 3
 
     def test_a_slow_one_is_not_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("Agent.knowhub.hub.ROUTE_S", 0.05)
+        monkeypatch.setattr("Agent.knowhub.rooms.finding.ROUTE_S", 0.05)
         go_on = threading.Event()
 
         class Slow(StubLLMClient):

@@ -1,0 +1,190 @@
+"""Resources, whose public part is a record like any other, and whose secret goes to the vault alone."""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from ...keyword_tree import DuplicateIdError
+from ..checks import check_resource_id, need, parse
+from ..schemas import (
+    Json,
+    KnowHubError,
+    Record,
+    ResourceIn,
+    ResourceQuery,
+    from_iso,
+    iso_time,
+)
+from ..tokens import Token, sees
+from .shared import Room, digest_of
+
+__all__ = ["RESOURCE_NAMES", "Resources"]
+
+RESOURCE_NAMES = ("content_type", "metadata", "scopes", "owner", "expires_at")
+"""Fields of a resource that answers and an export tell."""
+
+_log = logging.getLogger("keyword_tree.knowhub")
+
+
+class Resources(Room):
+    """Code, accounts, cookies."""
+
+    def put_resource(
+        self,
+        token: Token,
+        id: str,
+        body: ResourceIn | Mapping[str, Any],
+        version: int | None = None,
+        key: str = "",
+        *,
+        keep_secret: bool = False,
+    ) -> Json:
+        """Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone.
+
+        Args:
+            token: Who keeps it.
+            id: A path of up to 8 segments.
+            body: See `ResourceIn`.
+            version: Which one it takes the place of; None makes a new one.
+            key: As in `save`.
+            keep_secret: Leave the secret that is there, where the body brings none.
+
+        Cost: one sync; with a secret, three.
+        """
+        need(token, "write")
+        body = parse(ResourceIn, body)
+        self._check_scopes(token, body.scopes)
+        told = json.dumps(body.metadata, ensure_ascii=False)
+        self._check_secrets(body.title, body.body, told)
+        old = self._resource_there(token, id)
+        mark = digest_of(f"{token.principal}\0{key}") if key else ""
+        request = digest_of(f"{id}\0{body.model_dump_json(exclude={'secure_body'})}")
+        if old is not None and key and old.fields.get("idempotency") == mark:
+            return self._first_resource(token, old, body, request)
+        if old is None and version is not None:
+            raise KnowHubError("changed", "there is no such version: the resource is not there")
+        if old is not None:
+            self._check_owner(token, old)
+            self._check_scopes(token, body.scopes, old)
+            if version is None:
+                raise KnowHubError("version-needed", "the resource is there: If-Match must say which version is meant")
+        expires_at = body.expires_at.timestamp() if body.expires_at else from_iso(body.metadata.get("expires_at"))
+        own: Json = {"content_type": body.content_type, "metadata": body.metadata}
+        own |= {"scopes": list(dict.fromkeys(body.scopes)), "owner": body.owner or token.principal}
+        own["expires_at"] = iso_time(expires_at) if expires_at is not None else None
+        own |= {"request": request, "idempotency": mark}
+        before = str(old.fields.get("secret_ref") or "") if old is not None else ""
+        secret = body.secret()
+        own["secret_ref"] = self.vault.seal(f"resource/{id}", secret) if secret else before if keep_secret else ""
+        record = Record(f"resource/{id}", body.body, body.title, own, old.created_by if old else token.principal)
+
+        def plan() -> list[Record]:
+            return self.ledger.create([record]) if old is None else [self.ledger.update(record, version or 0)]
+
+        try:
+            operation_id, [made] = self._changing(lambda: self._write(token, "keep", plan))
+        except (KnowHubError, DuplicateIdError) as error:
+            # What was sealed for nothing goes at once; where nobody knows whether it is named, the sweep decides.
+            if secret and getattr(error, "code", "") != "outcome-unknown":
+                self.vault.destroy(own["secret_ref"])
+            if isinstance(error, DuplicateIdError):
+                raise KnowHubError("conflict", "the id is in use") from error
+            raise
+        if before and before != own["secret_ref"]:
+            self.vault.destroy(before)
+        return {"resource": self._told_resource(made), "operation_id": operation_id}
+
+    def _resource_there(self, token: Token, id: str) -> Record | None:
+        """Return the resource of an id; of one that a token does not see it learns only that the id is in use."""
+        check_resource_id(id)
+        old = self.ledger.read(f"resource/{id}")
+        if old is None:
+            self.catalog.catch_up()
+            old = self.ledger.read(f"resource/{id}")
+        if old is not None and not sees(token, old):
+            raise KnowHubError("conflict", "the id is in use")
+        return old
+
+    def _first_resource(self, token: Token, old: Record, body: ResourceIn, request: str) -> Json:
+        reference = str(old.fields.get("secret_ref") or "")
+        sealed = self.vault.open(reference, old.id) if reference else ""
+        if old.fields.get("request") != request or (sealed is not None and sealed != body.secret()):
+            raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
+        entries = self.ledger.history(old.id, 1)
+        return {"resource": self._told_resource(old), "operation_id": entries[0].operation_id if entries else ""}
+
+    def _told_resource(self, record: Record) -> Json:
+        own = record.fields
+        told: Json = {"id": record.id.removeprefix("resource/"), "title": record.source, "body": record.content}
+        told |= {name: own.get(name) for name in RESOURCE_NAMES}
+        told |= {"secret": self._secret_state(record), "version": record.version, "created_by": record.created_by}
+        return told | {"created_at": iso_time(record.created_at), "updated_at": iso_time(record.updated_at)}
+
+    def _secret_state(self, record: Record) -> str:
+        reference = str(record.fields.get("secret_ref") or "")
+        if not reference:
+            return "none"
+        if not self.vault.exists(reference):
+            return "destroyed"
+        expires_at = from_iso(record.fields.get("expires_at"))
+        return "expired" if expires_at is not None and self._clock() >= expires_at else "sealed"
+
+    def get_resource(self, token: Token, id: str) -> Json:
+        """Return a resource without its secret; `secret` says `none`, `sealed`, `expired` or `destroyed`."""
+        need(token, "read")
+        check_resource_id(id)
+        return self._told_resource(self._record(token, f"resource/{id}", "resource"))
+
+    def list_resources(self, token: Token, query: ResourceQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
+        """Return a page of resources, newest first."""
+        need(token, "read")
+        query = parse(ResourceQuery, query)
+        prefix = f"resource/{query.prefix or ''}"
+        return self._page(
+            "resource",
+            lambda known: known.id.startswith(prefix) and self.catalog.sees(token, known),
+            query,
+            self._told_resource,
+        )
+
+    def delete_resource(self, token: Token, id: str, version: int | None = None) -> Json:
+        """Hide a resource, undoably, and destroy its secret, for good."""
+        need(token, "write")
+        check_resource_id(id)
+        record = self._record(token, f"resource/{id}", "resource")
+        self._check_owner(token, record)
+        seen = record.version if version is None else version
+        operation_id, _ = self._changing(
+            lambda: self._write(token, "drop", lambda: [self.ledger.delete(record.id, seen)])
+        )
+        self.vault.destroy(str(record.fields.get("secret_ref") or ""))
+        self.catalog.catch_up()
+        return {"id": id, "operation_id": operation_id}
+
+    def reveal(self, token: Token, id: str) -> Json:
+        """Return a secret to one with the right, and log who read it.
+
+        Raises:
+            KnowHubError: `forbidden`, `not-found`, `gone` once it has expired or was destroyed, `vault-locked`.
+        """
+        need(token, "secrets")
+        check_resource_id(id)
+        record = self._record(token, f"resource/{id}", "resource")
+        state = self._secret_state(record)
+        if state == "none":
+            raise KnowHubError("not-found", "the resource has no secret")
+        text = self.vault.open(record.fields["secret_ref"], record.id) if state == "sealed" else None
+        if text is None:
+            raise KnowHubError("gone", f"the secret is {'expired' if state == 'expired' else 'destroyed'}")
+        _log.info("secret read: %s by %s", record.id, token.principal)
+        return {"id": id, "secure_body": text}
+
+    def sweep(self) -> None:
+        """Destroy secrets that expired over an hour ago or that nobody names, and put expired tokens away."""
+        self.catalog.catch_up()
+        for known in self.catalog.all("resource"):
+            if known.expires_at is not None and known.secret_ref and self._clock() >= known.expires_at + 3600:
+                self.vault.destroy(known.secret_ref)
+        self.vault.sweep(self.catalog.secret_references())
+        self.tokens.sweep()

@@ -1,0 +1,185 @@
+"""What all rooms share: the parts of a hub, one way to write, one way to find a record, what nobody may do."""
+
+import base64
+import hashlib
+import json
+import math
+import secrets
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from ...keyword_tree import VersionConflictError
+from ..catalog import Catalog, Known
+from ..ledger import Entry, TreeLedger, attempt
+from ..routing import (
+    Models,
+)
+from ..schemas import (
+    OWNER_SCOPE,
+    Case,
+    Json,
+    KnowHubError,
+    ListQuery,
+    PageQuery,
+    Record,
+    invalid,
+    iso_time,
+    kind_of,
+    not_found,
+)
+from ..tokens import Token, Tokens, sees
+from ..vault import Vault, secret_shape
+
+__all__ = ["Room", "asker_of", "digest_of", "read_case", "read_cursor", "texts_of", "told_operation", "write_cursor"]
+
+
+class Room:
+    """A part of `KnowHub`, over the parts that all of them use."""
+
+    folder: Path
+    models: Models
+    tokens: Tokens
+    vault: Vault
+    ledger: TreeLedger
+    catalog: Catalog
+    _clock: Callable[[], float]
+    _allow_secret_shapes: bool
+
+    # -- finding and writing records --
+
+    def _write(self, token: Token, verb: str, plan: Callable[[], list[Record]]) -> tuple[str, list[Record]]:
+        """Run a plan as one operation of a principal; return its id, and the records as they became."""
+
+        def run() -> tuple[str, list[Record]]:
+            with self.ledger.operation(verb, token.principal) as operation:
+                records = plan()
+            return operation.id, records
+
+        operation_id, records = attempt(run)
+        self.catalog.wrote(records)
+        return operation_id, records
+
+    def _changing(self, write: Callable[[], tuple[str, list[Record]]]) -> tuple[str, list[Record]]:
+        try:
+            return write()
+        except VersionConflictError as error:
+            self.catalog.catch_up()
+            raise KnowHubError("changed", f"it has version {error.current} by now: read it again") from error
+
+    def _known(self, token: Token, id: str, kind: str) -> Known:
+        """Return what is known of a record that a token sees; of what was merged, what it was merged into."""
+        known = self.catalog.lead(id) if kind_of(id) == kind else None
+        if known is None and kind_of(id) == kind:
+            self.catalog.catch_up()  # another process may have just written it
+            known = self.catalog.lead(id)
+        if known is None or not self.catalog.sees(token, known):
+            raise not_found()
+        return known
+
+    def _record(self, token: Token, id: str, kind: str) -> Record:
+        """Return a record that a token sees, as it is now."""
+        record = self.ledger.read(self._known(token, id, kind).id)
+        if record is None or not sees(token, record):
+            raise not_found()
+        return record
+
+    def _new_ids(self, kind: str, token: Token, key: str, place: str = "") -> list[str]:
+        """Return the id of a new record; with a key, also the one that it would have had yesterday."""
+        digest = digest_of("\0".join([token.principal, key, place])) if key else secrets.token_hex(16)
+        if kind != "knowledge":
+            return [f"{kind}-{digest[: 20 if kind == 'feedback' else 12]}"]
+        today = datetime.fromtimestamp(self._clock(), UTC)
+        days = [today, today - timedelta(days=1)] if key else [today]
+        return [f"knowledge-{day:%Y%m%d}-{digest[:12]}" for day in days]
+
+    def _page(
+        self,
+        kind: str,
+        wanted: Callable[[Known], bool],
+        query: ListQuery | PageQuery,
+        show: Callable[[Record], Json],
+    ) -> Json:
+        found, has_more = self.catalog.page(kind, wanted, query.limit, read_cursor(query.cursor))
+        records = [record for known in found if (record := self.ledger.read(known.id)) is not None]
+        cursor = write_cursor(found[-1].key) if has_more else None
+        return {"results": [show(record) for record in records], "count": len(records), "next_cursor": cursor}
+
+    # -- what nobody may do --
+
+    def _check_secrets(self, *texts: str) -> None:
+        if self._allow_secret_shapes:
+            return
+        for text in texts:
+            shape = secret_shape(text)
+            if shape:
+                detail = f"it holds what looks like {shape}: keep it with resource_save, as secure_body, and name that"
+                raise KnowHubError("secret-shape", detail)
+
+    def _check_scopes(self, token: Token, scopes: Iterable[str], old: Record | None = None) -> None:
+        """Refuse scopes that are not a token's own; of another's record `user:owner` means that other one."""
+        is_anothers = old is not None and old.created_by != token.principal and not token.sees_all()
+        for scope in scopes:
+            is_foreign = is_anothers and scope == OWNER_SCOPE and old is not None and scope not in old.fields["scopes"]
+            if is_foreign or not token.owns_scope(scope):
+                raise KnowHubError("forbidden", "nobody writes into a scope that is not their own")
+
+    def _check_owner(self, token: Token, record: Record) -> None:
+        """Refuse a change of another's record by one who may not curate."""
+        if record.created_by != token.principal and not token.may("curate"):
+            raise KnowHubError("forbidden", "it is another's: changing it needs the right `curate`")
+
+
+# What is told, and in which form
+
+
+def told_operation(entry: Entry) -> Json:
+    """Return what is told of an operation, whatever it touched."""
+    told = {"operation_id": entry.operation_id, "verb": entry.verb, "principal": entry.principal}
+    return told | {"timestamp": iso_time(entry.timestamp)}
+
+
+def read_case(record: Record) -> Json:
+    """Return the case that a feedback holds; nothing, where its text is none of ours."""
+    try:
+        held = json.loads(record.content)
+    except ValueError:
+        held = {}
+    return held if isinstance(held, dict) else {}
+
+
+def texts_of(case: Case) -> tuple[str, str, str]:
+    """Return what a case says."""
+    return (case.task, case.outcome, case.reason)
+
+
+def digest_of(text: str) -> str:
+    """Return the SHA-256 of a text, in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def asker_of(token: Token) -> str:
+    """Return whose share of requests and models a token draws on: of a browser, its token's."""
+    return token.parent or token.digest or token.principal
+
+
+def write_cursor(key: tuple[float, str]) -> str:
+    """Return a place in a list as callers carry it."""
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+
+
+def read_cursor(text: str | None) -> tuple[float, str] | None:
+    """Return the place that `write_cursor` wrote; None is the beginning.
+
+    Raises:
+        KnowHubError: `invalid`.
+    """
+    if text is None:
+        return None
+    try:
+        at, id = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        if isinstance(at, float) and math.isfinite(at) and isinstance(id, str):
+            return at, id
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise invalid("/cursor", "it is none that a list gave")

@@ -1,0 +1,48 @@
+"""Making tokens and ending them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..checks import need, parse
+from ..schemas import (
+    Json,
+    TokenIn,
+    iso_time,
+    not_found,
+)
+from ..tokens import Token
+from .shared import Room
+
+__all__ = ["TokenKeeping", "told_token"]
+
+
+class TokenKeeping(Room):
+    """Tokens, for those who may `admin`."""
+
+    def make_token(self, token: Token, body: TokenIn | Mapping[str, Any]) -> Json:
+        """Make a token; its text is told this once."""
+        need(token, "admin")
+        body = parse(TokenIn, body)
+        expires_at = body.expires_at.timestamp() if body.expires_at else None
+        text, made = self.tokens.make(body.principal, body.rights, body.scopes, expires_at)
+        return {"token": text, **told_token(made)}
+
+    def list_tokens(self, token: Token) -> Json:
+        """Return all tokens, without their texts."""
+        need(token, "admin")
+        found = [told_token(each) for each in self.tokens.all()]
+        return {"results": found, "count": len(found)}
+
+    def revoke_token(self, token: Token, id: str) -> Json:
+        """End a token, and the browsers that it logged in."""
+        need(token, "admin")
+        if not self.tokens.is_token(id) or not self.tokens.revoke(id):
+            raise not_found()
+        return {"id": id}
+
+
+def told_token(token: Token) -> Json:
+    """Return what is told of a token."""
+    told: Json = {"id": token.digest, "principal": token.principal, "rights": sorted(token.rights)}
+    told |= {"scopes": sorted(token.scopes), "created_at": iso_time(token.created_at)}
+    return told | {"expires_at": iso_time(token.expires_at) if token.expires_at is not None else None}

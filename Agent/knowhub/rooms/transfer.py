@@ -1,0 +1,152 @@
+"""Out and in: all that a token sees as lines of JSON, without secrets."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ...keyword_tree import DuplicateIdError
+from ..checks import check_resource_id, need, parse
+from ..schemas import (
+    FeedbackLine,
+    Json,
+    KnowHubError,
+    KnowledgeLine,
+    Record,
+    ResourceIn,
+    invalid,
+    iso_time,
+    not_found,
+)
+from ..tokens import Token, is_visible, sees
+from .entries import ENTRY_NAMES
+from .judging import Judging
+from .resources import RESOURCE_NAMES, Resources
+from .shared import read_case, texts_of
+
+__all__ = ["Transfer"]
+
+_IMPORTED_AT_ONCE = 200
+_ERRORS_TOLD = 100
+
+
+class Transfer(Judging, Resources):
+    """Export and import."""
+
+    def export(self, token: Token) -> Iterator[Json]:
+        """Yield all that a token sees, one object each, no secrets: what `take_in` reads.
+
+        Cost: a page at a time; memory does not grow with the hub.
+        """
+        need(token, "read")
+        for kind in ("knowledge", "resource", "feedback"):
+            for known in self.catalog.all(kind):
+                if kind == "feedback":
+                    entry = self.catalog.lead(known.of)
+                    is_seen = is_visible(token, known.scopes, known.owner)
+                    if not is_seen or entry is None or not self.catalog.sees(token, entry):
+                        continue
+                elif not self.catalog.sees(token, known):
+                    continue
+                record = self.ledger.read(known.id)
+                if record is not None and (kind == "feedback" or sees(token, record)):
+                    yield {"kind": kind, **self._exported(record)}
+
+    def _exported(self, record: Record) -> Json:
+        own = record.fields
+        told: Json = {"id": record.id.removeprefix("resource/")}
+        if record.kind == "resource":
+            told |= {"title": record.source, "body": record.content}
+            return told | {name: own.get(name) for name in RESOURCE_NAMES}
+        if record.kind == "feedback":
+            told |= {"knowledge_id": own["of"], "is_helpful": own["helpful"], "case": read_case(record)}
+            return told | {"created_by": record.created_by}
+        told |= {"content": record.content, **{name: own[name] for name in (*ENTRY_NAMES, "message_id")}}
+        told |= {"source": {"name": record.source, **own["source"]}, "merged_into": own.get("merged_into") or ""}
+        return told | {"created_at": iso_time(record.created_at), "created_by": record.created_by}
+
+    def take_in(self, token: Token, lines: Iterable[Mapping[str, Any]]) -> Json:
+        """Write what an export holds; what is there already is skipped, so a second time changes nothing.
+
+        Who may `admin` keeps whose it was; for others all becomes their own.
+        """
+        need(token, "write")
+        report: Json = {"written": 0, "skipped": 0, "errors": []}
+        waiting: list[Record] = []
+        kind: Any = ""
+        for number, line in enumerate(lines, 1):
+            if line.get("kind") != kind:  # feedback is of entries that must be there
+                kind = line.get("kind")
+                self._flush(token, waiting, report)
+            try:
+                record = self._take_in(token, line, waiting)
+                if isinstance(record, Record):
+                    waiting.append(record)
+                else:
+                    report["written" if record else "skipped"] += 1
+            except KnowHubError as error:
+                if error.code in ("outcome-unknown", "disk-full", "store-damaged"):
+                    raise
+                if len(report["errors"]) < _ERRORS_TOLD:
+                    report["errors"].append({"line": number, "detail": error.detail})
+            if len(waiting) >= _IMPORTED_AT_ONCE:
+                self._flush(token, waiting, report)
+        self._flush(token, waiting, report)
+        return report
+
+    def _flush(self, token: Token, waiting: list[Record], report: Json) -> None:
+        """Write what an import has gathered, as one operation; where one of them is there by now, one by one."""
+        if not waiting:
+            return
+        try:
+            self._write(token, "import", lambda: self.ledger.create(waiting))
+            report["written"] += len(waiting)
+        except DuplicateIdError:
+            for record in waiting:
+                try:
+                    self._write(token, "import", lambda record=record: self.ledger.create([record]))  # type: ignore[misc]
+                    report["written"] += 1
+                except DuplicateIdError:
+                    report["skipped"] += 1
+        waiting.clear()
+
+    def _take_in(self, token: Token, line: Mapping[str, Any], waiting: list[Record]) -> Record | bool:
+        """Return what a line brings; or whether it was written, which what is there already was not."""
+        rest = dict(line)
+        kind = rest.pop("kind", "knowledge")
+        if kind == "resource":
+            id = str(rest.pop("id", ""))
+            check_resource_id(id)
+            if self.ledger.read(f"resource/{id}") is not None:
+                return False
+            self.put_resource(token, id, parse(ResourceIn, rest))
+            return True
+        if kind == "feedback":
+            return self._take_feedback(token, parse(FeedbackLine, rest), waiting)
+        if kind != "knowledge":
+            raise invalid("/kind", "a line is knowledge, a resource or feedback")
+        body = parse(KnowledgeLine, rest)
+        self._check_scopes(token, body.scopes)
+        self._check_secrets(body.task, body.content, *body.tags.values())
+        if self.ledger.read(body.id) is not None or any(each.id == body.id for each in waiting):
+            return False
+        whose = self._whose(token, body.created_by)
+        own = self._fields(whose, body, "")
+        if body.merged_into:
+            own["merged_into"] = body.merged_into
+        if body.created_at is not None and body.source.timestamp is None:
+            own["source"]["timestamp"] = iso_time(body.created_at.timestamp())
+        return Record(body.id, body.content, body.source.name, own, whose.principal)
+
+    def _take_feedback(self, token: Token, body: FeedbackLine, waiting: list[Record]) -> Record | bool:
+        self._check_secrets(*texts_of(body.case))
+        if self.ledger.read(body.id) is not None or any(each.id == body.id for each in waiting):
+            return False
+        record = self.ledger.read(body.knowledge_id)
+        if record is None or not sees(token, record):
+            raise not_found()
+        made = self._feedback(self._whose(token, body.created_by), record, body.is_helpful, body.case, "", "", "")
+        made.id = body.id
+        return made
+
+    def _whose(self, token: Token, created_by: str) -> Token:
+        is_kept = created_by and token.may("admin")
+        return Token(created_by, token.rights, token.scopes) if is_kept else token
