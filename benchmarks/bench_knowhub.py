@@ -122,9 +122,9 @@ def serve(kind: str, folder: str, port: int) -> None:
     if kind == "plain":
         app = plain_app(f"{folder}/plain.db")
     else:
+        from Agent.knowhub.application import create_app
         from Agent.knowhub.gate import Settings
         from Agent.knowhub.hub import KnowHub
-        from Agent.knowhub.server import create_app
 
         app = create_app(KnowHub(f"{folder}/hub"), Settings(requests_per_second=1e9), closes_hub=True)
     uvicorn.run(app, port=port, log_level="error", access_log=False)

@@ -7,6 +7,7 @@ Needs the extra `[knowhub]`; the library in `keyword_tree` knows nothing of it. 
     vault       secrets, sealed outside of the tree    routing     the search in two stages
     evolving    rewriting and merging, with guards     checks      what every body and every caller must pass
     rooms       what a hub does, one subject each      hub         `KnowHub`, the door: all rooms under one roof
-    server      REST    pages, templates   for people  mcp_server  for other agents' hosts
+    gate, server, answers, application     REST        pages, templates    for people
+    mcp_server  for other agents' hosts
     tools, goals, goal_tool, prompts, skills           the agent's side        program     the command `knowhub`
 """

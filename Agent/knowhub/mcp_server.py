@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from .application import Application
 from .goal_tool import reflect as draft_of
 from .hub import KnowHub
 from .prompts import KNOWLEDGE_EXTRACTION_PROMPT, knowledge_block, language_of, research_skill
+from .routing import wait_for
 from .schemas import Json, KnowHubError
-from .server import Application, wait_for
 from .tokens import Token
 
 try:
@@ -105,7 +106,7 @@ def _add_tools(server: MCPServer[Any], hub: KnowHub, ask: Any, who: Callable[[],
         """Find what others learned about a task, in any language."""
         asked = {"q": query[:2000], "top_k": top_k, "min_score": min_score, "types": ",".join(types or ()) or None}
         searching = await ask(hub.begin_search, asked)
-        reply = await wait_for(hub, searching.asked)
+        reply = await wait_for(hub.models, searching.asked)
         told = await asyncio.to_thread(hub.finish_search, searching, reply)
         items = told.pop("results")
         return Found.model_validate({"items": items, "text": knowledge_block(items, language_of(query)), **told})
@@ -148,7 +149,7 @@ def _add_tools(server: MCPServer[Any], hub: KnowHub, ask: Any, who: Callable[[],
         body = {name: value for name, value in body.items() if value is not None}
         answer, evolving = await ask(hub.begin_update, knowledge_id, body)
         if evolving is not None:
-            reply = await wait_for(hub, evolving.asked)
+            reply = await wait_for(hub.models, evolving.asked)
             answer["evolution"] = await asyncio.to_thread(hub.finish_evolving, evolving, reply)
             answer["entry"] = await ask(hub.get, knowledge_id)
         return Done(**answer)

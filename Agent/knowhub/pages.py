@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from .application import Application
 from .hub import KnowHub
+from .routing import wait_for
 from .schemas import CONTENT_TYPES, RIGHTS, TYPES, Json, KnowHubError, kind_of
-from .server import Application, wait_for
 from .tokens import SESSION_S, Token
 from .words import WORDS
 
@@ -251,7 +252,7 @@ def _add_entries(pages: Pages, route: Route) -> None:
         if query.get("q", "").strip():
             asked = {"route": "recall", "min_score": 1, "top_k": 20, **query}
             searching = await run_in_threadpool(hub.begin_search, token, asked)
-            reply = await wait_for(hub, searching.asked)
+            reply = await wait_for(hub.models, searching.asked)
             found = await run_in_threadpool(hub.finish_search, searching, reply)
         newest = (
             hub.list_knowledge(token, {"limit": 10, **_query(request, "cursor", "tag", "types")})
@@ -391,7 +392,7 @@ def _add_judging(pages: Pages, route: Route) -> None:
             hub.begin_update, token, id, {"evolve_feedback": form.get("feedback", "")}
         )
         if evolving is not None:
-            reply = await wait_for(hub, evolving.asked)
+            reply = await wait_for(hub.models, evolving.asked)
             told = await run_in_threadpool(hub.finish_evolving, evolving, reply)
             if told["state"] != "applied":
                 return RedirectResponse("/proposals", 303)

@@ -107,9 +107,9 @@ def make_models(names: Sequence[str]) -> dict[str, LLMClient]:
 
 def make_app() -> Any:
     """Return the application of a worker, as the server's environment tells it."""
+    from .application import create_app
     from .gate import Settings
     from .pages import add_pages
-    from .server import create_app
 
     _log_lines()
     told = json.loads(os.environ[_SETTINGS])

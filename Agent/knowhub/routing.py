@@ -9,6 +9,7 @@ A model is shown numbers, types and the first 100 characters of each task, never
 One that fails three times in a row rests for 30 s; meanwhile words choose, and the answer says so.
 """
 
+import asyncio
 import json
 import threading
 import time
@@ -300,3 +301,16 @@ def order_by_quality(chosen: Sequence[str], quality: Mapping[str, float], limit:
     ['b', 'a']
     """
     return sorted(chosen, key=lambda id: -quality[id])[:limit]
+
+
+async def wait_for(models: Models, asked: Asked | None) -> Reply | None:
+    """Wait for a model without holding a thread that writes need."""
+    if asked is None:
+        return None
+    sent = models.submit(asked)
+    if isinstance(sent, Reply):
+        return sent
+    try:
+        return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(sent)), asked.timeout_s)
+    except TimeoutError:
+        return Reply(reason="model_timeout")

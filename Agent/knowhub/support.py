@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import uvicorn
 
+from .application import Application, create_app
 from .gate import Settings
 from .hub import KnowHub
 from .schemas import RIGHTS
-from .server import Application, create_app
 
 __all__ = ["Served", "serve"]
 

@@ -147,10 +147,10 @@ def _local(folder: str) -> tuple[Any, str]:
     """Return the application of a hub in this process, and a token for it."""
     place = str(Path(folder).absolute())
     if place not in _locals:
+        from .application import create_app
         from .gate import Settings
         from .hub import KnowHub
         from .program import own_token
-        from .server import create_app
 
         hub = KnowHub(place)
         text = os.environ.get("KNOWHUB_TOKEN") or own_token(hub.tokens)[0]

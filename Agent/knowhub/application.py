@@ -1,0 +1,220 @@
+"""A hub's server: the gate, the routes, what becomes of errors, health and figures.
+
+>>> import tempfile
+>>> from .hub import KnowHub
+>>> with tempfile.TemporaryDirectory() as folder, KnowHub(folder) as hub:
+...     app = create_app(hub)
+...     sorted(app.api.openapi()["paths"])[:3]
+['/api/export', '/api/import', '/api/knowledge']
+
+`/openapi.json` describes it all; `/api` is a page that shows it without foreign scripts. Errors are problems
+(RFC 9457), and repeat nothing of what was said.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from .answers import (
+    ProblemOut,
+    answer,
+    problem,
+)
+from .checks import need, problem_of
+from .gate import Gate, Receive, Scope, Send, Settings
+from .hub import KnowHub
+from .schemas import (
+    Json,
+    KnowHubError,
+)
+from .server import Who, add_routes
+
+try:
+    from fastapi import FastAPI, Request, Response
+    from fastapi.exceptions import RequestValidationError
+    from prometheus_client import Gauge, generate_latest
+    from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
+    from starlette.middleware.cors import CORSMiddleware
+    from starlette.routing import Match
+except ImportError as error:  # pragma: no cover - the tests run with the extra
+    raise ImportError("KnowHub's server needs its extra: pip install 'keyword-tree[knowhub]'") from error
+
+__all__ = ["Application", "create_app"]
+
+SWEEP_S = 60.0
+"""Seconds between two looks for what has expired."""
+
+_log = logging.getLogger(__name__)
+
+_SCHEME = {"type": "http", "scheme": "bearer", "description": "`kh_…`, as `knowhub token` makes it"}
+
+
+class Application:
+    """A hub's server as an ASGI application: the gate, and the API behind it.
+
+    Attributes:
+        api: The FastAPI application itself.
+        gate: What all requests pass.
+    """
+
+    def __init__(self, hub: KnowHub, settings: Settings, *, closes_hub: bool) -> None:
+        # It writes down what is searched for, whoever starts the server and however.
+        logging.getLogger("uvicorn.access").disabled = True
+        self.hub = hub
+        self.settings = settings
+        self.api = _make_api(self, closes_hub)
+        self.gate = Gate(self.api, hub.tokens, settings)
+        self._outer: Any = self.gate
+        if settings.cors:
+            allowed = ["Authorization", "Content-Type", "If-Match", "Idempotency-Key"]
+            shown = ["ETag", "Retry-After", "X-Request-Id"]
+            methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+            origins = [settings.cors]
+            self._outer = CORSMiddleware(self.gate, origins, methods, allowed, expose_headers=shown)
+        for kind in ("knowledge", "feedback", "resource", "proposal"):
+            gauge = Gauge(f"knowhub_{kind}_records", f"Records: {kind}", registry=self.gate.registry)
+            gauge.set_function(lambda kind=kind: hub.catalog.counts().get(kind, 0))  # type: ignore[misc]
+        calls = Gauge("knowhub_model_calls", "Calls of models", registry=self.gate.registry)
+        calls.set_function(lambda: hub.models.calls)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._outer(scope, receive, send)
+
+
+def create_app(hub: KnowHub, settings: Settings | None = None, *, closes_hub: bool = False) -> Application:
+    """Return a hub's server.
+
+    Args:
+        hub: What it asks.
+        settings: See `Settings`.
+        closes_hub: Close the hub when the server stops.
+    """
+    return Application(hub, settings or Settings(), closes_hub=closes_hub)
+
+
+def _make_api(application: Application, closes_hub: bool) -> FastAPI:
+    hub = application.hub
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        sweeping = asyncio.create_task(_sweep(hub))
+        async with contextlib.AsyncExitStack() as stack:
+            for enter in application.api.state.entered:
+                await stack.enter_async_context(enter())
+            yield
+        sweeping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await sweeping
+        if closes_hub:
+            await run_in_threadpool(hub.close)
+
+    api = FastAPI(
+        title="KnowHub",
+        description="What one learned to do, all may find by task, weigh by its worth, and improve by feedback.",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        # Validation failures would be told with what was sent, and that may be a secret.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+    )
+    api.state.entered = []
+    _handle_errors(api)
+    add_routes(api, hub)
+    _add_house(api, application)
+    _describe_problems(api)
+    return api
+
+
+async def _sweep(hub: KnowHub) -> None:
+    while True:
+        await asyncio.sleep(SWEEP_S)
+        try:
+            await run_in_threadpool(hub.sweep)
+        except Exception as error:  # it comes again in a minute
+            _log.warning("the sweep failed: %s", type(error).__name__)
+
+
+def _handle_errors(api: FastAPI) -> None:
+    @api.exception_handler(KnowHubError)
+    async def refuse(request: Request, error: KnowHubError) -> Response:
+        return problem(error, request.url.path)
+
+    @api.exception_handler(RequestValidationError)
+    async def refuse_invalid(request: Request, error: RequestValidationError) -> Response:
+        return problem(problem_of(error.errors(), skip=1), request.url.path)
+
+    @api.exception_handler(Exception)
+    async def tell_nothing(request: Request, error: Exception) -> Response:
+        return problem(
+            KnowHubError("internal", f"the log says more under {request.state.request_id}"), request.url.path
+        )
+
+    @api.exception_handler(HTTPException)
+    async def refuse_otherwise(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 405:
+            allowed = sorted(_methods_of(api, request.scope))
+            wrong = KnowHubError("method-not-allowed", f"it knows {', '.join(allowed)}")
+            return problem(wrong, request.url.path, {"Allow": ", ".join(allowed)})
+        if error.status_code == 404:
+            return problem(KnowHubError("not-found", "there is no such path"), request.url.path)
+        return problem(KnowHubError("bad-request", "the request cannot be read"), request.url.path)
+
+
+def _methods_of(api: FastAPI, scope: Scope) -> set[str]:
+    """Return all methods of a path; each function is a route of its own."""
+    found: set[str] = set()
+    for route in api.router.routes:
+        match, _ = route.matches({**scope, "method": "GET"})
+        methods = getattr(route, "methods", None)
+        if match is not Match.NONE and methods:
+            found |= set(methods)
+    return found
+
+
+def _add_house(api: FastAPI, application: Application) -> None:
+    hub = application.hub
+
+    @api.get("/healthz", include_in_schema=False)
+    async def healthz() -> Response:
+        """Say that the process lives."""
+        return answer({"status": "ok"})
+
+    @api.get("/readyz", include_in_schema=False)
+    async def readyz() -> Response:
+        """Say whether it has caught up, and whether the disk can be written."""
+        is_writable = os.access(hub.folder, os.W_OK)
+        with contextlib.suppress(OSError):
+            status = os.statvfs(hub.folder)
+            is_writable = is_writable and status.f_bavail * status.f_frsize > 16 * 1024 * 1024
+        is_ready = hub.catalog.is_ready and is_writable
+        state = {"status": "ready" if is_ready else "not ready", "caught_up": hub.catalog.is_ready}
+        return answer({**state, "disk_writable": is_writable}, 200 if is_ready else 503)
+
+    @api.get("/metrics", include_in_schema=False)
+    def metrics(token: Who) -> Response:
+        """Return figures for Prometheus."""
+        need(token, "read")
+        return Response(generate_latest(application.gate.registry), media_type="text/plain; version=0.0.4")
+
+
+def _describe_problems(api: FastAPI) -> None:
+    """Let the document know the form of a problem, which no function returns itself."""
+    make: Callable[[], Json] = api.openapi
+
+    def openapi() -> Json:
+        made = make()
+        made.setdefault("components", {})["securitySchemes"] = {"token": _SCHEME}
+        schemas = made["components"].setdefault("schemas", {})
+        schemas["ProblemOut"] = ProblemOut.model_json_schema()
+        schemas.pop("HTTPValidationError", None)
+        schemas.pop("ValidationError", None)
+        return made
+
+    api.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's own pages tell to do it
