@@ -1900,6 +1900,8 @@ class _Store(Protocol):
     is_readonly: bool
     is_lost: bool
     """Whether the log no longer holds what was read of it."""
+    is_guess: bool
+    """Whether the last `Begin` put off to ask what others wrote."""
 
     @property
     def seq(self) -> int:
@@ -1912,8 +1914,11 @@ class _Store(Protocol):
     def Open(self, first: Callable[[], _Operation], state: _State) -> None:
         """Give all rows to `state`; an empty log begins with `first()`, whoever is quickest."""
 
-    def Begin(self, apply: Callable[[_Records], None]) -> None:
-        """Let `apply` take in what was acknowledged anywhere before the call.  What raises has changed nothing."""
+    def Begin(self, apply: Callable[[_Records], None], for_commit: bool = False) -> None:
+        """Let `apply` take in what was acknowledged anywhere before the call.  What raises has changed nothing.
+
+        Before a commit a store that has far to ask may guess that there is nothing: `Append` and `Confirm` will tell.
+        """
 
     def Append(self, operations: list[_Operation]) -> None:
         """Make all or none durable, right behind what was read; fills in the places of long rows.
@@ -1922,6 +1927,9 @@ class _Store(Protocol):
             _BehindError: somebody was quicker.
             StoreError: nothing was written; with `outcome_unknown` it may come in once, later, whole.
         """
+
+    def Confirm(self) -> None:
+        """Raise _BehindError where `Begin` guessed wrong: what writes nothing is decided on what all wrote, too."""
 
     def End(self) -> None:
         """Let others write; always called after `Begin`, and twice is no error."""
@@ -2343,6 +2351,7 @@ class _FileStore:
         self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
         self.is_readonly = False
         self.is_lost = False
+        self.is_guess = False
         self.least_seq = 0
         self.archive = _Archive(files, data_dir)
         self._clock = clock
@@ -2646,7 +2655,7 @@ class _FileStore:
 
     # -- committing -----------------------------------------------------------
 
-    def Begin(self, apply: Callable[[_Records], None]) -> None:
+    def Begin(self, apply: Callable[[_Records], None], for_commit: bool = False) -> None:
         if self._failure and not self.is_readonly:
             raise StoreError(self._failure)
         try:
@@ -2660,6 +2669,9 @@ class _FileStore:
             self._CatchUp(apply)
         except _DiskError as error:
             raise StoreError(f"cannot use {self._log_path}, nothing was changed: {error}") from error
+
+    def Confirm(self) -> None:
+        """Do nothing: the lock is held."""
 
     def End(self) -> None:
         if self._is_locked and self._lock_fd >= 0:
@@ -5844,7 +5856,7 @@ class _Engine:
     def _TryUpToDate(self, work: Callable[[list[_Job[Any]]], None], jobs: list[_Job[Any]]) -> bool:
         """Do the work on what everybody wrote; return False where that has changed meanwhile."""
         try:
-            self.store.Begin(self._Apply)
+            self.store.Begin(self._Apply, bool(jobs))
             work(jobs)
             return True
         except _ReplacedError:
@@ -5881,10 +5893,10 @@ class _Engine:
             try:
                 operation = self._RunPlan(job, view)
             except Exception as error:  # this operation's own; the others go on
-                job.error, job.is_done = error, not written
+                job.error, job.is_done = error, not written and not self.store.is_guess
                 continue
             if operation is None:
-                job.is_done = not written
+                job.is_done = not written and not self.store.is_guess
                 continue
             operations.append(operation)
             written.append(job)
@@ -5892,6 +5904,9 @@ class _Engine:
                 view = _Overlay(view) if view is self.state else view
                 view.Apply(operation.after, operation.heads)
         if not operations:
+            self.store.Confirm()
+            for job in jobs:
+                job.is_done = True
             return
         try:
             self.store.Append(operations)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import queue
 import re
+import select
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -46,6 +47,14 @@ class Connection(psycopg.Connection[TupleRow]):
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         """Wait for an answer; raise an OperationalError where none comes in time."""
         return super().wait(gen, interval, self.seconds if timeout is None else min(timeout, self.seconds))
+
+    def is_quiet(self) -> bool:
+        """Tell whether the server has said nothing since: a session that it has ended is not used once more."""
+        if self.closed:
+            return False
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        return not poll.poll(0)
 
     def note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
         """Take note of a warning."""
@@ -130,8 +139,9 @@ class Pool:
             while self._idle:
                 with contextlib.suppress(IndexError):
                     connection = self._idle.pop()
-                    if not connection.closed:
+                    if connection.is_quiet():
                         return connection
+                    connection.close()
             return self._connect()
         except BaseException:
             self._permits.put(None)

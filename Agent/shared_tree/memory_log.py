@@ -146,11 +146,12 @@ class MemoryRows:
             tree = self.held[tree_id]
             return seq in tree.states and _checksum(tree.states[seq]) == tree.checks[seq]
 
-    def read_part(self, tree_id: str, seq: int, part: int) -> StatePart:
-        """Return a part of a state."""
+    def read_parts(self, tree_id: str, seq: int, count: int) -> Iterator[StatePart]:
+        """Yield the parts of a state."""
         with self.lock:
-            held = self.held[tree_id].states[seq][part]
-            return StatePart(held.kind, list(held.rows), list(held.places))
+            parts = self.held[tree_id].states[seq][:count]
+        for held in parts:
+            yield StatePart(held.kind, list(held.rows), list(held.places))
 
     def read_part_bytes(self, tree_id: str, seq: int, part: int, start: int, length: int) -> bytes | None:
         """Return some bytes of a part."""

@@ -77,8 +77,7 @@ class Reader:
                 self.recovery.append(f"the state at operation {mark.seq} is damaged; the log was read instead of it")
 
     def _read_parts(self, mark: Mark) -> Iterator[port.Records]:
-        for number in range(mark.parts):
-            part = self._rows.read_part(self.tree_id, mark.seq, number)
+        for number, part in enumerate(self._rows.read_parts(self.tree_id, mark.seq, mark.parts)):
             yield port.records_of(part, mark.seq, number)
         self._at, self.next_ordinal = At(mark.after, mark.seq, mark.crc), mark.next_ordinal
 

@@ -11,7 +11,7 @@ on many machines apart: see `Rows.append`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -147,8 +147,8 @@ class Rows(Protocol):
     def is_whole(self, tree_id: str, seq: int) -> bool:
         """Tell whether a state's parts are all there, and undamaged."""
 
-    def read_part(self, tree_id: str, seq: int, part: int) -> StatePart:
-        """Return a part of a state."""
+    def read_parts(self, tree_id: str, seq: int, count: int) -> Iterator[StatePart]:
+        """Yield the parts of a state, in order; the server may send on while the caller is busy with one."""
 
     def read_part_bytes(self, tree_id: str, seq: int, part: int, start: int, length: int) -> bytes | None:
         """Return some bytes of a part's rows; None where it is not there any more."""

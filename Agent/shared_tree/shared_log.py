@@ -55,7 +55,8 @@ class SharedLog:
         self._size = connections
         self._rows = PostgresRows(self._pool)
         self.counts: Counter[str] = Counter()
-        """Of this object: `conflicts`, answers that did not come (`unanswered`), of these `resolved` and `unknown`."""
+        """Of this object: `conflicts`, and `guesses` that were wrong; answers that did not come (`unanswered`), and how
+        many of these writes were `resolved`, or stayed `unknown`."""
 
     def setup(self) -> None:
         """Make the tables, in the first schema of the search path; where they are, do nothing."""

@@ -2,6 +2,9 @@
 
 A commit: what others wrote is read; the operations' lines are encoded behind it; one statement puts them there, but
 only if the batch that they follow is still the last. So each batch was written by somebody who had read all before it.
+Where this tree has written within the last second, and nobody else lately, the first step is left out: the statement
+tells whether that was right, and where nothing is to be written, a look behind the last batch does. So whoever writes
+alone pays one round trip for a commit.
 
     answer                       what is known                       what is done
     inserted                     durable, behind all that was read   acknowledged
@@ -22,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from typing import NoReturn
 
 from ..keyword_tree import ClosedError, NotFoundError, StoreError
 from . import port
@@ -33,7 +37,9 @@ __all__ = ["PIECES_FROM", "SharedStore"]
 
 PIECES_FROM = 1024 * 1024
 """Bytes of lines above which a batch is laid down in pieces."""
-_TURNS = 20  # writes that queue up after a conflict
+_TURNS = 20  # commits that queue up after a conflict
+_CAREFUL = 20  # commits that read first after others have written
+_GUESS_S = 1.0  # since the last commit: later others may well have written, or the connection be gone
 _FOUND = 64  # batches fetched at once by what they hold
 _PAUSES = (0.01, 0.5)  # seconds between tries: the first, and the longest
 
@@ -52,10 +58,11 @@ class SharedStore(Reader):
         """
         super().__init__(rows, tree_id)
         self.least_seq = 0
-        self.is_readonly = self.is_lost = False
+        self.is_readonly = self.is_lost = self.is_guess = False
         self._known = known
         self._counts = counts
-        self._turns = 0  # writes that are still to queue up
+        self._turns = self._careful = 0  # commits that are still to queue up, or to read first
+        self._wrote_at = float("-inf")
         self._turn = ExitStack()
 
     # -- opening --------------------------------------------------------------
@@ -94,13 +101,18 @@ class SharedStore(Reader):
 
     # -- committing -----------------------------------------------------------
 
-    def Begin(self, apply: Callable[[port.Records], None]) -> None:
-        """Let `apply` take in what was acknowledged anywhere before."""
+    def Begin(self, apply: Callable[[port.Records], None], for_commit: bool = False) -> None:
+        """Let `apply` take in what was acknowledged anywhere before, or guess that all of it is known."""
         self._refuse_if_closed()
-        if self._turns:
+        self.is_guess = for_commit and not self._careful and time.monotonic() - self._wrote_at < _GUESS_S
+        if self.is_guess:
+            return
+        if for_commit and self._turns:  # a turn is a transaction: a snapshot, say, would go with it
             self._turns -= 1
             self._turn.enter_context(self._rows.queue(self.tree_id))
+        self._careful = max(self._careful - 1, 0)
         for records in self.read_on():
+            self._careful = _CAREFUL
             apply(records)
 
     def _refuse_if_closed(self) -> None:
@@ -120,13 +132,30 @@ class SharedStore(Reader):
                 operation.after.places.update(port.places_in(line, batch.after, start))
             start += len(line)
         self._at = At(batch.after, batch.upto, batch.crc)
+        self.is_guess, self._wrote_at = False, time.monotonic()
+
+    def Confirm(self) -> None:
+        """Raise BehindError where others have written since what was read."""
+        self._refuse_if_closed()
+        at = self._at
+        if self.is_guess and [batch[:3] for batch in self._rows.read(self.tree_id, at.after, at.after, 2)] != [at]:
+            self._fall_behind()
+        self.is_guess = False
 
     def _put(self, append: Callable[[], bool], batch: Batch) -> None:
         """Append; raise BehindError where somebody was quicker."""
         if not self._try(append, lambda: self._stands(batch)):
+            self._fall_behind()
+
+    def _fall_behind(self) -> NoReturn:
+        """Somebody was quicker: read first from now on, and where that was in vain, queue up as well."""
+        if self.is_guess:
+            self._counts["guesses"] += 1
+        else:
             self._counts["conflicts"] += 1
             self._turns = _TURNS
-            raise port.BehindError(f"somebody else has written to the tree {port.shorten(self.tree_id)}")
+        self._careful = _CAREFUL
+        raise port.BehindError(f"somebody else has written to the tree {port.shorten(self.tree_id)}")
 
     def _try(self, attempt: Callable[[], bool], stands: Callable[[], bool]) -> bool:
         """Return what an attempt did; where one was not answered and the next finds nothing to do, what `stands` says.
@@ -237,7 +266,6 @@ class SharedStore(Reader):
             if self._rows.add_snapshot(self.tree_id, name, at.seq, (at.after, at.crc)):
                 break
         if copy:
-            self.End()  # its turn, and with it a connection
             write_state(self._rows, self.tree_id, at.seq, is_full=True)
         return name
 
@@ -251,7 +279,6 @@ class SharedStore(Reader):
     def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
         """Write a state; without history a log that begins with it, and take what was before away."""
         self._refuse_if_closed()
-        self.End()  # its turn is a transaction, and what follows are others
         if keep_history:
             write_state(self._rows, self.tree_id)
             return

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from ..keyword_tree import StoreError
 from .connections import Connection, Pool
@@ -73,6 +74,7 @@ _READ_BACK = """
     WHERE tree_id = %s AND after < %s AND (%s::bytea IS NULL OR pieces <> '' OR position(%s::bytea IN lines) > 0)
     ORDER BY after DESC LIMIT %s"""
 _TAKE_TURN = "SELECT 1 FROM kt_tree WHERE tree_id = %s FOR UPDATE"
+_PARTS = "SELECT kind, rows, places FROM kt_state WHERE tree_id = %s AND seq = %s ORDER BY part"
 _MARK = """
     INSERT INTO kt_mark (tree_id, seq, after, crc, next_ordinal, parts, size, is_full, digest)
     SELECT tree_id, %s, after, crc, %s, -1, 0, %s, '' FROM kt_batch WHERE tree_id = %s AND after = %s AND crc = %s
@@ -117,12 +119,17 @@ class PostgresRows:
         return self._on_any(work, is_long)
 
     def _on_any(self, work: Callable[[Connection], T], is_long: bool = False) -> T:
+        own = self._own_connection()
+        return self._pool.run(work, is_long) if own is None else self._pool.use(own, work, is_long)
+
+    def _own_connection(self) -> Connection | None:
+        """Return the connection that this thread holds."""
         own: Connection | None = getattr(self._own, "connection", None)
         if own is not None and own.closed:  # lost: others may have its place, this thread among them
             self._own.connection = None
             self._pool.give_back(own)
             own = None
-        return self._pool.run(work, is_long) if own is None else self._pool.use(own, work, is_long)
+        return own
 
     def _ask(self, work: Callable[[Connection], T], until: float | None = None, is_long: bool = False) -> T:
         """Use a connection for something that may be tried again, as long as patience lasts."""
@@ -142,6 +149,20 @@ class PostgresRows:
         self, statement: str, values: Sequence[Any], until: float | None = None, is_long: bool = False
     ) -> list[tuple[Any, ...]]:
         return self._ask(lambda connection: _run(connection, statement, values).fetchall(), until, is_long)
+
+    def _stream(self, statement: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        """Yield rows as they arrive; one try."""
+        own = self._own_connection()
+        connection = own or self._pool.take()
+        rows = connection.cursor(binary=True).stream(statement.encode(), values, binary=True)
+        try:
+            while (row := self._pool.use(connection, lambda _: next(rows, None))) is not None:
+                yield row
+        finally:
+            if connection.info.transaction_status == TransactionStatus.ACTIVE:  # nobody wants the rest
+                connection.close()
+            if own is None:
+                self._pool.give_back(connection)
 
     def _check_format(self) -> None:
         if self._is_known:
@@ -326,14 +347,18 @@ class PostgresRows:
         found = self._fetch(_DIGEST, (tree_id, seq), is_long=True)
         return bool(found and found[0][0])
 
-    def read_part(self, tree_id: str, seq: int, part: int) -> StatePart:
-        """Return a part of a state."""
-        asked = "SELECT kind, rows, places FROM kt_state WHERE tree_id = %s AND seq = %s AND part = %s"
-        found = self._fetch(asked, (tree_id, seq, part))
-        if not found:
-            raise StoreError(f"the state at operation {seq} was taken away meanwhile: try again")
-        kind, rows, places = found[0]
-        return StatePart(kind, rows.split(b"\n"), [(index, Place(*place)) for index, place in json.loads(places)])
+    def read_parts(self, tree_id: str, seq: int, count: int) -> Iterator[StatePart]:
+        """Yield the parts of a state; the server sends the next ones while the caller is busy with one."""
+        number = 0
+        with contextlib.suppress(UnansweredError, NotSentError):
+            for row in self._stream(_PARTS, (tree_id, seq)):
+                yield _part(row)
+                number += 1
+        for missing in range(number, count):  # one by one, each tried again
+            found = self._fetch(f"{_PARTS} OFFSET %s LIMIT 1", (tree_id, seq, missing))
+            if not found:
+                raise StoreError(f"the state at operation {seq} was taken away meanwhile: try again")
+            yield _part(found[0])
 
     def read_part_bytes(self, tree_id: str, seq: int, part: int, start: int, length: int) -> bytes | None:
         """Return some bytes of a part's rows."""
@@ -482,6 +507,11 @@ def _refuse_warned(connection: Connection) -> None:
 def _columns(batch: Batch) -> tuple[int, int, str, bytes, str, int]:
     lines = b"" if batch.pieces else batch.lines
     return batch.after, batch.upto, batch.crc.decode(), lines, batch.pieces, batch.size
+
+
+def _part(row: tuple[Any, ...]) -> StatePart:
+    kind, rows, places = row
+    return StatePart(kind, rows.split(b"\n"), [(index, Place(*place)) for index, place in json.loads(places)])
 
 
 def _batch(row: tuple[Any, ...]) -> Batch:

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError, StoreCorruptError, StoreError
-from Agent.shared_tree import OwnServer, SharedLog, storm, tables
+from Agent.shared_tree import OwnServer, SharedLog, store, storm, tables
 from Agent.shared_tree.conftest import Opener, port_of, sql
 from Agent.shared_tree.faulty_proxy import PASS, Fault, FaultyProxy, delay, late, lose
 
@@ -439,6 +439,14 @@ class TestOperatorsHands:
         other.Refresh()
         assert names(other) == ["tea"]
 
+    def test_a_snapshot_behind_a_conflict_does_not_go_with_the_turn(self, log: SharedLog, open_tree: Opener) -> None:
+        tree = open_tree()
+        tree._engine.store._turns = 1  # type: ignore[attr-defined]  # as after a conflict
+
+        stamp = tree.Snapshot()
+
+        assert log.snapshots("u42") == [stamp]
+
     def test_a_row_that_somebody_holds_in_its_place_is_waited_for(self, far: SharedLog, database: str) -> None:
         tree = opened(far)
         taken = """INSERT INTO kt_batch SELECT tree_id, upto, upto + 1, 'x', '', '', 0 FROM kt_batch"""
@@ -458,10 +466,11 @@ class TestOperatorsHands:
 class TestNetworks:
     @pytest.mark.parametrize("phase", ["connecting", "greeting", "request", "answer"])
     def test_that_hang_delay_and_block_nobody_for_longer_than_patience(
-        self, far: SharedLog, proxy: FaultyProxy, phase: str
+        self, far: SharedLog, proxy: FaultyProxy, phase: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tree = opened(far)
         tree.CreateKeyword("before", "root")
+        monkeypatch.setattr(store, "_GUESS_S", 0.0)  # as after a second
         hang = delay(10)
         if phase == "connecting":
             proxy.on_connect = lambda _: hang
@@ -484,6 +493,27 @@ class TestNetworks:
         proxy.cut()
         tree.CreateKeyword("after", "root")
         assert names(tree) == ["before", "after"]
+
+    @pytest.mark.parametrize("phase", ["request", "answer"])
+    def test_that_hang_in_a_row_of_writes_leave_one_unknown(
+        self, far: SharedLog, proxy: FaultyProxy, phase: str
+    ) -> None:
+        tree = opened(far)
+        tree.CreateKeyword("before", "root")
+        setattr(proxy, f"on_{phase}", lambda _: delay(10))
+        started = time.monotonic()
+
+        with pytest.raises(StoreError) as caught:
+            tree.CreateKeyword("tea", "root")
+
+        assert time.monotonic() - started < 8
+        assert caught.value.outcome_unknown
+        assert names(tree) == ["before"]
+        proxy.heal()
+        proxy.cut()
+        tree.CreateKeyword("after", "root")
+        is_in = any(change.operation_id == caught.value.operation_id for change in tree.History())
+        assert names(tree) == (["before", "tea", "after"] if is_in else ["before", "after"])
 
     @pytest.mark.parametrize("is_in", [False, True])
     def test_that_lose_a_write_or_its_answer_are_found_out(
@@ -745,19 +775,21 @@ class TestFewConnections:
     def test_a_session_that_ends_while_a_tree_opens_takes_no_connection_with_it(
         self, server: OwnServer, log: SharedLog, database: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        opened(log).CreateKeyword("tea", "root")
+        made = [{"name": f"{number}", "parent_id": "root", "description": "x" * 4000} for number in range(1000)]
+        opened(log).BatchCreateKeywords(made)  # several parts
         log.keep("u42", always=True)
-        read_part = tables.PostgresRows.read_part
+        stream = tables.PostgresRows._stream
 
-        def read_after_the_end(self: tables.PostgresRows, tree_id: str, seq: int, part: int) -> object:
-            monkeypatch.setattr(tables.PostgresRows, "read_part", read_part)
-            end_sessions(server)
-            return read_part(self, tree_id, seq, part)
+        def end_in_the_middle(self: tables.PostgresRows, statement: str, values: object) -> Iterator[object]:
+            for row in stream(self, statement, values):  # type: ignore[arg-type]
+                yield row
+                end_sessions(server)
 
-        monkeypatch.setattr(tables.PostgresRows, "read_part", read_after_the_end)
+        monkeypatch.setattr(tables.PostgresRows, "_stream", end_in_the_middle)
         with SharedLog(database, connections=2, patience=2) as single:
             tree = opened(single)
 
-            assert names(tree) == ["tea"]
+            assert len(names(tree)) == 1000
+            assert tree.recovery == ()
             tree.CreateKeyword("green", "root")
             assert single._pool._permits.qsize() == 2

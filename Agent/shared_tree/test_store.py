@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from Agent.keyword_tree import KeywordTree, NotFoundError, StoreCorruptError, StoreError
-from Agent.shared_tree import storm
+from Agent.shared_tree import store, storm
 from Agent.shared_tree.memory_log import MemoryLog, MemoryRows
 from Agent.shared_tree.rows import Batch, NotSentError, ReadOnlyError, UnansweredError
 from Agent.shared_tree.store import SharedStore
@@ -26,14 +26,20 @@ class FaultyRows(MemoryRows):
         super().__init__(patience)
         self.faults: list[Fault] = []
         self.held_back: list[Append] = []
-        self.settled = 0
-        self.queued = 0
+        self.settled = self.queued = self.looked = 0
+        self.is_away = False
 
     def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch) -> bool:
         def append() -> bool:
             return super(FaultyRows, self).append(tree_id, behind, batch)
 
         return self.faults.pop(0)(append) if self.faults else append()
+
+    def read(self, tree_id: str, after: int, known: int, limit: int, until: float | None = None) -> list[Batch]:
+        self.looked += 1
+        if self.is_away:
+            raise NotSentError("no connection")
+        return super().read(tree_id, after, known, limit, until)
 
     def settle(self, tree_id: str) -> None:
         self.settled += 1
@@ -266,6 +272,8 @@ class TestRefusals:
 class TestConflicts:
     def test_are_planned_anew_and_the_next_writes_queue_up(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree, other = opened(log), opened(log)
+        other.CreateKeyword("first", "root")
+        tree.CreateKeyword("second", "root")  # guessed wrong, and reads first from now on
 
         def be_quicker(append: Append) -> bool:
             other.CreateKeyword("theirs", "root")
@@ -274,7 +282,7 @@ class TestConflicts:
         rows.faults = [be_quicker]
         tree.CreateKeyword("mine", "root")
 
-        assert names(tree) == ["theirs", "mine"]
+        assert names(tree) == ["first", "second", "theirs", "mine"]
         assert log.counts["conflicts"] == 1
         assert rows.queued == 1
         for number in range(30):
@@ -308,6 +316,91 @@ class TestConflicts:
             tree.BatchCreateKeywords([{"name": "a", "parent_id": "root"}, {"name": "b", "parent_id": tea.id}])
 
         assert names(tree) == names(opened(log)) == []
+
+
+class TestGuesses:
+    """Where this tree has just written, and nobody else lately, a commit does not read first."""
+
+    @pytest.fixture
+    def tree(self, log: MemoryLog) -> KeywordTree:
+        tree = opened(log)
+        tree.CreateKeyword("first", "root")
+        return tree
+
+    def test_a_lone_writer_reads_nothing(self, rows: FaultyRows, tree: KeywordTree) -> None:
+        rows.looked = 0
+
+        for number in range(5):
+            tree.CreateKeyword(f"{number}", "root")
+
+        assert rows.looked == 0
+
+    def test_whoever_has_not_written_for_a_while_reads_first(
+        self, rows: FaultyRows, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(store, "_GUESS_S", 0.0)
+        rows.looked = 0
+
+        tree.CreateKeyword("later", "root")
+
+        assert rows.looked == 1
+
+    def test_one_that_is_wrong_is_planned_anew_and_the_next_ones_read_first(
+        self, rows: FaultyRows, log: MemoryLog, tree: KeywordTree
+    ) -> None:
+        opened(log).CreateKeyword("theirs", "root")
+        rows.looked = 0
+
+        for number in range(30):
+            tree.CreateKeyword(f"{number}", "root")
+        looked = rows.looked
+
+        assert names(tree) == names(opened(log)) == ["first", "theirs", *map(str, range(30))]
+        assert (log.counts["guesses"], log.counts["conflicts"], rows.queued) == (1, 0, 0)
+        assert 20 <= looked <= 22
+
+    def test_what_is_refused_is_refused_on_what_all_have_written(self, log: MemoryLog, tree: KeywordTree) -> None:
+        opened(log).BatchCreateKeywords([{"id": "tea", "name": "tea", "parent_id": "root"}])
+
+        assert tree.CreateKeyword("green", "tea").parent_id == "tea"  # there was no tea that it had read
+
+    def test_what_has_nothing_to_do_has_looked_at_what_all_have_written(self, log: MemoryLog) -> None:
+        tree, other = opened(log), opened(log)
+        tea, fact = tree.CreateKeyword("tea", "root"), tree.CreateInfo("a drink")
+        tree.LinkInfo(fact.id, tea.id)
+        other.UnlinkInfo(fact.id, tea.id)
+
+        tree.LinkInfo(fact.id, tea.id)  # as it is, for all that it has read
+
+        assert opened(log).GetLinks(fact.id) == tree.GetLinks(fact.id) != []
+
+    def test_where_nobody_answers_a_refusal_is_no_answer(self, rows: FaultyRows, tree: KeywordTree) -> None:
+        rows.is_away = True
+
+        with pytest.raises(StoreError, match="no connection") as caught:
+            tree.CreateKeyword("green", "tea")
+        assert not caught.value.outcome_unknown
+
+        rows.is_away = False
+        with pytest.raises(NotFoundError):
+            tree.CreateKeyword("green", "tea")
+
+    def test_a_log_written_anew_is_read_anew(self, log: MemoryLog, tree: KeywordTree) -> None:
+        other = opened(log)
+        tea = other.CreateKeyword("tea", "root")
+        other.CompactStorage(keep_history=False)
+
+        assert tree.CreateKeyword("green", tea.id).parent_id == tea.id
+
+    def test_whoever_asks_for_all_gets_it(self, log: MemoryLog, tree: KeywordTree) -> None:
+        other = opened(log)
+        other.CreateKeyword("theirs", "root")
+
+        stamp = tree.Snapshot()
+
+        other.CreateKeyword("later", "root")
+        other.Restore(stamp)
+        assert names(other) == ["first", "theirs"]
 
 
 class TestGroups:
