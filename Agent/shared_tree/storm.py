@@ -13,19 +13,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import mmap
 import multiprocessing
 import os
 import random
 import shutil
 import signal
-import struct
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from multiprocessing.context import SpawnProcess
@@ -34,18 +31,14 @@ from typing import Any
 
 import psycopg
 
-from ..keyword_tree import KeywordTree, KeywordTreeError, StoreError
+from ..keyword_tree import KeywordNode, KeywordTree, StoreError
 from . import faulty_proxy as network
-from . import store
 from .own_server import OwnServer
 from .shared_log import SharedLog
-from .store import SharedStore
+from .storm_worker import MUTANTS, THREADS, TREES, name_of, work
 
-__all__ = ["Report", "run"]
+__all__ = ["Report", "memory_folder", "run"]
 
-_TREES = ("alpha", "beta")
-_THREADS = 16  # of a worker
-_PATIENCE_S = 5.0
 _DRAIN_S = 4.0  # until what is late has come in
 
 
@@ -79,168 +72,6 @@ class Report:
             "stores: " + ", ".join(f"{count:,} {name}" for name, count in sorted(self.counts.items())),
         ]
         return "\n".join([*lines, *self.examples])
-
-
-# -- the mutants ----------------------------------------------------------------
-#
-# A harness that finds nothing proves nothing: with one of these it has to find something.
-
-
-def _without_comparison() -> None:
-    """Take a place that is taken for another's, without looking whose it is (section 4 of the contract)."""
-    SharedStore._stands = lambda self, batch: False  # type: ignore[method-assign]
-
-
-def _without_predecessor() -> None:
-    """Append wherever nobody else has, whatever is before it."""
-    from . import tables
-
-    tables._APPEND = """
-        INSERT INTO kt_batch (tree_id, after, upto, crc, lines, pieces, size)
-        SELECT t, a, u, c, l, p, s FROM (
-            SELECT %s::bigint, %s::bigint, %s, %s::bytea, %s, %s::bigint, %s, %s::bigint, %s
-        ) AS v (a, u, c, l, p, s, t, x, y) ON CONFLICT DO NOTHING"""
-
-
-MUTANTS: dict[str, Callable[[], None]] = {
-    "without comparison": _without_comparison,
-    "without predecessor": _without_predecessor,
-}
-
-
-# -- a worker -------------------------------------------------------------------
-
-
-class _Board:
-    """In memory that all processes share: how far each writing thread's acknowledged writes go."""
-
-    def __init__(self, path: Path, slots: int) -> None:
-        self._file = path.open("r+b" if path.exists() else "w+b")
-        if path.stat().st_size < 8 * slots:
-            self._file.truncate(8 * slots)
-        self._memory = mmap.mmap(self._file.fileno(), 8 * slots)
-        self.slots = slots
-
-    def tell(self, slot: int, number: int) -> None:
-        """Say that all up to this number is acknowledged."""
-        struct.pack_into("<q", self._memory, 8 * slot, number)
-
-    def read(self) -> list[int]:
-        """Return what all have said."""
-        return list(struct.unpack_from(f"<{self.slots}q", self._memory))
-
-
-def _work(folder: str, dsn: str, worker: int, life: int, slots: int, seed: int, mutant: str) -> None:
-    """Write until a file says stop; each thread into one tree."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if mutant:
-        MUTANTS[mutant]()
-    home = Path(folder)
-    board = _Board(home / "board", slots)
-    store._CAREFUL = random.Random(f"{seed} {worker} {life}").choice((0, 1, 20))  # some guess whatever others do
-    log = SharedLog(dsn, connections=4, patience=_PATIENCE_S)
-    trees: dict[str, KeywordTree] = {}
-    while len(trees) < len(_TREES):
-        try:
-            for name in _TREES[len(trees) :]:
-                trees[name] = KeywordTree(str(home / "unused"), store=log.tree(name))
-        except StoreError:
-            time.sleep(0.2)
-    notes = os.open(home / f"notes-{worker}-{life}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    threads = [
-        threading.Thread(target=_write, args=(home, trees, board, worker, life, number, notes, seed))
-        for number in range(_THREADS)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (home / f"done-{worker}-{life}").touch()
-    while not (home / "rest").exists():
-        time.sleep(0.05)
-    _rest(home, log, trees, worker, life)
-
-
-def _write(
-    home: Path, trees: dict[str, KeywordTree], board: _Board, worker: int, life: int, thread: int, notes: int, seed: int
-) -> None:
-    random_ = random.Random(f"{seed} {worker} {life} {thread}")
-    tree_name = _TREES[thread % len(_TREES)]
-    tree, slot = trees[tree_name], worker * _THREADS + thread
-    number = (life + 1) * 1_000_000  # no name twice, also where a life before this one had nothing acknowledged
-
-    def note(kind: str, *more: Any) -> None:
-        os.write(notes, (json.dumps([kind, tree_name, slot, number, time.monotonic(), *more]) + "\n").encode())
-
-    while not (home / "stop").exists():
-        if random_.random() < 0.05:
-            _refresh(tree, tree_name, board, note)
-            continue
-        if _is_asked_to_compact(home, tree_name):
-            with suppress(StoreError):
-                tree.CompactStorage(keep_history=random_.random() < 0.2)
-                note("compacted")
-            (home / f"compacting-{tree_name}").unlink(missing_ok=True)
-            continue
-        number += 1
-        size = random_.choice((10, 10, 10, 10, 3000)) if random_.random() > 0.002 else 1_500_000
-        note("began")
-        try:
-            if size > 5000:  # a batch in pieces
-                tree.CreateInfo("y" * size)
-            tree.CreateKeyword(_name(slot, number), "root", description="x" * min(size, 5000), llm_auto_place=False)
-        except KeywordTreeError as error:
-            note("unknown" if getattr(error, "outcome_unknown", False) else "refused", str(error))
-            time.sleep(0.05)
-            continue
-        note("acknowledged")
-        board.tell(slot, number)
-
-
-def _tree_of(slot: int) -> str:
-    return _TREES[slot % _THREADS % len(_TREES)]
-
-
-def _is_asked_to_compact(home: Path, tree_name: str) -> bool:
-    """Tell whether this thread, and no other one, is to write the log anew."""
-    try:
-        (home / f"compact-{tree_name}").rename(home / f"compacting-{tree_name}")
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _name(slot: int, number: int) -> str:
-    return f"w{slot}n{number}"
-
-
-def _refresh(tree: KeywordTree, tree_name: str, board: _Board, note: Callable[..., None]) -> None:
-    before = board.read()
-    try:
-        tree.Refresh()
-    except StoreError:
-        return
-    written = [(slot, number) for slot, number in enumerate(before) if number and _tree_of(slot) == tree_name]
-    names = [_name(slot, number) for slot, number in written]
-    note("refreshed", [name for name in names if not tree.FindByName(name, 0, 1)])
-
-
-def _rest(home: Path, log: SharedLog, trees: dict[str, KeywordTree], worker: int, life: int) -> None:
-    """When all have stopped: say what this replica holds."""
-    said: dict[str, Any] = {"counts": dict(log.counts), "trees": {}}
-    for name, tree in trees.items():
-        for _ in range(20):
-            try:
-                tree.Refresh()
-                problems = tree.Verify()
-                break
-            except StoreError as error:
-                problems = [str(error)]
-                time.sleep(0.5)
-        said["trees"][name] = [sorted(node.name for node in tree.GetChildren("root")), problems]
-    part = home / f"rest-{worker}-{life}.new"
-    part.write_text(json.dumps(said))
-    part.rename(home / f"rest-{worker}-{life}")
 
 
 # -- the storm --------------------------------------------------------------------
@@ -297,9 +128,9 @@ class _Storm:
             time.sleep(0.05)
 
     def _start(self, worker: int) -> SpawnProcess:
-        slots = self.workers * _THREADS
+        slots = self.workers * THREADS
         arguments = (str(self.home), self.dsn, worker, self.lives[worker], slots, self.seed, self.mutant)
-        process = self.context.Process(target=_work, args=arguments)
+        process = self.context.Process(target=work, args=arguments)
         process.start()
         return process
 
@@ -347,7 +178,7 @@ class _Storm:
 
     def _stop_and_compact(self) -> None:
         """Let a worker sleep, perhaps in the middle of a commit, while the log behind what it has read goes."""
-        pid, tree_name = self.random.choice(self.running).pid or 0, self.random.choice(_TREES)
+        pid, tree_name = self.random.choice(self.running).pid or 0, self.random.choice(TREES)
         os.kill(pid, signal.SIGSTOP)
         asked, done = self.home / f"compact-{tree_name}", self.home / f"compacting-{tree_name}"
         asked.touch()
@@ -409,12 +240,12 @@ class _Storm:
     # -- counting ---------------------------------------------------------------
 
     def _count(self, log: SharedLog) -> None:
-        told: dict[str, dict[str, list[Any]]] = {name: {} for name in _TREES}
+        told: dict[str, dict[str, list[Any]]] = {name: {} for name in TREES}
         for path in self.home.glob("notes-*"):
             for line in path.read_text().splitlines():
                 with suppress(ValueError):  # it was killed in the middle of it
                     self._take_note(json.loads(line), told)
-        for name in _TREES:
+        for name in TREES:
             self._compare(log, name, told[name])
         self._compare_replicas()
 
@@ -427,16 +258,21 @@ class _Storm:
         elif kind == "compacted":
             self.report.faults["compactions"] += 1
         elif kind == "began":
-            told[tree_name][_name(slot, number)] = ["unknown", when, float("inf")]
+            told[tree_name][name_of(slot, number)] = ["unknown", when, float("inf")]
         else:
-            entry = told[tree_name][_name(slot, number)]
+            entry = told[tree_name][name_of(slot, number)]
             entry[0], entry[2] = kind, when
 
     def _compare(self, log: SharedLog, tree_name: str, told: dict[str, list[Any]]) -> None:
-        with KeywordTree(str(self.home / "unused"), store=log.tree(tree_name)) as tree:
-            nodes = tree.GetChildren("root")
-            for problem in tree.Verify():
-                self.report.add("unsound", problem)
+        nodes = list[KeywordNode]()
+        try:
+            with KeywordTree(str(self.home / "unused"), store=log.tree(tree_name)) as tree:
+                nodes = tree.GetChildren("root")
+                problems = tree.Verify()
+        except StoreError as error:
+            problems = [str(error)]
+        for problem in problems:
+            self.report.add("unsound", problem)
         places: dict[str, list[int]] = {}
         for node in nodes:
             places.setdefault(node.name, []).append(node.ordinal)

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError, StoreCorruptError, StoreError
-from Agent.shared_tree import OwnServer, SharedLog, store, storm, tables
+from Agent.shared_tree import OwnServer, SharedLog, store, storm_worker, tables
 from Agent.shared_tree.conftest import Opener, port_of, sql
 from Agent.shared_tree.faulty_proxy import PASS, Fault, FaultyProxy, delay, late, lose
 
@@ -550,7 +550,7 @@ class TestNetworks:
     ) -> None:
         monkeypatch.setattr(tables, "_APPEND", tables._APPEND)
         if is_mutant:
-            storm.MUTANTS["without predecessor"]()
+            storm_worker.MUTANTS["without predecessor"]()
         tree, other = opened(far), open_tree()
         is_under_way = threading.Event()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from Agent.keyword_tree import KeywordTree, NotFoundError, StoreCorruptError, StoreError
-from Agent.shared_tree import store, storm
+from Agent.shared_tree import store, storm_worker
 from Agent.shared_tree.memory_log import MemoryLog, MemoryRows
 from Agent.shared_tree.rows import Batch, NotSentError, ReadOnlyError, UnansweredError
 from Agent.shared_tree.store import SharedStore
@@ -606,7 +606,7 @@ class TestMutants:
         self, rows: FaultyRows, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(SharedStore, "_stands", SharedStore._stands)  # so that it comes back
-        storm.MUTANTS["without comparison"]()
+        storm_worker.MUTANTS["without comparison"]()
         tree = opened(log)
         rows.faults = [rows.lose_answer]
 

@@ -8,6 +8,7 @@ import pytest
 
 from Agent.shared_tree import storm
 from Agent.shared_tree.own_server import find_programs
+from Agent.shared_tree.storm_worker import MUTANTS
 
 LONG = bool(os.environ.get("KEYWORD_TREE_STORM"))
 SECONDS = float(os.environ.get("KEYWORD_TREE_SHARED_STORM_S") or (60 if LONG else 6))
@@ -33,7 +34,7 @@ def test_nothing_is_lost_doubled_out_of_order_or_stale() -> None:
 
 
 @pytest.mark.skipif(not LONG, reason="set KEYWORD_TREE_STORM=1")
-@pytest.mark.parametrize("mutant", storm.MUTANTS)
+@pytest.mark.parametrize("mutant", MUTANTS)
 def test_finds_what_the_mutants_do_wrong(mutant: str) -> None:
     report = storm.run(90, mutant=mutant, folder=storm.memory_folder())
     print(f"\n{mutant}: {report}")
