@@ -9,5 +9,5 @@ Needs the extra `[knowhub]`; the library in `keyword_tree` knows nothing of it. 
     rooms       what a hub does, one subject each      hub         `KnowHub`, the door: all rooms under one roof
     gate, server, answers, application     REST        pages, templates    for people
     mcp_server  for other agents' hosts
-    tools, goals, goal_tool, prompts, skills           the agent's side        program     the command `knowhub`
+    tools, calling, goals, goal_tool, prompts, skills  the agent's side        program     the command `knowhub`
 """

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from .calling import CallError, request
 from .prompts import knowledge_block, language_of, tidy
-from .tools import CallError, request
 
 __all__ = ["FileTraceStore", "Goal", "GoalTree", "ServerTraceStore", "TraceStore"]
 
@@ -165,7 +165,7 @@ class ServerTraceStore:
         try:
             return GoalTree.from_json(await request("GET", f"/api/trace/{trace_id}/goals"))
         except CallError as error:
-            if str(error).startswith("404"):
+            if error.code == "not-found":
                 return None
             raise
 

@@ -20,6 +20,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.mcp_server import add_mcp, make_server
 from Agent.knowhub.support import Served, serve
+from Agent.knowhub.tools import TOOLS as TOOLS_OF_AGENTS
 
 TOOLS = {
     "knowledge_search", "knowledge_save", "knowledge_update", "knowledge_batch_update", "knowledge_list",
@@ -50,7 +51,7 @@ async def workout(client: Client) -> None:
         "knowledge_save", {"task": "log in with selenium", "content": "Wait at random.", "types": ["tool"]}
     )
     assert not saved.is_error, saved
-    id = saved.structured_content["entry"]["id"]
+    id = saved.structured_content["items"][0]["id"]
     found = await client.call_tool("knowledge_search", {"query": "selenium login"})
     assert id in [item["id"] for item in found.structured_content["items"]]
     await client.call_tool("knowledge_update", {"knowledge_id": id, "add_helpful_case": {"task": "t"}})
@@ -109,13 +110,32 @@ def test_on_stdin_and_stdout(tmp_path: Path, mode: Any) -> None:
     asyncio.run(run())
 
 
+def test_the_tools_are_those_of_an_agent_but_that_they_reveal_nothing(hub: KnowHub) -> None:
+    async def run() -> Any:
+        async with Client(make_server(hub, LOCAL)) as client:
+            return (await client.list_tools()).tools
+
+    listed = {each.name: each for each in asyncio.run(run())}
+
+    for own in TOOLS_OF_AGENTS:
+        theirs, schema = listed[own.__name__], own.schema
+        assert theirs.description == schema["description"]
+        parameters = schema["parameters"]["properties"]
+        assert set(theirs.input_schema["properties"]) == set(parameters) - {"reveal"}
+        defaults = {name: each["default"] for name, each in parameters.items() if "default" in each}
+        shown = theirs.input_schema["properties"]
+        assert {name: each.get("default") for name, each in shown.items() if name in defaults} == {
+            name: value for name, value in defaults.items() if name in shown
+        }
+
+
 def test_each_connection_sees_what_its_token_sees(served: Served) -> None:
     ada, eve = (served.token(name, ["read", "write"], []) for name in ("ada-mcp", "eve-mcp"))
 
     async def run() -> tuple[Any, Any, Any]:
         async with over_http(served, ada, "auto") as one, over_http(served, eve, "auto") as other:
             saved = await one.call_tool("knowledge_save", {"task": "hush", "content": "for ada", "types": ["tool"]})
-            id = saved.structured_content["entry"]["id"]
+            id = saved.structured_content["items"][0]["id"]
             mine = await one.call_tool("knowledge_get", {"knowledge_id": id})
             theirs = await other.call_tool("knowledge_get", {"knowledge_id": id})
             return mine, theirs, await other.call_tool("knowledge_list", {"limit": 200})

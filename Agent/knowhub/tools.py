@@ -20,36 +20,23 @@ A secret reaches neither a model nor a transcript: a resource shows `{{secret:<i
 the moment when a tool acts.
 """
 
-import asyncio
 import inspect
 import json
-import os
 import re
 import types as python_types
 import typing
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from urllib.parse import quote
 
+from .calling import TIMEOUT_S, CallError, close_local, default_scopes, request
 from .prompts import knowledge_block, language_of, tidy
 
-try:
-    import httpx
-except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's tools need their extra: pip install 'keyword-tree[knowhub-client]'") from error
-
-__all__ = ["TOOLS", "ToolResult", "close_local", "fill_secrets", "knowledge_batch_update", "knowledge_list"]
+__all__ = ["TOOLS", "ToolResult", "close_local", "fill_secrets", "knowledge_batch_update"]
+__all__ += ["knowledge_get", "knowledge_list"]
 __all__ += ["knowledge_save", "knowledge_search", "knowledge_slim", "knowledge_update", "resource_get", "resource_save"]
 __all__ += ["request", "tool"]
-
-TIMEOUT_S = 30.0
-DEFAULT_URL = "http://127.0.0.1:8790"
-DEFAULT_SCOPES = "org:cybertogether"
-ATTEMPTS = 2
-"""A call that broke off is sent once more, under the same key: it is done once."""
 
 Json = dict[str, Any]
 _P = ParamSpec("_P")
@@ -127,90 +114,7 @@ def _type_schema(hint: Any) -> Json:
     return dict(_TYPES[hint])
 
 
-# Calling the server
-
-
-class CallError(Exception):
-    """What the server refused, or why it could not be asked."""
-
-
-_locals: dict[str, Any] = {}  # folder → (hub, application, token)
-
-
-def close_local() -> None:
-    """Close the hubs that `file:` opened in this process."""
-    while _locals:
-        _locals.popitem()[1][0].close()
-
-
-def _local(folder: str) -> tuple[Any, str]:
-    """Return the application of a hub in this process, and a token for it."""
-    place = str(Path(folder).absolute())
-    if place not in _locals:
-        from .application import create_app
-        from .gate import Settings
-        from .hub import KnowHub
-        from .program import own_token
-
-        hub = KnowHub(place)
-        text = os.environ.get("KNOWHUB_TOKEN") or own_token(hub.tokens)[0]
-        _locals[place] = (hub, create_app(hub, Settings(requests_per_second=1e6)), text)
-    return _locals[place][1], _locals[place][2]
-
-
-def _own_token() -> str:
-    from_environment = os.environ.get("KNOWHUB_TOKEN")
-    if from_environment:
-        return from_environment
-    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    try:
-        return Path(base, "knowhub", "token").read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-async def request(
-    method: str,
-    path: str,
-    *,
-    params: Mapping[str, Any] | None = None,
-    body: Any = None,
-    if_match: str = "",
-    timeout_s: float = TIMEOUT_S,
-) -> Any:
-    """Ask the server, and return its JSON; a call that broke off is sent once more under the same key.
-
-    Raises:
-        CallError: It refused, or cannot be reached.
-    """
-    url = os.environ.get("KNOWHUB_URL") or DEFAULT_URL
-    if url.startswith("file:"):
-        app, token = await asyncio.to_thread(_local, url.removeprefix("file:"))
-        transport: httpx.AsyncBaseTransport = httpx.ASGITransport(app)
-        url = "http://localhost"
-    else:
-        token = _own_token()
-        transport = httpx.AsyncHTTPTransport(verify=url.startswith("https:"))  # reading certificates takes 20 ms
-    headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": uuid.uuid4().hex}
-    if if_match:
-        headers["If-Match"] = if_match
-    given = {name: value for name, value in (params or {}).items() if value is not None}
-    async with httpx.AsyncClient(transport=transport, base_url=url, timeout=timeout_s) as client:
-        for left in reversed(range(ATTEMPTS)):
-            try:
-                answer = await client.request(method, path, params=given, json=body, headers=headers)
-                break
-            except (httpx.HTTPError, OSError) as error:
-                if not left or isinstance(error, (httpx.ConnectError, httpx.TimeoutException)):
-                    raise CallError(f"KnowHub cannot be asked at {url} ({type(error).__name__})") from error
-    try:
-        told = answer.json()
-    except ValueError:
-        told = None
-    if answer.is_success and told is not None:
-        return told
-    detail = told.get("detail") if isinstance(told, dict) else ""
-    raise CallError(f"{answer.status_code}: {detail or 'the server gave no answer that can be read'}")
+# What all tools share
 
 
 def _failed(title: str, error: Exception) -> ToolResult:
@@ -273,7 +177,7 @@ async def knowledge_save(
             "content": content,
             "types": types,
             "tags": tags or {},
-            "scopes": scopes or _default_scopes(),
+            "scopes": scopes or await default_scopes(),
             "owner": owner or f"agent:{agent_id}",
             "source": {**source, "submitted_by": submitted_by},
             "score": score,
@@ -288,11 +192,6 @@ async def knowledge_save(
         return ToolResult("✅ Knowledge saved", output, {"items": [entry], **told})
 
     return await _try("Knowledge was not saved", call)
-
-
-def _default_scopes() -> list[str]:
-    named = os.environ.get("KNOWHUB_SCOPES") or DEFAULT_SCOPES
-    return [scope.strip() for scope in named.split(",") if scope.strip()]
 
 
 @tool()
@@ -350,6 +249,19 @@ async def knowledge_list(
 
 
 @tool()
+async def knowledge_get(knowledge_id: str) -> ToolResult:
+    """Return one entry whole, with its cases."""
+
+    async def call() -> ToolResult:
+        entry = await request("GET", f"/api/knowledge/{quote(knowledge_id, safe='')}")
+        return ToolResult(
+            f"📖 {tidy(entry['task'])}", knowledge_block([entry], language_of(entry["task"])), {"items": [entry]}
+        )
+
+    return await _try("The entry was not read", call)
+
+
+@tool()
 async def knowledge_slim(model: str = "google/gemini-2.0-flash-001", dry_run: bool = False) -> ToolResult:
     """Merge entries that say the same; with dry_run only say which."""
 
@@ -378,14 +290,14 @@ async def resource_save(
 
     async def call() -> ToolResult:
         given: Json = {"title": title, "body": body, "content_type": content_type, "metadata": metadata or {}}
-        given |= {"scopes": scopes or _default_scopes(), "expires_at": expires_at}
+        given |= {"scopes": scopes or await default_scopes(), "expires_at": expires_at}
         if secure_body:
             given["secure_body"] = secure_body
         path = _resource_path(resource_id)
         try:
             told = await request("PUT", path, body=given)
         except CallError as error:
-            if not str(error).startswith("428"):
+            if error.code != "version-needed":
                 raise
             there = await request("GET", path)
             told = await request("PUT", path, body=given, if_match=f'"{there["version"]}"')
@@ -401,7 +313,8 @@ async def resource_get(resource_id: str, reveal: bool = False) -> ToolResult:
 
     async def call() -> ToolResult:
         found = await request("GET", _resource_path(resource_id))
-        metadata: Json = {"items": [found]}
+        placeholder = _placeholder(found["id"]) if found["secret"] == "sealed" else ""
+        metadata: Json = {"items": [{**found, "placeholder": placeholder}]}
         if reveal:
             told = await request("GET", _resource_path(resource_id, "secret"))
             metadata["secure_body"] = told["secure_body"]
@@ -417,10 +330,14 @@ def _resource_path(id: str, kind: str = "resource") -> str:
 def _resource_text(found: Mapping[str, Any]) -> str:
     lines = [f"{found['id']} ({found['content_type']}, version {found['version']}): {tidy(found['title'])}"]
     if found["secret"] == "sealed":
-        lines.append(f"secret: {{{{secret:{found['id']}}}}}")
+        lines.append(f"secret: {_placeholder(found['id'])}")
     elif found["secret"] != "none":
         lines.append(f"secret: {found['secret']}")
     return "\n".join([*lines, str(found["body"])]).rstrip()
+
+
+def _placeholder(id: str) -> str:
+    return f"{{{{secret:{id}}}}}"
 
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z0-9._/-]{1,200})\}\}")
@@ -448,7 +365,7 @@ TOOLS: tuple[Tool[Any, ToolResult], ...] = (
     resource_save,
     resource_get,
 )
-"""All of them; each has `schema`."""
+"""All that an agent is given; each has `schema`."""
 
 
 def call_schema() -> str:

@@ -1,0 +1,159 @@
+"""How an agent's tools reach a server: over the wire, in this process, or as whoever is connected to an MCP server."""
+
+import asyncio
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+try:
+    import httpx
+except ImportError as error:  # pragma: no cover - the tests run with the extra
+    raise ImportError("KnowHub's tools need their extra: pip install 'keyword-tree[knowhub-client]'") from error
+
+__all__ = ["CallError", "Connection", "close_local", "connected", "default_scopes", "request"]
+
+TIMEOUT_S = 30.0
+DEFAULT_URL = "http://127.0.0.1:8790"
+DEFAULT_SCOPES = "org:cybertogether"
+ATTEMPTS = 2
+"""A call that broke off is sent once more, under the same key: it is done once."""
+
+
+class CallError(Exception):
+    """What the server refused, or why it could not be asked.
+
+    Attributes:
+        code: As `schemas.PROBLEMS` has it; "" where there was no answer.
+    """
+
+    def __init__(self, detail: str, code: str = "") -> None:
+        super().__init__(f"{code}: {detail}" if code else detail)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Where calls go, and as whom."""
+
+    make_transport: Callable[[], httpx.AsyncBaseTransport]
+    """What carries one call."""
+    url: str
+    """The server."""
+    token: str = ""
+    """Who asks; "" where the transport itself says it."""
+    scopes: tuple[str, ...] = ()
+    """What is saved for whom, where a call does not say it."""
+
+
+_connection: ContextVar[Connection | None] = ContextVar("knowhub_connection", default=None)
+
+
+@contextlib.contextmanager
+def connected(connection: Connection) -> Iterator[None]:
+    """Let the tools of a block ask through a connection, whatever the environment says."""
+    mark = _connection.set(connection)
+    try:
+        yield
+    finally:
+        _connection.reset(mark)
+
+
+async def _connect() -> Connection:
+    """Return the connection of the block, else the one that the environment names."""
+    given = _connection.get()
+    if given is not None:
+        return given
+    named = os.environ.get("KNOWHUB_SCOPES") or DEFAULT_SCOPES
+    scopes = tuple(scope.strip() for scope in named.split(",") if scope.strip())
+    url = os.environ.get("KNOWHUB_URL") or DEFAULT_URL
+    if url.startswith("file:"):
+        app, token = await asyncio.to_thread(_local, url.removeprefix("file:"))
+        return Connection(lambda: httpx.ASGITransport(app), "http://localhost", token, scopes)
+    is_sealed = url.startswith("https:")  # reading certificates takes 20 ms
+    return Connection(lambda: httpx.AsyncHTTPTransport(verify=is_sealed), url, _own_token(), scopes)
+
+
+async def default_scopes() -> list[str]:
+    """Return what is saved for whom, where a call does not say it."""
+    return list((await _connect()).scopes)
+
+
+_locals: dict[str, tuple[Any, Any, str]] = {}  # folder → (hub, application, token)
+
+
+def close_local() -> None:
+    """Close the hubs that `file:` opened in this process."""
+    while _locals:
+        _locals.popitem()[1][0].close()
+
+
+def _local(folder: str) -> tuple[Any, str]:
+    """Return the application of a hub in this process, and a token for it."""
+    place = str(Path(folder).absolute())
+    if place not in _locals:
+        from .application import create_app
+        from .gate import Settings
+        from .hub import KnowHub
+        from .program import own_token
+
+        hub = KnowHub(place)
+        text = os.environ.get("KNOWHUB_TOKEN") or own_token(hub.tokens)[0]
+        _locals[place] = (hub, create_app(hub, Settings(requests_per_second=1e6)), text)
+    return _locals[place][1], _locals[place][2]
+
+
+def _own_token() -> str:
+    from_environment = os.environ.get("KNOWHUB_TOKEN")
+    if from_environment:
+        return from_environment
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    try:
+        return Path(base, "knowhub", "token").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+async def request(
+    method: str,
+    path: str,
+    *,
+    params: Mapping[str, Any] | None = None,
+    body: Any = None,
+    if_match: str = "",
+    timeout_s: float = TIMEOUT_S,
+) -> Any:
+    """Ask the server, and return its JSON; a call that broke off is sent once more under the same key.
+
+    Raises:
+        CallError: It refused, or cannot be reached.
+    """
+    connection = await _connect()
+    headers = {"Idempotency-Key": uuid.uuid4().hex}
+    if connection.token:
+        headers["Authorization"] = f"Bearer {connection.token}"
+    if if_match:
+        headers["If-Match"] = if_match
+    given = {name: value for name, value in (params or {}).items() if value is not None}
+    transport, url = connection.make_transport(), connection.url
+    async with httpx.AsyncClient(transport=transport, base_url=url, timeout=timeout_s) as client:
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                answer = await client.request(method, path, params=given, json=body, headers=headers)
+                break
+            except (httpx.HTTPError, OSError) as error:
+                if not left or isinstance(error, (httpx.ConnectError, httpx.TimeoutException)):
+                    raise CallError(f"KnowHub cannot be asked at {url} ({type(error).__name__})") from error
+    try:
+        told = answer.json()
+    except ValueError:
+        told = None
+    if answer.is_success and told is not None:
+        return told
+    if isinstance(told, dict) and "detail" in told:
+        raise CallError(str(told["detail"]), str(told.get("type", "")).removeprefix("/problems/"))
+    raise CallError(f"{answer.status_code}: the server gave no answer that can be read")
