@@ -92,15 +92,18 @@ class IndexWorker:
         that is down waits for it.
         """
         result = IndexBatchResult()
-        for event in self._outbox.claim_batch(self.worker_id, limit):
-            result.claimed += 1
-            self._work(event, result)
+        events = self._outbox.claim_batch(self.worker_id, limit)
+        left = {event.event_id for event in events}
+        with self._renewing(left):
+            for event in events:
+                result.claimed += 1
+                self._work(event, result)
+                left.discard(event.event_id)
         return result
 
     def _work(self, event: OutboxEvent, result: IndexBatchResult) -> None:
         try:
-            with self._renewing(event.event_id):
-                self.handle_event(event, context_of(event.uri))
+            self.handle_event(event, context_of(event.uri))
         except ProviderDownError as error:
             self._outbox.postpone(event.event_type, str(error))
             result.retried += 1
@@ -115,29 +118,22 @@ class IndexWorker:
             result.succeeded += 1
 
     @contextlib.contextmanager
-    def _renewing(self, event_id: str) -> Iterator[None]:
-        """Renew a lease for as long as its event takes."""
+    def _renewing(self, event_ids: set[str]) -> Iterator[None]:
+        """Renew the leases of what is left of a batch for as long as it takes; most batches are over long before."""
         is_over = threading.Event()
 
         def renew() -> None:
-            while not is_over.wait(LEASE_S / 3) and self._outbox.renew(event_id, self.worker_id):
-                pass
+            while not is_over.wait(LEASE_S / 3):
+                for event_id in list(event_ids):
+                    self._outbox.renew(event_id, self.worker_id)
 
-        thread: threading.Thread | None = None
-
-        def begin() -> None:
-            nonlocal thread
-            thread = threading.Thread(target=renew, daemon=True)
+        thread = threading.Thread(target=renew, daemon=True)
+        if event_ids:
             thread.start()
-
-        timer = threading.Timer(LEASE_S / 6, begin)  # most events are over long before
-        timer.daemon = True
-        timer.start()
         try:
             yield
         finally:
             is_over.set()
-            timer.cancel()
 
     def handle_event(self, event: OutboxEvent, ctx: RequestContext) -> None:
         """Do what one event asks for; twice is as good as once.

@@ -2,7 +2,8 @@
 
 Two shelves of the same form: `heads` holds levels 0 and 1, one row each, `passages` the passages and messages of level
 2. A row's number is `group << 20 | place`, so that who stood just before or after is the next number, and counting a
-word by group reads no row. Group 0 belongs to nobody; messages are grouped by session.
+word by group reads no row. Group 0 belongs to nobody and has the negative numbers; messages are grouped by session.
+The last bit of a head's number is its level, so that looking for one level reads no row either.
 
     rows     number, id, uri, level, part, category, at, said (the message's id), text, terms, length, asks
     fts      FTS5 over `terms` (made by `terms_of`), without a copy of them
@@ -30,7 +31,7 @@ __all__ = ["IndexedNode", "WordHit", "WordIndex", "split_passages", "terms_of"]
 
 POSTINGS_LIMIT, TERMS_LIMIT, CANDIDATES = 25_000, 64, 100
 _PLACES = 20  # bits
-_FORMAT = 2
+_FORMAT = 3
 _TF_LIMIT = 7
 
 _SHELF = """
@@ -248,8 +249,8 @@ class WordIndex:
         until: float | None = None,
     ) -> bool:
         """Whether a node is one of those that some filters let through; they are those of `rank`."""
-        where, values = _where(target, categories, since, until, 0)
-        sql = f"SELECT 1 FROM heads r WHERE r.uri = ? AND {where}"
+        where, values = _where(target, categories, since, until)
+        sql = f"SELECT 1 FROM heads r WHERE r.uri = ? AND r.level = 0{where and ' AND '}{where}"
         return bool(self._connection().execute(sql, (uri, *values)).fetchall())
 
     def texts(self, after: int = 0) -> list[tuple[str, str]]:
@@ -332,7 +333,9 @@ class WordIndex:
         terms = terms_of(record.text)
         joined, length = " ".join(terms), len(terms)
         if number is None:
-            number = self._take_number(group if shelf == "passages" else "", shelf)
+            number = (
+                self._take_number(group) if shelf == "passages" else 2 * self._bump("heads next", -1) | record.level
+            )
         asks = int("?" in record.text or "？" in record.text)
         meta = record.metadata
         connection.execute(
@@ -381,15 +384,15 @@ class WordIndex:
         self._totals[name] = held + change
         return held + change
 
-    def _take_number(self, group: str, shelf: str) -> int:
+    def _take_number(self, group: str) -> int:
         connection = self._connection()
         if not group:
             # Group 0 may grow beyond its places: nobody is anybody's neighbour there, and the sign keeps it apart.
-            return self._bump(f"{shelf} next", -1)
+            return self._bump("passages next", -1)
         rows = connection.execute("SELECT number, next FROM groups WHERE name = ?", (group,)).fetchall()
         if not rows or rows[0][1] >> _PLACES:
             if rows:  # it is full: another one goes on
-                return self._take_number(f"{group}\0", shelf)
+                return self._take_number(f"{group}\0")
             connection.execute("INSERT INTO groups(name, next, length) VALUES (?, 0, 0)", (group,))
             rows = connection.execute("SELECT number, next FROM groups WHERE name = ?", (group,)).fetchall()
         number, place = rows[0]
@@ -456,8 +459,8 @@ class WordIndex:
         scorer = _Scorer(self._connection(), shelf)
         worth = worth_of(query, self.weights.aside, scorer.idf)
         asked = {term: value for term, value in worth.items() if scorer.grouped(term)}
-        where, values = _where(target, categories, since, until, level)
-        found = scorer.candidates(asked, max(CANDIDATES, 3 * limit), where, values)
+        where, values = _where(target, categories, since, until)
+        found = scorer.candidates(asked, max(CANDIDATES, 3 * limit), where, values, level)
         if not found:
             return []
         picked = score_passages(
@@ -467,9 +470,7 @@ class WordIndex:
         return [scorer.hit(slot, min(1.0, score / ideal), asked) for slot, score in picked if score > 0.0]
 
 
-def _where(
-    target: str, categories: Collection[str], since: float | None, until: float | None, level: int | None
-) -> tuple[str, list[Any]]:
+def _where(target: str, categories: Collection[str], since: float | None, until: float | None) -> tuple[str, list[Any]]:
     parts: list[str] = []
     values: list[Any] = []
     if target:
@@ -478,7 +479,7 @@ def _where(
     if categories:
         parts.append(f"r.category IN ({', '.join('?' * len(categories))})")
         values += list(categories)
-    for part, value in (("r.at >= ?", since), ("r.at < ?", until), ("r.level = ?", level)):
+    for part, value in (("r.at >= ?", since), ("r.at < ?", until)):
         if value is not None:
             parts.append(part)
             values.append(value)
@@ -522,7 +523,9 @@ class _Scorer:
         """Return how rare a term is."""
         return idf_of(self._count, self.grouped(number))
 
-    def candidates(self, asked: Mapping[str, float], limit: int, where: str, values: Sequence[Any]) -> list[int]:
+    def candidates(
+        self, asked: Mapping[str, float], limit: int, where: str, values: Sequence[Any], level: int | None
+    ) -> list[int]:
         """Return the rows with the best BM25, reading the rarest terms first, and no more than a bounded part."""
         budget, terms = POSTINGS_LIMIT, list[str]()
         for term in sorted(asked, key=lambda term: (self.grouped(term), term))[:TERMS_LIMIT]:
@@ -533,11 +536,12 @@ class _Scorer:
         if not terms:
             return []
         shelf, match = self._shelf, " OR ".join(map(_quote, terms))
+        is_level = "" if level is None else f" AND f.rowid & 1 = {level}"
         if where:
             sql = f"SELECT r.number FROM {shelf}_fts f JOIN {shelf} r ON r.number = f.rowid WHERE {shelf}_fts MATCH ?"
-            sql += f" AND {where} ORDER BY bm25({shelf}_fts), r.number LIMIT ?"
+            sql += f"{is_level} AND {where} ORDER BY bm25({shelf}_fts), r.number LIMIT ?"
         else:
-            sql = f"SELECT rowid FROM {shelf}_fts WHERE {shelf}_fts MATCH ? ORDER BY rank LIMIT ?"
+            sql = f"SELECT f.rowid FROM {shelf}_fts f WHERE {shelf}_fts MATCH ?{is_level} ORDER BY rank LIMIT ?"
         found = [row[0] for row in self._connection.execute(sql, (match, *values, limit))]
         self._read(found)
         return [slot for slot in found if slot in self._rows]
