@@ -19,6 +19,7 @@ from Agent.context_engine import (
     InvalidInputError,
     InvalidUriError,
     NodeNotFoundError,
+    RelationEdge,
     RequestContext,
 )
 from Agent.context_engine.core.messages import decode_messages, own_words, read_message, read_messages
@@ -586,6 +587,36 @@ class TestForgetting:
         assert engine.commit_session(ADA, said).status == "unchanged"
         assert engine.extract_again(ADA, result.messages[0]["archive"]).write_results == []
         assert grep(tmp_path, self.SECRET) == []
+
+    def test_takes_its_name_from_what_names_it(self, engine: ContextEngineService, tmp_path: Path) -> None:
+        uri, tea = f"{MEMORIES}/preferences/zq7-kiwi", f"{MEMORIES}/preferences/tea"
+        other = RequestContext("acme", "ada", "helper", "s2")
+        engine.commit_session(ADA, say("I love zq7-kiwi.", "I love tea."))
+        engine.commit_session(other, say("I love salt."), used_contexts=[uri, tea])
+        edges = [RelationEdge(tea, uri, "near"), RelationEdge(tea, f"{MEMORIES}/preferences/salt", "near")]
+        engine.relations.upsert_edges(ADA, tea, edges)
+        archive = engine.list_children(ADA, "ctx://acme/users/ada/sessions/s2")[0].uri
+        engine.forget(ADA, uri)
+
+        assert grep(tmp_path, "zq7-kiwi") == []
+        assert engine.relations.get_edges(ADA, tea) == edges[1:]
+        assert engine.get_node(ADA, archive).metadata["metadata"]["stats"]["used_contexts"] == [tea]
+        assert engine.verify() == []
+
+    def test_takes_what_lies_beside_it_and_what_was_set_aside(
+        self, engine: ContextEngineService, tmp_path: Path
+    ) -> None:
+        engine.commit_session(ADA, say("I love zq7-kiwi."))
+        uri = f"{MEMORIES}/preferences/zq7-kiwi"
+        folder = Path(engine.fs.resolve_path(ADA, uri))
+        (folder / "content.md~").write_bytes((folder / "content.md").read_bytes())  # what an editor leaves
+        set_aside = engine.fs.space / "aside/journal-1"
+        set_aside.mkdir(parents=True)
+        shutil.copy(engine.fs.journal.path, set_aside)
+        engine.forget(ADA, uri)
+
+        assert grep(tmp_path, "zq7-kiwi") == []
+        assert not folder.exists()
 
     def test_tells_which_other_memories_cite_the_same(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("My name is Ada, and I love jazz."))

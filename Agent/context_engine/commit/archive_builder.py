@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..core.checks import check_list
 from ..core.config import (
     ABSTRACT,
     ARCHIVE_BYTES,
@@ -67,7 +68,9 @@ class ArchiveBuilder:
             "speakers": list(dict.fromkeys(message.name or message.role for message in said))[:_SPEAKERS],
             "at": max((message.at for message in said), default=self._clock()),
             "used_contexts": _check_contexts(ctx, used_contexts),
-            "used_tools": [made for tool in used_tools or () if (made := describe_tool(tool))["name"]],
+            "used_tools": [
+                made for tool in check_list("used_tools", used_tools) if (made := describe_tool(tool))["name"]
+            ],
         }
         uri = f"{above}/{archive_folder(number, digest)}"
         return SessionArchive(ctx.session_id, uri, describe_archive(said, self._count), said, stats)
@@ -118,7 +121,7 @@ def _number_of(name: str) -> int:
 
 
 def _check_contexts(ctx: RequestContext, used: Sequence[str] | None) -> list[str]:
-    return [check_access(ctx, uri).text for uri in strings_of(list(used or ()))]
+    return [check_access(ctx, uri).text for uri in strings_of(check_list("used_contexts", used))]
 
 
 def split_messages(messages: Sequence[Message]) -> list[list[Message]]:

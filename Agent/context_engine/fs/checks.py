@@ -15,7 +15,7 @@ __all__ = ["check_meta", "check_version", "decode", "encode", "file_of"]
 
 def file_of(level: str) -> str:
     """Return the file of a level: `"L0"`, `"L1"` or `"L2"`."""
-    if level not in LEVELS:
+    if not isinstance(level, str) or level not in LEVELS:
         raise InvalidInputError(f"level must be one of {', '.join(LEVELS)}, not {shorten(level)}")
     return LEVELS[level]
 

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from ..core.checks import check_count
 from ..core.config import ABSTRACT, CONTENT, LEVEL_TOKENS, LEVELS, META, OVERVIEW
 from ..core.errors import ConflictError, ContextEngineError, InvalidInputError, NodeNotFoundError
 from ..core.objects import ContextNode, HistoryEntry, NodeStat, NodeSummary, RequestContext
@@ -218,9 +219,7 @@ class ContextFS(MainStore):
             recursive: All the way down.
             depth: So many levels.
         """
-        if not isinstance(depth, int) or depth < 1:
-            raise InvalidInputError(f"depth must be at least 1, not {shorten(depth)}")
-        return list(self._list(self.follow(ctx, uri), 16 if recursive else depth))
+        return list(self._list(self.follow(ctx, uri), 16 if recursive else check_count("depth", depth)))
 
     def _list(self, uri: Uri, depth: int) -> Iterator[NodeSummary]:
         for entry in self.folders.children(uri.folders):
@@ -259,6 +258,8 @@ class ContextFS(MainStore):
             VersionConflictError: The store has another version.
             InvalidInputError: A level is too long, or the metadata cannot be stored.
         """
+        if not isinstance(node, ContextNode):
+            raise InvalidInputError(f"node must be a ContextNode, not {shorten(node)}")
         uri = self.follow(ctx, node.uri)
         files = {ABSTRACT: node.abstract, OVERVIEW: node.overview, CONTENT: node.content}
         encoded = {name: encode(uri, name, text) for name, text in files.items()}

@@ -138,6 +138,14 @@ class Folders:
             with contextlib.suppress(FileNotFoundError), self._opened(names[: depth - 1]) as fd:
                 self._disk.remove_folder(names[depth - 1], fd)
 
+    def empty(self, names: Sequence[str]) -> None:
+        """Remove every plain file of a folder, whoever put it there, and the folders that nothing is left in."""
+        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+            for entry in self._disk.list_folder(fd):
+                if not entry.is_dir(follow_symlinks=False):
+                    self._disk.remove_file(entry.name, fd)
+        self._remove(names, {})
+
     def move(self, names: Sequence[str], to: Sequence[str]) -> bool:
         """Give a folder another place, with all that is beneath, in one rename; False if something is there."""
         with self._opened(to[:-1], create=True) as target:

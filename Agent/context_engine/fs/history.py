@@ -1,12 +1,14 @@
 """`History`: what commits made of a node, taking one back, and what is to be in no history any more."""
 
+import shutil
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..core.checks import check_count
 from ..core.config import META
 from ..core.errors import ConflictError, InvalidInputError
 from ..core.objects import HistoryEntry, RequestContext
-from ..core.text import shorten
+from ..core.text import clean, shorten
 from .journal import MOVE, Commit, Journal, Step
 from .meta import leads_on, read_meta
 from .redo import copies_of
@@ -37,6 +39,7 @@ class History:
 
     def of_node(self, ctx: RequestContext, uri: str, limit: int = 50) -> list[HistoryEntry]:
         """Return what commits made of a node, newest first, its former places included."""
+        limit = check_count("limit", limit)
         current, before = self._store.follow(ctx, uri).text, 1 << 62
         found: list[HistoryEntry] = []
         while len(found) < limit:
@@ -89,6 +92,7 @@ class History:
 
     def log(self, ctx: RequestContext, limit: int = 20) -> list[dict[str, Any]]:
         """Return the last commits that changed something of the request's, newest first."""
+        limit = check_count("limit", limit)
         spaces = check_context(ctx)
         rows = self._journal.query(
             "SELECT c.id, c.sequence, c.name, c.at, c.author, c.state, group_concat(DISTINCT h.uri) FROM commits c JOIN"
@@ -113,7 +117,7 @@ class History:
             AccessDeniedError: It changed what is not the request's.
             ConflictError: Later commits, or a hand, changed the same nodes; it names them. Or a part was forgotten.
         """
-        commit = self._journal.find_commit(commit_id) if isinstance(commit_id, str) else None
+        commit = self._journal.find_commit(clean(commit_id)) if isinstance(commit_id, str) else None
         if commit is None:
             raise InvalidInputError(f"no commit has the id {shorten(commit_id)}")
         uris = {step.uri: check_access(ctx, step.uri) for step in commit.steps}
@@ -206,6 +210,8 @@ class History:
                         connection.execute(f"DELETE FROM nodes WHERE {where}", values)
                         connection.execute(f"DELETE FROM outbox WHERE {where}", values)
                         connection.execute("DELETE FROM changes WHERE file = ? AND after = ?", (MOVE, uri.encode()))
+            for place in (self._store.space / "aside").glob("journal-*"):  # it has images, whatever damaged it
+                shutil.rmtree(place)
             for place in copies_of(self._store.space / "aside", [*gone, *kept]):
                 for path in place.iterdir():
                     path.unlink()

@@ -144,7 +144,6 @@ def join_uri(*segments: str) -> str:
     return parse_uri(_SCHEME + "/".join(segments)).text
 
 
-@lru_cache(maxsize=1024)
 def check_context(ctx: RequestContext) -> tuple[str, str]:
     """Return the URIs of the two spaces that a request sees: its user's, and its agent's.
 
@@ -156,7 +155,12 @@ def check_context(ctx: RequestContext) -> tuple[str, str]:
     for name in ("account_id", "user_id", "agent_id"):
         if not isinstance(getattr(ctx, name), str):
             raise InvalidUriError(f"{name} must be a string, not {shorten(getattr(ctx, name))}")
-    return join_uri(ctx.account_id, "users", ctx.user_id), join_uri(ctx.account_id, "agents", ctx.agent_id)
+    return _spaces_of(ctx.account_id, ctx.user_id, ctx.agent_id)
+
+
+@lru_cache(maxsize=1024)
+def _spaces_of(account: str, user: str, agent: str) -> tuple[str, str]:
+    return join_uri(account, "users", user), join_uri(account, "agents", agent)
 
 
 def space_uris(ctx: RequestContext) -> tuple[str, str]:

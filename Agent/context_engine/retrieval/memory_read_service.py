@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..core.checks import check_count
 from ..core.config import LEVELS
 from ..core.errors import ContextEngineError, InvalidInputError
 from ..core.objects import RelationEdge, RequestContext, RetrievedBlock
@@ -47,8 +48,9 @@ class MemoryReadService:
         """
         if ctx is None:
             raise InvalidInputError("reading needs the request's ctx")
-        if level not in LEVELS:
+        if not isinstance(level, str) or level not in LEVELS:
             raise InvalidInputError(f"level must be one of {', '.join(LEVELS)}, not {shorten(level)}")
+        check_count("max_relations", max_relations, least=0)
         node = self._fs.read_node(ctx, uri, include_content=level == "L2")
         edges = self._relations.get_edges(ctx, node.uri) if expand_relations else []
         edges = [self._tell(ctx, edge) for edge in (edges[:max_relations] if max_relations else edges)]

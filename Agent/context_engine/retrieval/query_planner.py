@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..core.checks import check_count, check_time
 from ..core.config import BUDGET_TOKENS, OWNER_OF, SESSIONS
 from ..core.errors import InvalidInputError
 from ..core.objects import RequestContext, SessionArchive, TypedQuery
@@ -62,18 +63,21 @@ class QueryPlanner:
         check_context(ctx)
         if not isinstance(query, str):
             raise InvalidInputError(f"query must be a text, not {shorten(query)}")
+        if session_archive is not None and not isinstance(session_archive, SessionArchive):
+            raise InvalidInputError(f"session_archive must be a SessionArchive, not {shorten(session_archive)}")
         given = dict(hints or {})
+        target = given.get("target_uri")
         planned = TypedQuery(
             text=clean(query),
             categories=_check_categories(given.get("categories")),
-            target_uri=check_access(ctx, given["target_uri"]).text if given.get("target_uri") else "",
-            top_k=_check_count("top_k", given.get("top_k", 10)),
+            target_uri=check_access(ctx, target).text if target not in (None, "") else "",
+            top_k=check_count("top_k", given.get("top_k", 10)),
             filters=_check_filters(given.get("filters")),
             hints={
                 "raised": _raised(query),
                 "deep": bool(given.get("deep", True)),
                 "descend": bool(given.get("descend", False)),
-                "budget_tokens": _check_count("budget_tokens", given.get("budget_tokens", BUDGET_TOKENS)),
+                "budget_tokens": check_count("budget_tokens", given.get("budget_tokens", BUDGET_TOKENS)),
                 "weight": 1.0,
             },
         )
@@ -101,19 +105,13 @@ def _raised(query: str) -> dict[str, float]:
 def _check_categories(categories: object) -> list[str]:
     if categories is None:
         return []
-    if isinstance(categories, str) or strings_of(list(categories)) != list(categories):  # type: ignore[call-overload]
+    names = strings_of(categories)
+    if not isinstance(categories, (list, tuple)) or len(names) < len(categories):
         raise InvalidInputError(f"categories must be a list of names, not {shorten(categories)}")
-    names = strings_of(list(categories))  # type: ignore[call-overload]
     for name in names:
         if name not in OWNER_OF and name != SESSIONS:
             raise InvalidInputError(f"a category is one of {', '.join([*OWNER_OF, SESSIONS])}, not {shorten(name)}")
     return names
-
-
-def _check_count(name: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidInputError(f"{name} must be a whole number from 1, not {shorten(value)}")
-    return value
 
 
 def _check_filters(filters: object) -> dict[str, Any]:
@@ -121,7 +119,4 @@ def _check_filters(filters: object) -> dict[str, Any]:
         return {}
     if not isinstance(filters, Mapping) or not set(filters) <= {"since", "until"}:
         raise InvalidInputError(f"filters may hold since and until, in seconds, not {shorten(filters)}")
-    for name, value in filters.items():
-        if value is not None and (not isinstance(value, (int, float)) or isinstance(value, bool)):
-            raise InvalidInputError(f"{name} must be seconds since the epoch, not {shorten(value)}")
-    return dict(filters)
+    return {name: None if value is None else check_time(name, value) for name, value in filters.items()}

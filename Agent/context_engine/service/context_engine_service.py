@@ -34,6 +34,7 @@ from ..commit.context_writer import ContextWriter
 from ..commit.policies import AggregateTopicPolicy, AppendOnlyPolicy, ProfilePolicy, SkillToolPolicy
 from ..commit.policy_router import PolicyRouter
 from ..commit.relation_writer import RelationWriter
+from ..core.checks import check_count, check_time
 from ..core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF, SESSIONS
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
 from ..core.objects import (
@@ -331,7 +332,7 @@ class ContextEngineService:
         """
         if not isinstance(text, str) or not text.strip():
             raise InvalidInputError(f"text must be a statement, not {shorten(text)}")
-        if category not in OWNER_OF:
+        if not isinstance(category, str) or category not in OWNER_OF:
             raise InvalidInputError(f"category must be one of {', '.join(OWNER_OF)}, not {shorten(category)}")
         head, found, _ = text.partition(": ")
         key = head if category == "profile" and found and head.isascii() and head.islower() else ""
@@ -345,7 +346,7 @@ class ContextEngineService:
             confidence=1.0,
             source_refs=[],
             key=key,
-            at=at or self.fs.clock(),
+            at=check_time("at", at) or self.fs.clock(),
         )
         self.words(category_uri(ctx, category))
         result, _, events = self.coordinator.remember(ctx, candidate)
@@ -487,8 +488,7 @@ class ContextEngineService:
 
         They rank low in searches, since few questions name them. Cost: reads the nodes that fit, and the listings.
         """
-        if not isinstance(budget_tokens, int) or budget_tokens < 1:
-            raise InvalidInputError(f"budget_tokens must be a whole number from 1, not {shorten(budget_tokens)}")
+        check_count("budget_tokens", budget_tokens)
         lines: list[str] = []
         uris: list[str] = []
         used = 0

@@ -1,5 +1,6 @@
-"""What `forget` takes out of every file: the memory, the messages it cites, their images in the journal, their words
-and vectors in the index, and what was put aside of them.
+"""What `forget` takes out of every file: the memory with all that lies in its folder, the messages it cites, what names
+it elsewhere (edges that lead to it, archives that count it as used), their images in the journal, their words and
+vectors in the index, and what was put aside of them.
 
 One transaction deletes the memory, empties the messages, and registers what is left to do; a worker finishes it after a
 crash. What stays of a message is its id and a digest, so that the session, committed again, does not bring it back.
@@ -15,8 +16,9 @@ from ..core.config import RELATIONS, SESSIONS
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
 from ..core.messages import decode_messages
 from ..core.objects import ForgetResult, Message, RequestContext
-from ..core.text import digest_of, shorten
+from ..core.text import digest_of, mapping_of, shorten, strings_of
 from ..fs.context_fs import ContextFS
+from ..fs.meta import read_edges, write_edges
 from ..fs.transaction import Staged, Transaction
 from ..fs.uri import Uri, check_access, parse_uri, space_uris
 from ..index.index_worker import IndexWorker
@@ -68,11 +70,13 @@ class Forgetter:
             for each in [*memories, *(each for each in former if self._fs.folders.exists(each.folders))]:
                 tx.put(each, Staged({}, None))
             result.uris = [each.text for each in memories]
+            named = self._unname(ctx, tx, {*result.uris, *(each.text for each in former)})
             gone = {(row["archive"], row["message"]) for row in result.messages}
             result.also_cited_by = sorted(
                 other.text for other, refs in self._citing(ctx) if other.text not in result.uris and refs & gone
             )
-            payload.update(gone=result.uris, kept=sorted(cited), former=[each.text for each in former])
+            kept = sorted({*cited, *named})
+            payload.update(gone=result.uris, kept=kept, former=[each.text for each in former])
             tx.add_event(FORGET, found.text, dict(payload))
 
         self._fs.run(ctx, "forget", change)
@@ -112,6 +116,23 @@ class Forgetter:
         tx.put(uri, Staged(files, meta))
         return emptied
 
+    def _unname(self, ctx: RequestContext, tx: Transaction, gone: set[str]) -> list[str]:
+        """Stage what names memories that will be gone without their names, and return which nodes it were."""
+        changed = []
+        for uri in (uri for space in space_uris(ctx) for uri in self._fs.walk(parse_uri(space))):
+            if uri.text in gone or not tx.has(uri):
+                continue
+            staged = tx.look(uri)
+            edges = read_edges(uri.text, staged.files.get(RELATIONS, b""))
+            left = [edge for edge in edges if edge.to_uri not in gone]
+            if len(left) < len(edges):
+                staged.files[RELATIONS] = write_edges(left)
+            meta = _without_uses(staged.meta or {}, gone)
+            if len(left) < len(edges) or meta != staged.meta:
+                tx.put(uri, Staged(staged.files, meta))
+                changed.append(uri.text)
+        return changed
+
     def _citing(self, ctx: RequestContext) -> Iterator[tuple[Uri, set[tuple[str, str]]]]:
         """Yield every memory of the request, with the messages that it cites."""
         for space in space_uris(ctx):
@@ -125,6 +146,9 @@ class Forgetter:
     def finish(self, payload: Mapping[str, Any]) -> None:
         """Take what is gone out of index and journal; twice is as good as once."""
         gone, kept, former = (list(payload.get(name) or ()) for name in ("gone", "kept", "former"))
+        for folders in (parse_uri(uri).folders for uri in gone):
+            if not self._fs.folders.exists(folders):  # else it was said anew, before a worker finished this
+                self._fs.folders.empty(folders)
         for uri in [*gone, *kept]:
             self._worker.reconcile(uri)
         for space in {parse_uri(uri).space for uri in [*gone, *kept]}:
@@ -140,3 +164,14 @@ class Forgetter:
                 for path in folder.glob("*.vectors"):  # of a model that is not here: it will embed again
                     path.unlink(missing_ok=True)
         self._fs.erase([*gone, *(uri for uri in former if uri not in kept)], kept)
+
+
+def _without_uses(meta: Mapping[str, Any], gone: set[str]) -> dict[str, Any]:
+    """Return an archive's metadata without the memories that are gone among those it counts as used."""
+    held = mapping_of(meta.get("metadata"))
+    stats = mapping_of(held.get("stats"))
+    used = strings_of(stats.get("used_contexts"))
+    if not gone & set(used):
+        return dict(meta)
+    left = {**stats, "used_contexts": [uri for uri in used if uri not in gone]}
+    return {**meta, "metadata": {**held, "stats": left}}
