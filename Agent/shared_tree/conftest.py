@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from Agent.keyword_tree import KeywordTree
-from Agent.shared_tree.own_server import OwnServer, find_programs
+from Agent.shared_tree.own_server import OwnServer, choose_owner, find_programs, free_port
 from Agent.shared_tree.shared_log import SharedLog
 from Agent.shared_tree.storm import memory_folder
 
@@ -49,6 +56,53 @@ def database(server: OwnServer) -> Iterator[str]:
 def log(database: str) -> Iterator[SharedLog]:
     """Give a log without trees."""
     with SharedLog(database, patience=3) as log:
+        log.setup()
+        yield log
+
+
+@pytest.fixture(scope="session")
+def pooler(server: OwnServer) -> Iterator[int]:
+    """Give the port of a PgBouncer that hands out a connection for each transaction; skip where there is none."""
+    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    if program is None:
+        pytest.skip("PgBouncer is not installed: apt-get install pgbouncer")
+    port, folder = free_port(), Path(tempfile.mkdtemp(prefix="kt-pooler-"))
+    (folder / "users").write_text(f'"kt" "{server.password}"\n')
+    (folder / "settings").write_text(
+        f"""[databases]
+* = host=127.0.0.1 port={server.port} user=kt password={server.password}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = scram-sha-256
+auth_file = {folder}/users
+pool_mode = transaction
+default_pool_size = 4
+"""
+    )
+    how: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    if os.geteuid() == 0:
+        how["user"] = choose_owner()
+        for path in (folder, *folder.iterdir()):
+            shutil.chown(path, how["user"])
+    process = subprocess.Popen([program, str(folder / "settings")], **how)
+    try:
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def pooled_log(pooler: int, database: str) -> Iterator[SharedLog]:
+    """Give a log without trees, behind a pooler of transactions."""
+    with SharedLog(database.replace(f"port={port_of(database)}", f"port={pooler}"), pooled=True, patience=3) as log:
         log.setup()
         yield log
 

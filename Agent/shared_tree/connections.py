@@ -237,6 +237,8 @@ class Pool:
     def _explain_refusal(self, error: psycopg.Error) -> StoreError:
         said = re.sub(r'connection to server (at|on socket) "[^"]*"( \([^)]*\))?(, port \d+)? failed: ', "", str(error))
         said = " ".join(self.hide(re.sub(r"- host: .*?: ", "", said)).split())
+        if "unsupported startup parameter" in said:
+            return StoreError(f"a pooler stands before the log: open it with pooled=True ({said})")
         kind = StoreError if any(words in said for words in _FINAL) else NotSentError
         return kind(f"the log cannot be reached: {said}")
 

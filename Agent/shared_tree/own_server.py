@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["OwnServer", "find_programs"]
+__all__ = ["OwnServer", "choose_owner", "find_programs", "free_port"]
 
 _PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/pgsql/bin")
 _START_S = 60
@@ -74,12 +74,12 @@ class OwnServer:
         if programs is None:
             raise FileNotFoundError("PostgreSQL is not installed (no initdb): apt-get install postgresql, or the like")
         self._programs = programs
-        self._owner = _choose_owner()
+        self._owner = choose_owner()
         self._home = Path(tempfile.mkdtemp(prefix="kt-postgres-", dir=folder))
         self._primary: OwnServer | None = None
         self.password = secrets.token_hex(16)
         self.folder = self._home / "data"
-        self.port = _free_port()
+        self.port = free_port()
         try:
             self._prepare()
             self._make({**_SETTINGS, **(settings or {})})
@@ -142,7 +142,7 @@ class OwnServer:
         made = object.__new__(OwnServer)
         made._programs, made._owner, made._primary, made.password = self._programs, self._owner, self, self.password
         made._home = Path(tempfile.mkdtemp(prefix="kt-postgres-", dir=self._home.parent))
-        made.folder, made.port = made._home / "data", _free_port()
+        made.folder, made.port = made._home / "data", free_port()
         try:
             made._prepare()
             source = f"{self.dsn.partition(' dbname')[0]} application_name={name}"
@@ -200,7 +200,7 @@ class OwnServer:
                 raise RuntimeError(f"{program} failed: {said.read().decode(errors='replace').strip()[-2000:]}")
 
 
-def _choose_owner() -> str:
+def choose_owner() -> str:
     """Return who runs the server, since PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return getpass.getuser()
@@ -208,7 +208,8 @@ def _choose_owner() -> str:
     return "postgres" if "postgres" in known else "nobody"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -30,6 +30,7 @@ TREES = ("alpha", "beta")
 THREADS = 16
 """Of each worker."""
 _PATIENCE_S = 5.0
+_OPEN_S = 60.0
 
 # -- the mutants ----------------------------------------------------------------
 #
@@ -109,7 +110,10 @@ def work(folder: str, dsn: str, worker: int, life: int, slots: int, seed: int, m
 def _open(home: Path, log: SharedLog) -> dict[str, KeywordTree]:
     """Open all trees, however often it must be tried; one that is damaged never opens."""
     trees: dict[str, KeywordTree] = {}
-    while len(trees) < len(TREES) and not (home / "stop").exists():
+    end = float("inf")
+    while len(trees) < len(TREES) and time.monotonic() < end:
+        if (home / "stop").exists():  # all is well again: now it must work
+            end = min(end, time.monotonic() + _OPEN_S)
         try:
             for name in TREES[len(trees) :]:
                 trees[name] = KeywordTree(str(home / "unused"), store=log.tree(name))

@@ -1,4 +1,4 @@
-"""What every log promises, whoever keeps it: a folder, this process's memory, a table in PostgreSQL."""
+"""What every log promises, whoever keeps it: a folder, this process's memory, tables in PostgreSQL, also far away."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HUGE = "大" * 600_000  # more than a batch holds in one piece
 Open = Callable[[], KeywordTree]
 
 
-@pytest.fixture(params=["folder", "memory", "postgres"])
+@pytest.fixture(params=["folder", "memory", "postgres", "pooler"])
 def again(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     """Give a function that opens the same log once more, as another machine or process would."""
     monkeypatch.setattr(os, "fsync", lambda _fd: None)
@@ -35,8 +35,8 @@ def again(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     log: MemoryLog | SharedLog | None = None
     if request.param == "memory":
         log = MemoryLog()
-    elif request.param == "postgres":
-        log = request.getfixturevalue("log")
+    elif request.param != "folder":
+        log = request.getfixturevalue("log" if request.param == "postgres" else "pooled_log")
     with contextlib.ExitStack() as stack:
 
         def open_one() -> KeywordTree:

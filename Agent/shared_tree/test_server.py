@@ -215,6 +215,10 @@ class TestServersThatWouldLose:
         with SharedLog(database, pooled=True) as pooled, pytest.raises(StoreError, match="synchronous_commit is off"):
             pooled.trees()
 
+    def test_a_pooler_that_was_not_told_of_is_refused(self, pooled_log: SharedLog) -> None:
+        with SharedLog(pooled_log._pool._dsn, patience=0.5) as unaware, pytest.raises(StoreError, match="pooled=True"):
+            unaware.trees()
+
     def test_a_commit_whose_wait_for_a_standby_was_cancelled_is_not_acknowledged(
         self, server: OwnServer, far: SharedLog, open_tree: Opener
     ) -> None:
