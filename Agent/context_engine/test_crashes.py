@@ -7,8 +7,9 @@ A run of operations is deterministic, so that what the store must hold after eac
     power cut     of what was not synced whatever chance decides: new, old, missing, empty, zeroed or torn files, a
                   journal whose WAL ends anywhere behind its last sync, an index that has lost its last transactions
 
-What was forgotten is in no file afterwards. `make storm` runs 10,000 of each; KEYWORD_TREE_STORM_SIZE and
-KEYWORD_TREE_SEED make shorter pieces of it: pieces of seeds 0, 1, 2, … come to every call once.
+What was forgotten is in no file afterwards. `make storm` runs 10,000 of each. A shorter piece of it has
+KEYWORD_TREE_STORM_SIZE of them, or as many as KEYWORD_TREE_STORM_SECONDS allow, from KEYWORD_TREE_SEED on: a piece that
+begins where the last one ended comes to other calls, until it has been at every one.
 """
 
 import itertools
@@ -32,6 +33,8 @@ SIZE = int(os.environ.get("KEYWORD_TREE_STORM_SIZE") or 10_000)
 STATES, CUTS, KILLED_TOGETHER = (SIZE, SIZE, SIZE) if STORM else (16, 12, 8)
 KILLS = SIZE // 20 if STORM else 4
 SEED = int(os.environ.get("KEYWORD_TREE_SEED") or (0 if STORM else 18))
+SECONDS = float(os.environ.get("KEYWORD_TREE_STORM_SECONDS") or "inf")
+ROUND = 100
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 MEMORIES = "ctx://acme/users/ada/memories"
@@ -224,21 +227,33 @@ def run_all(folder: Path, before: Callable[[int], object], after: Callable[[int]
 
 
 def chosen_calls(folder: Path, count: int) -> tuple[list[int], int]:
-    """Return calls of this piece of a storm, and how many there are in all."""
+    """Return the calls of this piece of a storm, and how many there are in all."""
     calls: list[int] = []
     run_all(folder, calls.append, lambda number: None)
     moments = random.Random(18).sample(calls, len(calls))
-    return [moments[(SEED * count + number) % len(moments)] for number in range(count)], len(moments)
+    return [moments[(SEED + number) % len(moments)] for number in range(count)], len(moments)
 
 
 def test_a_process_may_end_at_any_call(tmp_path: Path, states: list[dict[str, bytes]]) -> None:
+    began, count = time.monotonic(), 0
     chosen, calls = chosen_calls(tmp_path / "whole", STATES)
-    moments, taken, done = set(chosen), list[Path](), 0
+    while count < STATES and time.monotonic() < began + SECONDS:
+        moments = chosen[count : count + ROUND]
+        end_at(tmp_path / str(count), set(moments), states)
+        count += len(moments)
+    if STORM:
+        print(f"\n{count} crash states of {calls:,} calls (from {SEED} on): nothing lost, nothing half")
+
+
+def end_at(folder: Path, moments: set[int], states: list[dict[str, bytes]]) -> None:
+    """Run the operations, and open what the files are before some calls."""
+    taken: list[Path] = []
+    done = 0
 
     def take(call: int) -> None:
         if call in moments:
-            taken.append(tmp_path / str(call))
-            shutil.copytree(tmp_path / "store", taken[-1])
+            taken.append(folder / str(call))
+            shutil.copytree(folder / "store", taken[-1])
 
     def check_taken(number: int) -> None:
         nonlocal done
@@ -248,11 +263,10 @@ def test_a_process_may_end_at_any_call(tmp_path: Path, states: list[dict[str, by
         taken.clear()
         done = number
 
-    (tmp_path / "store").mkdir()
-    run_all(tmp_path / "store", take, check_taken)
+    (folder / "store").mkdir(parents=True)
+    run_all(folder / "store", take, check_taken)
     check_taken(len(OPERATIONS))
-    if STORM:
-        print(f"\n{len(moments)} crash states of {calls:,} calls (piece {SEED}): nothing lost, nothing half")
+    shutil.rmtree(folder)
 
 
 def run_in_a_child(folder: Path, at: int) -> int:
@@ -285,7 +299,7 @@ def test_a_process_may_be_killed_at_any_call(tmp_path: Path, states: list[dict[s
         check(folder, run_in_a_child(folder, at), states)
         shutil.rmtree(folder)
     if STORM:
-        print(f"\n{KILLS} kills (piece {SEED}): nothing lost, nothing half")
+        print(f"\n{KILLS} kills (from {SEED} on): nothing lost, nothing half")
 
 
 class CutDisk(Disk):
@@ -427,7 +441,7 @@ class Cutter:
 def test_the_power_may_be_cut_at_any_call(
     tmp_path: Path, states: list[dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = 0
+    began, taken = time.monotonic(), 0
     for number in itertools.count():
         chance = random.Random(f"{SEED} {number}")
         folder, pictures = tmp_path / f"store{number}", tmp_path / f"pictures{number}"
@@ -444,7 +458,7 @@ def test_the_power_may_be_cut_at_any_call(
         taken += len(cutter.taken)
         shutil.rmtree(pictures)
         shutil.rmtree(folder)
-        if taken >= CUTS:
+        if taken >= CUTS or time.monotonic() > began + SECONDS:
             break
     if STORM:
         print(f"\n{taken} power cuts (seed {SEED}): nothing lost, nothing half")
@@ -471,11 +485,11 @@ def work_forever(folder: Path) -> None:
 def test_committers_and_workers_may_be_killed_together(tmp_path: Path) -> None:
     each, seconds = (4, 0.4) if STORM else (2, 0.6)
     chance = random.Random(SEED)
-    killed = 0
+    began, killed = time.monotonic(), 0
     for number in itertools.count():
-        if killed >= KILLED_TOGETHER:
+        if killed >= KILLED_TOGETHER or time.monotonic() > began + SECONDS:
             break
-        rounds = min(50, -(-(KILLED_TOGETHER - killed) // (2 * each)))
+        rounds = min(25, -(-(KILLED_TOGETHER - killed) // (2 * each)))
         killed += kill_together(tmp_path / str(number), each, rounds, seconds, chance)
         shutil.rmtree(tmp_path / str(number))
     if STORM:
