@@ -610,7 +610,7 @@ class TestForgetting:
         uri = f"{MEMORIES}/preferences/zq7-kiwi"
         folder = Path(engine.fs.resolve_path(ADA, uri))
         (folder / "content.md~").write_bytes((folder / "content.md").read_bytes())  # what an editor leaves
-        set_aside = engine.fs.space / "aside/journal-1"
+        set_aside = tmp_path / "memory/.ctx/aside/journal-1"
         set_aside.mkdir(parents=True)
         shutil.copy(engine.fs.journal.path, set_aside)
         engine.forget(ADA, uri)

@@ -28,7 +28,7 @@ from urllib.parse import unquote
 
 from ..core.checks import check_count
 from ..core.config import ABSTRACT, CONTENT, LEVEL_TOKENS, LEVELS, META, OVERVIEW
-from ..core.errors import ConflictError, ContextEngineError, InvalidInputError, NodeNotFoundError
+from ..core.errors import ConflictError, ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.objects import ContextNode, HistoryEntry, NodeStat, NodeSummary, RequestContext
 from ..core.text import CountTokens, count_tokens, shorten
 from .checks import check_meta, check_version, decode, encode, file_of
@@ -50,7 +50,7 @@ class ContextFS(MainStore):
     """The main store in a folder; any number of threads and processes may use it.
 
     Args:
-        root: The folder; it is made where it is not there.
+        root: The folder; it is made where it is not there. None keeps all in memory, for as long as the process lives.
         clock: Seconds since the epoch.
         new_id: What makes ids of commits.
         count_tokens: How long a text is for a model.
@@ -66,7 +66,7 @@ class ContextFS(MainStore):
 
     def __init__(
         self,
-        root: str | os.PathLike[str],
+        root: str | os.PathLike[str] | None,
         *,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
@@ -83,8 +83,12 @@ class ContextFS(MainStore):
 
         Raises:
             InvalidUriError, AccessDeniedError: See `check_access`.
+            StoreError: The store is in memory: there are no folders.
         """
-        return str(self.root.joinpath(*check_access(ctx, uri).folders))
+        found = check_access(ctx, uri)
+        if self.root is None:
+            raise StoreError(f"a store in memory has no folder for {found.text!r}")
+        return str(self.root.joinpath(*found.folders))
 
     # -- reading --
 

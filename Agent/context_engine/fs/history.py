@@ -210,10 +210,7 @@ class History:
                         connection.execute(f"DELETE FROM nodes WHERE {where}", values)
                         connection.execute(f"DELETE FROM outbox WHERE {where}", values)
                         connection.execute("DELETE FROM changes WHERE file = ? AND after = ?", (MOVE, uri.encode()))
-            for place in (self._store.space / "aside").glob("journal-*"):  # it has images, whatever damaged it
-                shutil.rmtree(place)
-            for place in copies_of(self._store.space / "aside", [*gone, *kept]):
-                for path in place.iterdir():
-                    path.unlink()
-                place.rmdir()
+            if self._store.aside is not None:
+                for place in copies_of(self._store.aside, [*gone, *kept]):
+                    shutil.rmtree(place)
             self._journal.rewrite()

@@ -31,7 +31,7 @@ from ..core.objects import OutboxEvent
 from ..core.text import to_json
 from ..providers.sqlite_files import open_readonly
 
-__all__ = ["Commit", "Journal", "NodeRow", "Step"]
+__all__ = ["IN_MEMORY", "Commit", "Journal", "NodeRow", "Step"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -56,6 +56,10 @@ CREATE TABLE IF NOT EXISTS reports(at REAL NOT NULL, uri TEXT NOT NULL, text TEX
 
 MOVE = ">"
 """What stands for a file's name in a step that moves a folder."""
+
+
+IN_MEMORY = ":memory:"
+"""The path of a journal that is gone with its process."""
 
 
 class Step(NamedTuple):
@@ -96,7 +100,7 @@ class Journal:
     """The journal of one store; any number of threads may use it.
 
     Args:
-        path: The file.
+        path: The file, or `IN_MEMORY`.
         readonly: Whether nothing may be written.
     """
 
@@ -116,7 +120,11 @@ class Journal:
     # -- connections --
 
     def _connect(self, synchronous: str) -> sqlite3.Connection:
+        if self.path == IN_MEMORY:
+            synchronous = "NORMAL"  # one connection is all that sees it
         if self._pid != os.getpid():
+            if self.path == IN_MEMORY:
+                raise StoreError("a store in memory is that of the process that made it")
             self._abandoned.append(self._connections)
             self._connections, self._pid = {}, os.getpid()
         made = self._connections.get(synchronous)
@@ -127,7 +135,7 @@ class Journal:
     def _open(self, synchronous: str) -> sqlite3.Connection:
         if self.readonly:
             return self._open_readonly()
-        fresh = not os.path.exists(self.path)
+        fresh = self.path != IN_MEMORY and not os.path.exists(self.path)
         made = sqlite3.connect(self.path, timeout=60.0, isolation_level=None, check_same_thread=False)
         try:
             if fresh:

@@ -23,7 +23,8 @@ from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent, RequestContext
 from .disk import Disk, boot_id
 from .folders import Folders, Image
-from .journal import Commit, Journal, NodeRow
+from .journal import IN_MEMORY, Commit, Journal, NodeRow
+from .memory_disk import MemoryDisk
 from .meta import is_whole, leads_on, state_of
 from .opening import open_store
 from .redo import redo
@@ -42,7 +43,7 @@ class MainStore:
     """A folder with its journal and its lock; any number of threads and processes may use it.
 
     Args:
-        root: The folder; it is made where it is not there.
+        root: The folder; it is made where it is not there. None keeps all in memory, for as long as the process lives.
         clock: Seconds since the epoch.
         new_id: What makes ids of commits.
         disk: The door to the operating system.
@@ -57,21 +58,21 @@ class MainStore:
 
     def __init__(
         self,
-        root: str | os.PathLike[str],
+        root: str | os.PathLike[str] | None,
         *,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         disk: Disk | None = None,
         readonly: bool | None = None,
     ) -> None:
-        self.root = Path(root).absolute()
+        self.root = Path(root).absolute() if root is not None else None
         self.clock, self.new_id = clock, new_id
         self.boot = boot_id()
-        self._disk = disk or Disk()
-        self.readonly = bool(readonly) or (readonly is None and _is_readonly(self.root))
-        self.space = self.root / SPACE
-        self.folders = Folders(str(self.root), self._disk)
-        self.journal = Journal(str(self.space / "journal.db"), self.readonly)
+        self._disk = disk or (Disk() if self.root is not None else MemoryDisk())
+        self.readonly = bool(readonly) or (readonly is None and self.root is not None and _is_readonly(self.root))
+        self.space = self.root / SPACE if self.root is not None else None
+        self.folders = Folders(str(self.root or ""), self._disk)
+        self.journal = Journal(str(self.space / "journal.db") if self.space is not None else IN_MEMORY, self.readonly)
         self._thread_lock = threading.RLock()
         self._local = threading.local()
         self._depth = 0
@@ -96,8 +97,13 @@ class MainStore:
 
     # -- opening and closing --
 
+    @property
+    def aside(self) -> Path | None:
+        """Where copies are kept of what a redo writes over; None in memory, where no hand can have written."""
+        return self.space / "aside" if self.space is not None else None
+
     def _open_to_read(self) -> None:
-        if not self.root.is_dir():
+        if self.root is None or not self.root.is_dir():
             raise StoreError(f"no store at {str(self.root)!r}, and it may not be made")
         self.journal.open()
 
@@ -127,7 +133,9 @@ class MainStore:
             self._depth += 1
             try:
                 if self._depth == 1:
-                    self._lock_fd = self._disk.open_lock(str(self.space / "lock"), create=True)
+                    self._lock_fd = self._disk.open_lock(
+                        str(self.space / "lock") if self.space is not None else "", create=True
+                    )
                     self._disk.lock(self._lock_fd)
                     if recover and self.journal.is_behind():
                         self._recover()
@@ -141,7 +149,7 @@ class MainStore:
 
     def _recover(self) -> None:
         try:
-            redo(self.journal, self.folders, self.boot, self.space / "aside")
+            redo(self.journal, self.folders, self.boot, self.aside)
         except OSError as error:
             if isinstance(error, StoreError):
                 raise
@@ -174,7 +182,7 @@ class MainStore:
         with self.locked():
             self._commits_since = self._bytes_since = 0
             if self.journal.waiting()[0]:
-                fd = self._disk.open_root(str(self.root))
+                fd = self._disk.open_root(str(self.root or ""))
                 try:
                     self._disk.sync_all(fd)
                 except OSError as error:

@@ -6,9 +6,10 @@ The files are the store. Without a journal, in a clone or where it was damaged, 
 import contextlib
 import os
 import sqlite3
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core.config import UPSERT_CONTEXT
+from ..core.config import SPACE, UPSERT_CONTEXT
 from ..core.errors import ContextEngineError, StoreCorruptError, StoreError
 from ..core.objects import OutboxEvent
 from .journal import Journal, NodeRow, put_event
@@ -30,16 +31,10 @@ def open_store(store: "MainStore") -> None:
 
     Cost: a millisecond; without a journal all files are read, after a start of the machine all of the journal is.
     """
-    try:
-        store.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        store.space.mkdir(mode=0o700, exist_ok=True)
-        ignore = store.space / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="ascii")
-    except OSError as error:
-        raise StoreError(f"no store can be made at {str(store.root)!r}: {error}") from error
+    if store.root is not None:
+        _make_folder(store.root)
     with store.locked(recover=False):
-        is_new = not (store.space / "journal.db").exists()
+        is_new = not os.path.exists(store.journal.path)
         try:
             store.journal.open()
             if _has_started_anew(store):
@@ -48,9 +43,20 @@ def open_store(store: "MainStore") -> None:
         except (sqlite3.DatabaseError, StoreCorruptError) as error:
             _set_journal_aside(store, error)
             is_new = True
-        redo(store.journal, store.folders, store.boot, store.space / "aside")
+        redo(store.journal, store.folders, store.boot, store.aside)
         if is_new or not store.journal.last_sequence():
             _adopt_folder(store)
+
+
+def _make_folder(root: Path) -> None:
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        space = root / SPACE
+        space.mkdir(mode=0o700, exist_ok=True)
+        if not (space / ".gitignore").exists():
+            (space / ".gitignore").write_text("*\n", encoding="ascii")
+    except OSError as error:
+        raise StoreError(f"no store can be made at {str(root)!r}: {error}") from error
 
 
 def _has_started_anew(store: "MainStore") -> bool:
@@ -68,11 +74,12 @@ def _note_boot(store: "MainStore") -> None:
 def _set_journal_aside(store: "MainStore", error: Exception) -> None:
     """Begin another journal: the files are the store, and the damaged one is kept."""
     store.journal.close()
-    place = store.space / "aside" / f"journal-{os.urandom(4).hex()}"
+    path = Path(store.journal.path)
+    place = path.parent / "aside" / f"journal-{os.urandom(4).hex()}"
     place.mkdir(mode=0o700, parents=True)
-    for path in store.space.glob("journal.db*"):
-        path.rename(place / path.name)
-    store.journal = Journal(str(store.space / "journal.db"))
+    for each in path.parent.glob(f"{path.name}*"):
+        each.rename(place / each.name)
+    store.journal = Journal(str(path))
     store.journal.open()
     _note_boot(store)
     store.journal.report(store.clock(), "", f"the journal was damaged ({error}): it is in {place.name}, undo is gone")

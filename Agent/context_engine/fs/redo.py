@@ -22,7 +22,7 @@ __all__ = ["copies_of", "is_torn", "put_aside", "redo"]
 _BLOCK = 512
 
 
-def redo(journal: Journal, folders: Folders, boot: str, aside: Path) -> list[str]:
+def redo(journal: Journal, folders: Folders, boot: str, aside: Path | None) -> list[str]:
     """Bring the files to what the journal says, and return a sentence for each file that was put aside.
 
     Must run under the store's lock. Running it twice changes nothing more.
@@ -82,7 +82,7 @@ def _is_beneath(uri: str, above: str) -> bool:
 
 
 def _write_again(
-    journal: Journal, folders: Folders, uri: str, change: dict[str, bytes | None], aside: Path
+    journal: Journal, folders: Folders, uri: str, change: dict[str, bytes | None], aside: Path | None
 ) -> list[str]:
     names = parse_uri(uri).folders
     try:
@@ -100,7 +100,7 @@ def _write_again(
         and present[file] not in journal.images_of(uri, file)
     }
     reports = []
-    if strange:
+    if strange and aside is not None:
         where = put_aside(aside, uri, strange)
         reports.append(f"{', '.join(strange)} of {uri} was neither old nor new: a copy is in {where.name}")
         journal.report(time.time(), uri, reports[-1])
@@ -136,9 +136,9 @@ def put_aside(aside: Path, uri: str, files: Image) -> Path:
 
 
 def copies_of(aside: Path, uris: Iterable[str]) -> list[Path]:
-    """Return the folders of what was put aside of some URIs."""
+    """Return the folders of what was put aside of some URIs, and of every journal: it has images of all."""
     wanted = set(uris)
-    found = []
+    found = list(aside.glob("journal-*"))
     for place in sorted(aside.glob("*")) if aside.is_dir() else []:
         try:
             if (place / "uri").read_text(encoding="utf-8") in wanted:

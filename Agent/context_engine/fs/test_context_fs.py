@@ -52,11 +52,14 @@ class TestNodes:
     def test_are_folders_of_five_files_for_their_owner_alone(self, fs: ContextFS) -> None:
         fs.write_node(ADA, node())
 
+        assert fs.aside is not None
         files = {path.name: path for path in place(fs).iterdir()}
         assert set(files) == {".abstract.md", ".overview.md", "content.md", ".meta.json", ".relations.json"}
         assert files["content.md"].read_text(encoding="utf-8") == "- no sugar\n"
         assert {stat.S_IMODE(path.stat().st_mode) for path in files.values()} == {0o600}
-        assert {stat.S_IMODE(each.stat().st_mode) for each in (fs.root, place(fs), fs.space)} == {0o700}
+        assert {stat.S_IMODE(each.stat().st_mode) for each in (place(fs), *place(fs).parents[:5], fs.aside.parent)} == {
+            0o700
+        }
 
     def test_come_back_as_they_were_written(self, fs: ContextFS) -> None:
         fs.write_node(ADA, node(title="Tea 茶", aliases=["cha"], metadata={"mine": [1]}))
@@ -324,6 +327,7 @@ class TestMovesAndCrashes:
     COFFEE, MATE = f"{TEAS}/coffee", f"{TEAS}/mate"
 
     def reopened(self, fs: ContextFS, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ContextFS:
+        assert fs.root is not None
         shutil.copytree(fs.root, folder)
         with monkeypatch.context() as patched:
             patched.setattr(main_store, "boot_id", lambda: "another start of the machine")

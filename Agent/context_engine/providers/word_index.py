@@ -120,9 +120,7 @@ class WordIndex:
 
     def _prepare(self) -> None:
         if self._path is None or (self._readonly and not self._path.exists()):
-            self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-            self._make(self._memory)
-            self.is_new = True
+            self._make_in_memory()
             return
         if self._readonly:
             return
@@ -133,6 +131,11 @@ class WordIndex:
             if isinstance(error, sqlite3.OperationalError):
                 raise
             self.discard()
+
+    def _make_in_memory(self) -> None:
+        made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._make(made)
+        self._memory, self.is_new = made, True
 
     def _make_file(self) -> None:
         assert self._path is not None
@@ -176,6 +179,9 @@ class WordIndex:
     def discard(self) -> None:
         """Begin anew with nothing: the file was damaged, or is not wanted."""
         with self._lock:
+            if self._memory is not None:
+                self._make_in_memory()
+                return
             self.close()
             if self._path is not None:
                 for path in self._path.parent.glob(f"{self._path.name}*"):

@@ -42,14 +42,14 @@ class AsyncContextEngineService:
     A call that is cancelled goes on in its thread: what it writes is written whole.
 
     Args:
-        folder: Where it lies.
+        folder: Where it lies; None keeps all in memory.
         options: As `ContextEngineService` takes them.
 
     Attributes:
         engine: The service itself.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], **options: Any) -> None:
+    def __init__(self, folder: str | os.PathLike[str] | None, **options: Any) -> None:
         self.engine = ContextEngineService(folder, **options)
 
     commit_session = _in_thread(ContextEngineService.commit_session)

@@ -89,7 +89,8 @@ class ContextEngineService:
     """A long-term memory in a folder; a context manager, and safe to use from many threads and processes.
 
     Args:
-        folder: Where it lies; made where it is not there. A folder that cannot be written is read.
+        folder: Where it lies; made where it is not there. A folder that cannot be written is read. None keeps all in
+            memory, for as long as the process lives: for tests, and for what nobody keeps.
         llm: A model that extracts and merges, as `LLM` or as the library's `LLMClient`; None goes by rules.
         embedder: Likeness of meaning beside words, as `Embedder` or one of `Agent.embeddings`; None goes by words.
         reranker: What orders the first blocks anew.
@@ -111,7 +112,7 @@ class ContextEngineService:
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
+        folder: str | os.PathLike[str] | None,
         *,
         llm: LLM | LLMClient | None = None,
         embedder: Embedder | Any | None = None,
@@ -131,7 +132,7 @@ class ContextEngineService:
         self.fs = ContextFS(folder, clock=clock, new_id=new_id, count_tokens=count_tokens, readonly=readonly, disk=disk)
         self.relations = RelationStore(self.fs)
         self.outbox = OutboxStore(self.fs.journal, clock)
-        self.spaces = IndexSpaces(self.fs.space / "index", self.fs.readonly)
+        self.spaces = IndexSpaces(self.fs.space / "index" if self.fs.space is not None else None, self.fs.readonly)
         self.fs.on_checkpoint.append(self.spaces.checkpoint)
         self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
