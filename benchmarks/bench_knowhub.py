@@ -1,8 +1,14 @@
-"""Measure KnowHub: `python -m benchmarks.bench_knowhub [--entries 5000] [--seconds 5]`.
+"""Measure KnowHub: `python -m benchmarks.bench_knowhub [--entries 5000] [--seconds 5] [--only servers,mem0,…]`.
 
-Its server beside a plain one over FastAPI and sqlite (WAL, synchronous=FULL, FTS5), each in a process of its own, with
-the same client and the same entries, in turns within one run; then its recall among 30,000 entries; then whether the
-feedback of eight processes is all there. Ratios count: the machine's own speed is in both sides.
+servers    its server beside a plain one over FastAPI and sqlite (WAL, synchronous=FULL, FTS5), each in a process of its
+           own, with the same client and the same entries, in turns
+mem0       saving and searching beside mem0ai's library, without a model on either side (needs `make peers` once)
+recall     among 30,000 entries, for tokens that see more or less of them; opening, also after a kill
+processes  whether the feedback of eight processes, and of eight clients of two workers, is all there
+commands   the right tool for a question, beside FTS5: needs --commands FOLDER with checkouts of the repositories
+           tldr-pages/tldr, TellinaTool/nl2bash and jaywcjlove/linux-command as `tldr`, `nl2bash`, `linux-command`
+
+Ratios count: the machine's own speed is in both sides.
 """
 
 import argparse
@@ -19,6 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +249,142 @@ def measure_servers(folder: str, entries: int, seconds: float) -> None:
             process.wait(30)
 
 
+# mem0's library
+
+
+MEM0 = """
+import json, os, random, sys, time, zlib
+os.environ["MEM0_TELEMETRY"] = "False"
+os.environ["MEM0_DIR"] = sys.argv[1]
+from mem0 import Memory
+
+SIZE = 384
+
+
+class Hashing:
+    def embed(self, text, memory_action=None):
+        vector = [0.001] * SIZE
+        for word in text.lower().split():
+            vector[zlib.crc32(word.encode()) % SIZE] += 1.0
+        return vector
+
+    def embed_batch(self, texts, memory_action=None):
+        return [self.embed(text) for text in texts]
+
+
+store = {"provider": "qdrant", "config": {"path": sys.argv[1] + "/qdrant", "embedding_model_dims": SIZE}}
+none = {"provider": "openai", "config": {"api_key": "none"}}
+memory = Memory.from_config(
+    {"vector_store": store, "llm": none, "embedder": none, "history_db_path": sys.argv[1] + "/history.db"}
+)
+memory.embedding_model = Hashing()
+print(json.dumps("ready"), flush=True)
+for line in sys.stdin:
+    call, texts = json.loads(line)
+    if call == "fill":  # by its store's own call: by `add` it would take half an hour
+        vectors = memory.embedding_model.embed_batch(texts)
+        rows = [{"data": text, "user_id": "bench", "hash": str(n)} for n, text in enumerate(texts)]
+        ids = ["%08x-0000-4000-8000-000000000000" % n for n in range(len(texts))]
+        for start in range(0, len(texts), 500):
+            part = slice(start, start + 500)
+            memory.vector_store.insert(vectors[part], rows[part], ids[part])
+    took = []
+    for text in texts if call != "fill" else ():
+        began = time.perf_counter()
+        if call == "save":
+            memory.add(text, user_id="bench", infer=False)
+        else:
+            found = memory.search(text, filters={"user_id": "bench"})
+            assert found["results"]
+        took.append(time.perf_counter() - began)
+    print(json.dumps(took), flush=True)
+"""
+
+
+def measure_mem0(folder: str, entries: int) -> None:
+    """Print the time of a save and of a search beside mem0ai's, each in a process of its own, in turns."""
+    from Agent.knowhub.hub import LOCAL, KnowHub
+    from benchmarks.peers.mem0_suite import SITE
+
+    if not (SITE / "mem0").is_dir():
+        print(f"mem0: skipped, mem0ai is not in {SITE}: `make peers` puts it there")
+        return
+    chooser = random.Random(5)
+    rows = [entry(number, chooser) for number in range(entries)]
+    environment = {**os.environ, "PYTHONPATH": str(SITE)}
+    command = [sys.executable, "-c", MEM0, f"{folder}/mem0"]
+    Path(folder, "mem0").mkdir()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, env=environment, text=True, **pipes) as theirs, KnowHub(f"{folder}/beside") as hub:  # type: ignore[call-overload]
+
+        def ask(*call: Any) -> list[float]:
+            print(json.dumps(call), file=theirs.stdin, flush=True)
+            return list(json.loads(theirs.stdout.readline()))
+
+        assert json.loads(theirs.stdout.readline()) == "ready"
+        ask("fill", [f"{row['task']} {row['content']}" for row in rows])
+        hub.take_in(LOCAL, [{"id": f"knowledge-20260101-{number:012x}", **row} for number, row in enumerate(rows)])
+        took: dict[str, list[list[float]]] = {"save": [[], []], "search": [[], []]}
+        for _ in range(5):
+            new = [entry(chooser.randrange(10**9), chooser) for _ in range(20)]
+            queries = [words(chooser, 5) for _ in range(20)]
+            took["save"][0] += ask("save", [f"{row['task']} {row['content']}" for row in new])
+            took["search"][0] += ask("search", queries)
+            took["save"][1] += timed(lambda row: hub.save(LOCAL, row), new)
+            took["search"][1] += timed(lambda query: hub.search(LOCAL, {"q": query}), queries)
+        theirs.stdin.close()
+    for call, (other, own) in took.items():
+        p50 = [statistics.median(times) * 1000 for times in (other, own)]
+        ratio = p50[0] / p50[1]
+        print(
+            f"{entries} entries, {call:6} p50 mem0ai {p50[0]:7.2f} ms, hub {p50[1]:6.2f} ms: {ratio:.1f} x", flush=True
+        )
+
+
+def timed(call: Callable[[Any], Any], arguments: list[Any]) -> list[float]:
+    """Return the time of each call, in seconds."""
+    took = []
+    for argument in arguments:
+        began = time.perf_counter()
+        call(argument)
+        took.append(time.perf_counter() - began)
+    return took
+
+
+# Recall among many
+
+
+WRITE = (
+    "import os, sys, threading\nfrom Agent.knowhub.hub import LOCAL, KnowHub\nhub = KnowHub(sys.argv[1])\n"
+    "def work():\n    while True:\n"
+    "        made = hub.save(LOCAL, {'task': 'under load', 'content': 'c' * 200, 'types': ['tool']})\n"
+    "        os.write(1, (made['entry']['id'] + '\\n').encode())\n"
+    "for _ in range(4):\n    threading.Thread(target=work).start()\n"
+)
+
+
+def measure_kills(folder: str, rounds: int = 3) -> None:
+    """Print how soon a large hub is ready after a kill under load, and whether all that it acknowledged is there."""
+    from Agent.knowhub.hub import LOCAL, KnowHub
+
+    for _ in range(rounds):
+        worker = subprocess.Popen([sys.executable, "-c", WRITE, f"{folder}/large"], stdout=subprocess.PIPE)
+        assert worker.stdout is not None
+        first = worker.stdout.readline()
+        time.sleep(0.5)
+        worker.kill()
+        lines = [line for line in [first, *worker.stdout.read().splitlines(keepends=True)] if line.endswith(b"\n")]
+        worker.wait()
+        began, used = time.perf_counter(), time.process_time()
+        with KnowHub(f"{folder}/large") as hub:
+            took, used = time.perf_counter() - began, time.process_time() - used
+            lost = sum(hub.ledger.read(line.decode().strip()) is None for line in lines)
+            assert hub.get(LOCAL, lines[0].decode().strip())["task"] == "under load"
+        print(
+            f"killed under load: ready in {took:.2f} s ({used:.2f} s of CPU), {lost} of {len(lines)} lost", flush=True
+        )
+
+
 def measure_recall(folder: str, entries: int) -> None:
     """Print the time of a recall among many entries, for tokens that see more or less of them."""
     from Agent.knowhub.hub import LOCAL, KnowHub
@@ -260,22 +403,25 @@ def measure_recall(folder: str, entries: int) -> None:
         )
         hub.take_in(LOCAL, rows)
     print(f"import of {entries:,}: {time.perf_counter() - began:.1f} s")
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     with KnowHub(f"{folder}/large") as hub:
-        print(f"opened again, ready in {time.perf_counter() - began:.2f} s")
+        took, used = time.perf_counter() - began, time.process_time() - used
+        print(f"opened again, ready in {took:.2f} s ({used:.2f} s of CPU)")
         rights = frozenset({"read"})
         sights = {"all": ["org:all"], "a twentieth": ["team:3"], "a quarter": [f"team:{n}" for n in range(5)]}
         for name, scopes in sights.items():
             token = Token("bench", rights, frozenset(scopes))
-            took = []
+            times: list[float] = []
+            spent: list[float] = []
             for _ in range(200):
                 query = words(chooser, 5)
-                began = time.perf_counter()
+                began, used = time.perf_counter(), time.thread_time()
                 hub.search(token, {"q": query})
-                took.append((time.perf_counter() - began) * 1000)
-            print(
-                f"recall, sees {name:12} p50 {statistics.median(took):6.1f} ms   p95 {percentile(took, 0.95):6.1f} ms"
-            )
+                times.append((time.perf_counter() - began) * 1000)
+                spent.append((time.thread_time() - used) * 1000)
+            wall, cpu = ([statistics.median(each), percentile(each, 0.95)] for each in (times, spent))
+            said = f"p50 {wall[0]:5.1f} p95 {wall[1]:5.1f} ms; of CPU p50 {cpu[0]:5.1f} p95 {cpu[1]:5.1f} ms"
+            print(f"recall, sees {name:12} {said}", flush=True)
 
 
 JUDGE = (
@@ -314,8 +460,146 @@ def measure_processes(folder: str) -> None:
         print(f"8 threads:   {hub.get(LOCAL, id)['eval']['helpful']} of 2000 judgements, {2000 / took:.0f}/s")
 
 
+async def judge_over_http(urls: list[str], token: str, id: str, clients: int, each: int) -> None:
+    """Let some clients judge one entry so many times, each by its own connection."""
+    import httpx
+
+    async def one(number: int) -> None:
+        headers = {"Authorization": f"Bearer {token}"}
+        transport = httpx.AsyncHTTPTransport(verify=False)
+        url = urls[number % len(urls)]
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60, transport=transport) as client:
+            for place in range(each):
+                case = {"add_helpful_case": {"task": f"{number}-{place}"}}
+                answer = await client.put(f"/api/knowledge/{id}", json=case)
+                assert answer.is_success, answer.text
+
+    await asyncio.gather(*(one(number) for number in range(clients)))
+
+
+def measure_workers(folder: str) -> None:
+    """Print how many of the 2,000 judgements of eight clients of two workers are there."""
+    from Agent.knowhub.hub import LOCAL, KnowHub
+    from Agent.knowhub.schemas import RIGHTS
+
+    place = f"{folder}/workers"
+    with KnowHub(f"{place}/hub") as hub:
+        text, _ = hub.tokens.make("bench", RIGHTS, ["*"])
+        id = hub.save(LOCAL, {"task": "t", "content": "c", "types": ["tool"]})["entry"]["id"]
+    servers = []
+    for _ in range(2):
+        port = free_port()
+        command = [sys.executable, "-m", "benchmarks.bench_knowhub", "--serve", "hub", place, str(port)]
+        servers.append((subprocess.Popen(command), f"http://127.0.0.1:{port}"))
+        wait_until_up(port)
+    try:
+        began = time.perf_counter()
+        asyncio.run(judge_over_http([url for _, url in servers], text, id, 8, 250))
+        took = time.perf_counter() - began
+    finally:
+        for process, _ in servers:
+            process.terminate()
+        for process, _ in servers:
+            process.wait(30)
+    with KnowHub(f"{place}/hub") as hub:
+        count = hub.get(LOCAL, id)["eval"]["helpful"]
+    print(f"8 clients of 2 workers: {count} of 2000 judgements, {2000 / took:.0f}/s", flush=True)
+
+
+# The right tool for a question
+
+
+def read_pages(folder: Path) -> list[tuple[str, str, str]]:
+    """Return the examples of tldr pages: tool, what for, command line."""
+    found = []
+    for path in sorted(folder.glob("*/*.md")):
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        for line, after in pairwise(lines):
+            if line.startswith("- ") and after.startswith("`"):
+                found.append((path.stem, line[2:].rstrip("：:"), after.strip("`")))
+    return found
+
+
+def questions_of_nl2bash(folder: Path, tools: set[str], most: int = 12) -> list[tuple[str, str]]:
+    """Return questions and their tools, at most so many of each tool."""
+    asked = (folder / "data/bash/all.nl").read_text(encoding="utf-8").splitlines()
+    commands = (folder / "data/bash/all.cm").read_text(encoding="utf-8").splitlines()
+    counts: dict[str, int] = {}
+    found = []
+    for question, command in zip(asked, commands, strict=False):
+        tool = command.split()[0] if command.split() else ""
+        if tool in tools and counts.get(tool, 0) < most:
+            counts[tool] = counts.get(tool, 0) + 1
+            found.append((question, tool))
+    return found
+
+
+def questions_of_linux_command(folder: Path, tools: set[str]) -> list[tuple[str, str]]:
+    """Return what Chinese pages say first of a tool, and the tool."""
+    found = []
+    for path in sorted((folder / "command").glob("*.md")):
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        said = [line for line in lines if line and not line.startswith(("=", "#", "-"))]
+        if path.stem in tools and len(said) > 1:
+            found.append((said[1].replace(path.stem, ""), path.stem))
+    return found
+
+
+def measure_commands(folder: str, place: str) -> None:
+    """Print for how many questions the right tool is among the first 5 found, and the first 100, beside FTS5."""
+    sources = Path(place) if place else None
+    if sources is None or not (sources / "tldr/pages").is_dir():
+        print("commands: skipped, --commands names no folder with a checkout of tldr-pages/tldr as `tldr`")
+        return
+    pages = read_pages(sources / "tldr/pages")
+    questions = questions_of_nl2bash(sources / "nl2bash", {tool for tool, _, _ in pages})
+    find_tools(f"{folder}/english", "English", pages, questions)
+    pages = read_pages(sources / "tldr/pages.zh")
+    questions = questions_of_linux_command(sources / "linux-command", {tool for tool, _, _ in pages})
+    find_tools(f"{folder}/chinese", "Chinese", pages, questions)
+
+
+def find_tools(folder: str, language: str, pages: list[tuple[str, str, str]], questions: list[tuple[str, str]]) -> None:
+    """Ask a hub and FTS5, which hold the same texts."""
+    from Agent.knowhub.hub import LOCAL, KnowHub
+
+    base = sqlite3.connect(":memory:")
+    tokenizer = "porter" if language == "English" else "trigram"
+    base.execute(f"CREATE VIRTUAL TABLE text USING fts5 (said, tokenize='{tokenizer}')")
+    rows = [f"{what}\n{tool}\n{command}" for tool, what, command in pages]
+    base.executemany("INSERT INTO text (rowid, said) VALUES (?, ?)", enumerate(rows))
+    ids = [f"knowledge-20260101-{number:012x}" for number in range(len(pages))]
+    with KnowHub(folder) as hub:
+        lines = (
+            {"id": id, "task": what[:2000], "content": command, "types": ["tool"], "tags": {"tool": tool}}
+            for id, (tool, what, command) in zip(ids, pages, strict=True)
+        )
+        report = hub.take_in(LOCAL, lines)
+        tool_of = {id: tool for id, (tool, _, _) in zip(ids, pages, strict=True)}
+        right = {"hub": [0, 0], "FTS5": [0, 0]}
+        for question, tool in questions:
+            first = [row["tags"]["tool"] for row in hub.search(LOCAL, {"q": question, "top_k": 5})["results"]]
+            many = [tool_of[id] for id in hub.catalog.rank(question, 100)]
+            parts = (
+                question.split() if language == "English" else [question[n : n + 3] for n in range(len(question) - 2)]
+            )
+            wanted = " OR ".join('"' + part.replace('"', "") + '"' for part in parts if part.replace('"', ""))
+            call = "SELECT rowid FROM text WHERE text MATCH ? ORDER BY bm25(text) LIMIT 100"
+            theirs = [pages[row[0]][0] for row in base.execute(call, (wanted,))] if wanted else []
+            for name, few, all_found in (("hub", first, many), ("FTS5", theirs[:5], theirs)):
+                right[name][0] += tool in few
+                right[name][1] += tool in all_found
+    said = f"{language}: {report['written']} examples, {len(questions)} questions"
+    for name, (five, hundred) in right.items():
+        share = [100 * count / len(questions) for count in (five, hundred)]
+        print(f"{said}, {name}: right tool in 5 {share[0]:.1f} %, in 100 {share[1]:.1f} %", flush=True)
+
+
+PARTS = ("servers", "mem0", "recall", "processes", "commands")
+
+
 def main() -> None:
-    """Run all of it."""
+    """Run all of it, or some."""
     if len(sys.argv) > 1 and sys.argv[1] == "--serve":
         serve(sys.argv[2], sys.argv[3], int(sys.argv[4]))
         return
@@ -323,13 +607,25 @@ def main() -> None:
     parser.add_argument("--entries", type=int, default=5_000)
     parser.add_argument("--large", type=int, default=30_000)
     parser.add_argument("--seconds", type=float, default=6.0, help="for each call and server")
+    parser.add_argument("--only", default=",".join(PARTS), help="some of the parts, with commas")
+    parser.add_argument("--commands", default="", metavar="FOLDER", help="holds the three checkouts")
     options = parser.parse_args()
-    os.environ.setdefault("XDG_CONFIG_HOME", tempfile.mkdtemp())
+    parts = options.only.split(",")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o700)
-        measure_servers(folder, options.entries, options.seconds)
-        measure_recall(folder, options.large)
-        measure_processes(folder)
+        os.environ["XDG_CONFIG_HOME"] = f"{folder}/config"
+        if "servers" in parts:
+            measure_servers(folder, options.entries, options.seconds)
+        if "mem0" in parts:
+            measure_mem0(folder, options.entries)
+        if "recall" in parts:
+            measure_recall(folder, options.large)
+            measure_kills(folder)
+        if "processes" in parts:
+            measure_processes(folder)
+            measure_workers(folder)
+        if "commands" in parts:
+            measure_commands(folder, options.commands)
 
 
 if __name__ == "__main__":
