@@ -1120,6 +1120,20 @@ def _ReadNodeHead(row: bytes) -> _NodeHead:
     )
 
 
+class _InfoHead(NamedTuple):
+    """What leads to an info.  An `Info` has the same attributes."""
+
+    id: str
+    deleted: bool
+
+
+def _ReadInfoHead(row: bytes) -> _InfoHead:
+    match = _MatchInfo(row)
+    if match is None:
+        raise _Malformed("no row of an info", row)
+    return _InfoHead(_Unescape(match[1]), match[2] == b"true")
+
+
 class _LinkHead(NamedTuple):
     """What leads to a link.  An `InfoKeywordLink` has the same attributes."""
 
@@ -2952,9 +2966,7 @@ class _FileStore:
         if is_written or not self._HasLock() or self.files.Identify(self._log_path)[0] != self._file_id:
             raise StoreError(f"{self._lock_path} was taken away meanwhile, the log stays as it is")
 
-    def _StateLines(
-        self, new: _LogReader, rows_of: Callable[[int], Iterable[bytes]], extra: str
-    ) -> Iterator[bytes]:
+    def _StateLines(self, new: _LogReader, rows_of: Callable[[int], Iterable[bytes]], extra: str) -> Iterator[bytes]:
         """Yield the lines of a compacted log: the rows, and a checkpoint behind them."""
         for kind in range(len(_KINDS)):
             for bulk in _InBulks(rows_of(kind)):
@@ -3023,19 +3035,60 @@ def _CountRows(new: _LogReader, kind: int, rows: Iterable[bytes]) -> Iterator[by
 #   queries   confirmed query, folded -> ids
 #   gone_nodes, gone_infos   id -> tombstone of what was deleted
 #
-# Many values of a key stand in the order of creation, which is the order of their ordinals.  An `_Overlay` is a state
-# that begins as another one and leaves it as it is: what an operation sees of itself before others see it.
+# Many values of a key stand in the order of creation, which is the order of their ordinals.  A state that is made over
+# another one begins as that, and leaves it as it is: what an operation sees of itself before others see it.
 
 _MERGES_FOLLOWED = 1000  # from an id to what it was merged into, and so on
 _LEVELS_HELD = 65_536
 
 
-class _Multimap(Generic[_Value]):
-    """Key -> values in order; one value alone is held without a list around it."""
+class _Layer(MutableMapping[str, _Value]):
+    """A dict over another one, which may change meanwhile where this one has not."""
 
-    def __init__(self, order: Callable[[_Value], Any]) -> None:
+    def __init__(self, base: MutableMapping[str, _Value]) -> None:
+        self._base = base
+        self.own: dict[str, _Value | None] = {}  # None: taken away
+
+    @override
+    def get(self, key: str, default: Any = None) -> Any:
+        value = self.own[key] if key in self.own else self._base.get(key)
+        return default if value is None else value
+
+    def __getitem__(self, key: str) -> _Value:
+        value = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return cast("_Value", value)
+
+    def __contains__(self, key: object) -> bool:
+        return self.own[key] is not None if key in self.own else key in self._base
+
+    def __setitem__(self, key: str, value: _Value) -> None:
+        self.own[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        self.own[key] = None
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key in {**dict.fromkeys(self._base), **dict.fromkeys(self.own)} if key in self)
+
+    def __len__(self) -> int:
+        return len(self._base) + sum((value is not None) - (key in self._base) for key, value in self.own.items())
+
+
+class _Multimap(Generic[_Value]):
+    """Key -> values in order; one value alone is held without a list around it.
+
+    One that is made over another begins as that, and copies a list before it changes it.
+    """
+
+    def __init__(self, order: Callable[[_Value], Any], base: _Multimap[_Value] | None = None) -> None:
         self._order = order
-        self._held: dict[str, _Value | list[_Value]] = {}
+        self._own: dict[str, Any] = {}
+        self._held: MutableMapping[str, _Value | list[_Value]] = self._own
+        if base is not None:
+            layer = _Layer(base._held)
+            self._held, self._own = layer, layer.own
 
     def Get(self, key: str) -> Sequence[_Value]:
         held = self._held.get(key)
@@ -3046,6 +3099,10 @@ class _Multimap(Generic[_Value]):
     def Keys(self) -> Iterable[str]:
         """Return all keys; some may have no values any more."""
         return self._held.keys()
+
+    def OwnKeys(self) -> Iterable[str]:
+        """Return the keys whose values may be others than those beneath."""
+        return self._own.keys()
 
     def AppendMany(self, keys: Iterable[str], values: Iterable[_Value]) -> None:
         """Add values that are known to be the last in order; equal keys often follow one another."""
@@ -3069,183 +3126,106 @@ class _Multimap(Generic[_Value]):
         elif type(held) is not list:
             if held != value:
                 self._held[key] = sorted([cast("_Value", held), value], key=self._Place)
-        elif not held or (is_last and held[-1] != value):
-            held.append(value)
         else:
-            index = bisect.bisect_left(held, self._Place(value), key=self._Place)
-            if index == len(held) or held[index] != value:
-                held.insert(index, value)
+            values = held if key in self._own else self._Copy(key, held)
+            if is_last and values[-1] != value:
+                values.append(value)
+                return
+            index = bisect.bisect_left(values, self._Place(value), key=self._Place)
+            if index == len(values) or values[index] != value:
+                values.insert(index, value)
 
     def Discard(self, key: str, value: _Value) -> None:
-        """Take a value away if it is there.  Cost: log n comparisons."""
+        """Take a value away if it is there.  Cost: log n comparisons, one where it is the first or the last."""
         held = self._held.get(key)
-        if type(held) is list:
-            index = bisect.bisect_left(held, self._Place(value), key=self._Place)
-            if index < len(held) and held[index] == value:
-                del held[index]
-            if len(held) == 1:
-                self._held[key] = held[0]
-        elif held is not None and held == value:
-            del self._held[key]
-
-    def Replace(self, key: str, values: list[_Value]) -> None:
-        """Give a key other values, in any order."""
-        values.sort(key=self._Place)
-        if len(values) > 1:
-            self._held[key] = values
-        elif values:
-            self._held[key] = values[0]
+        if type(held) is not list:
+            if held is not None and held == value:
+                del self._held[key]
+            return
+        values = held if key in self._own else self._Copy(key, held)
+        if values[-1] == value:
+            values.pop()
+        elif values[0] == value:
+            del values[0]
         else:
-            self._held.pop(key, None)
+            index = bisect.bisect_left(values, self._Place(value), key=self._Place)
+            if index < len(values) and values[index] == value:
+                del values[index]
+        if len(values) == 1:
+            self._held[key] = values[0]
+
+    def _Copy(self, key: str, held: list[_Value]) -> list[_Value]:
+        values = self._own[key] = list(held)
+        return values
 
     def _Place(self, value: _Value) -> tuple[Any, _Value]:
         return self._order(value), value  # an ordinal can come twice, when a compaction forgot who had it
 
 
-class _MultimapOverlay(_Multimap[_Value]):
-    """A multimap over another one, which may change meanwhile: it holds what is added and what is taken away."""
-
-    def __init__(self, order: Callable[[_Value], Any], base: _Multimap[_Value]) -> None:
-        super().__init__(order)
-        self._base = base
-        self._added: dict[str, dict[_Value, None]] = {}
-        self._taken: dict[str, set[_Value]] = {}
-
-    @override
-    def Get(self, key: str) -> Sequence[_Value]:
-        added, taken = self._added.get(key), self._taken.get(key)
-        values = self._base.Get(key)
-        if not added and not taken:
-            return values
-        if taken:
-            values = [value for value in values if value not in taken]
-        there = set(values)
-        return sorted([*values, *(value for value in added or () if value not in there)], key=self._Place)
-
-    @override
-    def Keys(self) -> Iterable[str]:
-        return {**dict.fromkeys(self._base.Keys()), **dict.fromkeys(self._added)}
-
-    @override
-    def Add(self, key: str, value: _Value, is_last: bool = False) -> None:
-        self._added.setdefault(key, {})[value] = None
-        if key in self._taken:
-            self._taken[key].discard(value)
-
-    @override
-    def Discard(self, key: str, value: _Value) -> None:
-        if key in self._added:
-            self._added[key].pop(value, None)
-        self._taken.setdefault(key, set()).add(value)
-
-    @override
-    def Replace(self, key: str, values: list[_Value]) -> None:
-        self._taken[key] = set(self._base.Get(key)).difference(values)
-        self._added[key] = dict.fromkeys(values)
-
-
-class _Layer(MutableMapping[str, _Value]):
-    """A dict over another one, which may change meanwhile."""
-
-    def __init__(self, base: MutableMapping[str, _Value]) -> None:
-        self._base = base
-        self._own: dict[str, _Value | None] = {}  # None: taken away
-
-    @override
-    def get(self, key: str, default: Any = None) -> Any:
-        value = self._own[key] if key in self._own else self._base.get(key)
-        return default if value is None else value
-
-    def __contains__(self, key: object) -> bool:
-        return self._own[key] is not None if key in self._own else key in self._base
-
-    def __getitem__(self, key: str) -> _Value:
-        value = self.get(key)
-        if value is None:
-            raise KeyError(key)
-        return cast("_Value", value)
-
-    def __setitem__(self, key: str, value: _Value) -> None:
-        self._own[key] = value
-
-    def __delitem__(self, key: str) -> None:
-        self._own[key] = None
-
-    @override
-    def pop(self, key: str, default: Any = None) -> Any:
-        value = self.get(key, default)
-        self._own[key] = None
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return (key for key in {**dict.fromkeys(self._base), **dict.fromkeys(self._own)} if key in self)
-
-    def __len__(self) -> int:
-        changes = ((value is not None) - (key in self._base) for key, value in self._own.items())
-        return len(self._base) + sum(changes)
-
-
 class _State:
     """Everything that is known of the live records, and what is left of the deleted ones."""
 
-    def __init__(self, normalizer: Callable[[str], list[str]]) -> None:
+    def __init__(self, normalizer: Callable[[str], list[str]], base: _State | None = None) -> None:
+        def Table(name: str) -> Any:
+            return {} if base is None else _Layer(getattr(base, name))
+
+        def Index(name: str, order: Callable[[Any], int]) -> Any:
+            return _Multimap(order, None if base is None else getattr(base, name))
+
+        self._base = base
         self._normalizer = normalizer
         self._is_default = normalizer is _NormalizeText
         self._levels: dict[str, int] = {}  # of parents that were asked for; forgotten when a keyword moves
         self._tokens: _Multimap[str] | None = None  # made when it is first asked
-        self._info_order: list[str] = []  # of infos, also deleted ones, and where each stands: made when first asked
-        self._info_places: dict[str, int] | None = None
-        self._is_info_order_old = False
-        self.next_ordinal = 0
-        self.nodes: MutableMapping[str, bytes] = {}
-        self.infos: MutableMapping[str, Any] = {}
-        self.gone_nodes: MutableMapping[str, _Tombstone] = {}
-        self.gone_infos: MutableMapping[str, _Tombstone] = {}
-        self.children: _Multimap[str] = _Multimap(self.OrdinalOf)
-        self.names: _Multimap[str] = _Multimap(self.OrdinalOf)
-        self.queries: _Multimap[str] = _Multimap(self.OrdinalOf)
-        self.by_info: _Multimap[bytes] = _Multimap(_OrdinalOf)
-        self.by_node: _Multimap[bytes] = _Multimap(_OrdinalOf)
+        self._info_order: list[str] = []  # of infos, deleted ones too: for who goes on behind one of them
+        self._info_places: dict[str, int] | None = None  # where each stands in it; made when first asked
+        self.next_ordinal: int = 0 if base is None else base.next_ordinal
+        self.nodes: MutableMapping[str, bytes] = Table("nodes")
+        self.infos: MutableMapping[str, Any] = Table("infos")
+        self.gone_nodes: MutableMapping[str, _Tombstone] = Table("gone_nodes")
+        self.gone_infos: MutableMapping[str, _Tombstone] = Table("gone_infos")
+        self.children: _Multimap[str] = Index("children", self.OrdinalOf)
+        self.names: _Multimap[str] = Index("names", self.OrdinalOf)
+        self.queries: _Multimap[str] = Index("queries", self.OrdinalOf)
+        self.by_info: _Multimap[bytes] = Index("by_info", _OrdinalOf)
+        self.by_node: _Multimap[bytes] = Index("by_node", _OrdinalOf)
 
     # -- taking rows in -------------------------------------------------------
 
-    def Apply(self, records: _Records, heads: Sequence[Any] | None = None) -> None:
+    def Apply(self, records: _Records, heads: Iterable[Any] | None = None) -> None:
         """Take rows in; `heads` are what leads to each of them, in order, where that is known already."""
+        nodes = records.nodes
         if heads is None:
-            self._ApplyUnread(records)
-            return
+            if len(nodes) > 1 and self._AddPlainNodes(nodes):
+                nodes = []
+            readers = (_ReadNodeHead, nodes), (_ReadInfoHead, records.infos), (_ReadLinkHead, records.links)
+            heads = itertools.chain.from_iterable(itertools.starmap(map, readers))
         following = iter(heads)
-        for row in records.nodes:
+        for row in nodes:
             self._ApplyNode(next(following), row)
         for index, row in enumerate(records.infos):
-            self._ApplyInfo(next(following), records.places.get(index, row))
-        if records.links:
-            self._ApplyLinks(list(following), records.links)
+            self._ApplyInfo(next(following), row, records.places.get(index, row))
+        for row in records.links:
+            self._ApplyLink(next(following), row)
 
-    def _ApplyUnread(self, records: _Records) -> None:
-        for start in range(0, len(records.nodes), _BULK):
-            rows = records.nodes[start : start + _BULK]
-            if len(rows) == 1 or not self._AddManyNodes(rows):
-                for row in rows:
-                    self._ApplyNode(_ReadNodeHead(row), row)
-        for index, row in enumerate(records.infos):
-            match = _MatchInfo(row)
-            if match is None:
-                raise _Malformed("no full row of an info", row)
-            if match[2] == b"true":
-                self._ApplyInfo(_ReadRecord(row, Info), row)
-            else:
-                self._PutInfo(_Unescape(match[1]), records.places.get(index, row))
-        if records.links:
-            self._ApplyLinks([_ReadLinkHead(row) for row in records.links], records.links)
+    def ApplyOne(self, kind: int, head: Any, row: bytes) -> None:
+        """Take one row in."""
+        if kind == 0:
+            self._ApplyNode(head, row)
+        elif kind == 1:
+            self._ApplyInfo(head, row, row)
+        else:
+            self._ApplyLink(head, row)
 
-    def _AddManyNodes(self, rows: list[bytes]) -> bool:
+    def _AddPlainNodes(self, rows: list[bytes]) -> bool:
         """Take rows in if all of them are new and plain, as a batch's are; else change nothing.
 
         Opening a million nodes is this loop.  Texts are decoded and folded together, joined by newlines, which no raw
         JSON string holds: a few calls for thousands of names.
         """
-        if not self._is_default or any(row.endswith(b"]}") for row in rows):  # these have confirmed queries
+        if self._base is not None or not self._is_default:
+            return False
+        if any(row.endswith(b"]}") for row in rows):  # these have confirmed queries
             return False
         try:
             groups = [match.groups() for match in map(_MatchPlainNode, rows)]  # type: ignore[union-attr]  # None is caught
@@ -3284,16 +3264,15 @@ class _State:
                 self.nodes[id] = row
                 return
             self._ForgetNode(old, head)
-        else:
-            self.gone_nodes.pop(id, None)
         is_last = head.ordinal >= self.next_ordinal
         if is_last:
             self.next_ordinal = head.ordinal + 1
         if head.deleted:
             self.nodes.pop(id, None)
-            record = head if isinstance(head, KeywordNode) else _ReadRecord(row, KeywordNode)
-            self.gone_nodes[id] = _BuryRecord(record)
+            self.gone_nodes[id] = _BuryRecord(head if isinstance(head, KeywordNode) else _ReadRecord(row, KeywordNode))
             return
+        if old_row is None and id in self.gone_nodes:
+            del self.gone_nodes[id]
         self.nodes[id] = row  # first: the order of the values below is looked up in it
         if head.parent_id is None:
             return  # the root is no keyword that a name leads to
@@ -3319,60 +3298,38 @@ class _State:
             self.queries.Discard(_QueryKey(query), old.id)
 
     def _AddTokens(self, name: str, fold: str, tokens: _Multimap[str]) -> None:
-        if self._is_default:
-            token = fold if fold.isalnum() else _TokenOf(fold)
+        if not self._is_default:
+            for token in self._normalizer(name):
+                tokens.Add(token, fold)
+        elif not fold.isalnum():
+            token = _TokenOf(fold)
             if token != fold:
                 tokens.Add(token, fold)  # and stays: a fold that nobody bears leads nowhere
+
+    def _ApplyInfo(self, head: _InfoHead | Info, row: bytes, held: Any) -> None:
+        id = head.id
+        if head.deleted:
+            self.infos.pop(id, None)
+            self.gone_infos[id] = _BuryRecord(head if isinstance(head, Info) else _ReadRecord(row, Info))
             return
-        for token in self._normalizer(name):
-            tokens.Add(token, fold)
-
-    def _ApplyInfo(self, info: Info, held: Any) -> None:
-        if info.deleted:
-            self.infos.pop(info.id, None)
-            self.gone_infos[info.id] = _BuryRecord(info)
-        else:
-            self._PutInfo(info.id, held)
-
-    def _PutInfo(self, id: str, held: Any) -> None:
-        self.gone_infos.pop(id, None)
-        was_there = self.infos.pop(id, None) is not None  # what was changed last stands last
-        self.infos[id] = held
-        if self._info_places is not None:
-            self._is_info_order_old |= was_there
-            if id not in self._info_places:
+        if id not in self.infos:
+            self.gone_infos.pop(id, None)
+            if self._info_places is not None:
                 self._info_places[id] = len(self._info_order)
                 self._info_order.append(id)
+        self.infos[id] = held
 
-    def _ApplyLinks(self, heads: Sequence[_LinkHead | InfoKeywordLink], rows: list[bytes]) -> None:
-        if len(rows) > 8:
-            self._ApplyManyLinks(heads, rows)
-            return
-        for link, row in zip(heads, rows, strict=True):
-            old = self.FindLink(link.info_id, link.keyword_id)
-            if old is not None:
-                self.by_info.Discard(link.info_id, old)
-                self.by_node.Discard(link.keyword_id, old)
-            if not link.deleted:
-                is_last = link.ordinal >= self.next_ordinal
-                self.by_info.Add(link.info_id, row, is_last)
-                self.by_node.Add(link.keyword_id, row, is_last)
-            self.next_ordinal = max(self.next_ordinal, link.ordinal + 1)
-
-    def _ApplyManyLinks(self, heads: Sequence[_LinkHead | InfoKeywordLink], rows: list[bytes]) -> None:
-        """Do the same with one look at each keyword and each info, however many links change."""
-        latest: dict[tuple[str, str], bytes | None] = {}
-        for link, row in zip(heads, rows, strict=True):
-            latest[link.info_id, link.keyword_id] = None if link.deleted else row
-            self.next_ordinal = max(self.next_ordinal, link.ordinal + 1)
-        changes_of: tuple[dict[str, dict[str, bytes | None]], ...] = ({}, {})  # of each info, of each keyword
-        for (info_id, keyword_id), changed_row in latest.items():
-            changes_of[0].setdefault(info_id, {})[keyword_id] = changed_row
-            changes_of[1].setdefault(keyword_id, {})[info_id] = changed_row
-        for links, changes, other in (self.by_info, changes_of[0], 1), (self.by_node, changes_of[1], 0):
-            for id, changed in changes.items():
-                kept = [row for row in links.Get(id) if _ReadLinkHead(row)[other] not in changed]
-                links.Replace(id, [*kept, *(row for row in changed.values() if row is not None)])
+    def _ApplyLink(self, link: _LinkHead | InfoKeywordLink, row: bytes) -> None:
+        old = self.FindLink(link.info_id, link.keyword_id)
+        if old is not None:
+            self.by_info.Discard(link.info_id, old)
+            self.by_node.Discard(link.keyword_id, old)
+        is_last = link.ordinal >= self.next_ordinal
+        if not link.deleted:
+            self.by_info.Add(link.info_id, row, is_last)
+            self.by_node.Add(link.keyword_id, row, is_last)
+        if is_last:
+            self.next_ordinal = link.ordinal + 1
 
     def Check(self) -> None:
         """Refuse keywords beneath a parent that does not exist.  Cost: one look-up for each inner node."""
@@ -3388,17 +3345,15 @@ class _State:
             record = _ReadRecord(row)
         except StoreCorruptError:
             return False
-        if isinstance(record, InfoKeywordLink):
-            return record.ordinal >= self.next_ordinal
-        if isinstance(record, KeywordNode) and record.ordinal >= self.next_ordinal:
+        if not isinstance(record, Info) and record.ordinal >= self.next_ordinal:
             return True
-        is_node = isinstance(record, KeywordNode)
-        held = (self.nodes if is_node else self.infos).get(record.id)
-        gone = (self.gone_nodes if is_node else self.gone_infos).get(record.id)
+        if isinstance(record, InfoKeywordLink):
+            return False
+        held, gone = self.Find(record)
         if gone is not None:
             return bool(record.version > gone.version)
         if held is None:
-            return not is_node
+            return isinstance(record, Info)
         return isinstance(held, bytes) and bool(record.version > _ReadRecord(held).version)
 
     # -- asking ---------------------------------------------------------------
@@ -3406,7 +3361,7 @@ class _State:
     def OrdinalOf(self, id: str) -> int:
         return _OrdinalOf(self.nodes[id])
 
-    def Lead(self, id: str) -> str | None:
+    def ResolveMerged(self, id: str) -> str | None:
         """Return `id`, or that of the keyword it was merged into; None where neither is there."""
         for _ in range(_MERGES_FOLLOWED):
             if id in self.nodes:
@@ -3419,10 +3374,15 @@ class _State:
 
     def Nearest(self, id: str) -> str:
         """Return where an id leads, or what it hung on does; the root where nothing of that is left."""
-        while (led := self.Lead(id)) is None:
+        while (found := self.ResolveMerged(id)) is None:
             grave = self.gone_nodes.get(id)
             id = (grave and grave.parent_id) or _ROOT_ID
-        return led
+        return found
+
+    def IsTaken(self, id: str) -> bool:
+        """Tell whether a keyword has this id, or had it until it was merged: then the id leads on."""
+        grave = self.gone_nodes.get(id)
+        return id in self.nodes or (grave is not None and grave.merged_into is not None)
 
     def FindLink(self, info_id: str, keyword_id: str) -> bytes | None:
         """Return the row of a pair's link; looks through the shorter of the two lists."""
@@ -3435,6 +3395,12 @@ class _State:
             if row.startswith(start):
                 return row
         return None
+
+    def Find(self, record: KeywordNode | Info) -> tuple[Any, _Tombstone | None]:
+        """Return where a keyword or info is held now, and what is left of it where it was deleted; None else."""
+        if isinstance(record, KeywordNode):
+            return self.nodes.get(record.id), self.gone_nodes.get(record.id)
+        return self.infos.get(record.id), self.gone_infos.get(record.id)
 
     def Head(self, id: str) -> _NodeHead:
         return _ReadNodeHead(self.nodes[id])
@@ -3462,6 +3428,8 @@ class _State:
 
     def LevelOf(self, id: str) -> int:
         """Return the number of steps from the root.  Cost: a step for each level up to one that was asked before."""
+        if id in self._levels:
+            return self._levels[id]
         level, unknown = -1, []
         for step in self.Upward(id):
             if step in self._levels:
@@ -3503,17 +3471,18 @@ class _State:
         return (row for keyword_id in self.by_node.Keys() for row in self.by_node.Get(keyword_id))
 
     def InfosBehind(self, id: str | None) -> Iterator[str]:
-        """Yield all infos, or those that stand behind one; it may be deleted by now."""
-        if self._info_places is None or (id is None and self._is_info_order_old):
+        """Yield all infos, or those that stand behind one, which may be deleted by now."""
+        if self._info_places is None:
             self._info_order = list(self.infos)
             self._info_places = {each: place for place, each in enumerate(self._info_order)}
-            self._is_info_order_old = False
         if id is None:
             return iter(self.infos)
-        if id not in self._info_places:
+        order, places = self._info_order, self._info_places
+        if id not in places:
             raise NotFoundError("info", id)
-        following = map(self._info_order.__getitem__, range(self._info_places[id] + 1, len(self._info_order)))
-        return filter(self.infos.__contains__, following)
+        later = range(places[id] + 1, len(order))
+        # What was deleted and came back stands in its new place alone.
+        return (order[place] for place in later if places[order[place]] == place and order[place] in self.infos)
 
     def UnlinkedInfos(self) -> Iterator[str]:
         return (id for id in self.infos if not self.by_info.Get(id))
@@ -3545,26 +3514,25 @@ class _State:
 
     def ByTokens(self, tokens: Iterable[str]) -> Sequence[str]:
         """Return the ids of nodes that bear one of `tokens`, in order, each once."""
-        lists = [ids for token in tokens for fold in self._FoldsOf(token) if (ids := self.names.Get(fold))]
-        if len(lists) == 1:
-            return lists[0]
-        found = dict.fromkeys(id for ids in lists for id in ids)
-        return sorted(found, key=self.OrdinalOf) if len(found) > 1 else list(found)
-
-    def _FoldsOf(self, token: str) -> list[str]:
-        """Return the folds that a token may stand for."""
         if self._tokens is None:
             self._tokens = self._MakeTokens()  # only now that it is whole: Ctrl-C may come
-        return [*([token] if self._is_default else ()), *self._tokens.Get(token)]
+        found: dict[str, None] = {}
+        for token in tokens:
+            for fold in (token, *self._tokens.Get(token)) if self._is_default else self._tokens.Get(token):
+                found.update(dict.fromkeys(self.names.Get(fold)))
+        return sorted(found, key=self.OrdinalOf) if len(found) > 1 else list(found)
 
     def _MakeTokens(self) -> _Multimap[str]:
-        tokens: _Multimap[str] = _Multimap(str)
+        if self._base is not None and self._base._tokens is None:
+            self._base._tokens = self._base._MakeTokens()
+        tokens = _Multimap(str, None if self._base is None else self._base._tokens)
         if self._is_default:
-            for fold in self.names.Keys():
+            for fold in self.names.OwnKeys():
                 self._AddTokens(fold, fold, tokens)
             return tokens
-        for head in map(self.Head, self.nodes):
-            for name in (head.name, *head.aliases):
+        for id in self.nodes.own if isinstance(self.nodes, _Layer) else self.nodes:
+            head = self.Head(id) if id in self.nodes else None
+            for name in () if head is None else (head.name, *head.aliases):
                 self._AddTokens(name, _Fold(name), tokens)
         return tokens
 
@@ -3584,44 +3552,6 @@ def _LeadAlike(old: _NodeHead, new: _NodeHead | KeywordNode) -> bool:
     if new.deleted or old.parent_id != new.parent_id or old.ordinal != new.ordinal:
         return False
     return (old.name, old.aliases, old.confirmed) == (new.name, new.aliases, new.confirmed)
-
-
-class _Overlay(_State):
-    """A state that begins as another one, and leaves it as it is.
-
-    The other may change meanwhile in records that this one has not changed: what it changed is seen here, too.
-    """
-
-    def __init__(self, base: _State) -> None:
-        self._base = base
-        self._normalizer, self._is_default = base._normalizer, base._is_default
-        self._levels = {}
-        self._tokens = None
-        self._info_places = None
-        self._is_info_order_old = False
-        self.next_ordinal = base.next_ordinal
-        self.nodes, self.infos = _Layer(base.nodes), _Layer(base.infos)
-        self.gone_nodes, self.gone_infos = _Layer(base.gone_nodes), _Layer(base.gone_infos)
-        self.children = _MultimapOverlay(self.OrdinalOf, base.children)
-        self.names = _MultimapOverlay(self.OrdinalOf, base.names)
-        self.queries = _MultimapOverlay(self.OrdinalOf, base.queries)
-        self.by_info = _MultimapOverlay(_OrdinalOf, base.by_info)
-        self.by_node = _MultimapOverlay(_OrdinalOf, base.by_node)
-
-    @override
-    def _AddManyNodes(self, rows: list[bytes]) -> bool:
-        return False
-
-    @override
-    def _FoldsOf(self, token: str) -> list[str]:
-        inherited = self._base._FoldsOf(token)
-        if self._tokens is None:
-            tokens: _Multimap[str] = _Multimap(str)
-            for id in self.nodes._own:  # type: ignore[attr-defined]  # it is a layer
-                for name in (self.Head(id).name, *self.Head(id).aliases) if id in self.nodes else ():
-                    self._AddTokens(name, _Fold(name), tokens)
-            self._tokens = tokens
-        return list(dict.fromkeys([*inherited, *self._tokens.Get(token)]))
 
 
 class _MRUCache:
@@ -4790,7 +4720,7 @@ class _Descent:
     def _IsBeneath(self, id: str, above: str) -> bool:
         """Tell whether a keyword is another or lies beneath it; one that is gone counts, too."""
         with self._see() as state:
-            led = state.Lead(id)
+            led = state.ResolveMerged(id)
             return led is None or above in state.PathOf(led)
 
 
@@ -4855,7 +4785,8 @@ def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]])
 #
 # What the data-changing methods decide.  A *plan* is a function of a transaction: it reads the tree as it is once the
 # operation's turn has come, refuses, or stages new versions of rows.  It may run again, on a tree that others have
-# changed meanwhile, so it changes nothing else.
+# changed meanwhile, so it changes nothing else.  It reads first and stages then: what was staged shows in a state that
+# is asked for later, and need not show in one that it has.
 #
 # Undoing needs no plan of its own for each: a line of the log has the rows before and after, so `_PlanUndo` puts back
 # any operation, its own undo too.
@@ -4874,90 +4805,84 @@ class _Transaction:
         read_row: Callable[[Any], bytes],
     ) -> None:
         self.now = now
-        self.staged = 0  # how often something was staged
         self.next_ordinal = base.next_ordinal
         self.Normalize = normalize
         self.ReadRow = read_row
+        self.stage_count = 0
+        self.touched: set[str] = set()  # ids of the keywords and infos that were staged
+        self.named: set[str] = set()  # ids that what was staged refers to: parents, ends of links
         self._base = base
-        self._overlay: _Overlay | None = None
-        self._before: tuple[dict[Any, bytes], ...] = ({}, {}, {})  # nodes, infos, links: key -> row
-        self._after: tuple[dict[Any, bytes], ...] = ({}, {}, {})
-        self._heads: tuple[dict[Any, Any], ...] = ({}, {}, {})
-        self._unseen: list[tuple[int, Any]] = []  # what was staged since the overlay was brought up to date
-        self.touched: set[str] = set()  # ids of what was staged
-        self.named: set[str] = set()  # ids that it refers to: parents, ends of links
+        self._overlay: _State | None = None  # made when a plan reads what was staged
+        self._staged: dict[tuple[int, Any], tuple[bytes | None, bytes, Any]] = {}  # kind, key -> before, after, head
 
     @property
     def state(self) -> _State:
         """The tree with what was staged so far."""
-        if self._unseen:
-            if self._overlay is None:
-                self._overlay = _Overlay(self._base)
-            unseen = dict.fromkeys(self._unseen)
-            self._unseen = []
-            records, heads = self._Select(unseen)
-            self._overlay.Apply(records, heads)
-        return self._base if self._overlay is None else self._overlay
+        if not self._staged:
+            return self._base
+        if self._overlay is None:
+            overlay = _State(self._base._normalizer, self._base)
+            _, after, heads = self._Collect()
+            overlay.Apply(after, heads)
+            self._overlay = overlay
+        return self._overlay
 
-    def _Select(self, keys: Iterable[tuple[int, Any]]) -> tuple[_Records, list[Any]]:
-        chosen: tuple[list[Any], ...] = ([], [], [])
-        for kind, key in keys:
-            chosen[kind].append(key)
-        rows = [[self._after[kind][key] for key in chosen[kind]] for kind in range(3)]
-        heads = [self._heads[kind][key] for kind in range(3) for key in chosen[kind]]
-        return _Records(rows[0], rows[1], rows[2], {}), heads
+    def _Collect(self) -> tuple[_Records, _Records, list[Any]]:
+        """Return the rows before, those after, and what leads to each of these."""
+        before, after = _Records([], [], [], {}), _Records([], [], [], {})
+        heads: tuple[list[Any], ...] = ([], [], [])
+        for (kind, _), (old, row, head) in self._staged.items():
+            heads[kind].append(head)
+            cast("list[bytes]", after[kind]).append(row)
+            if old is not None:
+                cast("list[bytes]", before[kind]).append(old)
+        return before, after, [*heads[0], *heads[1], *heads[2]]
+
+    def TakeIn(self, records: _Records, heads: Sequence[Any] | None) -> None:
+        """Take in what somebody else has committed; it is about to be applied to the state beneath, too."""
+        if self._overlay is not None:
+            self._overlay.Apply(records, heads)
 
     # -- reading --------------------------------------------------------------
-    #
-    # What most plans need is answered without an overlay.
+
+    def Resolve(self, id: str) -> str:
+        """Return the id of a keyword, or of the one that it was merged into."""
+        found = self.state.ResolveMerged(id)
+        if found is None:
+            raise NotFoundError("keyword", id)
+        return found
 
     def HasNode(self, id: str) -> bool:
-        staged = self._heads[0].get(id)
-        return id in self._base.nodes if staged is None else not staged.deleted
-
-    def HasInfo(self, id: str) -> bool:
-        staged = self._heads[1].get(id)
-        return id in self._base.infos if staged is None else not staged.deleted
+        """Tell whether a keyword is there; like the next two without an overlay, which a batch would pay for."""
+        staged = self._staged.get((0, id))
+        return id in self._base.nodes if staged is None else not staged[2].deleted
 
     def IsTaken(self, id: str) -> bool:
         """Tell whether a keyword has this id, or had it until it was merged: then the id leads on."""
-        staged = self._heads[0].get(id)
+        staged = self._staged.get((0, id))
         if staged is not None:
-            return not staged.deleted or staged.merged_into is not None
-        grave = self._base.gone_nodes.get(id)
-        return id in self._base.nodes or (grave is not None and grave.merged_into is not None)
+            return not staged[2].deleted or staged[2].merged_into is not None
+        return self._base.IsTaken(id)
 
     def LevelOf(self, id: str) -> int:
-        staged = self._heads[0].get(id)
-        return self._base.LevelOf(id) if staged is None else cast("int", staged.level)
-
-    def Lead(self, id: str) -> str:
-        """Return the id of a keyword, or of the one that it was merged into."""
-        if self.HasNode(id):
-            return id
-        led = self.state.Lead(id)
-        if led is None:
-            raise NotFoundError("keyword", id)
-        return led
+        staged = self._staged.get((0, id))
+        return self._base.LevelOf(id) if staged is None else cast("int", staged[2].level)
 
     def ReadNode(self, id: str) -> KeywordNode:
         """Return a keyword to be changed, or the one that it was merged into."""
-        return cast("KeywordNode", _ReadRecord(self._RowOf(0, self.Lead(id)), KeywordNode))
+        return cast("KeywordNode", _ReadRecord(self.state.nodes[self.Resolve(id)], KeywordNode))
 
     def ReadInfo(self, id: str) -> Info:
-        if not self.HasInfo(id):
+        held = self.state.infos.get(id)
+        if held is None:
             raise NotFoundError("info", id)
-        return cast("Info", _ReadRecord(self._RowOf(1, id), Info))
+        return cast("Info", _ReadRecord(self.ReadRow(held), Info))
 
     def FindLink(self, info_id: str, keyword_id: str) -> InfoKeywordLink | None:
-        row = self._after[2].get((info_id, keyword_id)) or self._base.FindLink(info_id, keyword_id)
-        link = None if row is None else cast("InfoKeywordLink", _ReadRecord(row, InfoKeywordLink))
-        return None if link is None or link.deleted else link
-
-    def _RowOf(self, kind: int, id: str) -> bytes:
-        """Return the present row of a keyword or an info that exists."""
-        held = (self._base.infos if kind else self._base.nodes).get(id)
-        return self._after[kind].get(id) or self.ReadRow(held)
+        if info_id not in self.state.infos:
+            raise NotFoundError("info", info_id)
+        row = self.state.FindLink(info_id, keyword_id)
+        return None if row is None else cast("InfoKeywordLink", _ReadRecord(row, InfoKeywordLink))
 
     # -- staging --------------------------------------------------------------
 
@@ -4966,30 +4891,29 @@ class _Transaction:
         row = _EncodeRecord(record)
         if isinstance(record, InfoKeywordLink):
             key = record.info_id, record.keyword_id
-            self._Stage(2, key, row, record, self._base.FindLink(*key))
-        else:
-            kind = 0 if isinstance(record, KeywordNode) else 1
-            held = (self._base.infos if kind else self._base.nodes).get(record.id)
-            self._Stage(kind, record.id, row, record, dead if held is None else self.ReadRow(held))
-            if isinstance(record, KeywordNode) and record.parent_id is not None:
-                self.named.add(record.parent_id)
+            self._Put(2, key, row, record, self._base.FindLink(*key))
+            return
+        kind = 0 if isinstance(record, KeywordNode) else 1
+        held = (self._base.infos if kind else self._base.nodes).get(record.id)
+        self._Put(kind, record.id, row, record, dead if held is None else self.ReadRow(held))
+        if isinstance(record, KeywordNode) and record.parent_id is not None:
+            self.named.add(record.parent_id)
 
-    def _Stage(self, kind: int, key: Any, row: bytes, head: Any, before: bytes | None) -> None:
-        if before is not None and key not in self._after[kind]:
-            self._before[kind][key] = before
-        self._after[kind][key] = row
-        self._heads[kind][key] = head
-        self._unseen.append((kind, key))
-        self.staged += 1
+    def StageLink(self, row: bytes, before: bytes | None) -> None:
+        """Stage a link's row as it is, and was: a merge may move ten thousand."""
+        head = _ReadLinkHead(row)
+        self._Put(2, (head.info_id, head.keyword_id), row, head, before)
+
+    def _Put(self, kind: int, key: Any, row: bytes, head: Any, before: bytes | None) -> None:
+        staged = self._staged.get((kind, key))
+        self._staged[kind, key] = before if staged is None else staged[0], row, head
+        self.stage_count += 1
         if kind == 2:
             self.named.update(key)
         else:
             self.touched.add(key)
-
-    def StageLink(self, row: bytes, before: bytes | None) -> None:
-        """Stage a link's row as it is: a merge may move ten thousand."""
-        head = _ReadLinkHead(row)
-        self._Stage(2, (head.info_id, head.keyword_id), row, head, before)
+        if self._overlay is not None:
+            self._overlay.ApplyOne(kind, head, row)
 
     def Change(self, record: KeywordNode | Info, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
@@ -5000,36 +4924,19 @@ class _Transaction:
             record.level = self.LevelOf(cast("str", record.parent_id)) + 1
         self.Stage(record)
 
-    def HasLink(self, info_id: str, keyword_id: str) -> bool:
-        row = self._after[2].get((info_id, keyword_id)) or self._base.FindLink(info_id, keyword_id)
-        return row is not None and _LIVE in row
-
-    def MoveLinks(self, keyword_id: str, to: str | None) -> None:
-        """Hang a keyword's links on another one, whose own stay as they are; with None they are gone."""
-        target = b"" if to is None else _EncodeString(to).encode()
-        for row in list(self.state.by_node.Get(keyword_id)):
-            match = cast("re.Match[bytes]", _MatchLink(row))
-            self.StageLink(_DeletedLink(row), row)
-            if to is not None and not self.HasLink(_Unescape(match[1]), to):
-                self.StageLink(b"%b%b%b" % (row[: match.start(2) - 1], target, row[match.end(2) + 1 :]), None)
-
     def Finish(self, op: str, id: str, author: str, agent_ios: Sequence[_Row]) -> _Operation | None:
         """Return the operation, or None where nothing changes."""
-        if not self.staged:
+        if not self._staged:
             return None
         agent_io = None
         if agent_ios:
             agent_io = agent_ios[0] if len(agent_ios) == 1 else {"calls": list(agent_ios)}
-        nodes, infos, links = self._before
-        before = _Records([*nodes.values()], [*infos.values()], [*links.values()], {})
-        nodes, infos, links = self._after
-        after = _Records([*nodes.values()], [*infos.values()], [*links.values()], {})
-        heads = [*self._heads[0].values(), *self._heads[1].values(), *self._heads[2].values()]
+        before, after, heads = self._Collect()
         return _Operation(op, id, self.now, before, after, author, agent_io, heads)
 
-    def Rows(self) -> Iterator[bytes]:
-        """Yield all that was staged."""
-        return itertools.chain.from_iterable(rows.values() for rows in self._after)
+    def Rows(self) -> list[bytes]:
+        """Return all that was staged."""
+        return [row for _, row, _ in self._staged.values()]
 
 
 def _IsSame(old: object, new: object) -> bool:
@@ -5051,11 +4958,10 @@ def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transa
     """Stage a new keyword beneath the one that the caller, or a model, wants it under."""
     parent_id = wanted
     if not tx.HasNode(wanted):
-        parent_id = tx.state.Lead(wanted) or ""
-        if not parent_id and agent_io is None:
-            raise NotFoundError("keyword", wanted)
-        parent_id = parent_id or tx.state.Nearest(wanted)  # a model's choice may be gone by now
-        if agent_io is not None:
+        if agent_io is None:
+            parent_id = tx.Resolve(wanted)
+        else:
+            parent_id = tx.state.Nearest(wanted)  # a model's choice may be gone by now
             agent_io["reason"] = "parent_gone"
     if tx.IsTaken(node.id):
         raise DuplicateIdError(node.id)
@@ -5073,8 +4979,7 @@ def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transa
 
 def _PlanPath(drafts: list[KeywordNode], tx: _Transaction) -> KeywordNode:
     """Return the keyword at the end of a path of names; stage what is missing."""
-    parent_id = _ROOT_ID
-    node = drafts[-1]
+    parent_id, node = _ROOT_ID, drafts[-1]
     for draft in drafts:
         state = tx.state
         there = [id for id in state.ByName(draft.name) if state.ParentOf(id) == parent_id]
@@ -5088,30 +4993,38 @@ def _PlanPath(drafts: list[KeywordNode], tx: _Transaction) -> KeywordNode:
 
 def _PlanInfo(tx: _Transaction, info: Info, keyword_ids: list[str], chosen_ids: list[str]) -> Info:
     """Stage a new info, linked to the keywords that the caller gave, and to those that a model chose."""
-    if tx.HasInfo(info.id):
+    state = tx.state
+    if info.id in state.infos:
         raise DuplicateIdError(info.id)
     info.created_at = info.updated_at = tx.now
+    authors = {tx.Resolve(id): info.created_by for id in keyword_ids}
+    for id in chosen_ids:
+        found = state.ResolveMerged(id)
+        if found is not None:  # it may have vanished while the model thought
+            authors.setdefault(found, "agent")
     tx.Stage(info)
-    given = {_PlanLink(tx, info.id, id, RelationType.PRIMARY, info.created_by).keyword_id for id in keyword_ids}
-    for chosen_id in chosen_ids:
-        keyword_id = chosen_id if tx.HasNode(chosen_id) else tx.state.Lead(chosen_id)
-        if keyword_id is not None and keyword_id not in given:  # it may have vanished while the model thought
-            _PlanLink(tx, info.id, keyword_id, RelationType.PRIMARY, "agent")
+    for keyword_id, author in authors.items():
+        _StageNewLink(tx, InfoKeywordLink(info.id, keyword_id, RelationType.PRIMARY, author, tx.now))
     return info
+
+
+def _StageNewLink(tx: _Transaction, link: InfoKeywordLink) -> InfoKeywordLink:
+    link.ordinal = tx.next_ordinal
+    tx.next_ordinal += 1
+    tx.Stage(link)
+    return link
 
 
 def _PlanLink(
     tx: _Transaction, info_id: str, keyword_id: str, relation: RelationType, created_by: str
 ) -> InfoKeywordLink:
-    if not tx.HasInfo(info_id):
-        raise NotFoundError("info", info_id)
-    keyword_id = tx.Lead(keyword_id)
+    keyword_id = tx.Resolve(keyword_id)
     old = tx.FindLink(info_id, keyword_id)
-    if old is not None and old.relation is relation:
+    if old is None:
+        return _StageNewLink(tx, InfoKeywordLink(info_id, keyword_id, relation, created_by, tx.now))
+    if old.relation is relation:
         return old
-    link = InfoKeywordLink(info_id, keyword_id, relation, created_by, tx.now)
-    link.ordinal = tx.next_ordinal if old is None else old.ordinal
-    tx.next_ordinal = max(tx.next_ordinal, link.ordinal + 1)
+    link = dataclasses.replace(old, relation=relation, created_by=created_by, created_at=tx.now)
     tx.Stage(link)
     return link
 
@@ -5120,7 +5033,7 @@ def _PlanLink(
 
 
 def _PlanMove(tx: _Transaction, id: str, new_parent_id: str) -> KeywordNode:
-    node, parent_id = tx.ReadNode(id), tx.Lead(new_parent_id)
+    node, parent_id = tx.ReadNode(id), tx.Resolve(new_parent_id)
     if node.id == _ROOT_ID:
         raise InvalidInputError("the root cannot be moved")
     if tx.state.IsBeneath(parent_id, node.id):
@@ -5136,15 +5049,16 @@ def _PlanUpdate(tx: _Transaction, id: str, patch: _Row, version: int) -> Keyword
         raise VersionConflictError(node.id, version, node.version)
     if node.id == _ROOT_ID and not patch.keys().isdisjoint(("name", "aliases")):
         raise InvalidInputError("the root keeps its name")
-    tx.Change(node, **patch, **_Renormalize(tx, node, patch))
+    _ChangeNames(tx, node, patch)
     return node
 
 
-def _Renormalize(tx: _Transaction, node: KeywordNode, patch: _Row) -> _Row:
-    if "name" not in patch and "aliases" not in patch:
-        return {}
-    names = [patch.get("name", node.name), *patch.get("aliases", node.aliases)]
-    return {"normalized": tx.Normalize(names)}
+def _ChangeNames(tx: _Transaction, node: KeywordNode, patch: _Row) -> None:
+    """Stage a keyword with other values, and the tokens of its names where these change."""
+    if "name" in patch or "aliases" in patch:
+        names = [patch.get("name", node.name), *patch.get("aliases", node.aliases)]
+        patch = {**patch, "normalized": tx.Normalize(names)}
+    tx.Change(node, **patch)
 
 
 def _PlanAddAlias(tx: _Transaction, id: str, alias: str) -> KeywordNode:
@@ -5164,8 +5078,10 @@ def _PlanConfirm(tx: _Transaction, id: str, query: str, *, keep: bool = True) ->
     node = tx.ReadNode(id)
     if node.id == _ROOT_ID:
         raise InvalidInputError("a query cannot mean the root")
-    others = [text for text in node.confirmed if _QueryKey(text) != _QueryKey(query)]
-    tx.Change(node, confirmed=[*others, *([query] if keep else [])][-_CONFIRMED_LIMIT:])
+    confirmed = [text for text in node.confirmed if _QueryKey(text) != _QueryKey(query)]
+    if keep:
+        confirmed.append(query)
+    tx.Change(node, confirmed=confirmed[-_CONFIRMED_LIMIT:])
     return node
 
 
@@ -5176,42 +5092,58 @@ def _PlanMerge(tx: _Transaction, src_id: str, dst_id: str) -> KeywordNode:
     if _ROOT_ID in (src.id, dst.id):
         raise InvalidInputError("the root cannot be merged")
     state = tx.state
-    is_beneath = state.IsBeneath(dst.id, src.id)
-    children = [id for id in state.children.Get(src.id) if id != dst.id]
+    children = [tx.ReadNode(id) for id in state.children.Get(src.id) if id != dst.id]
     known = {_Fold(name) for name in (dst.name, *dst.aliases)}
     more = {_Fold(name): name for name in (src.name, *src.aliases)}
     confirmed = {_QueryKey(query): query for query in (*src.confirmed, *dst.confirmed)}
-    patch: _Row = {"aliases": [*dst.aliases, *(name for fold, name in more.items() if fold not in known)]}
-    patch["description"] = dst.description or src.description
-    patch["metadata"] = {**src.metadata, **dst.metadata}
-    patch["confirmed"] = list(confirmed.values())[-_CONFIRMED_LIMIT:]
-    if is_beneath:
+    patch: _Row = {
+        "aliases": [*dst.aliases, *(name for fold, name in more.items() if fold not in known)],
+        "description": dst.description or src.description,
+        "metadata": {**src.metadata, **dst.metadata},
+        "confirmed": list(confirmed.values())[-_CONFIRMED_LIMIT:],
+    }
+    if state.IsBeneath(dst.id, src.id):
         patch["parent_id"] = src.parent_id
-    tx.Change(dst, **patch, **_Renormalize(tx, dst, patch))
-    for child_id in children:
-        tx.Change(tx.ReadNode(child_id), parent_id=dst.id)
-    tx.MoveLinks(src.id, dst.id)
+    _MoveLinks(tx, state, [src.id], dst.id)
+    _ChangeNames(tx, dst, patch)
+    for child in children:
+        tx.Change(child, parent_id=dst.id)
     tx.Change(src, deleted=True, merged_into=dst.id)
     return dst
 
 
+def _MoveLinks(tx: _Transaction, state: _State, ids: Iterable[str], to: str | None) -> None:
+    """Hang keywords' links on another one, whose own stay as they are; with None they are gone."""
+    target = b"" if to is None else _EncodeString(to).encode()
+    moved: set[str] = set()
+    for id in ids:
+        for row in list(state.by_node.Get(id)):
+            match = cast("re.Match[bytes]", _MatchLink(row))
+            info_id = _Unescape(match[1])
+            if to is not None and info_id not in moved and state.FindLink(info_id, to) is None:
+                moved.add(info_id)
+                tx.StageLink(b"%b%b%b" % (row[: match.start(2) - 1], target, row[match.end(2) + 1 :]), None)
+            tx.StageLink(_DeletedLink(row), row)
+
+
 def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> None:
+    state = tx.state
     if id == _ROOT_ID:
         raise InvalidInputError("the root cannot be deleted")
-    if not tx.HasNode(id):  # what it was merged into is not what was meant
+    if id not in state.nodes:  # what it was merged into is not what was meant
         raise NotFoundError("keyword", id)
-    state = tx.state
     parent_id = state.ParentOf(id)
     doomed = dict.fromkeys(state.Beneath([id]) if cascade else [id])
-    if info_policy == "delete":
-        for info_id in _InfosOfThese(state, doomed):
-            tx.Change(tx.ReadInfo(info_id), deleted=True)
-    for child_id in () if cascade else list(state.children.Get(id)):
-        tx.Change(tx.ReadNode(child_id), parent_id=parent_id)
-    for node_id in doomed:
-        tx.MoveLinks(node_id, parent_id if info_policy == "reattach" else None)
-    for node_id in doomed:
-        tx.Change(tx.ReadNode(node_id), deleted=True)
+    nodes = [tx.ReadNode(node_id) for node_id in doomed]
+    children = [] if cascade else [tx.ReadNode(child_id) for child_id in state.children.Get(id)]
+    info_ids = _InfosOfThese(state, doomed) if info_policy == "delete" else []
+    infos = [tx.ReadInfo(info_id) for info_id in info_ids]
+    _MoveLinks(tx, state, doomed, parent_id if info_policy == "reattach" else None)
+    for child in children:
+        tx.Change(child, parent_id=parent_id)
+    records: list[KeywordNode | Info] = [*infos, *nodes]
+    for record in records:
+        tx.Change(record, deleted=True)
 
 
 def _InfosOfThese(state: _State, ids: Mapping[str, None]) -> list[str]:
@@ -5236,9 +5168,7 @@ def _PlanDeleteInfo(tx: _Transaction, info_id: str) -> None:
 
 
 def _PlanUnlink(tx: _Transaction, info_id: str, keyword_id: str) -> bool:
-    if not tx.HasInfo(info_id):
-        raise NotFoundError("info", info_id)
-    link = tx.FindLink(info_id, tx.Lead(keyword_id))
+    link = tx.FindLink(info_id, tx.Resolve(keyword_id))
     if link is not None:
         tx.Stage(dataclasses.replace(link, deleted=True))
     return link is not None
@@ -5257,7 +5187,8 @@ def _PlanUndo(tx: _Transaction, operation: _Operation) -> None:
         _UndoRecord(tx, state, row, was.get(_KeyOf(row)), changed)
     if changed:
         raise ConflictError("a later operation has changed", changed)
-    dangling = [record for row in tx.Rows() for record in _FindDangling(tx.state, row, known)]
+    state = tx.state
+    dangling = [record for row in tx.Rows() for record in _FindDangling(state, row, known)]
     if dangling:
         raise ConflictError("what came later needs what this would take away:", dangling)
 
@@ -5275,23 +5206,20 @@ def _UndoLink(tx: _Transaction, state: _State, row: bytes, was: bytes | None, ch
 
 def _UndoRecord(tx: _Transaction, state: _State, row: bytes, was: bytes | None, changed: list[_Record]) -> None:
     record = _ReadRecord(row)
-    is_node = isinstance(record, KeywordNode)
-    held = (state.nodes if is_node else state.infos).get(record.id)
-    gone = (state.gone_nodes if is_node else state.gone_infos).get(record.id)
+    held, gone = state.Find(record)
     now = None if held is None else tx.ReadRow(held)
     if now is not None:
+        version = _ReadRecord(now).version
         is_same = now == row or _DigestOf(_ReadRecord(now)) == _DigestOf(record)
     else:
+        version = 0 if gone is None else gone.version
         is_same = gone is not None and gone.digest == _DigestOf(record)
     if not is_same:
         changed.append(record)
-        return
-    if was is None and record.deleted:
-        return  # made and deleted by the same operation
-    old = dataclasses.replace(record, deleted=True) if was is None else _ReadRecord(was)
-    version = _ReadRecord(now).version if now is not None else cast("_Tombstone", gone).version
-    old.version, old.updated_at = version + 1, max(tx.now, old.updated_at)
-    tx.Stage(old, dead=row)
+    elif was is not None or not record.deleted:  # else it was made and deleted by the same operation
+        old = dataclasses.replace(record, deleted=True) if was is None else _ReadRecord(was)
+        old.version, old.updated_at = version + 1, max(tx.now, old.updated_at)
+        tx.Stage(old, dead=row)
 
 
 def _FindDangling(state: _State, row: bytes, known: set[str]) -> Iterator[_Record]:
@@ -5299,7 +5227,7 @@ def _FindDangling(state: _State, row: bytes, known: set[str]) -> Iterator[_Recor
     kind, id, other_id = _KeyOf(row)
     if kind == 2:
         is_there = id in state.infos and other_id in state.nodes
-        if state.FindLink(id, other_id) is not None and not is_there:
+        if not is_there and state.FindLink(id, other_id) is not None:
             yield _ReadRecord(row)
     elif kind == 1:
         if id not in state.infos:
@@ -5320,21 +5248,19 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
     for row in sorted(links_then.keys() - links_now.keys(), key=_OrdinalOf):
         head = _ReadLinkHead(row)
         tx.StageLink(row, now.FindLink(head.info_id, head.keyword_id))
-    for table in ("nodes", "infos"):
-        rows_now, rows_then, gone_now = getattr(now, table), getattr(then, table), getattr(now, f"gone_{table}")
-        for id in {**dict.fromkeys(rows_now), **dict.fromkeys(rows_then)}:
-            old = read(rows_then[id]) if id in rows_then else None
-            present = tx.ReadRow(rows_now[id]) if id in rows_now else None
+    for held_now, held_then in ((now.nodes, then.nodes), (now.infos, then.infos)):
+        for id in {**dict.fromkeys(held_now), **dict.fromkeys(held_then)}:
+            old = read(held_then[id]) if id in held_then else None
+            present = tx.ReadRow(held_now[id]) if id in held_now else None
             if old != present:
-                _StageThen(tx, old, present, gone_now.get(id), then.gone_nodes.get(id))
+                _StageThen(tx, now, then, old, present)
 
 
-def _StageThen(
-    tx: _Transaction, old: bytes | None, present: bytes | None, gone: _Tombstone | None, gone_then: _Tombstone | None
-) -> None:
-    record = _ReadRecord(cast("bytes", old or present))
-    dead = None
+def _StageThen(tx: _Transaction, now: _State, then: _State, old: bytes | None, present: bytes | None) -> None:
+    """Stage a record as it was, `old`; None where it was not there."""
+    record, dead = _ReadRecord(cast("bytes", old or present)), None
     version = 0 if present is None else _ReadRecord(present).version
+    gone, gone_then = now.Find(record)[1], then.Find(record)[1]
     if gone is not None:
         version = gone.version
         buried = dataclasses.replace(record, deleted=True, version=version)
@@ -5366,36 +5292,29 @@ def _StageThen(
 # else it asks for is refused.  So are a clock, a normalizer or a ranking that call the tree that calls them.
 
 
+@dataclass(slots=True, eq=False)
 class _Job(Generic[_Value]):
     """An operation that a thread wants committed."""
 
-    def __init__(
-        self,
-        op: str,
-        id: str,
-        plan: _Plan[_Value],
-        author: str = "",
-        agent_ios: Sequence[_Row] = (),
-        block: OpenOperation | None = None,
-    ) -> None:
-        self.op = op
-        self.id = id
-        self.plan = plan
-        self.author = author
-        self.agent_ios = agent_ios
-        self.block = block
-        self.result: _Value | None = None
-        self.error: BaseException | None = None
-        self.is_done = self.is_written = False
+    op: str
+    id: str
+    plan: _Plan[_Value]
+    author: str = ""
+    agent_ios: Sequence[_Row] = ()
+    block: OpenOperation | None = None
+    result: _Value | None = None
+    error: BaseException | None = None
+    is_done: bool = False
+    is_written: bool = False
 
 
+@dataclass(slots=True)
 class _Group:
     """The jobs that are committed together; its lock is held by whoever does it."""
 
-    def __init__(self) -> None:
-        self.jobs: list[_Job[Any]] = []
-        self.lock = threading.RLock()
-        self.is_closed = False
+    jobs: list[_Job[Any]] = field(default_factory=list)
+    lock: Any = field(default_factory=threading.RLock)
+    is_closed: bool = False
 
 
 class _GroupCommit:
@@ -5419,26 +5338,38 @@ class _GroupCommit:
                 group = self._forming
                 group.jobs.append(job)
             with group.lock:
-                if not group.is_closed:
-                    with self._turn:
-                        with self._lock:
-                            self._forming = _Group()
-                            group.is_closed = True
-                        self._CommitAll(group.jobs)
+                if group.is_closed:
+                    return
+                with self._turn:
+                    with self._lock:
+                        self._forming = _Group()
+                        group.is_closed = True
+                    try:
+                        self._commit(group.jobs)
+                    except Exception as error:
+                        for each in group.jobs:
+                            if not each.is_done:
+                                each.error = _ErrorOf(each, error)  # also of one that was refused: by what is not there
         except BaseException:  # Ctrl-C while waiting: nobody needs to commit this any more
             with self._lock:
                 if group is not None and not group.is_closed and job in group.jobs:
                     group.jobs.remove(job)
             raise
 
-    def _CommitAll(self, jobs: list[_Job[Any]]) -> None:
-        try:
-            self._commit(jobs)
-        except Exception as error:
-            for job in jobs:
-                if not job.is_done:
-                    job.error = _ErrorOf(job, error)  # also of one that was refused: by what is not there
 
+def _ErrorOf(job: _Job[Any], error: Exception) -> Exception:
+    """Return the error for one job of a group; one whose outcome is unknown names the operation."""
+    if isinstance(error, _ReentryError):  # a handler let it pass
+        error = StoreError(f"the commit was interrupted: {error}", outcome_unknown=True)
+    if not isinstance(error, StoreError) or not error.outcome_unknown:
+        return error
+    named = copy.copy(error)
+    named.operation_id = job.id
+    named.__cause__ = error
+    return named
+
+
+# -- an operation of many writes ----------------------------------------------
 
 _BLOCKS: ContextVar[tuple[OpenOperation, ...]] = ContextVar("operations that are open here", default=())
 
@@ -5482,14 +5413,13 @@ class OpenOperation:
         self._name = name
         self._author = author
         self._plans: list[_Plan[Any]] = []
-        self._agent_ios: list[list[_Row]] = []  # of each plan
+        self._agent_ios: list[Sequence[_Row]] = []  # of each plan
         self._owner: tuple[int, object] = (0, None)
         self._generator: Any = None  # the frame that opened it, if its caller may go on without it
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
         self._first = 0  # how many plans the outer one had
-        self._transaction: _Transaction | None = None
-        self._base: tuple[_State, int] | None = None  # what the transaction began with, and its number of changes
-        self._is_outdated = False
+        self._transaction: _Transaction | None = None  # None: the plans are to run again
+        self._change_count = 0  # of the engine, when the transaction began
 
     def __enter__(self) -> Self:
         self._outer = self.engine.FindBlock()
@@ -5516,7 +5446,7 @@ class OpenOperation:
             if kind is not None:
                 self._outer.CutTo(self._first)
         elif kind is None and self._plans:
-            agent_ios = [io for ios in self._agent_ios for io in ios]
+            agent_ios = list(itertools.chain.from_iterable(self._agent_ios))
             self.engine.Run(_Job(self._name, self.id, self._RunPlans, self._author or "user", agent_ios, self))
 
     def __repr__(self) -> str:
@@ -5536,24 +5466,28 @@ class OpenOperation:
             frame = frame.f_back
         return frame is self._generator
 
-    def See(self) -> _State:
-        """Return the tree with what was done so far.  The tree's lock is held."""
-        return self._Prepare().state
+    def Prepare(self) -> _Transaction:
+        """Return what was done so far, on the tree as it is.  The tree's lock is held."""
+        if self._transaction is None:
+            transaction, self._change_count = self.engine.Begin(self.now), self.engine.change_count
+            self._RunPlans(transaction)
+            self._transaction = transaction
+        return self._transaction
 
     def Add(self, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row]) -> _Value:
         """Run a plan on what was done so far, and keep it."""
         with self.engine.lock:
-            transaction = self._Prepare()
-            staged = transaction.staged
+            transaction = self.Prepare()
+            stage_count = transaction.stage_count
             try:
                 result = plan(transaction)
             except BaseException:
-                if transaction.staged != staged:  # what was staged before it was refused must not stay
+                if transaction.stage_count != stage_count:  # what was staged before it was refused must not stay
                     self._transaction = None
                 raise
             self._author = self._author or author
             self._plans.append(plan)
-            self._agent_ios.append(list(agent_ios))
+            self._agent_ios.append(agent_ios)
         return cast("_Value", _CopyResult(result))  # the plan may run again, on drafts that must not have changed
 
     def CutTo(self, count: int) -> None:
@@ -5561,30 +5495,35 @@ class OpenOperation:
         del self._plans[count:], self._agent_ios[count:]
         self._transaction = None
 
-    def Note(self, touched: set[str], named: set[str]) -> None:
-        """Take down what somebody else has changed, and referred to.  The tree's lock is held."""
+    def TakeIn(self, records: _Records, heads: Sequence[Any] | None) -> None:
+        """Take in what somebody else has committed, before the state does.  The tree's lock is held."""
         mine = self._transaction
-        if mine is not None and not self._is_outdated:
-            is_free = mine.touched.isdisjoint(touched) and mine.named.isdisjoint(touched)
-            self._is_outdated = not (is_free and mine.touched.isdisjoint(named))
+        if mine is None:
+            return
+        touched, named = _TouchedBy(records)
+        is_free = mine.touched.isdisjoint(touched) and mine.named.isdisjoint(touched)
+        if is_free and mine.touched.isdisjoint(named):
+            mine.TakeIn(records, heads)
+        else:
+            self._transaction = None
+
+    def Outdate(self) -> None:
+        """Forget the tree as the plans left it: they are to run again."""
+        self._transaction = None
 
     def TransactionOn(self, state: _State) -> _Transaction | None:
         """Return the transaction where it stands on `state` as it is, else None: then its plans are to run again."""
-        is_current = self._base is not None and self._base[0] is state and self._base[1] == self.engine.change_count
-        return self._transaction if is_current and not self._is_outdated else None
-
-    def _Prepare(self) -> _Transaction:
-        state = self.engine.state
-        if self._transaction is None or self._is_outdated or self._base is None or self._base[0] is not state:
-            self._transaction, self._is_outdated = None, False
-            transaction = self.engine.Begin(state, self.now)
-            self._RunPlans(transaction)
-            self._transaction, self._base = transaction, (state, self.engine.change_count)
-        return self._transaction
+        is_current = state is self.engine.state and self._change_count == self.engine.change_count
+        return self._transaction if is_current else None
 
     def _RunPlans(self, transaction: _Transaction) -> None:
         for plan in self._plans:
             plan(transaction)
+
+
+def _IsOwned(lock: threading.RLock) -> bool:
+    """Tell whether this thread holds the lock."""
+    return cast("bool", lock._is_owned())  # type: ignore[attr-defined]  # as threading.Condition asks it
 
 
 def _CopyResult(result: object) -> object:
@@ -5599,10 +5538,18 @@ def _CopyResult(result: object) -> object:
     return copied
 
 
-def _IsOwned(lock: threading.RLock) -> bool:
-    """Tell whether this thread holds the lock."""
-    return cast("bool", lock._is_owned())  # type: ignore[attr-defined]  # as threading.Condition asks it
+def _TouchedBy(records: _Records) -> tuple[set[str], set[str]]:
+    """Return the ids of keywords and infos that rows change, and of those that they refer to."""
+    heads = list(map(_ReadNodeHead, records.nodes))
+    touched = {head.id for head in heads}
+    touched.update(_KeyOf(row)[1] for row in records.infos)
+    named = {head.parent_id for head in heads if head.parent_id is not None}
+    for row in records.links:
+        named.update(_ReadLinkHead(row)[:2])
+    return touched, named
 
+
+# -- the engine ---------------------------------------------------------------
 
 _ENGINES: weakref.WeakSet[_Engine] = weakref.WeakSet()
 _STORES: weakref.WeakSet[Any] = weakref.WeakSet()  # also those that a thread is just opening
@@ -5635,8 +5582,6 @@ class _Engine:
         self.name = name
         self.normalizer = normalizer
         self.new_id = new_id
-        self.lock = threading.RLock()
-        self.commit_lock = threading.RLock()
         self.change_count = 0  # how often the state has changed
         self.blocks: weakref.WeakSet[OpenOperation] = weakref.WeakSet()
         self.is_closed = False
@@ -5646,11 +5591,16 @@ class _Engine:
         self.Keep: Callable[[], None] | None = None  # keeps what was derived from the state, when the tree is closed
         self._make_store = make_store
         self._clock = clock
-        self._committer = _GroupCommit(partial(self._Exclusively, self._CommitJobs))
-        self._guards = threading.local()  # `lock` of each thread: held while it writes, opens anew or closes
         self._own = threading.local()  # `last_operation` of each thread
         self._finalizer = weakref.finalize(self, str)
+        self._MakeLocks()
         _ENGINES.add(self)
+
+    def _MakeLocks(self) -> None:
+        self.lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`, which `threading.Condition` uses
+        self.commit_lock = threading.RLock()
+        self._committer = _GroupCommit(partial(self._Exclusively, self._CommitJobs))
+        self._guards = threading.local()  # `lock` of each thread: held while it writes, opens anew or closes
 
     # -- opening and closing --------------------------------------------------
 
@@ -5675,6 +5625,8 @@ class _Engine:
             self.store, self.state = store, state
             self.change_count += 1
             self.must_reopen = False
+            for block in list(self.blocks):
+                block.Outdate()
             if self.Forget is not None:
                 self.Forget()
         self._finalizer.detach()
@@ -5693,33 +5645,35 @@ class _Engine:
         """Return what tells how far the log in a folder has come."""
         return cast("_FileStore", self.store).position
 
-    def NormalizeAll(self, names: list[str]) -> list[str]:
-        return list(dict.fromkeys(token for name in names for token in self.normalizer(name)))
+    def NormalizeAll(self, names: Sequence[str]) -> list[str]:
+        tokens: list[str] = []
+        for name in names:
+            tokens += self.normalizer(name)
+        return tokens if len(tokens) == 1 else list(dict.fromkeys(tokens))
 
     def CheckOpen(self) -> None:
         """Refuse a closed tree; open it anew where that must be."""
         if self.is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
-        if _IsOwned(self.lock) and _IsOwned(self._Guard()):
-            raise self._Reentry()  # it would see half an operation
+        if self.lock._is_owned() and self._Guard()._is_owned():
+            raise _Reentry()  # it would see half an operation
         if self.must_reopen:
-            self.RefuseReentry()
-            with self._Guard(), self.commit_lock:
+            with self.Enter(), self.commit_lock:
                 self._ReopenIfDue()
 
-    def _Guard(self) -> threading.RLock:
+    def _Guard(self) -> Any:
         """Return the lock that tells this thread's own calls within its calls; Ctrl-C leaves no lock behind."""
-        guard: threading.RLock | None = getattr(self._guards, "lock", None)
+        guard = getattr(self._guards, "lock", None)
         if guard is None:
             guard = self._guards.lock = threading.RLock()
         return guard
 
-    def RefuseReentry(self) -> None:
-        if _IsOwned(self._Guard()) or _IsOwned(self.lock):
-            raise self._Reentry()
-
-    def _Reentry(self) -> StoreError:
-        return _ReentryError("a signal handler, clock or ranking cannot use the tree while its own thread does")
+    def Enter(self) -> Any:
+        """Return the lock to hold while a thread writes, opens or closes; refuse a call in the middle of its own."""
+        guard = getattr(self._guards, "lock", None) or self._Guard()
+        if guard._is_owned() or self.lock._is_owned():
+            raise _Reentry()
+        return guard
 
     def _ReopenIfDue(self) -> None:
         """Open anew where that must be; it is this thread's turn."""
@@ -5738,19 +5692,16 @@ class _Engine:
     def RenewAfterFork(self) -> None:
         # Another thread of the parent may have held any lock, and been in the middle of taking rows in; and a lock that
         # is shared excludes nobody.
-        self.lock = threading.RLock()
-        self.commit_lock = threading.RLock()
-        self._committer = _GroupCommit(partial(self._Exclusively, self._CommitJobs))
-        self._guards = threading.local()
+        self._MakeLocks()
         self.must_reopen = not self.is_closed
 
     def Close(self) -> None:
-        self.RefuseReentry()
+        guard = self.Enter()
         with self.lock:
             if self.is_closed:
                 return
             self.is_closed = True
-        with self._Guard(), self.commit_lock:
+        with guard, self.commit_lock:
             try:
                 if not self.must_reopen:  # a checkpoint would vouch for what cannot be trusted
                     self.store.Close(self._Apply)
@@ -5779,7 +5730,7 @@ class _Engine:
 
     def OwnState(self) -> _State:
         block = self.FindBlock() if _BLOCKS.get() else None
-        return self.state if block is None else block.See()
+        return self.state if block is None else block.Prepare().state
 
     def FindBlock(self) -> OpenOperation | None:
         """Return the operation that is open in this task or thread."""
@@ -5816,10 +5767,7 @@ class _Engine:
 
     def Run(self, job: _Job[_Value]) -> _Value:
         """Return what the job's plan returned, once it is durable; raise what it raised."""
-        guard = self._Guard()
-        if _IsOwned(guard) or _IsOwned(self.lock):
-            raise self._Reentry()
-        with guard:
+        with self.Enter():
             self._committer.Run(job)
         if job.error is not None:
             raise job.error
@@ -5831,8 +5779,7 @@ class _Engine:
 
     def Exclusively(self, work: Callable[[], None]) -> None:
         """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
-        self.RefuseReentry()
-        with self._Guard():
+        with self.Enter():
             self._Exclusively(lambda _: work(), [])
 
     def _Exclusively(self, work: Callable[[list[_Job[Any]]], None], jobs: list[_Job[Any]]) -> None:
@@ -5840,8 +5787,7 @@ class _Engine:
             if self.must_reopen or self.is_closed:
                 self._ReopenIfDue()
             try:
-                while not self._TryUpToDate(work, jobs):
-                    continue
+                self._WorkUpToDate(work, jobs)
             except BaseException as error:
                 # Ctrl-C, say: nobody knows how far memory has followed the log.
                 is_clean = isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError))
@@ -5853,20 +5799,19 @@ class _Engine:
                 finally:
                     self.store.End()
 
-    def _TryUpToDate(self, work: Callable[[list[_Job[Any]]], None], jobs: list[_Job[Any]]) -> bool:
-        """Do the work on what everybody wrote; return False where that has changed meanwhile."""
-        try:
-            self.store.Begin(self._Apply, bool(jobs))
-            work(jobs)
-            return True
-        except _ReplacedError:
-            self.store.End()
-            self._Reopen()
-        except _BehindError:
-            self.store.End()
-        except _DiskError as error:
-            raise StoreError(f"cannot use {_Shorten(self.name)}: {error}") from error
-        return False
+    def _WorkUpToDate(self, work: Callable[[list[_Job[Any]]], None], jobs: list[_Job[Any]]) -> None:
+        """Do the work on what everybody wrote; again where that has changed meanwhile."""
+        while True:
+            try:
+                self.store.Begin(self._Apply, bool(jobs))
+                return work(jobs)
+            except _ReplacedError:
+                self.store.End()
+                self._Reopen()
+            except _BehindError:
+                self.store.End()
+            except _DiskError as error:
+                raise StoreError(f"cannot use {_Shorten(self.name)}: {error}") from error
 
     def Compact(self, keep_history: bool) -> None:
         """Write the log anew, and open it; readers go on with what they have until it is there."""
@@ -5874,10 +5819,9 @@ class _Engine:
         def Work() -> None:
             if self.store.is_readonly:
                 raise StoreError(f"{_Shorten(self.name)} can only be read")
-            state, read = self.state, self.store.ReadRow
+            rows_of = partial(self.state.RowsOf, read=self.store.ReadRow, with_gone=keep_history)
             try:
-                rows_of = partial(state.RowsOf, read=read, with_gone=keep_history)
-                self.store.Compact(rows_of, state.next_ordinal, keep_history)
+                self.store.Compact(rows_of, self.state.next_ordinal, keep_history)
             finally:
                 self.must_reopen = True  # the open descriptors may be those of replaced files
             self.store.End()
@@ -5887,21 +5831,20 @@ class _Engine:
 
     def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
         operations: list[_Operation] = []
-        written: list[_Job[Any]] = []
         view = self.state
         for job in jobs:
             try:
                 operation = self._RunPlan(job, view)
             except Exception as error:  # this operation's own; the others go on
-                job.error, job.is_done = error, not written and not self.store.is_guess
+                job.error, job.is_done = error, not operations and not self.store.is_guess
                 continue
             if operation is None:
-                job.is_done = not written and not self.store.is_guess
+                job.is_done = not operations and not self.store.is_guess
                 continue
             operations.append(operation)
-            written.append(job)
+            job.is_written = True
             if job is not jobs[-1]:
-                view = _Overlay(view) if view is self.state else view
+                view = _State(self.normalizer, view) if view is self.state else view
                 view.Apply(operation.after, operation.heads)
         if not operations:
             self.store.Confirm()
@@ -5917,19 +5860,17 @@ class _Engine:
             return
         for operation in operations:
             self._Apply(operation.after, operation.heads)
-        for job in written:
-            job.is_written = True
         for job in jobs:
             job.is_done = True
 
-    def Begin(self, state: _State, now: float) -> _Transaction:
-        return _Transaction(state, now, self.NormalizeAll, self.store.ReadRow)
+    def Begin(self, now: float) -> _Transaction:
+        return _Transaction(self.state, now, self.NormalizeAll, self.store.ReadRow)
 
     def _RunPlan(self, job: _Job[Any], view: _State) -> _Operation | None:
-        job.error, job.is_done = None, False  # of a run on what others have changed by now
+        job.error, job.is_done, job.is_written = None, False, False  # of a run on what others have changed by now
         transaction = None if job.block is None else job.block.TransactionOn(view)
         if transaction is None:
-            now = self.Now() if job.block is None else job.block.now
+            now = _ReadClock(self._clock) if job.block is None else job.block.now
             transaction = _Transaction(view, now, self.NormalizeAll, self.store.ReadRow)
             job.result = job.plan(transaction)
         return transaction.Finish(job.op, job.id, job.author, job.agent_ios)
@@ -5950,46 +5891,24 @@ class _Engine:
         """Make durable rows visible to readers, all at once."""
         with self.lock:
             self.change_count += 1
+            for block in list(self.blocks) if self.blocks else ():
+                block.TakeIn(records, heads)
             self.state.Apply(records, heads)
             if self.Note is not None:
                 self.Note(_ChangedKeywords(self.state, records, heads))
-            if self.blocks:
-                touched, named = _TouchedBy(records)
-                for block in list(self.blocks):
-                    block.Note(touched, named)
 
 
-def _ErrorOf(job: _Job[Any], error: Exception) -> Exception:
-    """Return the error for one job of a group; one whose outcome is unknown names the operation."""
-    if isinstance(error, _ReentryError):  # a handler let it pass
-        error = StoreError(f"the commit was interrupted: {error}", outcome_unknown=True)
-    if not isinstance(error, StoreError) or not error.outcome_unknown:
-        return error
-    named = copy.copy(error)
-    named.operation_id = job.id
-    named.__cause__ = error
-    return named
-
-
-def _TouchedBy(records: _Records) -> tuple[set[str], set[str]]:
-    """Return the ids of keywords and infos that rows change, and of those that they refer to."""
-    heads = list(map(_ReadNodeHead, records.nodes))
-    touched = {head.id for head in heads}
-    touched.update(_KeyOf(row)[1] for row in records.infos)
-    named = {head.parent_id for head in heads if head.parent_id is not None}
-    for row in records.links:
-        named.update(_ReadLinkHead(row)[:2])
-    return touched, named
+def _Reentry() -> StoreError:
+    return _ReentryError("a signal handler, clock or ranking cannot use the tree while its own thread does")
 
 
 def _ChangedKeywords(state: _State, records: _Records, heads: Sequence[Any] | None) -> list[str]:
     """Return the keywords whose texts or infos the rows, already applied, have changed."""
     if heads is None:
-        ids = [_IdOf(row) for row in records.nodes]
-        ids += [_ReadLinkHead(row).keyword_id for row in records.links]
-    else:
-        ids = [head.id for head in heads[: len(records.nodes)]]
-        ids += [head.keyword_id for head in heads[len(records.nodes) + len(records.infos) :]]
+        heads = [*map(_ReadNodeHead, records.nodes), *records.infos, *map(_ReadLinkHead, records.links)]
+    link_heads = heads[len(records.nodes) + len(records.infos) :]
+    ids = [head.id for head in heads[: len(records.nodes)]]
+    ids.extend(map(operator.attrgetter("keyword_id"), link_heads))
     for row in records.infos:
         ids += [_ReadLinkHead(link).keyword_id for link in state.by_info.Get(_KeyOf(row)[1])]
     return ids
@@ -6093,6 +6012,101 @@ def _Measure(state: _State) -> _Row:
     }
 
 
+# -- the tree as it was -------------------------------------------------------
+
+_FindTime = re.compile(rb'"timestamp": ([^",]+), ').search  # of a line; within a string every quote is escaped
+
+
+def _LinesUntil(lines: Iterable[tuple[_Line, bytes]], at: int | float) -> list[bytes]:
+    """Return of a log's lines, newest first, those that make the tree as it was, oldest first.
+
+    A log that was compacted begins with the state: what stands before is not needed, where the state is old enough.
+    """
+    found: list[bytes] = []
+    is_reached = is_state = False
+    op = ""
+    for line, raw in lines:
+        was_state, is_state, op = is_state, line.op == _STATE, line.op
+        if was_state and not is_state:
+            if is_reached:
+                return found[::-1]
+            found.clear()
+        if not is_reached:
+            told = line.seq if isinstance(at, int) else float(cast("re.Match[bytes]", _FindTime(raw))[1])
+            is_reached = told <= at
+        if is_reached or is_state:
+            found.append(raw)
+    return found[::-1] if is_reached and op in _BEGINNINGS else []
+
+
+class _PastStore:
+    """A log as it was, in memory: it is read, and not added to.  See `_Store`."""
+
+    is_readonly = True
+    is_lost = is_guess = False
+    least_seq = next_ordinal = 0
+
+    def __init__(self, lines: list[bytes], what: str) -> None:
+        self.recovery: list[str] = []
+        self._lines = lines
+        self._what = what
+
+    @property
+    def seq(self) -> int:
+        return _ReadOperation(self._lines[-1])[0]
+
+    def Open(self, first: Callable[[], _Operation], state: _State) -> None:
+        for raw in self._lines:
+            state.Apply(_ReadAfter(raw))
+
+    def Begin(self, apply: Callable[[_Records], None], for_commit: bool = False) -> None:
+        """Do nothing, as `Confirm`, `End`, `Close` and `Release`: nobody else writes here."""
+
+    def Confirm(self) -> None:
+        """See `Begin`."""
+
+    def End(self) -> None:
+        """See `Begin`."""
+
+    def Close(self, apply: Callable[[_Records], None]) -> None:
+        """See `Begin`."""
+
+    def Release(self) -> None:
+        """See `Begin`."""
+
+    def Append(self, operations: list[_Operation]) -> None:
+        raise StoreError(f"{self._what} can only be read")
+
+    def Snapshot(self, stamp: str, copy: bool) -> str:
+        raise StoreError(f"{self._what} can only be read")
+
+    def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
+        raise StoreError(f"{self._what} can only be read")
+
+    def ReadRow(self, held: Any) -> bytes:
+        return cast("bytes", held)
+
+    def ReadBack(self, with_history: bool) -> Generator[tuple[_Line | None, bytes], None, None]:
+        yield from ((_ReadLine(raw), raw) for raw in reversed(self._lines))
+
+    def FindLines(self, id: str) -> Generator[bytes, None, None]:
+        yield from reversed(self._lines)
+
+    def SnapshotNames(self) -> list[str]:
+        return []
+
+    def OpenSnapshot(self, name: str) -> _PastLog:
+        raise NotFoundError("snapshot", name)
+
+    def Sizes(self) -> dict[str, int]:
+        return {}
+
+    def FindProblems(self, fresh: _State) -> Iterator[str]:
+        for raw in self._lines:
+            fresh.Apply(_ReadAfter(raw))
+        yield from ()
+
+
 # -- reorganising -------------------------------------------------------------
 
 
@@ -6106,7 +6120,7 @@ class _Reorganizer:
 
     def Propose(self, scope_id: str) -> _Row:
         with self._engine.See() as state:
-            led = state.Lead(scope_id)
+            led = state.ResolveMerged(scope_id)
             if led is None:
                 raise NotFoundError("keyword", scope_id)
             then = dict(state.nodes)
@@ -6292,6 +6306,119 @@ _INFO_SPEC: _Row = {"id": None, "content": "", "source": "", "keyword_ids": None
 _INFO_SPEC |= {"metadata": None, "created_by": "user"}
 
 
+class _Reader:
+    """Makes the records that callers get, of what the state holds, and new ones."""
+
+    def __init__(self, engine: _Engine) -> None:
+        self._engine = engine
+
+    def Nodes(self, state: _State, ids: Iterable[str]) -> list[KeywordNode]:
+        """Return keywords that read their rows when they are looked at.  The lock is held."""
+        return [_DeferNode(state.nodes[id], state.LevelOf(id), self.ListChildren) for id in ids]
+
+    def ListChildren(self, id: str) -> list[str]:
+        with self._engine.SeeOwn() as state:
+            return list(state.children.Get(id))
+
+    def Infos(self, held: Iterable[Any]) -> list[Info]:
+        """Return infos from where they are held; long ones are read from the disk, so the lock must not be held."""
+        return [_DeferInfo(row if type(row) is bytes else self._engine.ReadRow(row)) for row in held]
+
+    def Content(self, info_id: str) -> str:
+        with self._engine.SeeOwn() as state:
+            held = state.infos.get(info_id)
+        return "" if held is None else self.Infos([held])[0].content
+
+    def DraftNode(
+        self,
+        id: str | None,
+        name: str,
+        aliases: list[str] | None,
+        description: str,
+        metadata: _Row | None,
+        created_by: str,
+    ) -> KeywordNode:
+        """Return a keyword whose place, time and ordinal are still to come, of arguments that were checked."""
+        node = object.__new__(KeywordNode)
+        _FieldsOf(node).update(
+            id=id or self._engine.new_id(),
+            name=name,
+            aliases=aliases or [],
+            normalized=self._engine.NormalizeAll([name, *(aliases or ())]),
+            description=description,
+            metadata=metadata or {},
+            version=1,
+            deleted=False,
+            created_by=created_by,
+            confirmed=[],
+            merged_into=None,
+            _list_children=self.ListChildren,
+        )
+        return node
+
+    def DraftInfo(self, spec: _Row) -> Info:
+        """Return an info whose time is still to come."""
+        id, metadata = spec["id"] or self._engine.new_id(), spec["metadata"] or {}
+        return Info(id, spec["content"], spec["source"], metadata, 1, 0.0, 0.0, created_by=spec["created_by"])
+
+
+class _Journal:
+    """Reads operations from the log, newest first."""
+
+    def __init__(self, engine: _Engine) -> None:
+        self._engine = engine
+        self._nothing_between = (0, 0)  # two sequence numbers
+
+    def Newest(self, id: str | None, limit: int) -> list[Change]:
+        """Return the newest operations, or the newest that touched a record."""
+        with contextlib.closing(self._Lines() if id is None else self._LinesThatTouch(id)) as lines:
+            changes = (_ReadChange(raw) for line, raw in lines if line is None or line.op != _STATE)
+            return list(itertools.islice((each for each in changes if id is None or id in each.Ids()), limit))
+
+    def Since(self, seq: int) -> list[bytes]:
+        """Return the lines behind a number, oldest first."""
+        end = self._engine.store.seq
+        if seq >= end or (seq, end) == self._nothing_between:
+            return []
+        with contextlib.closing(self._Lines(with_history=False)) as lines:
+            newer = [raw for _, raw in itertools.takewhile(lambda pair: pair[0].seq > seq, lines)]
+        if not newer:  # a checkpoint: to read that again at each call would read the last operation, too
+            self._nothing_between = (seq, end)
+        return newer[::-1]
+
+    def Find(self, operation_id: str) -> _Operation:
+        """Return an operation that can be undone."""
+        mark = f'"operation_id": {_EncodeString(operation_id)}, '.encode()
+        with contextlib.closing(self._Lines()) as lines:
+            raw = next((raw for _, raw in lines if mark in raw[:_ENVELOPE_LIMIT]), None)
+        if raw is None:
+            raise NotFoundError("operation", operation_id)
+        _, operation = _ReadOperation(raw)
+        if operation.op in _BEGINNINGS:
+            raise _Invalid("what begins a log cannot be undone", operation.op)
+        return operation
+
+    def Until(self, at: int | float) -> list[bytes]:
+        """Return the lines that make the tree as it was; none where the log does not reach back so far."""
+        with contextlib.closing(self._Lines()) as lines:
+            return _LinesUntil(lines, at)
+
+    def _Lines(self, with_history: bool = True) -> Generator[tuple[_Line, bytes], None, None]:
+        errors = _StoreErrors("cannot read the log in ", self._engine.name)
+        with errors, contextlib.closing(self._engine.store.ReadBack(with_history)) as lines:
+            for line, raw in lines:
+                if line is None:
+                    raise StoreCorruptError(_LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
+                if line.op != _CHECKPOINT:
+                    yield line, raw
+
+    def _LinesThatTouch(self, id: str) -> Generator[tuple[None, bytes], None, None]:
+        errors = _StoreErrors("cannot read the log in ", self._engine.name)
+        with errors, contextlib.closing(self._engine.store.FindLines(id)) as lines:
+            for raw in lines:
+                yield None, raw
+
+
 class _Found(NamedTuple):
     """What a search found, as it stood when the lock was held."""
 
@@ -6301,6 +6428,139 @@ class _Found(NamedTuple):
     newest: list[Any]
     """Where the newest of the others are."""
     info_count: int
+
+
+class _Searcher:
+    """Finds by name, path, token and what was confirmed, else by the descent, and tells in a result what it found."""
+
+    def __init__(self, engine: _Engine, reader: _Reader, descent: _Descent, mru: _MRUCache) -> None:
+        self._engine = engine
+        self._reader = reader
+        self._descent = descent
+        self._mru = mru
+
+    def FindExactly(self, query: str) -> tuple[SearchResult | None, list[str]]:
+        """Return what bears the name, MATCHED or AMBIGUOUS, and the ids of all that do."""
+        with self._engine.lock:
+            hits, reason = self._LookUp(query)
+            ids = list(hits)
+            if len(ids) > 1:
+                return self._BuildAmbiguousResult(ids, reason), ids
+            found = self._Look(ids[0]) if ids else None
+        return None if found is None else self._BuildMatchedResult(found, reason), ids
+
+    def _LookUp(self, query: str) -> tuple[Sequence[str], str]:
+        if len(query) > _QUERY_LIMIT:  # far longer than any name; to fold it could take long
+            return (), "exact"
+        state = self._engine.OwnState()
+        if ids := state.ByName(query):
+            return ids, "exact"
+        if ids := _FindByPath(query, state, lambda text: state.ByName(text) or self._FindTokens(state, text)):
+            return ids, "path"
+        if ids := self._FindTokens(state, query.strip()):
+            return ids, "normalized"
+        return state.queries.Get(_QueryKey(query)), "confirmed"
+
+    def _FindTokens(self, state: _State, text: str) -> Sequence[str]:
+        return state.ByTokens(self._engine.normalizer(text)) if text else ()
+
+    def Disambiguate(self, query: str, ids: list[str], context: str, ambiguous: SearchResult) -> SearchResult:
+        """Let the model choose among keywords that bear a name; where it cannot, all of them stand."""
+        among = self._descent.ChooseByContext(ids, context)
+        descent = self._descent.ChooseAmong(among, query, "disambiguate_same_name", context=context)
+        chosen = self.BuildResult(descent)
+        return chosen if chosen.node is not None else self._AddCosts(ambiguous, descent["steps"])
+
+    def BuildResult(self, descent: _Row) -> SearchResult:
+        """Tell what a descent came to."""
+        reason, fits = descent["reason"], descent["fits"]
+        with self._engine.SeeOwn() as state:
+            chosen = [id for id in (descent["node_id"], *descent["candidates"]) if id in state.nodes]
+            found = self._Look(chosen[0]) if chosen and descent["node_id"] else None
+            result = self._BuildAmbiguousResult(chosen, reason) if chosen and found is None else None
+        if found is not None:
+            result = self._BuildMatchedResult(found, reason, fits)
+        if result is None:
+            result = SearchResult(
+                SearchStatus.NOT_FOUND,
+                reason=reason if descent["outcome"] == "missing" else "stale_view",
+                suggested_parent_id=descent["suggested_parent_id"],
+                suggested_name=descent["suggested_name"],
+            )
+        if result.node is None:
+            result.nearest = self.Nearest(fits, _NEAREST)
+        return self._AddCosts(result, descent["steps"])
+
+    def Nearest(self, fits: _Fits, limit: int) -> list[tuple[KeywordNode, float]]:
+        """Return the first of those that fit, with how well they do."""
+        with self._engine.See() as state:
+            ids = [id for id in fits.ids[:limit] if id in state.nodes]
+            nodes = self._reader.Nodes(state, ids)
+        return [(node, fits.evidence[id].confidence) for id, node in zip(ids, nodes, strict=True)]
+
+    def _Look(self, id: str) -> _Found:
+        """Take down what a result says of a keyword.  The lock is held."""
+        state = self._engine.OwnState()
+        path_ids = state.PathOf(id)
+        self._mru.Touch(*path_ids[1:])
+        path = [_DeferNode(state.nodes[step], level, self._reader.ListChildren) for level, step in enumerate(path_ids)]
+        links = state.by_node.Get(id)
+        shown, newest = links[:_PAGE], links[max(_PAGE, len(links) - _PAGE) :]
+        infos, last = ([state.infos[_ReadLinkHead(link).info_id] for link in some] for some in (shown, newest))
+        return _Found(path, infos, last, len(links))
+
+    def _BuildMatchedResult(self, found: _Found, reason: str, fits: _Fits | None = None) -> SearchResult:
+        infos = self._reader.Infos(found.infos)
+        result = SearchResult(SearchStatus.MATCHED, found.path[-1], found.path, infos, reason=reason)
+        result.info_count, result.confidence = found.info_count, 1.0
+        if fits is not None:
+            evidence = fits.evidence.get(found.path[-1].id)
+            result.confidence = 0.0 if evidence is None else evidence.confidence
+            _PutFittingFirst(result, self._reader.Infos(found.newest), _WordFinder(fits.weights))
+        return result
+
+    def _BuildAmbiguousResult(self, ids: Sequence[str], reason: str) -> SearchResult:
+        candidates = self._reader.Nodes(self._engine.OwnState(), ids[:_PAGE])
+        return SearchResult(SearchStatus.AMBIGUOUS, candidates=candidates, reason=reason, candidate_count=len(ids))
+
+    def _AddCosts(self, result: SearchResult, steps: list[DescentStep]) -> SearchResult:
+        result.steps, result.rounds = steps, len(steps)
+        result.names_shown = sum(step.shown for step in steps)
+        result.input_tokens = sum(step.input_tokens for step in steps)
+        result.output_tokens = sum(step.output_tokens for step in steps)
+        result.cost = sum(step.cost for step in steps)
+        return result
+
+
+def _PutFittingFirst(result: SearchResult, newest: list[Info], words: _WordFinder) -> None:
+    """Let a result begin with the infos that fit; they are looked for on its first page and among the newest."""
+    infos = result.infos + newest
+    weights = [words.Weigh(info.content[:_READ_FOR_EXCERPT]) for info in infos]
+    fitting = sorted((place for place, weight in enumerate(weights) if weight), key=lambda place: -weights[place])
+    others = [info for info, weight in zip(result.infos, weights, strict=False) if not weight]
+    result.infos = [*(infos[place] for place in fitting), *others][:_PAGE]
+    result.excerpt = words.Quote(infos[place].content[:_READ_FOR_EXCERPT] for place in fitting)
+
+
+def _Draw(state: _State, id: str, indent: str, depth: int) -> Iterator[str]:
+    """Yield the lines of a drawing of what lies beneath a keyword."""
+    children = state.children.Get(id)
+    shown = children[:_DRAWN] if depth else ()
+    for child in shown:
+        is_last = child == children[-1]
+        yield f"{indent}{'└── ' if is_last else '├── '}{_Shorten(state.Head(child).name)}"
+        yield from _Draw(state, child, indent + ("    " if is_last else "│   "), depth - 1)
+    if len(children) > len(shown):
+        yield f"{indent}└── … {len(children) - len(shown):,} more"
+
+
+def _Page(ids: Sequence[_Value], page: int | None, size: int) -> Sequence[_Value]:
+    """Return a page, all where `page` is None."""
+    if page is None:
+        return ids
+    _CheckCount("page", page, 0)
+    _CheckCount("size", size, 1)
+    return ids[page * size : (page + 1) * size]
 
 
 class KeywordTree:
@@ -6393,18 +6653,36 @@ class KeywordTree:
         ):
             if not callable(given):
                 raise _Invalid(f"{what} must be {told}", given)
+        self._OpenPast = partial(
+            KeywordTree,
+            self.data_dir,
+            llm_client,
+            mru_capacity,
+            max_candidates,
+            descend_max_rounds,
+            normalizer,
+            log_messages,
+            show_descriptions=show_descriptions,
+            view=view,
+            clock=clock,
+            new_id=new_id,
+            recall=recall,
+            infos_heard=infos_heard,
+        )
         self._learn_matches = learn_matches
         normalize = _CheckNormalizer(normalizer) if normalizer else _NormalizeText
         make_store: Callable[[], _Store] = store or partial(_OpenFolder, self.data_dir, clock)
-        self._engine = _Engine(self.data_dir, make_store, normalize, clock, new_id)
+        self._engine = engine = _Engine(self.data_dir, make_store, normalize, clock, new_id)
+        self._reader = reader = _Reader(engine)
+        self._journal = _Journal(engine)
         self._mru = _MRUCache(mru_capacity)
         kept = "" if store is not None else os.path.join(self.data_dir, _INDEXES, "keywords.words")
         self._ranker = _Ranker(
-            recall, self._engine.See, self._EnterRanking, self._ReadContent, infos_heard, kept, self._engine.Position
+            recall, engine.See, self._EnterRanking, reader.Content, infos_heard, kept, engine.Position
         )
         self._descent = _Descent(
-            self._engine.See,
-            self._engine.SeeOwn,
+            engine.See,
+            engine.SeeOwn,
             self._ranker,
             client,
             self._mru,
@@ -6414,10 +6692,9 @@ class KeywordTree:
             shows_paths=view == "paths",
             log_messages=log_messages,
         )
-        self._reorganizer = _Reorganizer(self._engine, self._descent, max_candidates)
-        self._nothing_between = (0, 0)  # two sequence numbers, as `Changes` has seen
-        self._engine.Note, self._engine.Forget = self._descent.Note, self._descent.Forget
-        self._engine.Keep = self._ranker.Keep
+        self._searcher = _Searcher(engine, reader, self._descent, self._mru)
+        self._reorganizer = _Reorganizer(engine, self._descent, max_candidates)
+        engine.Note, engine.Forget, engine.Keep = self._descent.Note, self._descent.Forget, self._ranker.Keep
         self._engine.Open()
 
     def __reduce__(self) -> NoReturn:
@@ -6477,20 +6754,10 @@ class KeywordTree:
         Cost: an exact hit a few dictionary look-ups; else one descent.
         """
         query, _, context = self._Enter(query=query, llm_expand_query=llm_expand_query, context=context)
-        with self._engine.lock:
-            hits, reason = self._FindExactly(query)
-            found = self._Look(hits[0]) if len(hits) == 1 else None
-            ambiguous = self._BuildAmbiguousResult(hits, reason) if len(hits) > 1 else None
-            among = list(hits)
+        found, ids = self._searcher.FindExactly(query)
         if found is not None:
-            return self._BuildMatchedResult(found, reason)
-        if ambiguous is not None:
-            if not context or not llm_expand_query:
-                return ambiguous
-            among = self._descent.ChooseByContext(among, context)
-            descent = self._AgentDescend(query, "disambiguate_same_name", among=among, context=context)
-            chosen = self._ConvertToSearchResult(descent)
-            return chosen if chosen.node is not None else self._AddCosts(ambiguous, descent["steps"])
+            is_unclear = found.node is None and context and llm_expand_query
+            return self._searcher.Disambiguate(query, ids, context, found) if is_unclear else found
         if not query.strip() or not llm_expand_query:
             reason = "exact_miss_llm_disabled" if query.strip() else "empty_query"
             return SearchResult(SearchStatus.NOT_FOUND, reason=reason)
@@ -6502,87 +6769,14 @@ class KeywordTree:
                 self._engine.Write("confirm", lambda tx: _PlanConfirm(tx, node_id, query), "agent", agent_ios)
         return result
 
-    def _FindExactly(self, query: str) -> tuple[Sequence[str], str]:
-        if len(query) > _QUERY_LIMIT:  # far longer than any name; to fold it could take long
-            return (), "exact"
-        state = self._engine.OwnState()
-        hits = state.ByName(query)
-        if hits:
-            return hits, "exact"
-        hits = _FindByPath(query, state, lambda text: state.ByName(text) or (self._FindTokens(state, text)))
-        if hits:
-            return hits, "path"
-        hits = self._FindTokens(state, query) if query.strip() else ()
-        return (hits, "normalized") if hits else (state.queries.Get(_QueryKey(query)), "confirmed")
-
-    def _FindTokens(self, state: _State, text: str) -> Sequence[str]:
-        return state.ByTokens(self._Normalize(text)) if text else ()
-
-    def _Normalize(self, text: str) -> list[str]:
-        return self._engine.normalizer(text)
-
-    def _ExactLookup(self, tokens: list[str]) -> list[str]:
-        with self._engine.SeeOwn() as state:
-            return list(state.ByTokens(tokens))
-
-    def _Look(self, id: str) -> _Found:
-        """Take down what a result says of a keyword.  The lock is held."""
-        state = self._engine.OwnState()
-        path_ids = state.PathOf(id)
-        self._mru.Touch(*path_ids[1:])
-        path = [_DeferNode(state.nodes[step], level, self._ListChildren) for level, step in enumerate(path_ids)]
-        links = state.by_node.Get(id)
-        shown, newest = links[:_PAGE], links[max(_PAGE, len(links) - _PAGE) :]
-        infos, last = ([state.infos[_ReadLinkHead(link).info_id] for link in some] for some in (shown, newest))
-        return _Found(path, infos, last, len(links))
-
-    def _BuildMatchedResult(self, found: _Found, reason: str, fits: _Fits | None = None) -> SearchResult:
-        infos = self._ReadInfos(found.infos)
-        result = SearchResult(SearchStatus.MATCHED, found.path[-1], found.path, infos, reason=reason)
-        result.info_count, result.confidence = found.info_count, 1.0
-        if fits is not None:
-            evidence = fits.evidence.get(found.path[-1].id)
-            result.confidence = 0.0 if evidence is None else evidence.confidence
-            _PutFittingFirst(result, self._ReadInfos(found.newest), _WordFinder(fits.weights))
-        return result
-
-    def _BuildAmbiguousResult(self, ids: Sequence[str], reason: str) -> SearchResult:
-        candidates = self._Hydrate(self._engine.OwnState(), ids[:_PAGE])
-        return SearchResult(SearchStatus.AMBIGUOUS, candidates=candidates, reason=reason, candidate_count=len(ids))
-
-    def _ConvertToSearchResult(self, descent: _Row) -> SearchResult:
-        with self._engine.SeeOwn() as state:
-            chosen = [id for id in (descent["node_id"], *descent["candidates"]) if id in state.nodes]
-            found = self._Look(chosen[0]) if chosen and descent["node_id"] else None
-            result = self._BuildAmbiguousResult(chosen, descent["reason"]) if chosen and found is None else None
-        if found is not None:
-            result = self._BuildMatchedResult(found, descent["reason"], descent["fits"])
-        if result is None:
-            reason = descent["reason"] if descent["outcome"] == "missing" else "stale_view"
-            result = SearchResult(SearchStatus.NOT_FOUND, reason=reason)
-            result.suggested_parent_id = descent["suggested_parent_id"]
-            result.suggested_name = descent["suggested_name"]
-        if result.node is None:
-            result.nearest = self._HydrateNearest(descent["fits"], _NEAREST)
-        return self._AddCosts(result, descent["steps"])
-
-    def _AddCosts(self, result: SearchResult, steps: list[DescentStep]) -> SearchResult:
-        result.steps, result.rounds = steps, len(steps)
-        result.names_shown = sum(step.shown for step in steps)
-        result.input_tokens = sum(step.input_tokens for step in steps)
-        result.output_tokens = sum(step.output_tokens for step in steps)
-        result.cost = sum(step.cost for step in steps)
-        return result
-
     def FindByName(self, name: str, page: int = 0, size: int = _PAGE) -> list[KeywordNode]:
         """Return a page of the keywords with this name or alias, but for case and width, in the order of creation.
 
         No path and no token is tried.  Cost: one dictionary look-up and the page.
         """
-        self._engine.CheckOpen()
         name = _CheckText("name", name)
-        with self._engine.SeeOwn() as state:
-            return self._Hydrate(state, _Page(state.ByName(name), page, size))
+        with self._See(page=page) as state:
+            return self._reader.Nodes(state, _Page(state.ByName(name), page, size))
 
     def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
         """Return at most `limit` keywords that fit `query`, any text, best by words alone, best first.
@@ -6595,37 +6789,27 @@ class KeywordTree:
         """
         query, limit = self._Enter(query=query, limit=limit)
         fits = self._descent.Fit(query[:_QUERY_LIMIT], "", is_placing=False, count=limit)
-        return self._HydrateNearest(fits, limit)
-
-    def _HydrateNearest(self, fits: _Fits, limit: int) -> list[tuple[KeywordNode, float]]:
-        with self._engine.See() as state:
-            ids = [id for id in fits.ids[:limit] if id in state.nodes]
-            nodes = self._Hydrate(state, ids)
-        return [(node, fits.evidence[id].confidence) for id, node in zip(ids, nodes, strict=True)]
+        return self._searcher.Nearest(fits, limit)
 
     # -- looking --------------------------------------------------------------
 
     def GetKeyword(self, id: str) -> KeywordNode | None:
         """Return a keyword, or None.  Cost: a dictionary look-up; decodes the row when a field is read."""
-        self._Enter(id=id)
-        with self._engine.SeeOwn() as state:
-            led = state.Lead(id)
-            return None if led is None else self._Hydrate(state, [led])[0]
+        with self._See(id=id) as state:
+            found = state.ResolveMerged(id)
+            return None if found is None else self._reader.Nodes(state, [found])[0]
 
     def GetChildren(self, id: str, page: int | None = None, size: int = _PAGE) -> list[KeywordNode]:
         """Return a keyword's children in the order of their creation.  Cost: a step for each."""
-        self._Enter(id=id)
-        with self._engine.SeeOwn() as state:
-            led = state.Lead(id)
-            ids = () if led is None else state.children.Get(led)
-            return self._Hydrate(state, ids if page is None else _Page(ids, page, size))
+        with self._See(id=id) as state:
+            ids = state.children.Get(state.ResolveMerged(id) or id)
+            return self._reader.Nodes(state, _Page(ids, page, size))
 
     def GetPath(self, id: str) -> list[KeywordNode]:
         """Return the keywords from the root to `id`, both included.  Cost: a step for each level."""
-        self._Enter(id=id)
-        with self._engine.SeeOwn() as state:
-            led = state.Lead(id)
-            return [] if led is None else self._Hydrate(state, state.PathOf(led))
+        with self._See(id=id) as state:
+            found = state.ResolveMerged(id)
+            return [] if found is None else self._reader.Nodes(state, state.PathOf(found))
 
     def Walk(self, id: str = _ROOT_ID, depth: int | None = None) -> Iterator[KeywordNode]:
         """Yield a keyword and all beneath it, each before its children; `depth` 0 yields it alone, None all.
@@ -6649,7 +6833,7 @@ class KeywordTree:
                 continue
             yield node
             if depth is None or level < depth:
-                waiting.extend((child, level + 1) for child in reversed(self._ListChildren(node.id)))
+                waiting.extend((child, level + 1) for child in reversed(self._reader.ListChildren(node.id)))
 
     def __iter__(self) -> Iterator[KeywordNode]:
         """Yield every keyword but the root, each before its children."""
@@ -6657,8 +6841,7 @@ class KeywordTree:
 
     def __len__(self) -> int:
         """Return the number of keywords, the root left out."""
-        self._engine.CheckOpen()
-        with self._engine.SeeOwn() as state:
+        with self._See() as state:
             return len(state.nodes) - 1
 
     def __bool__(self) -> bool:
@@ -6681,10 +6864,9 @@ class KeywordTree:
 
     def GetInfo(self, info_id: str) -> Info | None:
         """Return an info, or None.  Cost: decodes one row; reads a content above 4 KiB from the disk."""
-        self._Enter(info_id=info_id)
-        with self._engine.SeeOwn() as state:
+        with self._See(info_id=info_id) as state:
             held = state.infos.get(info_id)
-        return None if held is None else self._ReadInfos([held])[0]
+        return None if held is None else self._reader.Infos([held])[0]
 
     def GetInfosOfKeyword(
         self, id: str, relation: RelationType | None = None, page: int = 0, size: int = _PAGE
@@ -6693,31 +6875,28 @@ class KeywordTree:
 
         Cost: decodes the page's rows; with a relation it looks at every link of the keyword.
         """
-        self._Enter(id=id)
         # A link's row is flat, so no stranger's text can hold these unescaped quotes.
         mark = b"" if relation is None else f'"relation":"{_Check(relation=relation)[0].value}"'.encode()
-        with self._engine.SeeOwn() as state:
-            links = state.by_node.Get(state.Lead(id) or id)
+        with self._See(id=id, page=page) as state:
+            links = state.by_node.Get(state.ResolveMerged(id) or id)
             if relation is not None:
                 links = [link for link in links if mark in link]
             held = [state.infos[_ReadLinkHead(link).info_id] for link in _Page(links, page, size)]
-        return self._ReadInfos(held)
+        return self._reader.Infos(held)
 
     def GetKeywordsOfInfo(
         self, info_id: str, page: int | None = None, size: int = _PAGE
     ) -> list[tuple[KeywordNode, RelationType]]:
         """Return the keywords an info is linked to, and how, in the order of linking.  Cost: decodes a row of each."""
-        self._Enter(info_id=info_id)
-        with self._engine.SeeOwn() as state:
-            rows = state.by_info.Get(info_id)
-            links = [_ReadRecord(row, InfoKeywordLink) for row in (rows if page is None else _Page(rows, page, size))]
-            nodes = self._Hydrate(state, [link.keyword_id for link in links])
+        with self._See(info_id=info_id) as state:
+            rows = _Page(state.by_info.Get(info_id), page, size)
+            links = [_ReadRecord(row, InfoKeywordLink) for row in rows]
+            nodes = self._reader.Nodes(state, [link.keyword_id for link in links])
         return [(node, link.relation) for node, link in zip(nodes, links, strict=True)]
 
     def GetLinks(self, info_id: str) -> list[InfoKeywordLink]:
         """Return an info's links, in the order of linking.  Cost: decodes a row for each."""
-        self._Enter(info_id=info_id)
-        with self._engine.SeeOwn() as state:
+        with self._See(info_id=info_id) as state:
             return [_ReadRecord(row, InfoKeywordLink) for row in state.by_info.Get(info_id)]
 
     def ListInfos(
@@ -6733,36 +6912,24 @@ class KeywordTree:
 
         Cost: a step for each info up to the page, without `after`.
         """
-        self._Enter(page=page, size=size, unlinked=unlinked)
         after = None if after is None else _CheckId("after", after)
-        with self._engine.SeeOwn() as state:
+        with self._See(page=page, size=size, unlinked=unlinked) as state:
             ids = state.InfosBehind(after)
             if unlinked:
                 ids = (id for id in ids if not state.by_info.Get(id))
             start = min(page * size, sys.maxsize)
             held = [state.infos[id] for id in itertools.islice(ids, start, min(start + size, sys.maxsize))]
-        return self._ReadInfos(held)
+        return self._reader.Infos(held)
 
     def _Enter(self, **arguments: object) -> list[Any]:
         """Check that the tree is open; return the arguments, checked too."""
         self._engine.CheckOpen()
         return [_CHECKS[name](name, value) for name, value in arguments.items()]
 
-    def _Hydrate(self, state: _State, ids: Iterable[str]) -> list[KeywordNode]:
-        """Return keywords that read their rows when they are looked at.  The lock is held."""
-        return [_DeferNode(state.nodes[id], state.LevelOf(id), self._ListChildren) for id in ids]
-
-    def _ListChildren(self, id: str) -> list[str]:
-        with self._engine.SeeOwn() as state:
-            return list(state.children.Get(id))
-
-    def _ReadContent(self, info_id: str) -> str:
-        info = self.GetInfo(info_id)
-        return "" if info is None else info.content
-
-    def _ReadInfos(self, held: list[Any]) -> list[Info]:
-        """Return infos from where they are held; long ones are read from the disk, without the lock."""
-        return [_DeferInfo(row if type(row) is bytes else self._engine.ReadRow(row)) for row in held]
+    def _See(self, **arguments: object) -> contextlib.AbstractContextManager[_State]:
+        """Check that the tree is open, and the arguments; give what this thread is to see, the lock held."""
+        self._Enter(**arguments)
+        return self._engine.SeeOwn()
 
     # -- writing keywords -----------------------------------------------------
 
@@ -6794,13 +6961,19 @@ class KeywordTree:
             DuplicateIdError: the id is in use, or leads to what it was merged into.
         """
         self._engine.CheckOpen()
-        node = self._DraftNode(id, name, aliases, description, metadata, created_by)
+        name, created_by = _CheckName("name", name), _CheckName("created_by", created_by)
+        aliases = None if aliases is None else _CheckList("aliases", aliases, _CheckName)
+        description = _CheckText("description", description, _DESCRIPTION_LIMIT)
+        metadata = None if metadata is None else _CheckMetadata("metadata", metadata)
+        id = None if id is None else _CheckId("id", id)
+        io = None
+        node = self._reader.DraftNode(id, name, aliases, description, metadata, created_by)
         if parent_id is not None:
-            plan = partial(_PlanNode, node, _CheckId("parent_id", parent_id), None)
-            return self._engine.Write("create_keyword", plan, node.created_by)
-        parent_id, io = self._PlaceNode(node) if _CheckBool("llm_auto_place", llm_auto_place) else (_ROOT_ID, None)
-        plan = partial(_PlanNode, node, parent_id, io)
-        return self._engine.Write("create_keyword", plan, node.created_by, [] if io is None else [io])
+            parent_id = _CheckId("parent_id", parent_id)
+        elif _CheckBool("llm_auto_place", llm_auto_place):
+            parent_id, io = self._PlaceNode(node)
+        plan = partial(_PlanNode, node, parent_id or _ROOT_ID, io)
+        return self._engine.Write("create_keyword", plan, created_by, () if io is None else [io])
 
     def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
         """Make many keywords, all or none; return them in the order of the specs.
@@ -6818,9 +6991,10 @@ class KeywordTree:
         with _CollectorOff() if isinstance(specs, list) and len(specs) > _BULK else contextlib.nullcontext():
             drafts = []
             for spec in _CheckSpecs(specs, "name", _NODE_SPEC):  # before the first call of a model is paid for
-                parent_id = spec.pop("parent_id") or (None if spec.pop("llm_auto_place") else _ROOT_ID)
-                spec.pop("llm_auto_place", None)
-                drafts.append((self._DraftNode(**spec, is_checked=True), parent_id))
+                parent_id = spec.pop("parent_id")
+                if not spec.pop("llm_auto_place"):
+                    parent_id = parent_id or _ROOT_ID
+                drafts.append((self._reader.DraftNode(**spec), parent_id))
             placed = [(node, *((parent, None) if parent else self._PlaceNode(node))) for node, parent in drafts]
             agent_ios = [io for _, _, io in placed if io is not None]
             author = placed[0][0].created_by if placed else "user"
@@ -6829,41 +7003,6 @@ class KeywordTree:
                 return [_PlanNode(node, parent_id, io, tx) for node, parent_id, io in placed]
 
             return self._engine.Write("batch_create_keywords", Plan, author, agent_ios)
-
-    def _DraftNode(
-        self,
-        id: str | None,
-        name: str,
-        aliases: list[str] | None,
-        description: str,
-        metadata: _Row | None,
-        created_by: str,
-        is_checked: bool = False,
-    ) -> KeywordNode:
-        """Return a keyword whose place, time and ordinal are still to come."""
-        if not is_checked:
-            id = None if id is None else _CheckId("id", id)
-            name = _CheckName("name", name)
-            aliases = None if aliases is None else _CheckList("aliases", aliases, _CheckName)
-            description = _CheckText("description", description, _DESCRIPTION_LIMIT)
-            metadata = None if metadata is None else _CheckMetadata("metadata", metadata)
-            created_by = _CheckName("created_by", created_by)
-        node = object.__new__(KeywordNode)
-        _FieldsOf(node).update(
-            id=id or self._engine.new_id(),
-            name=name,
-            aliases=aliases or [],
-            normalized=self._engine.NormalizeAll([name, *(aliases or ())]),
-            description=description,
-            metadata=metadata or {},
-            version=1,
-            deleted=False,
-            created_by=created_by,
-            confirmed=[],
-            merged_into=None,
-            _list_children=self._ListChildren,
-        )
-        return node
 
     def _PlaceNode(self, node: KeywordNode) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the model was asked."""
@@ -6894,7 +7033,7 @@ class KeywordTree:
         if not names:
             raise _Invalid("path must be names joined by /, or a list of names", path)
         author = _CheckName("created_by", created_by)
-        drafts = [self._DraftNode(None, name, None, "", None, author) for name in names]
+        drafts = [self._reader.DraftNode(None, name, None, "", None, author) for name in names]
         node = self._engine.Write("ensure", partial(_PlanPath, drafts), author)
         found = self.GetKeyword(node.id)
         return node if found is None else found
@@ -6946,25 +7085,20 @@ class KeywordTree:
 
     def _CreateInfos(self, op: str, specs: Any) -> list[Info]:
         self._engine.CheckOpen()
-        drafts = [self._DraftInfo(spec) for spec in _CheckSpecs(specs, "content", _INFO_SPEC)]
-        linked = [(info, ids, *(self._ChooseKeywords(info) if asks else ([], None))) for info, ids, asks in drafts]
-        agent_ios = [io for *_, io in linked if io is not None]
-        author = drafts[0][0].created_by if drafts else "user"
+        checked = list(_CheckSpecs(specs, "content", _INFO_SPEC))
+        drafts = [(self._reader.DraftInfo(spec), spec["keyword_ids"] or []) for spec in checked]
+        chosen = [self._ChooseKeywords(spec["content"]) if spec["auto_link"] else ([], None) for spec in checked]
+        agent_ios = [io for _, io in chosen if io is not None]
+        author = checked[0]["created_by"] if checked else "user"
 
         def Plan(tx: _Transaction) -> list[Info]:
-            return [_PlanInfo(tx, info, keyword_ids, chosen_ids) for info, keyword_ids, chosen_ids, _ in linked]
+            return [_PlanInfo(tx, *draft, ids) for draft, (ids, _) in zip(drafts, chosen, strict=True)]
 
         return self._engine.Write(op, Plan, author, agent_ios)
 
-    def _DraftInfo(self, spec: _Row) -> tuple[Info, list[str], bool]:
-        """Return an info whose time is still to come, the keywords to link it to, and whether a model is to choose."""
-        id, metadata = spec["id"] or self._engine.new_id(), spec["metadata"] or {}
-        info = Info(id, spec["content"], spec["source"], metadata, 1, 0.0, 0.0, created_by=spec["created_by"])
-        return info, spec["keyword_ids"] or [], spec["auto_link"]
-
-    def _ChooseKeywords(self, info: Info) -> tuple[list[str], _Row | None]:
+    def _ChooseKeywords(self, content: str) -> tuple[list[str], _Row | None]:
         """Let the model choose keywords for an info; return them, and what the model was asked."""
-        descent = self._AgentDescend("", "link_info", content=info.content)
+        descent = self._AgentDescend("", "link_info", content=content)
         return descent["chosen"], descent["io"]
 
     def LinkInfo(
@@ -7100,7 +7234,7 @@ class KeywordTree:
         node = self._Write(op, plan, changed_by)
         fields = _FieldsOf(node)
         del fields["children"]
-        fields["_list_children"] = self._ListChildren
+        fields["_list_children"] = self._reader.ListChildren
         with self._engine.SeeOwn() as state:
             if node.id in state.nodes:
                 node.level = state.LevelOf(node.id)
@@ -7136,15 +7270,7 @@ class KeywordTree:
         first time the whole log.
         """
         self._TryRefresh(limit=limit)
-        if id is not None:
-            (id,) = _Check(id=id)
-            reading = contextlib.closing(self._engine.store.FindLines(id))
-            with _StoreErrors("cannot read the log in ", self.data_dir), reading as lines:
-                changes = map(_ReadChange, lines)
-                return list(itertools.islice((change for change in changes if id in change.Ids()), limit))
-        with contextlib.closing(self._ReadLogBack()) as lines:
-            newest = (_ReadChange(raw) for line, raw in lines if line.op != _STATE)
-            return list(itertools.islice(newest, limit))
+        return self._journal.Newest(None if id is None else _CheckId("id", id), limit)
 
     def Changes(self, since: int = 0) -> Iterator[Change]:
         """Yield the operations behind sequence number `since`, oldest first: what derived indexes follow.
@@ -7156,14 +7282,7 @@ class KeywordTree:
         Cost: reads the log backwards to `since`, holding the lines that it yields.
         """
         self._TryRefresh(since=since)
-        end = self._engine.store.seq
-        if since >= end or (since, end) == self._nothing_between:
-            return iter(())
-        with contextlib.closing(self._ReadLogBack(with_history=False)) as lines:
-            newer = [raw for _, raw in itertools.takewhile(lambda pair: pair[0].seq > since, lines)]
-        if not newer:  # a checkpoint: to read that again at each call would read the last operation, too
-            self._nothing_between = (since, end)
-        return map(_ReadChange, reversed(newer))
+        return map(_ReadChange, self._journal.Since(since))
 
     def _TryRefresh(self, **arguments: object) -> None:
         """Check the arguments, and refresh; after a failed sync, say, what is known can be read all the same."""
@@ -7171,14 +7290,41 @@ class KeywordTree:
         with contextlib.suppress(StoreError):
             self.Refresh()
 
-    def _ReadLogBack(self, with_history: bool = True) -> Generator[tuple[_Line, bytes], None, None]:
-        store, errors = self._engine.store, _StoreErrors("cannot read the log in ", self.data_dir)
-        with errors, contextlib.closing(store.ReadBack(with_history)) as lines:
-            for line, raw in lines:
-                if line is None:
-                    raise StoreCorruptError(_LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
-                if line.op != _CHECKPOINT:
-                    yield line, raw
+    def At(self, at: int | float) -> KeywordTree:
+        """Open the tree as it was, to be read: what was believed on Monday?
+
+        Args:
+            at: the number of an operation (an int, `Change.seq`), or a time (a float, seconds since the epoch, UTC).
+
+        Returns:
+            A tree in memory that holds what that operation, or the last one until that time, left: the same questions
+            find what they would have found then.  Writing to it raises StoreError; what is written to this tree
+            meanwhile does not show in it.
+
+        Raises:
+            InvalidInputError: there is no such operation yet, or the log does not reach back so far (it was compacted
+                without history).
+
+        Cost: reads the log backwards to its beginning, and holds its lines up to then.
+
+        >>> import tempfile
+        >>> tree = KeywordTree(tempfile.mkdtemp())
+        >>> tea = tree.CreateKeyword("tea", "root")
+        >>> seq = tree.History(limit=1)[0].seq
+        >>> _ = tree.UpdateKeyword(tea.id, {"name": "green tea"}, tea.version)
+        >>> tree.At(seq).GetKeyword(tea.id), tree.GetKeyword(tea.id)
+        (<KeywordNode 'tea' level 1>, <KeywordNode 'green tea' level 1>)
+        """
+        is_seq = isinstance(at, int) and not isinstance(at, bool)
+        if not is_seq and not (isinstance(at, float) and math.isfinite(at)):
+            raise _Invalid("at must be the number of an operation, or a time in seconds as a float", at)
+        self._TryRefresh()
+        if is_seq and at > self._engine.store.seq:
+            raise _Invalid(f"at must be an operation of the log, whose newest is {self._engine.store.seq:,}", at)
+        found = self._journal.Until(at)
+        if not found:
+            raise _Invalid("the log does not reach back to", at)
+        return self._OpenPast(store=partial(_PastStore, found, f"{_Shorten(self.data_dir)} as it was"))
 
     def Undo(self, operation_id: str, changed_by: str = "user") -> str:
         """Put back what an operation changed, as a new operation, and return the id of that.
@@ -7192,14 +7338,7 @@ class KeywordTree:
         Cost: reads the log backwards to the operation; one sync.
         """
         self._TryRefresh(operation_id=operation_id)
-        mark = f'"operation_id": {_EncodeString(operation_id)}, '.encode()
-        with contextlib.closing(self._ReadLogBack()) as lines:
-            raw = next((raw for _, raw in lines if mark in raw[:_ENVELOPE_LIMIT]), None)
-        if raw is None:
-            raise NotFoundError("operation", operation_id)
-        _, operation = _ReadOperation(raw)
-        if operation.op in _BEGINNINGS:
-            raise _Invalid("what begins a log cannot be undone", operation.op)
+        operation = self._journal.Find(operation_id)
         return self._WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by)
 
     def _WriteAs(self, op: str, plan: _Plan[Any], changed_by: str) -> str:
@@ -7303,8 +7442,7 @@ class KeywordTree:
 
         Cost: a step for each keyword and info; decodes no row.
         """
-        self._engine.CheckOpen()
-        with self._engine.SeeOwn() as state:
+        with self._See() as state:
             measured = _Measure(state)
         return {**measured, "bytes_on_disk": self._engine.store.Sizes(), **self._descent.spent}
 
@@ -7348,6 +7486,16 @@ class KeywordTree:
             return self._descent.ChooseAmong(among, query, intent, **about)
         return self._descent.Walk(query, intent, **about)
 
+    def _Normalize(self, text: str) -> list[str]:
+        return self._engine.normalizer(text)
+
+    def _ExactLookup(self, tokens: list[str]) -> list[str]:
+        with self._engine.SeeOwn() as state:
+            return list(state.ByTokens(tokens))
+
+    def _ConvertToSearchResult(self, descent: _Row) -> SearchResult:
+        return self._searcher.BuildResult(descent)
+
     def _SuggestParent(self, name: str) -> str:
         descent = self._AgentDescend(name, "suggest_parent")
         return cast("str", descent["node_id"] or descent["suggested_parent_id"] or _ROOT_ID)
@@ -7360,7 +7508,7 @@ class KeywordTree:
             self._mru.Remove(node_id)
 
     def _EnterRanking(self) -> None:
-        self._engine.RefuseReentry()
+        self._engine.Enter()
         self._engine.CheckOpen()
 
     # -- keeping the store ----------------------------------------------------
@@ -7376,34 +7524,6 @@ class KeywordTree:
         A signal handler cannot close a tree that its own thread is using: that raises StoreError.
         """
         if not (self._engine.is_closed or self._engine.must_reopen):
-            self._engine.RefuseReentry()
+            self._engine.Enter()
             self._ranker.FollowAtClose()
         self._engine.Close()
-
-
-def _PutFittingFirst(result: SearchResult, newest: list[Info], words: _WordFinder) -> None:
-    """Let a result begin with the infos that fit; they are looked for on its first page and among the newest."""
-    infos = result.infos + newest
-    weights = [words.Weigh(info.content[:_READ_FOR_EXCERPT]) for info in infos]
-    fitting = sorted((place for place, weight in enumerate(weights) if weight), key=lambda place: -weights[place])
-    others = [info for info, weight in zip(result.infos, weights, strict=False) if not weight]
-    result.infos = [*(infos[place] for place in fitting), *others][:_PAGE]
-    result.excerpt = words.Quote(infos[place].content[:_READ_FOR_EXCERPT] for place in fitting)
-
-
-def _Draw(state: _State, id: str, indent: str, depth: int) -> Iterator[str]:
-    """Yield the lines of a drawing of what lies beneath a keyword."""
-    children = state.children.Get(id)
-    shown = children[:_DRAWN] if depth else ()
-    for child in shown:
-        is_last = child == children[-1]
-        yield f"{indent}{'└── ' if is_last else '├── '}{_Shorten(state.Head(child).name)}"
-        yield from _Draw(state, child, indent + ("    " if is_last else "│   "), depth - 1)
-    if len(children) > len(shown):
-        yield f"{indent}└── … {len(children) - len(shown):,} more"
-
-
-def _Page(ids: Sequence[_Value], page: int, size: int) -> Sequence[_Value]:
-    _CheckCount("page", page, 0)
-    _CheckCount("size", size, 1)
-    return ids[page * size : (page + 1) * size]
