@@ -29,7 +29,8 @@ __all__ = ["Connection", "Pool"]
 T = TypeVar("T")
 
 _LOST = ("08", "57P")  # the connection, or the server, goes down
-_AGAIN = {"40001", "40P01", "40003", "55P03", "57014", "53300"}  # undone, or not known; another try may do better
+_AGAIN = {"40001", "40P01", "40003"}  # undone, or not known; another try may do better
+_UNDONE = {"55P03", "57014", "53300"}  # undone: a lock was not to be had in time, or an operator cancelled it
 _READ_ONLY = "25006"
 _NO_TABLES = {"42P01", "42703", "42P10", "3F000"}
 _FINAL = ("authentication failed", "no pg_hba.conf", "does not exist", "no password supplied", "not permitted")
@@ -230,6 +231,8 @@ class Pool:
             return ReadOnlyError(f"the server only reads, a standby perhaps: {said}")
         if state in _AGAIN:
             return UnansweredError(f"the server gave up ({state}): {said}")
+        if state in _UNDONE:
+            return NotSentError(f"the server gave up ({state}): {said}")
         if state in _NO_TABLES:
             return StoreError(f"the tables of shared trees are not there, or are older ones; run setup ({said})")
         return StoreError(f"the server refused ({state}): {said}")

@@ -127,7 +127,10 @@ class Chain:
     def take(self, lines: bytes, key: int, into: Records) -> None:
         """Check the whole lines of the batch with this key, and add what they bring to `into`."""
         start = 0
-        for raw in lines.split(b"\n")[:-1]:
+        *whole, rest = lines.split(b"\n")
+        if rest:
+            raise_corrupt(self.tree_id, self.seq + 1, "its row holds more than whole lines")
+        for raw in whole:
             line = core._ReadLine(raw)
             if line is None:
                 raise_corrupt(self.tree_id, self.seq + 1, "the line is damaged")

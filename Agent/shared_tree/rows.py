@@ -26,7 +26,7 @@ class UnansweredError(StoreError):
 
 
 class NotSentError(StoreError):
-    """The log cannot be reached: nothing went out."""
+    """The log cannot be reached, or gave up before it did anything: nothing was done."""
 
 
 class ReadOnlyError(StoreError):

@@ -63,6 +63,7 @@ class SharedStore(Reader):
         self._counts = counts
         self._turns = self._careful = 0  # commits that are still to queue up, or to read first
         self._wrote_at = float("-inf")
+        self._vain: tuple[At, float] | None = None  # behind what a write did not get in, and since when
         self._turn = ExitStack()
 
     # -- opening --------------------------------------------------------------
@@ -154,8 +155,19 @@ class SharedStore(Reader):
         else:
             self._counts["conflicts"] += 1
             self._turns = _TURNS
+            self._refuse_in_vain()
         self._careful = _CAREFUL
         raise port.BehindError(f"somebody else has written to the tree {port.shorten(self.tree_id)}")
+
+    def _refuse_in_vain(self) -> None:
+        """Give up where writes do not get in, though nobody else's do: a trigger may take them away."""
+        now = time.monotonic()
+        if self._vain is None or self._vain[0] != self._at:
+            self._vain = self._at, now
+        elif now - self._vain[1] > self._rows.patience:
+            raise StoreError("nothing was changed: the server drops what is written: is there a trigger on kt_batch?")
+        else:
+            time.sleep(_PAUSES[0])
 
     def _try(self, attempt: Callable[[], bool], stands: Callable[[], bool]) -> bool:
         """Return what an attempt did; where one was not answered and the next finds nothing to do, what `stands` says.

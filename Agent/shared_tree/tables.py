@@ -324,7 +324,7 @@ class PostgresRows:
         self._own.connection = connection
         try:
             if connection is not None:
-                with contextlib.suppress(UnansweredError):
+                with contextlib.suppress(UnansweredError, NotSentError):
                     self._pool.use(connection, begin)
             yield
         finally:

@@ -383,6 +383,43 @@ class TestOperatorsHands:
         with pytest.raises(StoreCorruptError, match="line 2"):
             open_tree()
 
+    def test_bytes_behind_the_lines_are_found(self, open_tree: Opener, database: str) -> None:
+        open_tree().CreateKeyword("tea", "root")
+        sql(database, "UPDATE kt_batch SET lines = lines || 'x'::bytea")
+
+        with pytest.raises(StoreCorruptError, match="more than whole lines"):
+            open_tree()
+
+    def test_a_trigger_that_drops_writes_is_told(self, far: SharedLog, database: str) -> None:
+        tree = opened(far)
+        sql(
+            database,
+            """CREATE FUNCTION drop_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+            CREATE TRIGGER audit BEFORE INSERT ON kt_batch FOR EACH ROW EXECUTE FUNCTION drop_it()""",
+        )
+
+        with pytest.raises(StoreError, match="is there a trigger"):
+            tree.CreateKeyword("tea", "root")
+
+        sql(database, "DROP TRIGGER audit ON kt_batch")
+        tree.CreateKeyword("tea", "root")
+        assert names(tree) == names(opened(far)) == ["tea"]
+
+    def test_a_table_that_somebody_locks_is_a_refusal_and_no_unknown_outcome(
+        self, far: SharedLog, database: str
+    ) -> None:
+        tree = opened(far)
+        tree.CreateKeyword("before", "root")
+        with psycopg.connect(database) as connection:
+            connection.execute("LOCK TABLE kt_batch IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(StoreError, match="nothing was changed") as caught:
+                tree.CreateKeyword("tea", "root")
+            assert not caught.value.outcome_unknown
+            assert names(tree) == ["before"]
+
+        tree.CreateKeyword("after", "root")
+        assert names(tree) == names(opened(far)) == ["before", "after"]
+
     def test_a_changed_long_content_is_refused_when_it_is_read(self, open_tree: Opener, database: str) -> None:
         tree = open_tree()
         fact = tree.CreateInfo("x" * 10_000)
@@ -460,7 +497,7 @@ class TestOperatorsHands:
                 tree.CreateKeyword("tea", "root")
             asleep.rollback()
 
-        assert caught.value.outcome_unknown  # a try of its own may still wait behind that one
+        assert not caught.value.outcome_unknown  # each of its tries was told that it gave up
         tree.Refresh()
         tree.CreateKeyword("coffee", "root")
         assert names(tree)[-1] == "coffee"

@@ -289,6 +289,19 @@ class TestConflicts:
             tree.CreateKeyword(f"{number}", "root")
         assert rows.queued == 20
 
+    def test_that_nobody_has_made_end_when_patience_does(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree = opened(log)
+        rows.patience = 0.2
+        rows.faults = [lambda append: False] * 1000  # a trigger that takes away what is written
+
+        with pytest.raises(StoreError, match="is there a trigger") as caught:
+            tree.CreateKeyword("tea", "root")
+
+        assert not caught.value.outcome_unknown
+        rows.faults = []
+        tree.CreateKeyword("tea", "root")
+        assert names(opened(log)) == ["tea"]
+
     def test_a_plan_that_no_longer_fits_is_refused(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree, other = opened(log), opened(log)
         tea = tree.CreateKeyword("tea", "root")
