@@ -300,9 +300,7 @@ DAMAGE_IN_MEMORY: dict[str, Callable[[KeywordTree], object]] = {
 # == Ranking ==============================================================================================
 
 
-def scores(
-    tree: KeywordTree, name: str, description: str = "", *, is_placing: bool = False
-) -> list[tuple[float, str]]:
+def scores(tree: KeywordTree, name: str, description: str = "", *, is_placing: bool = False) -> list[tuple[float, str]]:
     """Return how a tree ranks the keywords for a name, to find it or to place it: score and id, best first."""
     with tree._ranker.Asking() as recall:
         fits = tree._descent._Score(recall.Rank(name, description), name, is_placing)
@@ -374,3 +372,25 @@ def without_dropped(folded: str) -> str:
 
 shorten: Callable[[object], str] = kt._Shorten
 """Return what an error tells of a value."""
+
+
+# == The overlay ==========================================================================================
+
+
+def check_tables(tree: KeywordTree) -> None:
+    """Compare what this thread sees, in an open operation too, with a state that is made of the same rows afresh."""
+    with tree._engine.SeeOwn() as seen:
+        fresh = kt._State(seen._normalizer)
+        fresh.Apply(kt._Records(sorted(seen.nodes.values(), key=kt._OrdinalOf), [], [], {}))
+        fresh.Apply(kt._Records([], [tree._engine.ReadRow(held) for held in seen.infos.values()], [], {}))
+        fresh.Apply(kt._Records([], [], sorted(seen.Links(), key=kt._OrdinalOf), {}))
+        assert fresh.nodes.keys() == set(seen.nodes)
+        assert len(fresh.nodes) == len(seen.nodes)
+        for name in ("children", "names", "queries", "by_info", "by_node"):
+            mine, other = getattr(seen, name), getattr(fresh, name)
+            for key in {*mine.Keys(), *other.Keys()}:
+                assert list(mine.Get(key)) == list(other.Get(key)), (name, key)
+        assert [seen.LevelOf(id) for id in seen.nodes] == [fresh.LevelOf(id) for id in seen.nodes]
+        for fold in list(fresh.names.Keys()):
+            tokens = kt._NormalizeText(fold)
+            assert list(seen.ByTokens(tokens)) == list(fresh.ByTokens(tokens)), fold

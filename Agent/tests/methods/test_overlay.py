@@ -1,0 +1,83 @@
+"""What an open operation shows is the tree with its writes, whatever others commit meanwhile.
+
+The tables of an overlay are compared with those of a state that is made of the same rows afresh, behind each step of
+random programs: the block's own writes, those of another thread, and those of another tree on the same folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from Agent.keyword_tree import KeywordTree, KeywordTreeError, RelationType
+from Agent.tests.support.inside import check_tables
+
+_NAMES = ["a", "A-", "b c", "bc", "x_y", "茶", "茶 ", "q"]
+
+
+def _elsewhere(work: Callable[[], object]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def _write(tree: KeywordTree, chance: random.Random) -> None:
+    """Do one of all the kinds of writes; what does not fit is refused."""
+    ids = [node.id for node in tree.Walk()]
+    one, other = chance.choice(ids), chance.choice(ids)
+    info = chance.choice([*(each.id for each in tree.ListInfos(size=500)), "none"])
+    name = chance.choice(_NAMES)
+
+    def rename() -> None:
+        node = tree.GetKeyword(one)
+        assert node is not None
+        tree.UpdateKeyword(one, {"name": name}, node.version)
+
+    writes: list[Callable[[], object]] = [
+        *[lambda: tree.CreateKeyword(name, one, chance.sample(_NAMES, chance.randrange(3)))] * 4,
+        lambda: tree.CreateInfo("i", keyword_ids=[one, other][: chance.randrange(3)]),
+        lambda: tree.MoveKeyword(one, other),
+        lambda: tree.MergeKeywords(one, other),
+        lambda: tree.DeleteKeyword(one, chance.random() < 0.3, chance.choice(["reattach", "detach", "delete"])),
+        lambda: tree.LinkInfo(info, one, chance.choice(list(RelationType))),
+        lambda: tree.UnlinkInfo(info, one),
+        lambda: tree.DeleteInfo(info),
+        rename,
+        lambda: tree.Confirm(f"{name}?", one),
+        lambda: tree.Undo(chance.choice(tree.History(limit=20)).operation_id),
+    ]
+    with contextlib.suppress(KeywordTreeError):
+        chance.choice(writes)()
+
+
+@contextlib.contextmanager
+def _block(tree: KeywordTree, *, fails: bool) -> Iterator[None]:
+    """Open an operation, which may be refused at its end, or taken back."""
+    with contextlib.suppress(KeywordTreeError, ArithmeticError), tree.Operation():
+        yield
+        if fails:
+            raise ArithmeticError
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_is_the_same_as_a_state_of_the_same_rows(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    with KeywordTree(str(tmp_path)) as tree, KeywordTree(str(tmp_path)) as neighbour:
+        for _ in range(25):
+            _write(tree, chance)
+        for turn in range(4):
+            with _block(tree, fails=turn == 2):
+                for _ in range(12):
+                    if chance.random() < 0.3:
+                        _elsewhere(lambda: _write(chance.choice([tree, neighbour]), chance))
+                        _elsewhere(tree.Refresh)
+                    _write(tree, chance)
+                    check_tables(tree)
+            assert tree.Verify() == []
+            check_tables(tree)
+        check_tables(tree.At(chance.randrange(1, tree.History(limit=1)[0].seq + 1)))
