@@ -982,8 +982,8 @@ def interrupt_at_each_moment(folder: Path, what: str, twice: bool, tell: Tell) -
                 works[what]()
         except TypeError as error:
             # CPython 3.11 itself: where a profile function has raised at the beginning of a function, the next call
-            # there can find the traceback in the function's place.  A real signal comes between, not within, the two.
-            if str(error) != "'traceback' object is not callable":
+            # there can find the traceback, or a dict, in its place.  A real signal comes between, not within, the two.
+            if not re.fullmatch(r"'(traceback|dict)' object is not callable", str(error)):
                 raise
         interrupts += blow.has_struck
         try:
