@@ -120,6 +120,7 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
         lifespan=lifespan,
         # Validation failures would be told with what was sent, and that may be a secret.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import importlib
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -434,6 +436,38 @@ class TestDocument:
         assert search["min_score"]["default"] == 3
         assert (listing["limit"]["default"], listing["limit"]["maximum"]) == (10, 200)
         assert {"types", "scopes", "cursor", "owner", "tag"} <= set(listing)
+
+    def test_a_generated_client_works(self, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("openapi_python_client")
+        document = tmp_path / "openapi.json"
+        document.write_bytes(served.anonymous().get("/openapi.json").content)
+        command = [sys.executable, "-m", "openapi_python_client", "generate", "--path", str(document)]
+        path = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # it calls ruff
+        said = subprocess.run(command, cwd=tmp_path, env=path, capture_output=True, text=True, check=False)
+        assert said.returncode == 0, said.stderr
+        assert "Warning" not in said.stdout, said.stdout
+        monkeypatch.syspath_prepend(str(tmp_path / "know-hub-client"))
+        calls = importlib.import_module("know_hub_client.api.default")
+        modules = {
+            name: importlib.import_module(f"{calls.__name__}.{name}")
+            for name in ("save_knowledge", "get_knowledge", "knowledge_search", "put_resource", "get_secret")
+        }
+        models: Any = importlib.import_module("know_hub_client.models")
+        make_client = importlib.import_module("know_hub_client").AuthenticatedClient
+        with make_client(served.url, token=served.token("generated")) as client:
+            call = {name: partial(module.sync, client=client) for name, module in modules.items()}
+            saved = call["save_knowledge"](body=models.KnowledgeIn.from_dict(body("boil a generated egg")))
+            found = call["knowledge_search"](q="generated egg")
+            entry = call["get_knowledge"](saved.entry.id)
+            kept = call["put_resource"]("a/b", body=models.ResourceIn.from_dict({"title": "t", "secure_body": "hush"}))
+            missing = call["get_knowledge"]("knowledge-nowhere")
+            secret = call["get_secret"]("a/b")
+
+        assert entry.task == "boil a generated egg"
+        assert saved.entry.id in [each.id for each in found.results]
+        assert kept.resource.secret == "sealed"
+        assert secret.secure_body == "hush"
+        assert (missing.status, missing.type_) == (404, "/problems/not-found")
 
     @pytest.mark.parametrize("seed", range(1, 6 if STORM else 2))
     @pytest.mark.parametrize("token", ["owner", "reader"])
