@@ -275,10 +275,19 @@ class Catalog:
 
     def _lead(self, id: str) -> Known | None:
         seen = set()
-        while (known := self._known.get(id)) is not None and known.merged_into and id not in seen:
-            seen.add(id)
-            id = known.merged_into
+        known = self._known.get(id)
+        while known is not None and known.merged_into and known.id not in seen:
+            seen.add(known.id)
+            known = self._merged_into(known)
         return known
+
+    def _merged_into(self, known: Known) -> Known | None:
+        """Return what an entry was merged into: never another principal's, whatever an import says.
+
+        Else anybody could let their own entry, and its feedback, count for an entry that they do not even see.
+        """
+        target = self._known.get(known.merged_into)
+        return target if target is not None and target.principal == known.principal else None
 
     def visible(self, token: Token, kind: str) -> Set[str] | None:
         """Return the ids of a kind that a token sees, and maybe others of another kind; None is all."""
@@ -335,7 +344,7 @@ class Catalog:
             one = stack.pop()
             yield one
             for other in self._merged.get(one, ()):
-                if other not in seen:
+                if other not in seen and self._merged_into(self._known[other]) is not None:
                     seen.add(other)
                     stack.append(other)
 

@@ -245,9 +245,9 @@ _METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+    name, bracket, rest = host.partition("]") if host.startswith("[") else ("", "", host)
+    before, colon, port = rest.partition(":")
+    return f"{name}{bracket}{before}" if not colon or port.isdecimal() else ""
 
 
 def _log_error(error: BaseException, request_id: str) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from .application import Application
 from .hub import KnowHub
 from .routing import wait_for
-from .schemas import CONTENT_TYPES, RIGHTS, TYPES, Json, KnowHubError, kind_of
+from .schemas import CONTENT_TYPES, RIGHTS, TYPES, Json, KnowHubError, kind_of, not_found
 from .tokens import SESSION_S, Token
 from .words import WORDS
 
@@ -35,6 +35,9 @@ __all__ = ["add_pages", "render_markdown"]
 
 _FOLDER = Path(__file__).parent / "templates"
 _LANGUAGE_COOKIE = "knowhub_language"
+
+FIELDS_LIMIT = 200
+"""Fields of a form."""
 
 
 # Markdown without anything that could run
@@ -117,7 +120,11 @@ async def _form(request: Request) -> dict[str, str]:
     """Return the fields of a form; of those that come twice, the values with commas."""
     found: dict[str, str] = {}
     body = (await request.body()).decode("utf-8", errors="replace")
-    for name, value in parse_qsl(body, keep_blank_values=True, max_num_fields=200):
+    try:
+        fields = parse_qsl(body, keep_blank_values=True, max_num_fields=FIELDS_LIMIT)
+    except ValueError:
+        raise KnowHubError("invalid", f"a form has at most {FIELDS_LIMIT} fields") from None
+    for name, value in fields:
         found[name] = f"{found[name]},{value}" if name in found else value
     return found
 
@@ -170,11 +177,11 @@ def _add_login(pages: Pages) -> None:
 
     async def login(request: Request) -> Response:
         """Log a browser in, by a link that is good once or by a token."""
-        given = (
-            (await _form(request)).get("token", "")
-            if request.method == "POST"
-            else request.query_params.get("code", "")
-        )
+        try:
+            form = await _form(request) if request.method == "POST" else {}
+        except KnowHubError as error:
+            return pages.refuse(request, error)
+        given = form.get("token", "") if request.method == "POST" else request.query_params.get("code", "")
         wanted = request.query_params.get("next", "/")
         wanted = wanted if wanted.startswith("/") and not wanted.startswith(("//", "/\\")) else "/"
         if request.method == "POST" and not _is_from_here(request):
@@ -408,6 +415,8 @@ def _add_judging(pages: Pages, route: Route) -> None:
     @route("/proposals/{id:proposal_id}/{decision}", "POST")
     async def decide(request: Request, token: Token) -> Response:
         id, decision, form = request.path_params["id"], request.path_params["decision"], await _form(request)
+        if decision not in ("accept", "reject"):
+            raise not_found()
         if decision == "accept":
             body = {"content": form["content"].replace("\r\n", "\n")} if form.get("content", "").strip() else {}
             await run_in_threadpool(hub.accept, token, id, body)

@@ -731,6 +731,26 @@ class TestExport:
         assert [error["line"] for error in report["errors"]] == [1, 3, 4]
         assert hub.get(LOCAL, "knowledge-20260305-a1b2")["task"] == "boil an egg"
 
+    def test_nobody_lets_their_own_votes_count_for_what_is_not_theirs(self, hub: KnowHub) -> None:
+        eve = Token("eve", frozenset({"read", "write"}), frozenset({"team:b"}))
+        there = save(hub, task="tea", scopes=["team:a"])
+        line = {"kind": "knowledge", "task": "mine", "content": "c", "types": ["tool"], "scopes": ["team:b"]}
+        judged = {"kind": "feedback", "is_helpful": False}
+
+        told = hub.take_in(eve, [{**line, "id": "knowledge-eve-1", "merged_into": there}])
+        assert (told["written"], len(told["errors"])) == (0, 1)
+        # What is not there yet may come to be another's.
+        lines = [{**line, "id": "knowledge-eve-2", "merged_into": "knowledge-later"}]
+        lines += [{**judged, "id": f"feedback-eve-{n}", "knowledge_id": "knowledge-eve-2"} for n in range(3)]
+        assert hub.take_in(eve, lines)["written"] == 4
+        later = {**line, "id": "knowledge-later", "scopes": ["team:a"]}
+        assert hub.take_in(LOCAL, [later])["written"] == 1
+
+        for id in (there, "knowledge-later"):
+            assert hub.get(LOCAL, id)["eval"]["harmful"] == 0
+            assert hub.feedback(LOCAL, id)["count"] == 0
+        refused("not-found", hub.get, eve, "knowledge-eve-2")
+
     def test_without_admin_all_becomes_ones_own(self, hub: KnowHub) -> None:
         hub.take_in(ADA, [{"id": "knowledge-20260305-a1b2", "created_by": "bob", **told()}])
 

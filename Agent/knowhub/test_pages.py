@@ -211,6 +211,12 @@ class TestDoor:
         own = {"Origin": served.url}
         assert client.post("/logout", headers=own).status_code == 303
 
+    def test_a_form_of_too_many_fields_is_refused(self, served: Served) -> None:
+        client, form = log_in(served), {"Content-Type": "application/x-www-form-urlencoded"}
+        for path in ("/knowledge/new", "/login", "/slim"):
+            answer = client.post(path, content="a=1&" * 5_000, headers=form)
+            assert answer.status_code == 422, path
+
     def test_policy_of_every_page(self, served: Served) -> None:
         client = log_in(served)
         for path in paths(served):

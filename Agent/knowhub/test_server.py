@@ -344,6 +344,40 @@ class TestBadDays:
         assert "RuntimeError" in caplog.text
 
 
+DEEP = "[" * 100_000
+ODD = {
+    "nothing": "", "null": "null", "a list": "[]", "too deep": DEEP, "objects too deep": '{"a":' * 50_000,
+    "a number too long": '{"score":' + "9" * 5_000 + "}", "no number": '{"task":"t","content":"c","confidence":NaN}',
+    "half a character": '{"task":"\\ud800","content":"c","types":["tool"]}', "half a key": '{"\\ud800":1}',
+    "two of one name": '{"task":"t","task":"","content":"c","types":["tool"]}', "no UTF-8": b'{"task":"\xff"}',
+    "UTF-16": '{"task":"t"}'.encode("utf-16"),
+}  # fmt: skip
+
+
+class TestOddBodies:
+    @pytest.mark.parametrize("name", ODD)
+    def test_are_refused_wherever_they_come(self, served: Served, name: str) -> None:
+        client = served.client("odd")
+        client.headers["Content-Type"] = "application/json"
+        sent = ODD[name]
+        inner = sent if isinstance(sent, str) else ""
+        calls = [
+            ("POST", "/api/knowledge", sent), ("POST", "/api/knowledge/batch_update", sent),
+            ("POST", "/api/import", '{"lines":[' + inner), ("PUT", "/api/resource/odd", '{"metadata":' + inner),
+            ("PUT", "/api/trace/odd/goals", '{"goals":[' + inner), ("POST", "/api/knowledge/slim", '{"plan":' + inner),
+            ("POST", "/api/token", sent),
+        ]  # fmt: skip
+
+        for method, path, content in calls:
+            assert client.request(method, path, content=content).status_code in (400, 422), (path, name)
+
+    def test_a_port_is_a_number(self, served: Served) -> None:
+        for host in ("localhost:80@evil.example", "localhost:evil", "[::1]x", "[::1", "localhost."):
+            problem(served.anonymous().get("/healthz", headers={"Host": host}), "wrong-host")
+        for host in ("LOCALHOST", "localhost:1", "[::1]:8790", "127.0.0.1"):
+            assert served.anonymous().get("/healthz", headers={"Host": host}).status_code == 200
+
+
 class TestHouse:
     def test_health_readiness_and_figures(self, served: Served) -> None:
         client = served.client()

@@ -131,6 +131,9 @@ class Transfer(Judging, Resources):
         whose = self._whose(token, body.created_by)
         own = self._fields(whose, body, "")
         if body.merged_into:
+            target = self.catalog.get(body.merged_into)
+            if target is not None and target.principal != whose.principal:
+                raise not_found()
             own["merged_into"] = body.merged_into
         if body.created_at is not None and body.source.timestamp is None:
             own["source"]["timestamp"] = iso_time(body.created_at.timestamp())
