@@ -734,8 +734,8 @@ class TestExport:
     def test_nobody_lets_their_own_votes_count_for_what_is_not_theirs(self, hub: KnowHub) -> None:
         eve = Token("eve", frozenset({"read", "write"}), frozenset({"team:b"}))
         there = save(hub, task="tea", scopes=["team:a"])
-        line = {"kind": "knowledge", "task": "mine", "content": "c", "types": ["tool"], "scopes": ["team:b"]}
-        judged = {"kind": "feedback", "is_helpful": False}
+        line: Json = {"kind": "knowledge", "task": "mine", "content": "c", "types": ["tool"], "scopes": ["team:b"]}
+        judged: Json = {"kind": "feedback", "is_helpful": False}
 
         told = hub.take_in(eve, [{**line, "id": "knowledge-eve-1", "merged_into": there}])
         assert (told["written"], len(told["errors"])) == (0, 1)

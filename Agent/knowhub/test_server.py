@@ -345,7 +345,7 @@ class TestBadDays:
 
 
 DEEP = "[" * 100_000
-ODD = {
+ODD: dict[str, str | bytes] = {
     "nothing": "", "null": "null", "a list": "[]", "too deep": DEEP, "objects too deep": '{"a":' * 50_000,
     "a number too long": '{"score":' + "9" * 5_000 + "}", "no number": '{"task":"t","content":"c","confidence":NaN}',
     "half a character": '{"task":"\\ud800","content":"c","types":["tool"]}', "half a key": '{"\\ud800":1}',
@@ -361,7 +361,7 @@ class TestOddBodies:
         client.headers["Content-Type"] = "application/json"
         sent = ODD[name]
         inner = sent if isinstance(sent, str) else ""
-        calls = [
+        calls: list[tuple[str, str, str | bytes]] = [
             ("POST", "/api/knowledge", sent), ("POST", "/api/knowledge/batch_update", sent),
             ("POST", "/api/import", '{"lines":[' + inner), ("PUT", "/api/resource/odd", '{"metadata":' + inner),
             ("PUT", "/api/trace/odd/goals", '{"goals":[' + inner), ("POST", "/api/knowledge/slim", '{"plan":' + inner),
