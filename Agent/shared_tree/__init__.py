@@ -9,7 +9,9 @@ Optional, with the extra `[postgres]`; the library in `Agent.keyword_tree` knows
     states       all rows at one operation, so that opening is fast
     memory_log   the tables in dicts: for tests
     connections  a few connections for many trees, and what their errors mean
-    tables       the tables in PostgreSQL, and every statement
+    statements   the tables in PostgreSQL, and every statement on them
+    running      how statements are run, and tried again
+    tables       `Rows` in PostgreSQL
     copying      from a folder into the tables, and back
     shared_log   `SharedLog`, the door
     address      a string that names a server and a tree

@@ -1,14 +1,19 @@
 # ruff: noqa: N999  the package is named as the folder beside WeaveAgent.py is
-"""Look after shared trees from the command line: `python -m Agent.shared_tree setup | list | keep | copy | remove`.
+"""Look after shared trees from the command line.
 
-    setup              make the tables
-    list               the trees, with their last operation and bytes
-    keep [TREE …]      write states that are due, of all trees where none is named: for cron
-    copy FOLDER TREE   make a tree of a folder;  copy --out TREE FOLDER  makes a folder of a tree
-    remove TREE        take a tree away for good
+  setup              make the tables
+  list               each tree's name, last operation and bytes
+  keep [TREE …]      write the states that are due, of all trees where none is
+                     named: for cron
+  copy FOLDER TREE   make a tree of a folder
+  copy --out TREE FOLDER
+                     make a folder of a tree
+  remove TREE        take a tree away for good
 
-The server is named by --dsn, or KEYWORD_TREE_POSTGRES, or what libpq takes from PGHOST and its like. A password belongs
-into ~/.pgpass: others see the words of a command. Ends with 0, 1 for not found, 2 for bad use, 3 for a store problem.
+The server is named by --dsn, or KEYWORD_TREE_POSTGRES, or what libpq takes
+from PGHOST and its like. A password belongs into ~/.pgpass: others see the
+words of a command. Ends with 0; 1 for not found, 2 for bad use, 3 for a problem
+of the store.
 """
 
 from __future__ import annotations
@@ -43,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("python -m Agent.shared_tree", description=__doc__, formatter_class=form)
+    program = f"python -m {__spec__.parent}" if __spec__ else "shared_tree"
+    parser = argparse.ArgumentParser(program, description=__doc__, formatter_class=form)
     parser.add_argument("--dsn", default=os.environ.get(VARIABLE, ""), help="the server, as libpq reads it")
     parser.add_argument("--patience", type=float, default=10.0, help="seconds for which it is tried again")
     parser.add_argument("--pooled", action="store_true", help="a transaction pooler stands between")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..keyword_tree import KeywordTree, KeywordTreeError, StoreError
-from . import store
+from . import statements, store
 from .shared_log import SharedLog
 from .store import SharedStore
 
@@ -44,9 +44,7 @@ def _without_comparison() -> None:
 
 def _without_predecessor() -> None:
     """Append wherever nobody else has, whatever is before it."""
-    from . import tables
-
-    tables._APPEND = """
+    statements.APPEND = """
         INSERT INTO kt_batch (tree_id, after, upto, crc, lines, pieces, size)
         SELECT t, a, u, c, l, p, s FROM (
             SELECT %s::bigint, %s::bigint, %s, %s::bytea, %s, %s::bigint, %s, %s::bigint, %s

@@ -19,9 +19,10 @@ import psycopg
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError, StoreCorruptError, StoreError
-from Agent.shared_tree import OwnServer, SharedLog, store, storm_worker, tables
+from Agent.shared_tree import OwnServer, SharedLog, statements, store, storm_worker
 from Agent.shared_tree.conftest import Opener, port_of, sql
 from Agent.shared_tree.faulty_proxy import PASS, Fault, FaultyProxy, delay, late, lose
+from Agent.shared_tree.running import Runner
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -452,7 +453,7 @@ class TestOperatorsHands:
 
         log.remove("u42")
 
-        for table in tables._TABLES:
+        for table in statements.TABLES:
             assert sql(database, f"SELECT count(*) FROM {table}") == [(0,)], table
 
     def test_without_history_nothing_of_what_was_deleted_stays(self, open_tree: Opener, database: str) -> None:
@@ -589,7 +590,7 @@ class TestNetworks:
     def test_a_write_that_arrives_after_a_compaction_is_never_acknowledged_and_lost(
         self, far: SharedLog, proxy: FaultyProxy, open_tree: Opener, monkeypatch: pytest.MonkeyPatch, is_mutant: bool
     ) -> None:
-        monkeypatch.setattr(tables, "_APPEND", tables._APPEND)
+        monkeypatch.setattr(statements, "APPEND", statements.APPEND)
         if is_mutant:
             storm_worker.MUTANTS["without predecessor"]()
         tree, other = opened(far), open_tree()
@@ -819,14 +820,14 @@ class TestFewConnections:
         made = [{"name": f"{number}", "parent_id": "root", "description": "x" * 4000} for number in range(1000)]
         opened(log).BatchCreateKeywords(made)  # several parts
         log.keep("u42", always=True)
-        stream = tables.PostgresRows._stream
+        stream = Runner.stream
 
-        def end_in_the_middle(self: tables.PostgresRows, statement: str, values: object) -> Iterator[object]:
+        def end_in_the_middle(self: Runner, statement: str, values: object) -> Iterator[object]:
             for row in stream(self, statement, values):  # type: ignore[arg-type]
                 yield row
                 end_sessions(server)
 
-        monkeypatch.setattr(tables.PostgresRows, "_stream", end_in_the_middle)
+        monkeypatch.setattr(Runner, "stream", end_in_the_middle)
         with SharedLog(database, connections=2, patience=2) as single:
             tree = opened(single)
 

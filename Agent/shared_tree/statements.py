@@ -1,0 +1,81 @@
+"""Every statement on the tables of shared trees, and the tables themselves.
+
+Not used, since not all that speaks PostgreSQL has them, or has them as PostgreSQL does: LISTEN and NOTIFY, advisory
+locks, sequences, partial indexes, triggers, statements within WITH that change data. `tree_id` is in every key, so a
+cluster can be divided by it.
+"""
+
+from __future__ import annotations
+
+FORMAT = 1
+"""Of the tables; those of a newer one are refused."""
+
+# Names in collation C: another collation may change with the operating system, and the order of an index with it.
+# kt_batch.lines as bytea: jsonb refuses \u0000 and changes the order, text depends on encodings.
+SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS kt_format (format int PRIMARY KEY)""",
+    """CREATE TABLE IF NOT EXISTS kt_tree (
+        tree_id text COLLATE "C" PRIMARY KEY, log_id text NOT NULL, made_at timestamptz NOT NULL DEFAULT now())""",
+    """CREATE TABLE IF NOT EXISTS kt_batch (
+        tree_id text COLLATE "C", after bigint, upto bigint NOT NULL, crc text NOT NULL, lines bytea NOT NULL,
+        pieces text NOT NULL, size bigint NOT NULL, PRIMARY KEY (tree_id, after))""",
+    """CREATE TABLE IF NOT EXISTS kt_piece (
+        tree_id text COLLATE "C", id text COLLATE "C", part int, bytes bytea NOT NULL,
+        PRIMARY KEY (tree_id, id, part))""",
+    """CREATE TABLE IF NOT EXISTS kt_mark (
+        tree_id text COLLATE "C", seq bigint, after bigint NOT NULL, crc text NOT NULL, next_ordinal bigint NOT NULL,
+        parts int NOT NULL, size bigint NOT NULL, is_full boolean NOT NULL, digest text NOT NULL,
+        PRIMARY KEY (tree_id, seq))""",
+    """CREATE TABLE IF NOT EXISTS kt_state (
+        tree_id text COLLATE "C", seq bigint, part int, kind int NOT NULL, rows bytea NOT NULL, places text NOT NULL,
+        PRIMARY KEY (tree_id, seq, part))""",
+    """CREATE TABLE IF NOT EXISTS kt_snapshot (
+        tree_id text COLLATE "C", name text COLLATE "C", seq bigint NOT NULL, PRIMARY KEY (tree_id, name))""",
+)
+TABLES = ("kt_batch", "kt_piece", "kt_mark", "kt_state", "kt_snapshot", "kt_tree")
+READ_FORMAT = "SELECT format FROM kt_format ORDER BY format DESC LIMIT 1"
+
+# The whole promise is in this statement: at most one batch can follow a point (the key), it follows what its writer
+# has read (the checksum), and that cannot be taken away meanwhile (the lock on its row).
+APPEND = """
+    INSERT INTO kt_batch (tree_id, after, upto, crc, lines, pieces, size)
+    SELECT tree_id, %s, %s, %s, %s, %s, %s FROM kt_batch WHERE tree_id = %s AND after = %s AND crc = %s FOR KEY SHARE
+    ON CONFLICT DO NOTHING"""
+INSERT = """
+    INSERT INTO kt_batch (tree_id, after, upto, crc, lines, pieces, size) VALUES (%s, %s, %s, %s, %s, %s, %s)"""
+READ = """
+    SELECT after, upto, crc, CASE WHEN after = %s THEN ''::bytea ELSE lines END, pieces, size FROM kt_batch
+    WHERE tree_id = %s AND after >= %s ORDER BY after LIMIT %s"""
+READ_BACK = """
+    SELECT after, upto, crc, lines, pieces, size FROM kt_batch
+    WHERE tree_id = %s AND after < %s AND (%s::bytea IS NULL OR pieces <> '' OR position(%s::bytea IN lines) > 0)
+    ORDER BY after DESC LIMIT %s"""
+TAKE_TURN = "SELECT 1 FROM kt_tree WHERE tree_id = %s FOR UPDATE"
+PARTS = "SELECT kind, rows, places FROM kt_state WHERE tree_id = %s AND seq = %s ORDER BY part"
+MARK = """
+    INSERT INTO kt_mark (tree_id, seq, after, crc, next_ordinal, parts, size, is_full, digest)
+    SELECT tree_id, %s, after, crc, %s, -1, 0, %s, '' FROM kt_batch WHERE tree_id = %s AND after = %s AND crc = %s
+    FOR KEY SHARE ON CONFLICT DO NOTHING"""
+MARKS = """
+    SELECT seq, after, crc, next_ordinal, parts, size, is_full FROM kt_mark WHERE tree_id = %s ORDER BY seq DESC"""
+FINISH_MARK = "UPDATE kt_mark SET parts = %s, size = %s, digest = %s WHERE tree_id = %s AND seq = %s"
+DIGEST = """
+    SELECT m.parts = count(s.part) AND m.digest = encode(sha256(coalesce(string_agg(
+            sha256(s.rows) || sha256(convert_to(s.kind || s.places, 'UTF8')), ''::bytea ORDER BY s.part
+        ), ''::bytea)), 'hex')
+    FROM kt_mark m LEFT JOIN kt_state s ON s.tree_id = m.tree_id AND s.seq = m.seq
+    WHERE m.tree_id = %s AND m.seq = %s GROUP BY m.parts, m.digest"""
+SNAPSHOT = """
+    INSERT INTO kt_snapshot (tree_id, name, seq) SELECT tree_id, %s, %s FROM kt_batch
+    WHERE tree_id = %s AND after = %s AND crc = %s FOR KEY SHARE ON CONFLICT DO NOTHING"""
+UNKEPT = """
+    SELECT count(*) FROM kt_snapshot n WHERE tree_id = %s AND NOT EXISTS (
+        SELECT FROM kt_mark m WHERE m.tree_id = n.tree_id AND m.seq = n.seq AND m.is_full)"""
+NEWS = """
+    SELECT k.number - 1
+    FROM unnest(%s::text[], %s::bigint[], %s::text[]) WITH ORDINALITY AS k(tree_id, after, crc, number)
+    WHERE NOT EXISTS (SELECT FROM kt_batch b WHERE b.tree_id = k.tree_id AND b.after = k.after AND b.crc = k.crc)
+        OR EXISTS (SELECT FROM kt_batch b WHERE b.tree_id = k.tree_id AND b.after > k.after)
+    ORDER BY 1"""
+ASKED = (READ, READ_BACK, MARKS, DIGEST, NEWS, UNKEPT)
+"""What `setup` lets the server look at, to see that it has all columns."""
