@@ -38,14 +38,8 @@ from .keyword_tree import LLMClient, _TermsOf
 
 __all__ = ["LexicalLLMClient"]
 
-LEAST_ANSWER = 0.15
-"""The score, from 0 to 1, that an answer needs."""
-
-LEAST_PARENT = 0.16
-"""The score that a parent needs; a new keyword that no parent reaches stays at the root."""
-
-LOOKED_AT = 3
-"""So many of the first can be an answer; what is behind them is not taken however well it scores."""
+LEAST_SCORE = 0.18
+"""The score, from 0 to 1, that an answer needs, and a parent; what no parent reaches stays at the root."""
 
 HEAD_PLACES = 10
 """Among so many a parent is looked for that the new name ends with."""
@@ -157,8 +151,8 @@ def _reply(
 
 
 def _choose_answer(view: _View) -> dict[str, Any]:
-    """Search: the first in the order that fits."""
-    chosen = _first_that_fits(view.candidates[:LOOKED_AT], LEAST_ANSWER)
+    """Search: the first in the order, if it fits."""
+    chosen = _first_if_it_fits(view)
     if chosen is None:
         return _reply("missing", suggest_name=_suggest_name(view.text), reason="nothing says enough of the query")
     twins = [each for each in view.candidates if _is_twin(each, chosen)]
@@ -173,7 +167,7 @@ def _choose_parent(view: _View) -> dict[str, Any]:
     The order already counts the votes of similar keywords for their parents, with descriptions.
     """
     name = view.text.casefold().strip()
-    chosen = _first_that_fits(view.candidates[:1], LEAST_PARENT)
+    chosen = _first_if_it_fits(view)
     heads = [each for each in view.candidates[:HEAD_PLACES] if _is_head(each.name.casefold(), name)]
     first = view.candidates[0] if view.candidates else None
     heads = [each for each in heads if first is not None and not _is_beneath(first.path, each.path)]
@@ -184,8 +178,8 @@ def _choose_parent(view: _View) -> dict[str, Any]:
     return _reply("match", [chosen], reason=f"first in the order, with a score of {chosen.score:.2f}")
 
 
-def _first_that_fits(candidates: Iterable[_Candidate], least: float) -> _Candidate | None:
-    return next((each for each in candidates if each.score >= least), None)
+def _first_if_it_fits(view: _View) -> _Candidate | None:
+    return next((each for each in view.candidates[:1] if each.score >= LEAST_SCORE), None)
 
 
 def _choose_links(view: _View) -> dict[str, Any]:

@@ -50,11 +50,12 @@ def tree(tmp_path: Path) -> Iterator[KeywordTree]:
 
 
 class TestSearch:
-    def test_takes_the_first_in_the_order_that_has_a_score(self) -> None:
-        paths = ["Storage / Graph databases", "Storage / SQL databases", "Storage"]
-        reply = ask(view(paths, "which databases speak SQL", scores=[0.05, 0.4, 0.9]))
+    @pytest.mark.parametrize(("score", "answer"), [(0.4, ("match", 0)), (0.18, ("match", 0)), (0.17, ("missing", None))])
+    def test_takes_the_first_in_the_order_if_it_has_a_score(self, score: float, answer: tuple[str, int | None]) -> None:
+        paths = ["Storage / SQL databases", "Storage / Graph databases", "Storage"]
+        reply = ask(view(paths, "which databases speak SQL", scores=[score, 0.05, 0.9]))
 
-        assert (reply["action"], reply["node_id"]) == ("match", 1)
+        assert (reply["action"], reply["node_id"]) == answer
 
     @pytest.mark.parametrize("recent", [1, 3, 5])
     def test_passes_over_what_is_merely_recent_whatever_it_scores(self, recent: int) -> None:
@@ -63,9 +64,9 @@ class TestSearch:
 
         assert (reply["action"], reply["node_id"]) == ("match", recent)
 
-    def test_looks_at_the_first_few_alone(self) -> None:
-        paths = [f"Food / Filling {number}" for number in range(10)]
-        reply = ask(view(paths, "bread", scores=[0.0] * 9 + [0.9]))
+    def test_takes_none_behind_the_first_however_well_it_scores(self) -> None:
+        paths = [f"Food / Filling {number}" for number in range(3)]
+        reply = ask(view(paths, "bread", scores=[0.0, 0.9, 0.9]))
 
         assert reply["action"] == "missing"
 
