@@ -3663,6 +3663,8 @@ def _Compose(text: str) -> str:
     """Return `text` in NFKC; in parts, since the time that takes grows with the square of a run of marks."""
     if text.isascii():
         return text
+    if len(text) <= 1024:
+        return unicodedata.normalize("NFKC", text)
     return "".join(unicodedata.normalize("NFKC", text[start : start + 1024]) for start in range(0, len(text), 1024))
 
 
@@ -3710,14 +3712,11 @@ class _LexicalRecall:
         self._lengths = [0] * 16, [0] * 16  # length -> how many names, how many other texts
 
     def Add(self, id: str, texts: Texts) -> None:
+        put: Callable[[array[int], int], None] = bisect.insort if self._free else array.append
         slot = self._slot_of[id] = self._free.pop() if self._free else len(self._ids)
         self._ids[slot : slot + 1] = [id]
         for term, code in self._CountTexts(texts, 1).items():
-            held, posting = self._postings[term], slot << 8 | code
-            if held and held[-1] > posting:
-                bisect.insort(held, posting)
-            else:
-                held.append(posting)
+            put(self._postings[term], slot << 8 | code)
 
     def Remove(self, id: str, texts: Texts) -> None:
         slot = self._slot_of.pop(id)
@@ -3731,28 +3730,27 @@ class _LexicalRecall:
     def _CountTexts(self, texts: Texts, change: int) -> dict[str, int]:
         """Return the code of every term, and add `change` to the counts of lengths."""
         names = self._MeasureTexts(texts.names, self._lengths[0], change)
-        others = self._MeasureTexts([*texts.others, *texts.infos], self._lengths[1], change)
         codes = {term: length << 4 for term, length in names.items()}
-        for term, length in others.items():
+        others = [*texts.others, *texts.infos]
+        for term, length in self._MeasureTexts(others, self._lengths[1], change).items() if others else ():
             codes[term] = codes.get(term, 0) | length
         return codes
 
     def _MeasureTexts(self, texts: Sequence[str], counts: list[int], change: int) -> dict[str, int]:
         """Return term -> length of the shortest text that has it; as if it were shorter where several have it."""
-        by_length: defaultdict[int, list[dict[str, float]]] = defaultdict(list)
+        measured: list[tuple[int, dict[str, float]]] = []
         for terms in map(_TermsOf, texts):
             length = min(15, 1 + int(2 * math.log2(max(1.0, sum(terms.values())))))
             counts[length] += change
-            by_length[length].append(terms)
+            measured.append((length, terms))
+        measured.sort(key=operator.itemgetter(0), reverse=True)
         lengths: dict[str, int] = {}
-        told: Counter[str] = Counter()
-        for length in sorted(by_length, reverse=True):
-            for terms in by_length[length]:
-                lengths.update(dict.fromkeys(terms, length))
-                told.update(terms.keys())
-        for term, count in told.items() if len(texts) > 1 else ():
-            if count > 1:
-                lengths[term] = max(1, lengths[term] - round(2 * math.log2(1 + math.log(count))))
+        for length, terms in measured:
+            lengths.update(dict.fromkeys(terms, length))
+        if len(measured) > 1:
+            told = Counter(itertools.chain.from_iterable(terms for _, terms in measured))
+            for term in [term for term, count in told.items() if count > 1]:
+                lengths[term] = max(1, lengths[term] - round(2 * math.log2(1 + math.log(told[term]))))
         return lengths
 
     def Dump(self) -> tuple[bytes, bytes]:
