@@ -13,7 +13,11 @@ along (`pip install bpe-openai`); without either characters / 4, which is about 
 Chinese; the report says which. Only what the tree writes is counted: the few tokens that a service adds around each
 message are not, nor is a schema that it takes as a parameter of its own.
 
-Repeat: ``python -m benchmarks.bench_prompts`` (``--quick``: 20 finds of each kind, and no tree of 43,118 keywords).
+The forms of a view (`view="paths"`, and what a client asks for by `candidate_fields`) are held beside each other by the
+first prompt of the same searches; the infos that come with a tree hang on its keywords.
+
+Repeat: ``python -m benchmarks.bench_prompts`` (``--quick``: 20 finds of each kind, and no tree of 43,118 keywords;
+``--only forms``, or a tree's name).
 """
 
 from __future__ import annotations
@@ -48,12 +52,20 @@ SEED = 17
 
 Prompts = list[str]
 """What a model was sent for one find, one text for each round."""
+FORMS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "paths alone": ((), {"view": "paths"}),
+    "with excerpts": (("excerpt",), {}),
+    "paths, with excerpts": (("excerpt",), {"view": "paths"}),
+    "excerpts and scores": (("excerpt", "score"), {}),
+}
+"""A form of a view -> the candidates' further fields, and the tree's arguments."""
 
 
 class Listener(LLMClient):
     """Writes down what a model would be sent; words decide."""
 
-    def __init__(self) -> None:
+    def __init__(self, fields: tuple[str, ...] = ()) -> None:
+        self.candidate_fields = fields
         self._mind = LexicalLLMClient()
         self.heard: list[tuple[str, str]] = []
         """Intent and prompt of every round since `take`."""
@@ -199,8 +211,39 @@ def _measure(name: str, options: Namespace, count_tokens: Callable[[str], int]) 
     return rows, free
 
 
+def _first_prompts(name: str, options: Namespace, fields: tuple[str, ...], arguments: dict[str, Any]) -> Prompts:
+    """Return the first prompt of every search in a tree with its infos."""
+    listener, prompts = Listener(fields), []
+    with common.working_folder(options) as folder, KeywordTree(str(folder), listener, **arguments) as tree:
+        specs = _specs(name)
+        tree.BatchCreateKeywords(specs)
+        known = {spec["id"] for spec in specs}
+        infos = [row for row in _rows(name, "infos", sys.maxsize) if row["source"] in known]
+        tree.BatchCreateInfos([{"content": row["content"], "keyword_ids": [row["source"]]} for row in infos])
+        for row in _rows(name, "queries", 20 if options.quick else 100):
+            tree.Search(row["query"])
+            prompts += [prompt for intent in listener.take().values() for prompt in intent[:1]]
+    return prompts
+
+
+def _compare_forms(name: str, options: Namespace, count_tokens: Callable[[str], int]) -> list[str]:
+    """Return a row: the tokens of a search's first prompt in each form, beside those of names and paths."""
+
+    def middle(fields: tuple[str, ...], arguments: dict[str, Any]) -> float:
+        tokens = [count_tokens(prompt) for prompt in _first_prompts(name, options, fields, arguments)]
+        return common.percentile(tokens, 0.5)
+
+    usual = middle((), {})
+    told = [middle(*form) for form in FORMS.values()]
+    return [
+        f"{name} ({LANGUAGES.get(name, 'en')})",
+        f"{usual:,}",
+        *(f"{each:,} ({each / usual - 1:+.0%})" for each in told),
+    ]
+
+
 def run(options: Namespace) -> None:
-    """Measure every tree and print the table."""
+    """Measure every tree and print the tables."""
     count_tokens, how = _token_counter()
     with common.working_folder(options) as folder:
         report = common.Report("What a find costs with a model", options, folder)
@@ -221,6 +264,9 @@ def run(options: Namespace) -> None:
     report.table(f"Prompts of one find; {how}", columns, rows)
     report.line("\nStable: the same at the beginning of every prompt of the intent; its share is one of tokens.")
     report.line("Found by name, and so for nothing: " + ", ".join(f"{name} {count}" for name, count in free.items()))
+    if common.wanted(options, "forms"):
+        compared = [_compare_forms(name, options, count_tokens) for name in TREES if name != LARGE]
+        report.table(f"First prompt of a search, median; {how}", ("tree", "names and paths", *FORMS), compared)
 
 
 if __name__ == "__main__":

@@ -77,8 +77,10 @@ class Finder:
     def index_mib(self) -> float:
         """Return what the index holds beside the ids, which the tree has anyway."""
         recall = self._recall()
-        held = sum(sys.getsizeof(term) + sys.getsizeof(postings) for term, postings in recall._postings.items())
-        tables = sum(map(sys.getsizeof, (recall._postings, recall._ids, recall._slot_of, recall._free)))
+        lists = [*recall._postings.items(), *recall._words_with.items()]
+        held = sum(sys.getsizeof(term) + sys.getsizeof(postings) for term, postings in lists)
+        own = (recall._postings, recall._words_with, recall._ids, recall._slot_of, recall._free)
+        tables = sum(map(sys.getsizeof, own))
         return (held + tables) / 2**20
 
     def index_time(self, *writes: Callable[[], object]) -> float:
