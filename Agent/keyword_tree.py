@@ -3640,8 +3640,9 @@ _DropIdleBlanks = partial(re.compile(f"(?<=[{_UNSPACED}]) | (?=[{_UNSPACED}])").
 _FindCamel = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall
 _STOP_PAIRS = "什么 是什 么是 怎么 怎样 为什 如何 为何 哪里 哪些 哪个 多少 是否 可以 一个 这个 那个 这些 那些 我们"
 _STOP_WORDS = frozenset(
-    "a an and are as at be by can do does for from has have how i in into is it its me my of on or s so that "  # noqa: SIM905  read as a sentence
-    "the their them there these this to was what when where which who why will with you your".split()
+    "a about an and any are as at be been but by can could did do does for from had has have he her him his how i if "  # noqa: SIM905  read as a sentence
+    "in into is it its me must my not of on or our s she should so than that the their them there these they this to "
+    "us was we were what when where which who why will with would you your".split()
 ).union(_STOP_PAIRS, _STOP_PAIRS.split())
 _STOP_WEIGHT, _CHARACTER_WEIGHT, _TRIGRAMS_WEIGHT = 0.1, 0.15, 1.2  # beside 1 of a word; its trigrams share theirs
 _NAME_TF, _OTHER_TF = 1.5, 0.75  # what a name and another text of usual length count
@@ -3670,42 +3671,57 @@ def _Compose(text: str) -> str:
 
 def _TermsOf(text: str) -> dict[str, float]:
     """Return the terms of `text` with their weights; trigrams begin with `~`."""
-    terms: dict[str, float] = {}
+    terms = _WordsOf(text)
+    for word in list(terms):
+        terms.update(_TrigramsOf(word))
+    return terms
+
+
+def _WordsOf(text: str) -> dict[str, float]:
+    """Return the words of `text` with their weights; of scripts without spaces characters, and pairs of them."""
+    words: dict[str, float] = {}
     for unspaced, spaced in dict.fromkeys(_FindRuns(_Compose(text))):
         if spaced:
-            terms.update(_TermsOfWord(spaced) if len(spaced) < 64 else _TermsOfWord.__wrapped__(spaced))
+            words.update(_PartsOfWord(spaced) if len(spaced) < 64 else _PartsOfWord.__wrapped__(spaced))
             continue
-        terms.update(dict.fromkeys(unspaced, _CHARACTER_WEIGHT))
-        terms.update(dict.fromkeys(map(operator.add, unspaced, unspaced[1:]), 1.0))
-    for stop in _STOP_WORDS & terms.keys():
-        terms[stop] = _STOP_WEIGHT if len(stop) > 1 or stop.isascii() else _STOP_WEIGHT * _CHARACTER_WEIGHT
-    return terms
+        pairs = list(map(operator.add, unspaced, unspaced[1:]))
+        words.update(dict.fromkeys(unspaced, _CHARACTER_WEIGHT))
+        words.update(dict.fromkeys(pairs, 1.0))
+        words.update(dict.fromkeys(_STOP_WORDS.intersection(unspaced), _CHARACTER_WEIGHT * _STOP_WEIGHT))
+        words.update(dict.fromkeys(_STOP_WORDS.intersection(pairs), _STOP_WEIGHT))
+    return words
 
 
 @lru_cache(16_384)
-def _TermsOfWord(text: str) -> dict[str, float]:
-    """Return the terms of a word and of its parts in camel case, which nobody is to change."""
-    terms: dict[str, float] = {}
+def _PartsOfWord(text: str) -> dict[str, float]:
+    """Return a word and its parts in camel case without a plural s, which nobody is to change."""
+    parts: dict[str, float] = {}
     for word in map(str.casefold, dict.fromkeys([text, *_FindCamel(text)])):
         if word in _STOP_WORDS:
-            terms[word] = _STOP_WEIGHT
-            continue
-        stem = word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word
-        terms[stem] = 1.0
-        if len(stem) > 2:
-            framed, weight = f"^{stem}$", _TRIGRAMS_WEIGHT / len(stem)
-            terms.update(("~" + framed[i : i + 3], weight) for i in range(len(stem)))
-    return terms
+            parts[word] = _STOP_WEIGHT
+        else:
+            parts[word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word] = 1.0
+    return parts
+
+
+def _TrigramsOf(word: str) -> dict[str, float]:
+    """Return the trigrams of a word, none where it is short, a stop word, or of a script without spaces."""
+    if len(word) < 3 or word in _STOP_WORDS or _IsUnspaced(word):
+        return {}
+    framed, weight = f"^{word}$", _TRIGRAMS_WEIGHT / len(word)
+    return {"~" + framed[start : start + 3]: weight for start in range(len(word))}
 
 
 class _LexicalRecall:
     """The built-in `Recall`: an inverted index in memory.  Ranks alike however the nodes came to be there."""
 
     # A posting is one integer: slot << 8 | code.  A code holds two lengths, of the shortest name and of the shortest
-    # other text with the term, in steps of √2 and 0 for none: a table of 256 gains serves the whole tree.
+    # other text with the word, in steps of √2 and 0 for none: a table of 256 gains serves the whole tree.  A trigram
+    # has no postings of its own but the words that it is in: of six postings, five would be trigrams'.
 
     def __init__(self) -> None:
         self._postings: defaultdict[str, array[int]] = defaultdict(lambda: array("I"))
+        self._words_with: defaultdict[str, list[str]] = defaultdict(list)  # trigram -> words that have postings
         self._ids: list[str] = []  # by slot
         self._slot_of: dict[str, int] = {}
         self._free: list[int] = []  # slots of removed nodes
@@ -3715,20 +3731,32 @@ class _LexicalRecall:
         put: Callable[[array[int], int], None] = bisect.insort if self._free else array.append
         slot = self._slot_of[id] = self._free.pop() if self._free else len(self._ids)
         self._ids[slot : slot + 1] = [id]
-        for term, code in self._CountTexts(texts, 1).items():
-            put(self._postings[term], slot << 8 | code)
+        for word, code in self._CountTexts(texts, 1).items():
+            if word not in self._postings:
+                self._NoteWord(word)
+            put(self._postings[word], slot << 8 | code)
 
     def Remove(self, id: str, texts: Texts) -> None:
         slot = self._slot_of.pop(id)
         self._free.append(slot)
-        for term in self._CountTexts(texts, -1):
-            held = self._postings[term]
+        for word in self._CountTexts(texts, -1):
+            held = self._postings[word]
             del held[bisect.bisect_left(held, slot << 8)]
             if not held:
-                del self._postings[term]
+                del self._postings[word]
+                for trigram in _TrigramsOf(word):
+                    self._words_with[trigram].remove(word)
+
+    def _NoteWord(self, word: str) -> None:
+        for trigram in _TrigramsOf(word):
+            self._words_with[trigram].append(word)
+
+    def _WordsOf(self, term: str) -> Sequence[str]:
+        """Return the words of the tree by which a term is found: itself, or those that a trigram is in."""
+        return self._words_with.get(term, ()) if term[0] == "~" else (term,) * (term in self._postings)
 
     def _CountTexts(self, texts: Texts, change: int) -> dict[str, int]:
-        """Return the code of every term, and add `change` to the counts of lengths."""
+        """Return the code of every word, and add `change` to the counts of lengths."""
         names = self._MeasureTexts(texts.names, self._lengths[0], change)
         codes = {term: length << 4 for term, length in names.items()}
         others = [*texts.others, *texts.infos]
@@ -3737,26 +3765,26 @@ class _LexicalRecall:
         return codes
 
     def _MeasureTexts(self, texts: Sequence[str], counts: list[int], change: int) -> dict[str, int]:
-        """Return term -> length of the shortest text that has it; as if it were shorter where several have it."""
+        """Return word -> length of the shortest text that has it; as if it were shorter where several have it."""
         measured: list[tuple[int, dict[str, float]]] = []
-        for terms in map(_TermsOf, texts):
-            length = min(15, 1 + int(2 * math.log2(max(1.0, sum(terms.values())))))
+        for words in map(_WordsOf, texts):
+            length = min(15, 1 + int(2 * math.log2(max(1.0, sum(words.values())))))
             counts[length] += change
-            measured.append((length, terms))
+            measured.append((length, words))
         measured.sort(key=operator.itemgetter(0), reverse=True)
         lengths: dict[str, int] = {}
-        for length, terms in measured:
-            lengths.update(dict.fromkeys(terms, length))
+        for length, words in measured:
+            lengths.update(dict.fromkeys(words, length))
         if len(measured) > 1:
-            told = Counter(itertools.chain.from_iterable(terms for _, terms in measured))
-            for term in [term for term, count in told.items() if count > 1]:
-                lengths[term] = max(1, lengths[term] - round(2 * math.log2(1 + math.log(told[term]))))
+            told = Counter(itertools.chain.from_iterable(words for _, words in measured))
+            for word in [word for word, count in told.items() if count > 1]:
+                lengths[word] = max(1, lengths[word] - round(2 * math.log2(1 + math.log(told[word]))))
         return lengths
 
     def Dump(self) -> tuple[bytes, bytes]:
-        """Return all of it as parts for `Load`: a line of JSON, and the postings of all terms in its order."""
+        """Return all of it as parts for `Load`: a line of JSON, and the postings of all words in its order."""
         ids = [id if self._slot_of.get(id) == slot else None for slot, id in enumerate(self._ids)]
-        counts = {term: len(held) for term, held in self._postings.items()}
+        counts = {word: len(held) for word, held in self._postings.items()}
         return _EncodeText([ids, *self._lengths, counts]).encode(), b"".join(self._postings.values())
 
     def Load(self, line: bytes, body: bytes) -> None:
@@ -3767,24 +3795,23 @@ class _LexicalRecall:
         self._slot_of = {id: slot for slot, id in enumerate(ids) if id is not None}
         self._free = [slot for slot, id in enumerate(ids) if id is None]
         postings, start = array("I", body), 0
-        for term, count in counts.items():
-            self._postings[term] = postings[start : start + count]
+        for word, count in counts.items():
+            self._NoteWord(word)
+            self._postings[word] = postings[start : start + count]
             start += count
 
     def Rank(self, query: str, description: str = "") -> Ranking:
         weights = self._WeighTerms(query, description)
         most, count, read = max(_READ, _READ_SHARE * len(self._slot_of)), 0, list[str]()
-        for df, term in sorted((len(self._postings[term]), term) for term in weights if term in self._postings):
+        for df, term in sorted((df, term) for term in weights if (df := self._CountNodes(term))):
             count += df
             if count > most and read:
                 break  # a term is read wholly or not at all: the order of the slots must not matter
             read.append(term)
         table, scores = self._MakeTable(_OTHER_TF), dict[int, float]()
         for term in read:
-            gains = [weights[term] * fit for fit in table]
-            for posting in self._postings[term]:
-                slot = posting >> 8
-                scores[slot] = scores.get(slot, 0.0) + gains[posting & 255]
+            for slot, gain in self._FindNodes(term, [weights[term] * fit for fit in table]).items():
+                scores[slot] = scores.get(slot, 0.0) + gain
         least = sorted(scores.values())[-_RANKED:][:1]  # quicker than to compare pairs with ids
         best = sorted((-score, self._ids[slot]) for slot, score in scores.items() if score >= least[0])
         return Ranking([(-score, id) for score, id in best[:_RANKED]], weights, partial(self._Gains, read, weights))
@@ -3797,7 +3824,7 @@ class _LexicalRecall:
                 for term, weight in _TermsOf("".join(runs)).items():
                     weights[term] = max(weights.get(term, 0.0), weight * 20 / (20 + place))
         for term in weights:
-            df = len(self._postings.get(term, ()))
+            df = min(self._CountNodes(term), len(self._slot_of))
             weights[term] *= math.log(1.0 + (len(self._slot_of) - df + 0.5) / (df + 0.5))
         return weights
 
@@ -3808,10 +3835,24 @@ class _LexicalRecall:
         table = self._MakeTable(0.0 if names_only else _OTHER_TF)
         gains: _Gains = {}
         for term in read:
-            for posting in self._postings[term]:
-                if posting >> 8 in slots and table[posting & 255]:
-                    gains.setdefault(self._ids[posting >> 8], {})[term] = weights[term] * table[posting & 255]
+            found = self._FindNodes(term, [weights[term] * fit for fit in table])
+            for slot in slots & found.keys():
+                gains.setdefault(self._ids[slot], {})[term] = found[slot]
         return gains
+
+    def _CountNodes(self, term: str) -> int:
+        """Return how many nodes have a term; one that has a trigram in several words counts with each."""
+        return sum(len(self._postings[word]) for word in self._WordsOf(term))
+
+    def _FindNodes(self, term: str, gains: Sequence[float]) -> dict[int, float]:
+        """Return slot -> gain of the nodes that have a term; the best of its words counts."""
+        found: dict[int, float] = {}
+        for word in self._WordsOf(term):
+            for posting in self._postings[word]:
+                gain = gains[posting & 255]
+                if gain > found.get(posting >> 8, 0.0):
+                    found[posting >> 8] = gain
+        return found
 
     def _MakeTable(self, other_tf: float) -> list[float]:
         """Return tf / (tf + 1.2) of every code, for texts as long as this tree's are."""

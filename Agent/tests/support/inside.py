@@ -353,12 +353,12 @@ terms_of = kt._TermsOf
 
 def remembered_words() -> int:
     """Return of how many words the terms are kept in memory."""
-    return kt._TermsOfWord.cache_info().currsize
+    return kt._PartsOfWord.cache_info().currsize
 
 
 def forget_words() -> None:
     """Empty what is kept of words' terms."""
-    kt._TermsOfWord.cache_clear()
+    kt._PartsOfWord.cache_clear()
 
 
 token_of = kt._TokenOf
