@@ -3583,7 +3583,7 @@ class _MRUCache:
 #   gain(t, node)  = weight of t · 20 / (20 + words before it) · idf · tf / (tf + 1.2)
 #   idf            = ln(1 + (N − df + ½) / (df + ½))          BM25F: Robertson & Zaragoza 2009
 #   tf             = 1½ · norm(shortest name with t) + ¾ · norm(shortest other text with t)
-#   norm(text)     = geometric mean of such texts' lengths here / length
+#   norm(text)     = geometric mean of such texts' lengths here / length, to the power of ¾ where it is no name
 #   heard(t, node) = max(gain(t, node), 0.8 · heard(t, parent))
 #   search   Σ heard(t); of nodes with children · (1 − 0.28 · share of the query's words not in their texts)
 #   placing  2 · Σ heard(t) by names alone + Σ ½ᵏ · score of the k-th best child
@@ -3646,6 +3646,7 @@ _STOP_WORDS = frozenset(
 ).union(_STOP_PAIRS, _STOP_PAIRS.split())
 _STOP_WEIGHT, _CHARACTER_WEIGHT, _TRIGRAMS_WEIGHT = 0.1, 0.15, 1.2  # beside 1 of a word; its trigrams share theirs
 _NAME_TF, _OTHER_TF = 1.5, 0.75  # what a name and another text of usual length count
+_OTHER_LENGTH = 0.75  # how much the length of another text counts, beside 1 of a name's
 _SATURATION = 1.2  # tf that gains half of what a term can
 _FROM_ABOVE = 0.8  # share of what a keyword gains that its children do
 _THEME_DISCOUNT = 0.28  # less than 0.2 for three words of which one is held: a short query names the theme itself
@@ -3857,9 +3858,9 @@ class _LexicalRecall:
     def _MakeTable(self, other_tf: float) -> list[float]:
         """Return tf / (tf + 1.2) of every code, for texts as long as this tree's are."""
         norms = []
-        for counts in self._lengths:
+        for counts, part in zip(self._lengths, (1.0, _OTHER_LENGTH), strict=True):
             mean = sum(length * count for length, count in enumerate(counts)) / (sum(counts) or 1)
-            norms.append([0.0, *(2.0 ** ((mean - length) / 2) for length in range(1, 16))])
+            norms.append([0.0, *(2.0 ** (part * (mean - length) / 2) for length in range(1, 16))])
         tfs = [_NAME_TF * name + other_tf * other for name in norms[0] for other in norms[1]]
         return [tf / (tf + _SATURATION) for tf in tfs]
 

@@ -50,7 +50,9 @@ def tree(tmp_path: Path) -> Iterator[KeywordTree]:
 
 
 class TestSearch:
-    @pytest.mark.parametrize(("score", "answer"), [(0.4, ("match", 0)), (0.18, ("match", 0)), (0.17, ("missing", None))])
+    @pytest.mark.parametrize(
+        ("score", "answer"), [(0.4, ("match", 0)), (0.18, ("match", 0)), (0.17, ("missing", None))]
+    )
     def test_takes_the_first_in_the_order_if_it_has_a_score(self, score: float, answer: tuple[str, int | None]) -> None:
         paths = ["Storage / SQL databases", "Storage / Graph databases", "Storage"]
         reply = ask(view(paths, "which databases speak SQL", scores=[score, 0.05, 0.9]))

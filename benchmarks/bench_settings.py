@@ -58,14 +58,7 @@ NUMBERS = (
         "words until one counts half", 20, 1e9, (5, 10, 20, 40, 1e9), "weight * 20 / (20 +", "weight * {0} / ({0} +"
     ),
     Number("k₁: how slowly tf fills", 1.2, 0.01, (0.01, 0.6, 1.2, 2.5), "_SATURATION"),
-    Number(
-        "what length counts",
-        1,
-        0,
-        (0, 0.5, 0.75, 1),
-        "2.0 ** ((mean - length) / 2)",
-        "2.0 ** ((mean - length) * {0} / 2)",
-    ),
+    Number("what the length of another text counts", 0.75, 1, (0.5, 0.75, 1), "_OTHER_LENGTH"),
     Number("weight of a name", 1.5, 1, (1, 1.5, 2, 3), "_NAME_TF"),
     Number("weight of another text", 0.75, 1, (0.5, 0.75, 1, 1.5), "_OTHER_TF"),
     Number("share heard from above", 0.8, 0, (0, 0.5, 0.65, 0.8, 0.9), "_FROM_ABOVE"),
