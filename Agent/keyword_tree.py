@@ -934,6 +934,7 @@ def _QueryKey(query: str) -> str:
 # So `, "after": ` and a raw tab cannot occur within a row, whatever strangers write, and separate safely.
 
 _KINDS = ("nodes", "infos", "links")
+_TYPES = (KeywordNode, Info, InfoKeywordLink)
 _STRING = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
 _ANY_STRING = _STRING.replace(b"(", b"(?:", 1)
 _MatchNode = re.compile(
@@ -950,7 +951,7 @@ _MatchInfo = re.compile(rb'\{"id":%b,"deleted":(true|false),"source":' % _STRING
 _MatchLink = re.compile(
     rb'\{"info_id":%b,"keyword_id":%b,"ordinal":(\d+),"deleted":(true|false),"relation":"(\w+)"' % (_STRING, _STRING)
 ).match
-_MatchOrdinal = re.compile(rb'\{(?:"\w+":%b,)+"ordinal":(\d+),' % _STRING).match
+_MatchNodeStart = re.compile(rb'\{"id":%b,"ordinal":' % _ANY_STRING).match
 _LIVE, _DELETED = b',"deleted":false,', b',"deleted":true,'  # once in each row
 _BULK = 4096  # rows handled at once
 
@@ -1062,15 +1063,18 @@ def _DecodeRow(row: bytes, kind: type) -> _Row:
     return cast("_Row", decoded)
 
 
-def _KindOf(row: bytes) -> type:
+def _KindOf(row: bytes) -> int:
+    """Return the number of a row's kind."""
     if row.startswith(b'{"info_id":'):
-        return InfoKeywordLink
-    return KeywordNode if _MatchOrdinal(row) else Info
+        return 2
+    if not row.startswith(b'{"id":'):
+        raise _Malformed("neither a row nor rows", row)
+    return 0 if _MatchNodeStart(row) else 1
 
 
 def _ReadRecord(row: bytes, kind: type | None = None) -> Any:
     """Decode a row of any kind; a node's level and children are what the row says."""
-    kind = kind or _KindOf(row)
+    kind = kind or _TYPES[_KindOf(row)]
     record: Any = object.__new__(kind)
     _FieldsOf(record).update(_DecodeRow(row, kind))
     return record
@@ -1218,18 +1222,22 @@ def _DigestOf(record: _Record) -> int:
 # writes them at close, when nobody looks.  What the system refuses leaves as a `_DiskError`; an OSError of another type
 # was raised by a signal handler (a TimeoutError, say), and is no failure of the disk.
 
-
+_CHUNK = 1024 * 1024  # bytes read at a time
 _READ_ONLY_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)  # of a folder in which nothing may be made
 
 
-class _DiskError(OSError):
+class _DiskError(StoreError):
     """The operating system refused a call."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.errno = error.errno
 
 
 def _RaiseTyped(error: OSError) -> NoReturn:
     if error.errno is None:  # a signal handler raised it
         raise error
-    raise _DiskError(error.errno, error.strerror) from error
+    raise _DiskError(error) from error
 
 
 def _Typed(call: Callable[_Arguments, _Value]) -> Callable[_Arguments, _Value]:
@@ -1262,18 +1270,38 @@ class _Files:
                 raise
 
     @_Typed
-    def Exists(self, path: str) -> bool:
+    def Stat(self, path: str) -> os.stat_result | None:
+        """Return what the system tells of a path; None where nothing is there."""
         try:
-            os.stat(path)
+            return os.stat(path)
         except FileNotFoundError:  # nothing else means that it is not there
-            return False
-        return True
+            return None
+
+    def Exists(self, path: str) -> bool:
+        return self.Stat(path) is not None
+
+    def ChangedAt(self, path: str) -> int:
+        """Return when a name in the folder last changed, in nanoseconds since the epoch."""
+        try:
+            there = os.stat(path)
+        except OSError as error:
+            _RaiseTyped(error)
+        return max(there.st_mtime_ns, there.st_ctime_ns)  # the second cannot be set back
+
+    @_Typed
+    def IsAt(self, fd: int, path: str) -> bool:
+        """Tell whether a path leads to an open file."""
+        own, there = os.fstat(fd), self.Stat(path)
+        return there is not None and (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
 
     def IsFolder(self, path: str) -> bool:
         return os.path.isdir(path) and not os.path.islink(path)
 
     def IsFile(self, path: str) -> bool:
         return os.path.isfile(path)
+
+    def IsWritable(self, path: str) -> bool:
+        return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
     @_Typed
     def List(self, folder: str) -> list[str]:
@@ -1314,37 +1342,19 @@ class _Files:
         finally:
             os.close(fd)
 
-    @_Typed
     def Close(self, fd: int) -> None:
-        os.close(fd)
+        """Let go of a descriptor.  Whatever had to be on the disk was synced: an error means nothing here."""
+        try:
+            os.close(fd)
+        except OSError as error:
+            if error.errno is None:  # a signal handler raised it
+                raise
 
     def Size(self, fd: int) -> int:
         try:
             return os.lseek(fd, 0, os.SEEK_END)  # a quarter of what fstat takes; nothing here uses a file's position
         except OSError as error:
             _RaiseTyped(error)
-
-    @_Typed
-    def Identify(self, path: str) -> tuple[tuple[int, int], int]:
-        """Return (device, inode) and size of the file that `path` leads to now."""
-        there = os.stat(path)
-        return (there.st_dev, there.st_ino), there.st_size
-
-    @_Typed
-    def IdentifyOpen(self, fd: int) -> tuple[int, int]:
-        there = os.fstat(fd)
-        return there.st_dev, there.st_ino
-
-    def IsWritable(self, path: str) -> bool:
-        return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-
-    def ChangedAt(self, path: str) -> int:
-        """Return when a name in the folder last changed, in nanoseconds since the epoch."""
-        try:
-            there = os.stat(path)
-        except OSError as error:
-            _RaiseTyped(error)
-        return max(there.st_mtime_ns, there.st_ctime_ns)  # the second cannot be set back
 
     def Read(self, fd: int, size: int, offset: int) -> bytes:
         try:
@@ -1428,23 +1438,33 @@ def _ReplaceFile(files: _Files, path: str, parts: Iterable[bytes], check: Callab
     files.SyncFolder(os.path.dirname(path))
 
 
-def _ReadFile(files: _Files, path: str) -> bytes:
+@contextlib.contextmanager
+def _Opened(files: _Files, path: str) -> Iterator[int]:
+    """Open a file for as long as it is read."""
     fd = files.Open(path, readonly=True)
     try:
-        return files.Read(fd, files.Size(fd), 0)
+        yield fd
     finally:
         files.Close(fd)
 
 
-def _Checksum(files: _Files, fd: int, stop: int, start: int = 0, crc: int = 0) -> int:
-    """Return the checksum of a file up to `stop`, -1 if it is shorter; `crc` is of what stands before `start`."""
-    while start < stop:
-        chunk = files.Read(fd, min(_CHUNK, stop - start), start)
-        if not chunk:
-            return -1
-        crc = zlib.crc32(chunk, crc)
+def _ReadFile(files: _Files, path: str) -> bytes:
+    with _Opened(files, path) as fd:
+        return files.Read(fd, files.Size(fd), 0)
+
+
+def _ReadChunks(files: _Files, fd: int, start: int, stop: int) -> Iterator[bytes]:
+    while start < stop and (chunk := files.Read(fd, min(_CHUNK, stop - start), start)):
         start += len(chunk)
-    return crc
+        yield chunk
+
+
+def _Checksum(files: _Files, fd: int, stop: int) -> int:
+    """Return the checksum of a file up to `stop`, -1 if it is shorter."""
+    crc = size = 0
+    for chunk in _ReadChunks(files, fd, 0, stop):
+        crc, size = zlib.crc32(chunk, crc), size + len(chunk)
+    return crc if size == stop else -1
 
 
 # == Log ======================================================================
@@ -1473,7 +1493,6 @@ _FORMAT = 1
 _FORMAT_FIELD = f'"format": {_FORMAT}, '
 _LOG_NAME = "change_log.jsonl"
 _PADDING = b" " * (16 * 1024 - 1) + b"\n"
-_CHUNK = 1024 * 1024  # bytes read at a time
 _CHECKPOINT, _STATE = "checkpoint", "state"  # a line that is no operation; what a compacted log begins with
 _BEGINNINGS = ("create_store", _STATE)
 _ENVELOPE_LIMIT = 8192  # bytes within which a line names its operation
@@ -1531,13 +1550,11 @@ def _EncodeLine(seq: int, prev: bytes, durable: int, operation: _Operation, extr
 
 
 def _EncodeRows(records: _Records) -> bytes:
-    count = len(records.nodes) + len(records.infos) + len(records.links)
-    if count == 0:
-        return b"null"
-    if count == 1:
-        return (records.nodes or records.infos or records.links)[0]
-    parts = [_MANY[0], _BETWEEN.join(records.nodes), _MANY[1], _BETWEEN.join(records.infos)]
-    return b"".join([*parts, _MANY[2], _BETWEEN.join(records.links), _MANY[3]])
+    nodes, infos, links, _ = records
+    if len(nodes) + len(infos) + len(links) <= 1:
+        return (*nodes, *infos, *links, b"null")[0]
+    parts = [_MANY[0], _BETWEEN.join(nodes), _MANY[1], _BETWEEN.join(infos), _MANY[2], _BETWEEN.join(links), _MANY[3]]
+    return b"".join(parts)
 
 
 def _ReadLine(raw: bytes) -> _Line | None:
@@ -1551,74 +1568,56 @@ def _ReadLine(raw: bytes) -> _Line | None:
     return _Line(crc, int(seq), prev, int(durable), _Unescape(op), None if format is None else int(format))
 
 
-def _ReadRows(raw: bytes, start: int, stop: int, locate: Callable[[int, bytes], Any] | None = None) -> _Records:
-    """Cut the rows that stand from `start` to `stop` of a line apart, without decoding them.
-
-    `locate` returns the place of an info that is too long for memory, from where its row begins in the line.
-    """
-    payload = raw[start:stop]
-    if payload == b"null":
-        return _NoRecords()
-    if payload.startswith(b'{"info_id":'):
-        return _Records([], [], [payload], {})
-    if payload.startswith(b'{"id":'):
-        if _MatchOrdinal(payload) is not None:
-            return _Records([payload], [], [], {})
-        records = _Records([], [payload], [], {})
-        begins = start
-    else:
-        second = payload.find(_MANY[1])
-        third = payload.find(_MANY[2], second)
-        if not payload.startswith(_MANY[0]) or second < 0 or third < 0 or not payload.endswith(_MANY[3]):
+def _ReadRows(payload: bytes) -> _Records:
+    """Cut the rows of a line's `before` or `after` apart, without decoding them."""
+    records = _NoRecords()
+    if payload.startswith(_MANY[0]):
+        nodes, infos_begin, rest = payload[len(_MANY[0]) :].partition(_MANY[1])
+        infos, links_begin, links = rest.partition(_MANY[2])
+        if not infos_begin or not links_begin or not links.endswith(_MANY[3]):
             raise _Malformed("neither a row nor rows", payload)
-        nodes = _SplitRows(payload[len(_MANY[0]) : second])
-        infos = _SplitRows(payload[second + len(_MANY[1]) : third])
-        links = _SplitRows(payload[third + len(_MANY[2]) : -len(_MANY[3])])
-        records = _Records(nodes, infos, links, {})
-        begins = start + second + len(_MANY[1])
-    if locate is not None:
-        for index, row in enumerate(records.infos):
-            if len(row) > _RESIDENT_LIMIT:
-                records.places[index] = locate(begins, row)
-            begins += len(row) + len(_BETWEEN)
+        for rows, joined in zip(records[:3], (nodes, infos, links[: -len(_MANY[3])]), strict=True):
+            rows.extend(joined.split(_BETWEEN) if joined else ())
+    elif payload != b"null":
+        _RowsOf(records, _KindOf(payload)).append(payload)
     return records
 
 
-def _SplitRows(joined: bytes) -> list[bytes]:
-    return joined.split(_BETWEEN) if joined else []
-
-
 def _ReadAfter(raw: bytes, locate: Callable[[int, bytes], Any] | None = None) -> _Records:
-    """Return the rows that a line brings."""
-    return _ReadRows(raw, raw.find(_AFTER) + len(_AFTER), len(raw) - 1, locate)
+    """Return the rows that a line brings; `locate` tells the place of a long one from where it begins in the line."""
+    records = _ReadRows(raw[raw.find(_AFTER) + len(_AFTER) : -1])
+    if locate is not None:
+        _LocateLong(records, raw, locate)
+    return records
+
+
+def _LocateLong(records: _Records, raw: bytes, locate: Callable[[int, bytes], Any]) -> None:
+    """Note the places of the infos that are too long for memory."""
+    start = 0
+    for index, row in enumerate(records.infos):
+        if len(row) > _RESIDENT_LIMIT:
+            start = raw.index(row, start)
+            records.places[index] = locate(start, row)
 
 
 def _ReadOperation(raw: bytes) -> tuple[int, _Operation]:
     """Return the number of a whole line, and its operation."""
-    middle, end = raw.find(_BEFORE), raw.find(_AFTER)
+    middle = raw.find(_BEFORE)
+    before = _ReadRows(raw[middle + len(_BEFORE) : raw.find(_AFTER)])
     try:
         said: _Row = json.loads(raw[:middle] + b"}")
-        operation = _Operation(
-            said["op"],
-            said["operation_id"],
-            said["timestamp"],
-            _ReadRows(raw, middle + len(_BEFORE), end),
-            _ReadAfter(raw),
-            said.get("author", ""),  # which older versions did not write
-            said["agent_io"],
-        )
-        return said["seq"], operation
+        author = said.get("author", "")  # which older versions did not write
+        told = said["op"], said["operation_id"], said["timestamp"], before, _ReadAfter(raw), author, said["agent_io"]
+        return said["seq"], _Operation(*told)
     except (ValueError, KeyError) as error:
         raise _Malformed("a line that is no operation", raw) from error
 
 
 def _ReadChange(raw: bytes) -> Change:
-    seq, operation = _ReadOperation(raw)
-    before = [_ReadRecord(row) for rows in operation.before[:3] for row in rows]
-    after = [_ReadRecord(row) for rows in operation.after[:3] for row in rows]
-    return Change(
-        seq, operation.id, operation.op, operation.timestamp, before, after, operation.agent_io, operation.author
-    )
+    seq, told = _ReadOperation(raw)
+    before = [_ReadRecord(row) for rows in told.before[:3] for row in rows]
+    after = [_ReadRecord(row) for rows in told.after[:3] for row in rows]
+    return Change(seq, told.id, told.op, told.timestamp, before, after, told.agent_io, told.author)
 
 
 # -- reading a file of lines, forward and backward ----------------------------
@@ -1627,8 +1626,7 @@ def _ReadChange(raw: bytes) -> Change:
 def _ReadForward(files: _Files, fd: int, offset: int, stop: int) -> Iterator[list[bytes]]:
     """Yield the lines from `offset` on, a chunk's at a time; what has no newline is left out."""
     parts: list[bytes] = []
-    while offset < stop and (chunk := files.Read(fd, min(_CHUNK, stop - offset), offset)):
-        offset += len(chunk)
+    for chunk in _ReadChunks(files, fd, offset, stop):
         parts.append(chunk)
         if b"\n" in chunk:  # a line of many chunks is joined once, when its end is there
             *lines, rest = b"".join(parts).split(b"\n")
@@ -1636,36 +1634,39 @@ def _ReadForward(files: _Files, fd: int, offset: int, stop: int) -> Iterator[lis
             yield lines
 
 
-def _ReadBackward(files: _Files, fd: int, stop: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, line) of what is not blank, the last before `stop` first."""
+def _ReadBackward(files: _Files, fd: int, stop: int) -> Iterator[bytes]:
+    """Yield the lines that are not blank, the last before `stop` first."""
     parts: list[bytes] = []  # of a line whose beginning is still to come, last first
-    size = _CHUNK // 64  # most who look back look for the newest
-    offset = stop
+    size, offset = _CHUNK // 64, stop  # most who look back look for the newest
     while offset:
         size = min(2 * size, _CHUNK, offset)
         offset -= size
-        chunk = files.Read(fd, size, offset)
-        if b"\n" not in chunk:
-            parts.append(chunk)
-            continue
-        whole = chunk + b"".join(reversed(parts))
-        first, *lines = whole.split(b"\n")
-        end = offset + len(whole)
-        for line in reversed(lines):
-            if line.strip():
-                yield end - len(line), line
-            end -= len(line) + 1
-        parts = [first]
-    if parts:
-        yield 0, b"".join(reversed(parts))
+        parts.append(files.Read(fd, size, offset))
+        if b"\n" in parts[-1] or offset == 0:
+            first, *lines = b"".join(reversed(parts)).split(b"\n")
+            yield from (line for line in reversed(lines) if line.strip())
+            parts = [first]
+    yield from (line for line in parts if line.strip())
+
+
+# -- following a log ----------------------------------------------------------
 
 
 class _Extent(NamedTuple):
-    """Where a row too long for memory stands: in the log or, ~offset, in infos.jsonl; both were checked at opening."""
+    """Where a row too long for memory stands: in the log, or in infos.jsonl; both were checked at opening."""
 
+    is_projected: bool
     offset: int
     length: int
     crc: int
+
+
+def _ReadExtent(files: _Files, fd: int, extent: _Extent) -> bytes:
+    row = files.Read(fd, extent.length, extent.offset)
+    if zlib.crc32(row) != extent.crc:
+        name = "infos.jsonl" if extent.is_projected else _LOG_NAME
+        raise StoreCorruptError(name, 0, f"the content at offset {extent.offset} has changed")
+    return row
 
 
 @dataclass(slots=True)
@@ -1675,6 +1676,166 @@ class _Length:
     bytes: int = 0
     lines: int = 0
     crc: int = 0
+
+
+class _LogPosition:
+    """A place between two lines of a log, and what the lines before it add up to."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.crc = _FIRST_CRC
+        self.last = 0
+        """Where the last line begins; it ends where `log` does."""
+        self.log = _Length()
+        self.projected = [_Length() for _ in _KINDS]
+        """What the projections are to hold."""
+        self.checkpoint = (0, 0)
+        """Number and bytes of the log up to the end of the last checkpoint."""
+
+    def Advance(self, seq: int, crc: bytes, line: bytes) -> None:
+        """Move behind a line, its newline included."""
+        log = self.log
+        self.last = log.bytes
+        log.bytes, log.lines, log.crc = log.bytes + len(line), log.lines + 1, zlib.crc32(line, log.crc)
+        self.seq, self.crc = seq, crc  # last: who reads the number from another thread finds the bytes as well
+
+    def Count(self, kind: int, rows: list[bytes]) -> tuple[int, bytes]:
+        """Count rows of a projection; return where they are to stand, and as what bytes."""
+        data = b"\n".join([*rows, b""])
+        length = self.projected[kind]
+        offset = length.bytes
+        length.bytes, length.lines = offset + len(data), length.lines + len(rows)
+        length.crc = zlib.crc32(data, length.crc)
+        return offset, data
+
+    def TellLengths(self) -> _Row:
+        """Return what a checkpoint or a snapshot says of the four files."""
+        lengths = zip(("log", *_KINDS), (self.log, *self.projected), strict=True)
+        return {name: {"length": each.bytes, "rows": each.lines, "crc": f"{each.crc:08x}"} for name, each in lengths}
+
+
+def _ReadCheckpoint(raw: bytes) -> list[_Length]:
+    """Return the lengths of the log before it and of the projections."""
+    try:
+        told = [json.loads(raw)["files"][name] for name in ("log", *_KINDS)]
+        return [_Length(each["length"], each["rows"], int(each["crc"], 16)) for each in told]
+    except (ValueError, LookupError, TypeError) as error:
+        raise _Malformed("a checkpoint that does not tell the lengths of the files", raw) from error
+
+
+class _LogReader(_LogPosition):
+    """Reads a log forward from a place on.  Opening, catching up, `Verify`, `Restore` and mending read through it."""
+
+    def __init__(self, files: _Files, fd: int, stop: int = 1 << 62) -> None:
+        super().__init__()
+        self.files = files
+        self.fd = fd
+        self.stop = stop
+        """Where reading ends in any case."""
+        self.write: Callable[[int, int, bytes], None] | None = None
+        """Puts (number of a projection, offset, bytes) where they are to stand."""
+        self.next_ordinal = 0
+        """At least, as a compaction has left it."""
+        self.is_cut_state = False
+        """Whether a compacted log ends before its checkpoint, which no crash can do."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.files.Close(self.fd)
+
+    def Read(self) -> Iterator[_Records]:
+        """Yield the rows behind this place, and move behind them, up to the first line that is not whole."""
+        for lines in _ReadForward(self.files, self.fd, self.log.bytes, self.stop):
+            records = _NoRecords()
+            for raw in lines:
+                line = _ReadLine(raw)
+                if line is None or (self.seq and (line.seq != self.seq + 1 or line.prev != self.crc)):
+                    yield self.Project(records)
+                    return
+                if self.seq == 0:
+                    self.ReadFirst(raw)
+                if line.op == _CHECKPOINT:
+                    yield self.Project(records)
+                    records = _NoRecords()
+                    self._CompareCheckpoint(raw)
+                self._ReadRowsOf(raw, records)
+                self.is_cut_state = line.op == _STATE
+                self.Advance(line.seq, line.crc, raw + b"\n")
+                if line.op == _CHECKPOINT:
+                    self.checkpoint = self.seq, self.log.bytes
+            yield self.Project(records)
+
+    def _ReadRowsOf(self, raw: bytes, records: _Records) -> None:
+        start = raw.find(_AFTER) + len(_AFTER)
+        if _MatchNodeStart(raw, start):  # most lines bring one keyword
+            records.nodes.append(raw[start:-1])
+            return
+        try:
+            records.Extend(_ReadAfter(raw, self.Locate))
+        except StoreCorruptError as error:
+            raise self.Corrupt(error.detail) from error
+
+    def Locate(self, start: int, row: bytes) -> _Extent:
+        """Return the place of a row that begins at `start` of the line that is being read."""
+        return _Extent(False, self.log.bytes + start, len(row), zlib.crc32(row))
+
+    def Project(self, records: _Records) -> _Records:
+        """Count the rows that the projections are to hold, and hand them to whoever writes them."""
+        for kind, rows in enumerate(records[:3]):
+            if rows:
+                offset, data = self.Count(kind, rows)
+                if self.write is not None:
+                    self.write(kind, offset, data)
+        return records
+
+    def ReadFirst(self, raw: bytes) -> None:
+        """Check the format that the beginning of a log tells, if it is one."""
+        match = _MatchLine(raw)
+        if match is None:
+            return
+        if match[6] is None:
+            raise StoreCorruptError(_LOG_NAME, 1, "the first line does not tell the format")
+        if int(match[6]) > _FORMAT:
+            told = f"has format {int(match[6])}, this version reads up to {_FORMAT}"
+            raise StoreError(f"{_LOG_NAME} {told}: use a newer version")
+        ordinal = _FindNextOrdinal(raw, 0, 512)
+        self.next_ordinal = 0 if ordinal is None else int(ordinal[1])
+
+    def _CompareCheckpoint(self, raw: bytes) -> None:
+        for told, length in zip(_ReadCheckpoint(raw)[1:], self.projected, strict=True):
+            if told != length:
+                raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(told)}")
+
+    def StartAt(self, line: _Line, raw: bytes, lengths: list[_Length]) -> None:
+        """Begin behind a checkpoint whose files were compared already."""
+        self.log, *self.projected = lengths
+        self.Advance(line.seq, line.crc, raw + b"\n")
+        self.checkpoint = self.seq, self.log.bytes
+
+    def ReadBytes(self) -> Iterator[bytes]:
+        """Yield the log up to this place; raise at the end where it is not what was read."""
+        crc = 0
+        for chunk in _ReadChunks(self.files, self.fd, 0, self.log.bytes):
+            crc = zlib.crc32(chunk, crc)
+            yield chunk
+        if crc != self.log.crc:
+            raise StoreCorruptError(_LOG_NAME, 0, "the log has changed since it was read")
+
+    def ReadRest(self) -> bytes:
+        """Return what stands behind this place."""
+        return self.files.Read(self.fd, self.files.Size(self.fd) - self.log.bytes, self.log.bytes)
+
+    def ReadRow(self, held: Any) -> bytes:
+        return held if isinstance(held, bytes) else _ReadExtent(self.files, self.fd, held)
+
+    def Corrupt(self, detail: str) -> StoreCorruptError:
+        """Return the error for the line that is being read."""
+        return StoreCorruptError(_LOG_NAME, self.log.lines + 1, detail)
+
+
+# -- beginning a log anew -----------------------------------------------------
 
 
 def _InBulks(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -1691,157 +1852,28 @@ def _InBulks(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield bulk
 
 
-class _LogReader:
-    """Reads a log from a place on, and knows what the lines before that place add up to.
+def _EncodeState(
+    rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, seq: int, clock: Callable[[], float]
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield (number, crc, line) of a compacted log that follows operation `seq`: all rows, then a checkpoint."""
+    new = _LogPosition()
+    new.seq = seq
 
-    Opening, catching up, `Verify`, `Restore` and mending projections all read through it.
-    """
+    def Next(op: str, records: _Records, extra: str) -> tuple[int, bytes, bytes]:
+        operation = _Operation(op, _NewId(), clock(), _NoRecords(), records)
+        line, crc = _EncodeLine(new.seq + 1, new.crc, new.seq, operation, extra)
+        new.Advance(new.seq + 1, crc, line)
+        return new.seq, crc, line
 
-    def __init__(self, files: _Files, fd: int, stop: int = 1 << 62) -> None:
-        self.files = files
-        self.fd = fd
-        self.stop = stop
-        """Where reading ends in any case."""
-        self.seq = 0
-        self.crc = _FIRST_CRC
-        self.last = 0
-        """Where the last line begins; it ends where `log` does."""
-        self.log = _Length()
-        self.projected = [_Length() for _ in _KINDS]
-        """What the projections are to hold."""
-        self.vouched = [0, 0, 0]
-        """The bytes of each projection that a checkpoint calls synced."""
-        self.operations = self.unsynced_bytes = 0
-        """How many there were since the last checkpoint, and what the projections gained by them."""
-        self.write: Callable[[int, int, bytes], None] | None = None
-        """Puts (number of a projection, offset, bytes) where they are to stand."""
-        self.next_ordinal = 0
-        """At least, as a compaction has left it."""
-        self.is_cut_state = False
-        """Whether a compacted log ends before its checkpoint, which no crash can do."""
-
-    def Copy(self) -> _LogReader:
-        """Return a reader that stands where this one does, and goes on by itself."""
-        copy_of_this = copy.copy(self)
-        copy_of_this.log = dataclasses.replace(self.log)
-        copy_of_this.projected = [dataclasses.replace(each) for each in self.projected]
-        copy_of_this.vouched = list(self.vouched)
-        copy_of_this.write = None
-        return copy_of_this
-
-    def Read(self) -> Iterator[_Records]:
-        """Yield the rows behind this place, and move behind them, up to the first line that is not whole."""
-        for lines in _ReadForward(self.files, self.fd, self.log.bytes, self.stop):
+    extra = f'{_FORMAT_FIELD}"next_ordinal": {next_ordinal}, '
+    for kind in range(len(_KINDS)):
+        for bulk in _InBulks(rows_of(kind)):
+            new.Count(kind, bulk)
             records = _NoRecords()
-            for raw in lines:
-                line = _ReadLine(raw)
-                if line is None or (self.seq and (line.seq != self.seq + 1 or line.prev != self.crc)):
-                    self.Project(records)
-                    yield records
-                    return
-                if self.seq == 0:
-                    self._ReadFirst(raw, line.format)
-                self.is_cut_state = line.op == _STATE
-                if line.op == _CHECKPOINT:
-                    self.Project(records)
-                    yield records
-                    records = _NoRecords()
-                    self._CompareCheckpoint(raw)
-                else:
-                    self._ReadRowsOf(raw, records)
-                    self.operations += 1
-                self.Advance(line.seq, line.crc, raw)
-            self.Project(records)
-            yield records
-
-    def Advance(self, seq: int, crc: bytes, raw: bytes) -> None:
-        """Move behind a line, which is given without its newline."""
-        self.seq, self.crc = seq, crc
-        self.last = self.log.bytes
-        self.log.bytes += len(raw) + 1
-        self.log.lines += 1
-        self.log.crc = zlib.crc32(b"\n", zlib.crc32(raw, self.log.crc))
-
-    def _ReadRowsOf(self, raw: bytes, records: _Records) -> None:
-        start = raw.find(_AFTER) + len(_AFTER)
-        if raw.startswith(b'{"id":', start) and _MatchOrdinal(raw, start):  # most lines bring one keyword
-            records.nodes.append(raw[start:-1])
-            return
-        try:
-            records.Extend(_ReadRows(raw, start, len(raw) - 1, self.Locate))
-        except StoreCorruptError as error:
-            raise self.Corrupt(error.detail) from error
-
-    def Locate(self, start: int, row: bytes) -> _Extent:
-        """Return the place of a row that begins at `start` of the line that is being read."""
-        return _Extent(self.log.bytes + start, len(row), zlib.crc32(row))
-
-    def Project(self, records: _Records) -> None:
-        """Count the rows that the projections are to hold, and hand them to whoever writes them."""
-        for kind, rows in enumerate(records[:3]):
-            if rows:
-                for bulk in _InBulks(rows) if len(rows) > 1 else [rows]:
-                    offset, data = self.Count(kind, bulk)
-                    if self.write is not None:
-                        self.write(kind, offset, data)
-
-    def Count(self, kind: int, rows: list[bytes]) -> tuple[int, bytes]:
-        """Count rows of a projection; return where they are to stand, and as what bytes."""
-        data = b"\n".join([*rows, b""])
-        length = self.projected[kind]
-        offset = length.bytes
-        length.bytes += len(data)
-        length.lines += len(rows)
-        length.crc = zlib.crc32(data, length.crc)
-        self.unsynced_bytes += len(data)
-        return offset, data
-
-    def _ReadFirst(self, raw: bytes, told: int | None) -> None:
-        _CheckFormat(told)
-        match = _FindNextOrdinal(raw, 0, 512)
-        self.next_ordinal = 0 if match is None else int(match[1])
-
-    def _CompareCheckpoint(self, raw: bytes) -> None:
-        said = _ReadCheckpoint(raw)
-        for kind, length in enumerate(self.projected):
-            if said[1 + kind] != length:
-                raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(said[1 + kind])}")
-            self.vouched[kind] = length.bytes
-        self.operations = self.unsynced_bytes = 0
-
-    def StartAt(self, raw: bytes, line: _Line, first: bytes) -> None:
-        """Begin behind a checkpoint, whose files were compared already; `first` is how the log begins."""
-        log, *projected = _ReadCheckpoint(raw)
-        match = _MatchLine(first)
-        self._ReadFirst(first, None if match is None or match[6] is None else int(match[6]))
-        self.log, self.projected = log, projected
-        self.vouched = [each.bytes for each in projected]
-        self.Advance(line.seq, line.crc, raw)
-
-    def Corrupt(self, detail: str) -> StoreCorruptError:
-        """Return the error for the line that is being read."""
-        return StoreCorruptError(_LOG_NAME, self.log.lines + 1, detail)
-
-
-def _CheckFormat(told: int | None) -> None:
-    if told is None:
-        raise StoreCorruptError(_LOG_NAME, 1, "the first line does not tell the format")
-    if told > _FORMAT:
-        raise StoreError(f"{_LOG_NAME} has format {told}, this version reads up to {_FORMAT}: use a newer version")
-
-
-def _EncodeCheckpoint(reader: _LogReader) -> str:
-    """Return what a checkpoint says of the four files as they are before it."""
-    lengths = zip(("log", *_KINDS), (reader.log, *reader.projected), strict=True)
-    said = {kind: {"length": each.bytes, "rows": each.lines, "crc": f"{each.crc:08x}"} for kind, each in lengths}
-    return f'"files": {_EncodeText(said)}, '
-
-
-def _ReadCheckpoint(raw: bytes) -> list[_Length]:
-    """Return the lengths of the log before it and of the projections."""
-    said: _Row = json.loads(raw)["files"]
-    told = [said.get(kind, {"length": -1, "rows": 0, "crc": "0"}) for kind in ("log", *_KINDS)]
-    return [_Length(each["length"], each["rows"], int(each["crc"], 16)) for each in told]
+            _RowsOf(records, kind).extend(bulk)
+            yield Next(_STATE, records, extra)
+            extra = ""
+    yield Next(_CHECKPOINT, _NoRecords(), f'"files": {_EncodeText(new.TellLengths())}, ')
 
 
 # == Store ====================================================================
@@ -1870,13 +1902,13 @@ def _ReadCheckpoint(raw: bytes) -> list[_Length]:
 
 _LOST = "the log was changed, or cut, while it was open; what was read of it is in this tree alone: open it anew"
 _CHECKPOINT_OPERATIONS = 1000
-_CHECKPOINT_BYTES = 8 * 1024 * 1024
-_CHECKPOINT_WINDOW = 2 * _CHECKPOINT_BYTES  # bytes at the log's end in which opening looks for one
+_CHECKPOINT_BYTES = 8 * 1024 * 1024  # of the log
 _HISTORY, _INDEXES, _SNAPSHOTS, _SNAPSHOT_NAME = "history", "indexes", "snapshots", "snapshot.json"
 _FORGET_NAME = "forget"  # there while a compaction without history is under way
 _IsHistoryName = re.compile(r"\d{18}\.jsonl").fullmatch
 _IsSnapshotName = re.compile(r"\d{8}T\d{6}\.\d{6}Z(-\d+)?").fullmatch
-_NO_LOCK_ERRORS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # of a file system that knows no flock
+# Of a file system that went read-only by an error, and may still say that it can be written; of one without flock.
+_NO_LOCK_ERRORS = (errno.EROFS, errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 class _ReplacedError(StoreError):
@@ -1982,35 +2014,13 @@ class _Store(Protocol):
         """Let go of descriptors, as the end of the process would."""
 
 
-class _LogCopy:
-    """A log that is read from its beginning, or from where a reader stands; see `_PastLog`."""
-
-    def __init__(self, files: _Files, reader: _LogReader) -> None:
-        self.files = files
-        self.reader = reader
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.files.Close(self.reader.fd)
-
-    def Read(self) -> Iterator[_Records]:
-        return self.reader.Read()
-
-    def ReadRow(self, held: Any) -> bytes:
-        return held if isinstance(held, bytes) else _ReadExtent(self.files, self.reader.fd, held, _LOG_NAME)
-
-
-def _ReadExtent(files: _Files, fd: int, extent: _Extent, name: str) -> bytes:
-    offset = extent.offset if extent.offset >= 0 else ~extent.offset
+@contextlib.contextmanager
+def _StoreErrors(what: str, *names: str) -> Iterator[None]:
+    """Let an error of the disk say what could not be done."""
     try:
-        row = files.Read(fd, extent.length, offset)
+        yield
     except _DiskError as error:
-        raise StoreError(f"cannot read {name}: {error}") from error
-    if zlib.crc32(row) != extent.crc:
-        raise StoreCorruptError(name, 0, f"the content at offset {offset} has changed")
-    return row
+        raise StoreError(f"{what}{''.join(map(_Shorten, names))}: {error}") from error
 
 
 # -- the projections ----------------------------------------------------------
@@ -2026,32 +2036,47 @@ class _Projections:
         self.fds = [-1, -1, -1]
         self.is_behind = False
         """Whether a write or a sync failed: they are not what the log says, and no checkpoint may say that they are."""
+        self.damaged: set[str] = set()
+        """Names of those that held something else than the log says, and not just less than is to be written."""
 
-    def Open(self, *, readonly: bool) -> bool:
-        """Open all three; return whether they are there."""
+    def FindAny(self) -> str:
+        """Return the name of one that is there, "" where none is."""
+        for name, path in zip(self.names, self.paths, strict=True):
+            if self._files.Exists(path):
+                return name
+        return ""
+
+    def Open(self, *, readonly: bool = False, create: bool = False) -> None:
         for kind, path in enumerate(self.paths):
             if self.fds[kind] < 0:
-                try:
-                    self.fds[kind] = self._files.Open(path, readonly=readonly)
-                except _DiskError:
-                    return False
-        return True
+                self.fds[kind] = self._files.Open(path, readonly=readonly, create=create)
 
-    def Hold(self, lengths: list[_Length]) -> bool:
-        """Tell whether the files begin as a checkpoint says."""
-        try:
-            pairs = zip(self.fds, lengths, strict=True)
-            return all(_Checksum(self._files, fd, length.bytes) == length.crc for fd, length in pairs)
-        except _DiskError:
-            return False
+    def FindUnfit(self, lengths: list[_Length], *, is_all: bool) -> Iterator[str]:
+        """Yield the names of those that do not begin as they should, or with `is_all`, that hold anything else."""
+        for name, path, length in zip(self.names, self.paths, lengths, strict=True):
+            crc, size = -1, 0
+            with contextlib.suppress(_DiskError), _Opened(self._files, path) as fd:
+                crc, size = _Checksum(self._files, fd, length.bytes), self._files.Size(fd)
+            if crc != length.crc or (is_all and size != length.bytes):
+                yield name
 
-    def ReadBehind(self, kind: int, offset: int) -> Iterator[bytes]:
-        """Yield the lines behind an offset."""
-        fd = self._files.Open(self.paths[kind], readonly=True)
-        try:
-            yield from itertools.chain.from_iterable(_ReadForward(self._files, fd, offset, 1 << 62))
-        finally:
-            self._files.Close(fd)
+    def Read(self, lengths: list[_Length]) -> Iterator[_Records]:
+        for kind, length in enumerate(lengths):
+            offset = 0
+            for rows in _ReadForward(self._files, self.fds[kind], 0, length.bytes):
+                records = _NoRecords()
+                _RowsOf(records, kind).extend(rows)
+                for index, row in enumerate(records.infos):
+                    if len(row) > _RESIDENT_LIMIT:
+                        records.places[index] = _Extent(True, offset, len(row), zlib.crc32(row))
+                    offset += len(row) + 1
+                yield records
+
+    def ReadBehind(self, kind: int, length: _Length) -> Iterator[bytes]:
+        """Yield the lines behind what one should hold; none where it cannot be read."""
+        with contextlib.suppress(_DiskError), _Opened(self._files, self.paths[kind]) as fd:
+            for rows in _ReadForward(self._files, fd, length.bytes, 1 << 62):
+                yield from rows
 
     def Write(self, kind: int, offset: int, data: bytes) -> None:
         """Write rows.  A failure does not undo the operation: they are in the log."""
@@ -2060,152 +2085,97 @@ class _Projections:
         except _DiskError:
             self.is_behind = True
 
+    def Mend(self, kind: int, offset: int, data: bytes) -> None:
+        """Write rows where something else stands."""
+        found = self._files.Read(self.fds[kind], len(data), offset)
+        if not data.startswith(found):
+            self.damaged.add(self.names[kind])
+        if found != data:
+            self.Write(kind, offset, data)
+
     def Sync(self) -> bool:
-        """Return whether what was written is on the disk."""
+        """Return whether all that the log says is on the disk."""
         try:
-            for fd in self.fds:
+            for fd in self.fds if not self.is_behind else ():
                 self._files.Sync(fd)
         except _DiskError:
             self.is_behind = True  # a sync that fails may have dropped what was written
         return not self.is_behind
 
-    def Mend(self, start: _LogReader, reached: _LogReader) -> Iterator[tuple[int, bytes, bool]]:
-        """Write again what the log brought from `start` to `reached`, where the files do not hold it.
-
-        Yields (number of a projection, bytes that the log does not have, whether it was damaged).
-        """
-        fitting = []
-        for kind, path in enumerate(self.paths):
-            if self.fds[kind] < 0:
-                self.fds[kind] = self._files.Open(path, create=True)
-            fd, begin, end = self.fds[kind], start.projected[kind], reached.projected[kind]
-            is_long_enough = self._files.Size(fd) == end.bytes
-            fitting.append(is_long_enough and _Checksum(self._files, fd, end.bytes, begin.bytes, begin.crc) == end.crc)
-        if all(fitting):
-            return
-        differs = [1 << 62] * len(_KINDS)  # where each first holds something else
-
-        def WriteWhereDifferent(kind: int, offset: int, data: bytes) -> None:
-            found = self._files.Read(self.fds[kind], len(data), offset)
-            if found != data:
-                is_short = data.startswith(found)
-                differs[kind] = min(differs[kind], offset + len(found) if is_short else -1)
-                self._files.Write(self.fds[kind], data, offset)
-
-        reader = start.Copy()
-        reader.fd = reached.fd  # the log may have been put in another file since
-        reader.write = WriteWhereDifferent
-        reader.stop = reached.log.bytes
-        for _ in reader.Read():
-            pass
-        if reader.seq != reached.seq:  # the log has changed since it was read: what a projection still has is not cut
-            raise reader.Corrupt(f"operation {reader.seq + 1} cannot be read any more")
-        for kind, fd in enumerate(self.fds):
-            length = reached.projected[kind].bytes
-            surplus = self._files.Read(fd, self._files.Size(fd) - length, length)
-            yield kind, surplus, differs[kind] < reached.vouched[kind]
-            if surplus:
-                self._files.Truncate(fd, length)
-
-    def FindProblems(self, lengths: list[_Length]) -> Iterator[str]:
-        """Yield which files do not hold what the log, which was read whole, says."""
-        for name, path, length in zip(self.names, self.paths, lengths, strict=True):
-            try:
-                fd = self._files.Open(path, readonly=True)
-            except _DiskError as error:
-                yield f"{name} cannot be read: {error}"
-                continue
-            try:
-                is_whole = self._files.Size(fd) == length.bytes
-                if not is_whole or _Checksum(self._files, fd, length.bytes) != length.crc:
-                    yield f"{name} does not fit the log; opening mends it"
-            finally:
-                self._files.Close(fd)
+    def CutSurplus(self, kind: int, length: _Length, keep: Callable[[bytes], None]) -> None:
+        """Let `keep` have what one holds behind what it should, and cut it."""
+        fd = self.fds[kind]
+        surplus = self._files.Read(fd, self._files.Size(fd) - length.bytes, length.bytes)
+        if surplus:
+            keep(surplus)
+            self._files.Truncate(fd, length.bytes)
 
 
 # -- what is set aside --------------------------------------------------------
 
 
 class _Archive:
-    """The folders `snapshots` and `history` beside a log."""
+    """A folder with a log, and what is set aside of it in `snapshots` and `history`."""
 
     def __init__(self, files: _Files, data_dir: str) -> None:
         self.files = files
         self.data_dir = data_dir
         self.log_path = os.path.join(data_dir, _LOG_NAME)
-        self.history = os.path.join(data_dir, _HISTORY)
-        self.snapshots = os.path.join(data_dir, _SNAPSHOTS)
-        self._mark = os.path.join(data_dir, _FORGET_NAME)
+        self._reader = _LogReader(files, -1)  # stands where the last line that was read or written ends
+        self._failure = ""  # why nothing can be written any more
+        self._history = os.path.join(data_dir, _HISTORY)
+        self._snapshots = os.path.join(data_dir, _SNAPSHOTS)
+        self._forget_path = os.path.join(data_dir, _FORGET_NAME)
+
+    def RefuseIfFailed(self) -> None:
+        if self._failure:
+            raise StoreError(self._failure)
 
     def SnapshotNames(self) -> list[str]:
-        """Return the names of all that were finished, also of those that somebody renamed, oldest first."""
-        names = self.files.List(self.snapshots)
-        return sorted(name for name in names if self.files.Exists(os.path.join(self.snapshots, name, _SNAPSHOT_NAME)))
+        # Also of those that somebody renamed.
+        names = self.files.List(self._snapshots)
+        return sorted(name for name in names if self.files.Exists(os.path.join(self._snapshots, name, _SNAPSHOT_NAME)))
 
-    def MakeSnapshot(self, stamp: str, reader: _LogReader, copy: bool) -> str:
-        taken = self.files.List(self.snapshots)
-        name = stamp
+    def Snapshot(self, stamp: str, copy: bool) -> str:
+        self.RefuseIfFailed()
+        taken, name = self.files.List(self._snapshots), stamp
         for number in itertools.count(2):
             if name not in taken:
                 break
             name = f"{stamp}-{number}"
-        folder = os.path.join(self.snapshots, name)
-        log = {"length": reader.log.bytes, "rows": reader.log.lines, "crc": f"{reader.log.crc:08x}"}
-        said: _Row = {"name": name, "seq": reader.seq, "log": log}
-        for kind, length in zip(_KINDS, reader.projected, strict=True):
-            said[kind] = {"length": length.bytes, "rows": length.lines}
+        folder = os.path.join(self._snapshots, name)
+        said: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
         said["crc"] = _ChecksumOf(said)
-        self.files.MakeFolder(folder)
-        self.SetAside(os.path.join(folder, _LOG_NAME), reader, copy)
+        self._SetAside(folder, _LOG_NAME, copy)
         # Last: what has no such file is no snapshot.
         _ReplaceFile(self.files, os.path.join(folder, _SNAPSHOT_NAME), [_EncodeText(said).encode() + b"\n"])
         return name
 
-    def SetAside(self, path: str, reader: _LogReader, copy: bool) -> None:
+    def _SetAside(self, folder: str, name: str, copy: bool) -> None:
         """Give the log a second name, or copy it."""
-        is_linked = not copy and self._Link(path, reader)
-        if not is_linked:
-            _ReplaceFile(self.files, path, _ReadSound(self.files, reader))
-        self.files.SyncFolder(os.path.dirname(path))
-
-    def _Link(self, path: str, reader: _LogReader) -> bool:
+        path, reader = os.path.join(folder, name), self._reader
+        self.files.MakeFolder(folder)
         try:
-            self.files.Link(self.log_path, path)
-            return True
+            if not copy:
+                self.files.Link(self.log_path, path)
         except _DiskError as error:
-            if error.errno != errno.EEXIST:
-                return False  # a file system without hard links
-        # Of a compaction that failed; its name may not be on the disk yet.
-        fd = self.files.Open(path, readonly=True)
-        try:
-            if _Checksum(self.files, fd, reader.log.bytes) != reader.log.crc:
-                raise StoreError(f"{path} is of another log: move it away")
-        finally:
-            self.files.Close(fd)
-        return True
+            copy = error.errno != errno.EEXIST  # a file system without hard links
+            if not copy and self._ChecksumOf(path, reader.log.bytes) != reader.log.crc:  # else of a failed compaction
+                raise StoreError(f"{path} is of another log: move it away") from error
+        if copy:
+            _ReplaceFile(self.files, path, reader.ReadBytes())
+        self.files.SyncFolder(folder)
 
-    def OpenSnapshot(self, name: str) -> _LogCopy:
+    def _ChecksumOf(self, path: str, length: int) -> int:
+        with _Opened(self.files, path) as fd:
+            return _Checksum(self.files, fd, length)
+
+    def OpenSnapshot(self, name: str) -> _LogReader:
         if not _IsSnapshotName(name) or name not in self.SnapshotNames():
             raise NotFoundError("snapshot", name)
-        folder = os.path.join(self.snapshots, name)
-        with _StoreErrors(f"cannot read the snapshot {name}"):
-            length, crc = self._ReadSnapshotFile(name, os.path.join(folder, _SNAPSHOT_NAME))
-            fd = self.files.Open(os.path.join(folder, _LOG_NAME), readonly=True)
-            log = _LogCopy(self.files, _LogReader(self.files, fd, length))
-            try:
-                if _Checksum(self.files, fd, length) != crc:
-                    detail = f"the log of the snapshot {name} has changed since it was made"
-                    raise StoreCorruptError(_LOG_NAME, 0, detail)
-            except BaseException:
-                self.files.Close(fd)
-                raise
-        return log
-
-    def _ReadSnapshotFile(self, name: str, path: str) -> tuple[int, int]:
-        """Return the length and the checksum of a snapshot's log."""
-        raw = _ReadFile(self.files, path)
+        folder = os.path.join(self._snapshots, name)
         try:
-            said = json.loads(raw)
+            said = json.loads(_ReadFile(self.files, os.path.join(folder, _SNAPSHOT_NAME)))
             told = said.pop("crc", None)  # which older versions did not write, nor the name
             length, crc = int(said["log"]["length"]), int(said["log"]["crc"], 16)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -2213,175 +2183,77 @@ class _Archive:
             raise StoreCorruptError(_SNAPSHOT_NAME, 1, detail) from error
         if told is not None and (told != _ChecksumOf(said) or said.get("name") != name):
             raise StoreCorruptError(_SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
-        return length, crc
+        path = os.path.join(folder, _LOG_NAME)
+        if self._ChecksumOf(path, length) != crc:
+            raise StoreCorruptError(_LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
+        return _LogReader(self.files, self.files.Open(path, readonly=True), length)
 
-    def HistoryPaths(self) -> list[str]:
+    def _HistoryPaths(self) -> list[str]:
         """Return the logs that compactions set aside, newest first."""
-        names = sorted(filter(_IsHistoryName, self.files.List(self.history)), reverse=True)
-        return [os.path.join(self.history, name) for name in names]
-
-    def KeepLog(self, reader: _LogReader) -> None:
-        """Set the log aside before a compaction."""
-        self.files.MakeFolder(self.history)
-        self.SetAside(os.path.join(self.history, f"{reader.seq:018d}.jsonl"), reader, False)
+        names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
+        return [os.path.join(self._history, name) for name in names]
 
     # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
     # says behind which operation it begins.
 
-    def BeginForgetting(self, seq: int) -> None:
-        _ReplaceFile(self.files, self._mark, [b"%d\n" % seq])
-
-    def FinishForgetting(self, reader: _LogReader | None = None) -> None:
+    def _FinishForgetting(self) -> None:
         """Remove what may hold deleted data, where a compaction without history was begun and its log is in place."""
-        if self.files.Exists(self._mark):
-            if reader is None or self._IsForgotten(reader):
-                self._Forget()
-            self.files.Remove(self._mark)
-            self.files.SyncFolder(self.data_dir)
-
-    def _IsForgotten(self, reader: _LogReader) -> bool:
-        told = _ReadFile(self.files, self._mark).strip()
-        first = _MatchLine(self.files.Read(reader.fd, 512, 0))
-        return first is not None and told.isdigit() and int(first[2]) == int(told) + 1
+        if not self.files.Exists(self._forget_path):
+            return
+        with _Opened(self.files, self.log_path) as fd:
+            beginning = self.files.Read(fd, 512, 0)
+        if b'"seq": %d, "prev": "00000000", ' % (int(_ReadFile(self.files, self._forget_path)) + 1) in beginning:
+            self._Forget()
+        self.files.Remove(self._forget_path)
+        self.files.SyncFolder(self.data_dir)
 
     def _Forget(self) -> None:
-        """Remove cut tails, unfinished copies, logs set aside, indexes."""
-        for name in self.files.List(self.data_dir):
-            if name.startswith("cut_tail-") or name.endswith(".new"):
-                self.files.Remove(os.path.join(self.data_dir, name))
-        made = [os.path.join(self.snapshots, name) for name in self.files.List(self.snapshots)]
-        unfinished = [folder for folder in made if not self.files.Exists(os.path.join(folder, _SNAPSHOT_NAME))]
-        for folder in (self.history, os.path.join(self.data_dir, _INDEXES), *unfinished):
-            self._Empty(folder)
+        """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
+        finished = {os.path.join(self._snapshots, name) for name in self.SnapshotNames()}
+        aside = (self._history, self._snapshots, os.path.join(self.data_dir, _INDEXES))
+        for path in list(self._FilesIn(self.data_dir)):
+            folder, name = os.path.dirname(path), os.path.basename(path)
+            is_aside = folder.startswith(aside) and folder not in finished
+            if is_aside or (folder == self.data_dir and (name.startswith("cut_tail-") or name.endswith(".new"))):
+                self.files.Remove(path)
+                self.files.SyncFolder(folder)
 
-    def _Empty(self, folder: str) -> None:
-        """Remove all files in a folder and in those within it; where a link leads stays as it is."""
-        if not self.files.Exists(folder):
-            return
+    def _FilesIn(self, folder: str) -> Iterator[str]:
         for name in self.files.List(folder):
             path = os.path.join(folder, name)
             if self.files.IsFolder(path):
-                self._Empty(path)
+                yield from self._FilesIn(path)
             else:
-                self.files.Remove(path)
-        self.files.SyncFolder(folder)
+                yield path
 
     def Sizes(self) -> dict[str, int]:
-        sizes = {}
-        for folder in ("", _HISTORY, *(os.path.join(_SNAPSHOTS, name) for name in self.SnapshotNames())):
-            for name in self.files.List(os.path.join(self.data_dir, folder)):
-                path = os.path.join(self.data_dir, folder, name)
-                with contextlib.suppress(_DiskError):  # it may be gone by now
-                    if not self.files.IsFolder(path):
-                        sizes[os.path.join(folder, name)] = self.files.Identify(path)[1]
-        return sizes
+        there = ((path, self.files.Stat(path)) for path in self._FilesIn(self.data_dir))  # some may be gone by now
+        return {path[len(self.data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
 
 
 def _ChecksumOf(said: _Row) -> str:
     return f"{zlib.crc32(_EncodeText(said).encode()):08x}"
 
 
-def _ReadSound(files: _Files, reader: _LogReader) -> Iterator[bytes]:
-    """Yield the log up to where a reader stands, a chunk at a time; raise at the end where it is not what was read."""
-    offset = crc = 0
-    while offset < reader.log.bytes:
-        chunk = files.Read(reader.fd, min(_CHUNK, reader.log.bytes - offset), offset)
-        if not chunk:
-            break
-        yield chunk
-        offset, crc = offset + len(chunk), zlib.crc32(chunk, crc)
-    if crc != reader.log.crc:
-        raise StoreCorruptError(_LOG_NAME, 0, "the log has changed since it was read")
-
-
-@contextlib.contextmanager
-def _StoreErrors(what: str, *names: str) -> Iterator[None]:
-    """Turn what the disk refuses into a StoreError that says what could not be done."""
-    try:
-        yield
-    except _DiskError as error:
-        raise StoreError(f"{what}{''.join(map(_Shorten, names))}: {error}") from error
-
-
-# -- finding what touched a record --------------------------------------------
-
-_FindIds = re.compile(rb'\{"(?:info_)?id":%b(?:,"keyword_id":%b)?' % (_STRING, _STRING)).finditer
-
-
-class _OperationIndex:
-    """Where the lines stand that may touch a record: id -> places, oldest first.  Made when it is first asked.
-
-    An id may stand in a caller's metadata too, so a line that is named here is still to be looked at.
-    """
-
-    def __init__(self, files: _Files, history: list[str]) -> None:
-        self._files = files
-        self._paths = history[::-1]  # oldest first; the log itself comes last
-        self._places: dict[str, array[int]] = {}  # id -> number of the file, offset, and so on
-        self._reached = self._seq = 0  # offset in the log, and number of the last line that was taken in
-        for number, path in enumerate(self._paths):
-            fd = files.Open(path, readonly=True)
-            try:  # a compaction that failed leaves a second name of the log, which may have grown since
-                self._Add(fd, number, 0, files.Size(fd), int(os.path.basename(path)[:18]))
-            finally:
-                files.Close(fd)
-
-    def Follow(self, fd: int, stop: int, seq: int) -> None:
-        """Take in what was written to the log since."""
-        self._Add(fd, len(self._paths), self._reached, stop, seq)
-        self._reached = stop
-
-    def _Add(self, fd: int, number: int, offset: int, stop: int, top: int) -> None:
-        for lines in _ReadForward(self._files, fd, offset, stop):
-            for raw in lines:
-                match = _MatchLine(raw)
-                if match is not None and self._seq < int(match[2]) <= top:
-                    self._seq = int(match[2])
-                    if match[5] not in (b"checkpoint", b"state"):
-                        self._AddLine(raw, number, offset)
-                offset += len(raw) + 1
-
-    def _AddLine(self, raw: bytes, number: int, offset: int) -> None:
-        ids = {_Unescape(id) for found in _FindIds(raw) for id in found.groups() if id is not None}
-        for id in ids:
-            self._places.setdefault(id, array("q")).extend((number, offset))
-
-    def Find(self, id: str) -> list[tuple[str, int]]:
-        """Return (path, offset) of the lines that may touch a record, newest first; the log's path is empty."""
-        places = self._places.get(id, array("q"))
-        paths = [*self._paths, ""]
-        return [(paths[places[index]], places[index + 1]) for index in range(len(places) - 2, -1, -2)]
-
-
 # -- the folder ---------------------------------------------------------------
 
 
-class _FileStore:
+class _FileStore(_Archive):
     """The store in one folder; see `_Store`."""
 
     def __init__(self, data_dir: str, files: _Files, clock: Callable[[], float]) -> None:
-        self.data_dir = data_dir
-        self.files = files
+        super().__init__(files, data_dir)
         self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
-        self.is_readonly = False
-        self.is_lost = False
-        self.is_guess = False
+        self.is_readonly = self.is_lost = self.is_guess = False
         self.least_seq = 0
-        self.archive = _Archive(files, data_dir)
         self._clock = clock
-        self._log_path = self.archive.log_path
+        self._projections = _Projections(files, data_dir)
         self._lock_path = os.path.join(data_dir, "lock")
         self._lock_fd = -1
-        self._reader = _LogReader(files, -1)  # stands where the last line that was read or written ends
-        self._projections = _Projections(files, data_dir)
-        self._size = 0  # of the log with its padding, or more
-        self._is_open = self._is_locked = False
-        self._failure = ""  # why nothing can be written any more
-        self._file_id = (0, 0)  # device and inode of the log
+        self._size = 0  # of the log with its padding, or less
+        self._is_locked = False
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
-        self._behind = (0, 0)  # size and checksum behind the last line of a log that can only be read
-        self._index: _OperationIndex | None = None
-        self._index_lock = threading.Lock()
+        self._behind = b""  # what stands behind the last line of a log that can only be read
         self._descriptor_lock = threading.RLock()  # a descriptor is copied, or closed
 
     @property
@@ -2399,129 +2271,85 @@ class _FileStore:
     # -- opening --------------------------------------------------------------
 
     def Open(self, first: Callable[[], _Operation], state: _State) -> None:
-        files = self.files
         self._RefuseForeignFolder()
-        files.MakeFolder(self.data_dir)
-        refusal = self._LockFolder()
-        if refusal is not None:
-            self._OpenForReading(state, refusal)
+        self.files.MakeFolder(self.data_dir)
+        self._LockFolder()
+        if self.is_readonly:
+            self._OpenForReading(state)
             return
         try:
-            if not files.Exists(self._log_path):
-                self._RefuseLostLog("log is missing or empty")
-                # Under another name first: whatever a crash leaves of it, it never was a log.
-                line, _ = _EncodeLine(1, _FIRST_CRC, 0, first(), _FORMAT_FIELD)
-                _ReplaceFile(files, self._log_path, [line + _PADDING])
-            self._reader.fd = files.Open(self._log_path)
-            is_suspect = files.Size(self._lock_fd) > 0
-            self._SyncLog()  # what the page cache holds may never have reached the disk
-            files.SyncFolder(self.data_dir)
-            self._Identify()
-            start = self._Load(state)
-            self._RefuseLostEnd(state)
-            self._JudgeTail()
-            if self.seq == 0:
-                operation = first()
-                self._AppendLines([operation], _FORMAT_FIELD)
-                state.Apply(operation.after)
-            if is_suspect and not self.is_readonly:
-                self._ReplaceSuspect()
-            if not self.is_readonly:
-                self._MendProjections(start)
-                self.archive.FinishForgetting(self._reader)
-            self._reader.write = self._projections.Write
-            self._behind = self._MeasureBehind()
-            self._is_open = True
+            self._OpenForWriting(first, state)
         finally:
-            files.Unlock(self._lock_fd)
+            self.files.Unlock(self._lock_fd)
+
+    def _OpenForWriting(self, first: Callable[[], _Operation], state: _State) -> None:
+        files, reader = self.files, self._reader
+        if not files.Exists(self.log_path):
+            self._BeginLog(first)
+        self._OpenLog()
+        is_suspect = files.Size(self._lock_fd) > 0
+        self._SyncLog()  # what the page cache holds may never have reached the disk
+        files.SyncFolder(self.data_dir)
+        self._NoteFolderTime()
+        start = self._Load(state)
+        rest = self._RefuseLostEnd(state)
+        try:
+            self._CutTail(rest)
+        except _DiskError as error:  # a full disk, say: what is whole can be read all the same
+            self.is_readonly, self._behind = True, rest
+            self._failure = f"{_LOG_NAME} has a torn end that cannot be kept aside, so nothing can be written: {error}"
+            self.recovery.append(self._failure)
+            return
+        if self.seq == 0:  # nothing was in it
+            self._BeginLog(first)
+            self._OpenLog()
+            start = self._Load(state)
+        if is_suspect:
+            self._ReplaceSuspect()
+        self._MendProjections(start)
+        self._FinishForgetting()
+        reader.write = self._projections.Write
 
     def _RefuseForeignFolder(self) -> None:
         """Refuse what is no folder of a tree, before anything is made in it."""
-        name = _Shorten(self.data_dir)
-        if self.files.IsFile(self.data_dir):
-            raise StoreError(f"{name} is a file, and no folder of a keyword tree")
         if self.files.Exists(os.path.join(self.data_dir, _SNAPSHOT_NAME)):  # its log may be the live one, linked
-            raise StoreError(f"{name} is a snapshot: use Restore in the tree that it is of")
-        is_there = any(map(self.files.Exists, self._projections.paths))
-        if is_there or not self.files.IsFile(self._log_path):
-            return
-        fd = self.files.Open(self._log_path, readonly=True)
-        try:
-            self._RefuseForeignLog(self.files.Read(fd, 512, 0))
-        finally:
-            self.files.Close(fd)
+            raise StoreError(f"{_Shorten(self.data_dir)} is a snapshot: use Restore in the tree that it is of")
+        if self.files.IsFile(self.log_path) and not self._projections.FindAny():
+            with _Opened(self.files, self.log_path) as fd:
+                beginning = self.files.Read(fd, 512, 0)
+            if not b'{"crc": "'.startswith(beginning.lstrip(b" \n\0")[:9]):
+                raise StoreCorruptError(_LOG_NAME, 1, f"this is no log of a keyword tree: {_Shorten(beginning)}")
 
-    def _RefuseForeignLog(self, beginning: bytes) -> None:
-        if not b'{"crc": "'.startswith(beginning.lstrip(b" \n\0")[:9]):
-            raise StoreCorruptError(_LOG_NAME, 1, f"this is no log of a keyword tree: {_Shorten(beginning)}")
-
-    def _LockFolder(self) -> _DiskError | None:
-        """Take the folder's lock; return why, where the folder can only be read."""
-        files = self.files
+    def _LockFolder(self) -> None:
+        """Take the folder's lock; where nothing can be made or locked in it, it can only be read."""
         while True:
             try:
-                self._lock_fd = files.Open(self._lock_path, create=True)
+                self._lock_fd = self.files.Open(self._lock_path, create=True)
+                self.files.Lock(self._lock_fd)
             except _DiskError as error:
-                # A file system that went read-only by an error may still say that it can be written.
-                is_refused = error.errno in _READ_ONLY_ERRORS and not files.IsWritable(self.data_dir)
-                if is_refused or error.errno == errno.EROFS:
-                    return error
-                raise
-            try:
-                files.Lock(self._lock_fd)
-            except _DiskError as error:
-                if error.errno in _NO_LOCK_ERRORS:
-                    return error
-                raise
-            if self._HasLock():
-                return None
-            files.Close(self._lock_fd)  # somebody took the file away while this waited
-
-    def _HasLock(self) -> bool:
-        """Tell whether the file that is locked is the one that others would lock."""
-        if not self.files.Exists(self._lock_path):
-            return False
-        return self.files.Identify(self._lock_path)[0] == self.files.IdentifyOpen(self._lock_fd)
-
-    def _OpenForReading(self, state: _State, refusal: _DiskError) -> None:
-        """Open a folder in which nothing may be written: nothing is locked, cut, mended or synced."""
-        self.is_readonly = True
-        self._failure = f"{self.data_dir} can only be read: {refusal}"
-        file_id = None
-        while file_id != self._file_id:  # nothing is locked: the log may be replaced between
-            if self._reader.fd >= 0:
-                self.files.Close(self._reader.fd)
-            file_id, _ = self.files.Identify(self._log_path)
-            self._reader.fd = self.files.Open(self._log_path, readonly=True)
-            self._Identify()
-        self._Load(state)
-        while True:
-            try:
-                self._RefuseLostEnd(state)
-                self._JudgeTail()
-                break
-            except StoreCorruptError:  # nothing is locked: a writer may have gone on since the log was read
-                tail = self._reader.log.bytes
-                for records in self._reader.Read():
-                    state.Apply(records)
-                if self._reader.log.bytes == tail:
+                is_denied = error.errno in _READ_ONLY_ERRORS and not self.files.IsWritable(self.data_dir)
+                if not is_denied and error.errno not in _NO_LOCK_ERRORS:
                     raise
-        self._behind = self._MeasureBehind()
-        self._is_open = True
+                self.is_readonly, self._failure = True, f"{self.data_dir} can only be read: {error}"
+                return
+            if self.files.IsAt(self._lock_fd, self._lock_path):
+                return
+            self.files.Close(self._lock_fd)  # somebody took the file away while this waited
 
-    def _Identify(self) -> None:
-        # A name in the folder that changes changes its time; but not twice within the tick of a clock, so only a time
-        # well past proves anything.  Some file systems tick once a second, or every other.
-        folder_time = self.files.ChangedAt(self.data_dir)
-        self._file_id, self._size = self.files.Identify(self._log_path)
-        tick_ns = 100_000_000 if folder_time % 1_000_000_000 else 2_100_000_000
-        self._folder_time = folder_time if time.time_ns() - folder_time > tick_ns else -1
+    def _BeginLog(self, first: Callable[[], _Operation]) -> None:
+        """Make a log of one line; under another name first: whatever a crash leaves of that, it never was a log."""
+        self._RefuseLostLog("log is missing or empty")
+        line, _ = _EncodeLine(1, _FIRST_CRC, 0, first(), _FORMAT_FIELD)
+        _ReplaceFile(self.files, self.log_path, [line + _PADDING])
+
+    def _OpenLog(self, *, readonly: bool = False) -> None:
+        self._reader.fd = self._CloseIfOpen(self._reader.fd)
+        self._reader.fd = self.files.Open(self.log_path, readonly=readonly)
 
     def _RefuseLostLog(self, found: str) -> None:
         # Projections are made after the log's first line is durable, so no crash leaves them without it.
-        for name, path in zip(self._projections.names, self._projections.paths, strict=True):
-            if self.files.Exists(path):
-                raise StoreCorruptError(_LOG_NAME, 1, f"the {found}, but {name} is there")
+        if name := self._projections.FindAny():
+            raise StoreCorruptError(_LOG_NAME, 1, f"the {found}, but {name} is there")
         if self.least_seq:
             raise StoreCorruptError(_LOG_NAME, 0, "the log is gone, though it was read")
 
@@ -2530,127 +2358,85 @@ class _FileStore:
 
         Returns a reader that stands where the log began to be read.
         """
-        if self._FindCheckpoint():
-            for records in self._ReadProjections():
+        if self._StartAtCheckpoint():
+            for records in self._projections.Read(self._reader.projected):
                 state.Apply(records)
-        start = self._reader.Copy()
-        for records in self._reader.Read():
-            state.Apply(records)
+        start = copy.deepcopy(self._reader)
+        self._TakeIn(state.Apply)
         state.Check()
         return start
 
-    def _FindCheckpoint(self) -> bool:
+    def _TakeIn(self, apply: Callable[[_Records], None]) -> None:
+        for records in self._reader.Read():
+            apply(records)
+
+    def _StartAtCheckpoint(self) -> bool:
         """Move the reader behind the last checkpoint, if all four files are as it says."""
-        start = max(0, self._size - _CHECKPOINT_WINDOW)
-        end = self.files.Read(self._reader.fd, self._size - start, start)
-        place = end.rfind(b'"op": "checkpoint", "files": ')
-        begin = end.rfind(b"\n", 0, max(place, 0)) + 1
-        raw, newline, _ = end[begin:].partition(b"\n")
-        line = _ReadLine(raw) if place > 0 and begin and newline else None
-        first = self.files.Read(self._reader.fd, 512, 0)
-        match = _MatchLine(first)
-        if line is None or match is None:
+        files, reader = self.files, self._reader
+        backward = _ReadBackward(files, reader.fd, files.Size(reader.fd))
+        latest = itertools.islice(backward, 2 * _CHECKPOINT_OPERATIONS)
+        raw = next((raw for raw in latest if b'"op": "checkpoint", "files": ' in raw[:_ENVELOPE_LIMIT]), b"")
+        line = _ReadLine(raw)
+        if line is None:
             return False
-        _CheckFormat(None if match[6] is None else int(match[6]))
+        reader.ReadFirst(files.Read(reader.fd, 512, 0))
         log, *projected = _ReadCheckpoint(raw)
-        if log.bytes != start + begin or not self._projections.Open(readonly=self.is_readonly):
+        is_there = files.Read(reader.fd, len(raw) + 1, log.bytes) == raw + b"\n"
+        if not is_there or _Checksum(files, reader.fd, log.bytes) != log.crc:
             return False
-        if not self._projections.Hold(projected) or _Checksum(self.files, self._reader.fd, log.bytes) != log.crc:
+        self._projections.damaged.update(self._projections.FindUnfit(projected, is_all=False))
+        if self._projections.damaged:
             return False
-        self._reader.StartAt(raw, line, first)
+        self._projections.Open(readonly=self.is_readonly)
+        reader.StartAt(line, raw, [log, *projected])
         return True
 
-    def _ReadProjections(self) -> Iterator[_Records]:
-        for kind, length in enumerate(self._reader.projected):
-            offset = 0
-            for rows in _ReadForward(self.files, self._projections.fds[kind], 0, length.bytes):
-                records = _NoRecords()
-                _RowsOf(records, kind).extend(rows)
-                for index, row in enumerate(rows):
-                    if kind == 1 and len(row) > _RESIDENT_LIMIT:
-                        records.places[index] = _Extent(~offset, len(row), zlib.crc32(row))
-                    offset += len(row) + 1
-                yield records
+    def _RefuseLostEnd(self, state: _State) -> bytes:
+        """Refuse a log that has lost what it had: operations at its end, or a part of the state it begins with.
 
-    def _RefuseLostEnd(self, state: _State) -> None:
-        """Refuse a log that has lost what it had: operations at its end, or a part of the state it begins with."""
+        Returns what stands behind the last whole line.
+        """
         reader = self._reader
         if self.seq == 0:
-            is_empty = self._size == 0
-            self._RefuseLostLog("log is missing or empty" if is_empty else "first line is damaged")
-        self._RefuseDamage(self._ReadTail())  # first of all: it tells more than what is lost by it
+            self._RefuseLostLog("first line is damaged" if reader.ReadRest() else "log is missing or empty")
+        rest = self._JudgeTail()  # first: it tells more than what is lost by it
         if self.seq < self.least_seq:
             detail = f"it ends with operation {self.seq}, though {self.least_seq} was read: an older one, or cut"
             raise StoreCorruptError(_LOG_NAME, reader.log.lines, detail)
-        if reader.is_cut_state and any(map(self.files.Exists, self._projections.paths)):
+        if reader.is_cut_state and self._projections.FindAny():
             raise reader.Corrupt("a compacted log ends before its checkpoint")
         # A row is projected only when the log has it durable: one that is newer than all the log brings proves that
         # the log has lost its end.
         for kind, name in enumerate(self._projections.names):
-            with contextlib.suppress(_DiskError):  # only the log can keep a tree from opening
-                if any(map(state.IsNewer, self._projections.ReadBehind(kind, reader.projected[kind].bytes))):
-                    raise reader.Corrupt(f"operations behind {self.seq} are lost: {name} has rows of them")
+            if any(map(state.IsNewer, self._projections.ReadBehind(kind, reader.projected[kind]))):
+                raise reader.Corrupt(f"operations behind {self.seq} are lost: {name} has rows of them")
+        return rest
 
-    def _ReadTail(self) -> bytes:
-        """Return what stands behind the last whole line."""
-        self._size = self.files.Size(self._reader.fd)
-        return self.files.Read(self._reader.fd, self._size - self._reader.log.bytes, self._reader.log.bytes)
-
-    def _RefuseDamage(self, rest: bytes) -> None:
-        """Refuse lines behind the last whole one that no crash explains."""
-        expected = self.seq + 1
+    def _JudgeTail(self) -> bytes:
+        """Return what stands behind the last whole line; refuse what no crash explains."""
+        rest, expected = self._reader.ReadRest(), self.seq + 1
+        self._size = self._reader.log.bytes + len(rest)
         for match in _FindLines(rest):  # also behind a newline that was damaged
             line = _ReadLine(match[0])
             if line is not None and line.durable >= expected:
-                raise self._reader.Corrupt(
-                    f"operation {expected} is damaged or missing, though operation {line.seq}, behind it, "
-                    "tells that it was on the disk"
-                )
-        if self.seq == 0 and rest.strip(b" \n") and not any(map(self.files.Exists, self._projections.paths)):
-            self._RefuseForeignLog(rest)
+                told = f"though operation {line.seq}, behind it, tells that it was on the disk"
+                raise self._reader.Corrupt(f"operation {expected} is damaged or missing, {told}")
+        return rest
 
-    def _JudgeTail(self) -> None:
-        """Cut what a crash left behind the last whole line; refuse what no crash explains."""
-        reader, tail = self._reader, self._reader.log.bytes
-        rest = self._ReadTail()
+    def _CutTail(self, rest: bytes) -> None:
+        """Cut what a crash left behind the last whole line, and keep it aside."""
         if not rest.strip(b" \n"):
             return
-        self._RefuseDamage(rest)
-        if self.is_readonly:
-            self.recovery[:] = [f"{_LOG_NAME}: {_Count(len(rest), 'byte')} behind operation {self.seq} were not read"]
-            return
-        try:
-            if rest.strip(b" \n\0"):  # zeros alone are a file that grew without its bytes
-                self._KeepAside(_LOG_NAME, rest, f"behind operation {self.seq}, for which no later line vouches")
-        except _DiskError as error:
-            if self._is_open:
-                raise
-            self.is_readonly = True  # a full disk, say: what is whole can be read all the same
-            self._failure = f"{_LOG_NAME} has a torn end that cannot be kept aside, so nothing can be written: {error}"
-            self.recovery.append(self._failure)
-            return
-        self.files.Truncate(reader.fd, tail)
+        if rest.strip(b" \n\0"):  # zeros alone are a file that grew without its bytes
+            self._KeepAside(_LOG_NAME, rest, f"behind operation {self.seq}, for which no later line vouches")
+        self._size = self._reader.log.bytes
+        self.files.Truncate(self._reader.fd, self._size)
         self._SyncLog()
-        self._size = tail
 
     def _KeepAside(self, name: str, rest: bytes, what: str) -> None:
         kept = f"cut_tail-{name.partition('.')[0]}-{self.seq + 1}-{zlib.crc32(rest):08x}.bin"
         _ReplaceFile(self.files, os.path.join(self.data_dir, kept), [rest])
         self.recovery.append(f"{name}: {_Count(len(rest), 'byte')} {what}, were cut and kept in {kept}")
-
-    def _MendProjections(self, start: _LogReader) -> None:
-        """Make the projections hold what the log says; a disk too full for them keeps no tree from opening."""
-        try:
-            for kind, surplus, is_damaged in self._projections.Mend(start, self._reader):
-                name = self._projections.names[kind]
-                if is_damaged:
-                    self.recovery.append(f"{name} did not fit the log and was mended from it")
-                if surplus:
-                    self._KeepAside(name, surplus, "which the log does not have")
-            self.files.SyncFolder(self.data_dir)
-        except _DiskError as error:
-            self._projections.is_behind = True
-            self.recovery.append(f"nodes, infos and links.jsonl could not be brought up to date: {error}")
 
     def _ReplaceSuspect(self) -> None:
         """Copy the log's valid part to a new file after a failed sync.
@@ -2658,31 +2444,107 @@ class _FileStore:
         The pages of the old one count as clean though they may not be on the disk, so syncing it again would prove
         nothing.
         """
-        _ReplaceFile(self.files, self._log_path, _ReadSound(self.files, self._reader))
-        old, self._reader.fd = self._reader.fd, self.files.Open(self._log_path)
-        self.files.Close(old)
-        self._Identify()
+        _ReplaceFile(self.files, self.log_path, self._reader.ReadBytes())
+        self._OpenLog()
+        self._size, self._folder_time = self._reader.log.bytes, -1
         self.files.Truncate(self._lock_fd, 0)
         self.files.Sync(self._lock_fd)
         self._failure = ""
         self.recovery.append(f"{_LOG_NAME}: a sync had failed; what could be read was copied to a new file")
 
+    def _MendProjections(self, start: _LogReader) -> None:
+        """Write what the log brought from `start` on; a disk too full for that keeps no tree from opening."""
+        projections = self._projections
+        try:
+            projections.Open(create=True)
+            start.fd, start.stop, start.write = self._reader.fd, self._reader.log.bytes, projections.Mend
+            for _ in start.Read():
+                pass
+            if start.seq != self.seq:  # the log has changed since it was read: what a projection still has is not cut
+                raise start.Corrupt(f"operation {start.seq + 1} cannot be read any more")
+            for kind, name in enumerate(projections.names):
+                keep = partial(self._KeepAside, name, what="which the log does not have")
+                projections.CutSurplus(kind, start.projected[kind], keep)
+            self.files.SyncFolder(self.data_dir)
+        except _DiskError:
+            projections.is_behind = True
+        self.recovery += [f"{name} did not fit the log and was mended from it" for name in sorted(projections.damaged)]
+        if projections.is_behind:
+            self.recovery.append("nodes, infos and links.jsonl could not be brought up to date")
+
+    def _OpenForReading(self, state: _State) -> None:
+        """Open a folder in which nothing may be written: nothing is locked, cut, mended or synced."""
+        reader = self._reader
+        self._OpenLog(readonly=True)
+        while not self.files.IsAt(reader.fd, self.log_path):  # nothing is locked: the log may be replaced between
+            self._OpenLog(readonly=True)
+        self._Load(state)
+        while True:
+            tail = reader.log.bytes
+            try:
+                rest = self._RefuseLostEnd(state)
+                break
+            except StoreCorruptError:  # a writer may have gone on since the log was read
+                self._TakeIn(state.Apply)
+                if reader.log.bytes == tail:
+                    raise
+        if rest.strip(b" \n"):
+            self.recovery = [f"{_LOG_NAME}: {_Count(len(rest), 'byte')} behind operation {self.seq} were not read"]
+        self._behind = rest
+
     # -- committing -----------------------------------------------------------
 
     def Begin(self, apply: Callable[[_Records], None], for_commit: bool = False) -> None:
-        if self._failure and not self.is_readonly:
-            raise StoreError(self._failure)
-        try:
-            if self.is_readonly:
-                self._RefuseChangedLog()
-                return
-            self._is_locked = True
-            self.files.Lock(self._lock_fd)
-            if self.files.Size(self._lock_fd):
-                raise StoreError(f"a sync of {self._log_path} failed in another process, open the tree again")
+        reader = self._reader
+        if self.is_readonly:  # it opens anew where the log has changed; that is all it does to follow
+            if not self.files.IsAt(reader.fd, self.log_path) or reader.ReadRest() != self._behind:
+                raise _ReplacedError(f"{self.log_path} has changed")
+            return
+        self.RefuseIfFailed()
+        self._is_locked = True
+        self.files.Lock(self._lock_fd)
+        if self.files.Size(self._lock_fd):
+            raise StoreError(f"a sync of {self.log_path} failed in another process, open the tree again")
+        # Not the log's own `stat`: whoever asks for a file's time makes the next sync write its inode, too, which costs
+        # half a commit.
+        if self.files.ChangedAt(self.data_dir) != self._folder_time:
+            self._RefuseReplaced()
+        length = reader.log.bytes - reader.last
+        found = self.files.Read(reader.fd, length + 1, reader.last)  # the last line, and a byte behind it
+        if not found.startswith(b'{"crc": "%b", ' % reader.crc):
+            self.is_lost = True
+            raise StoreCorruptError(_LOG_NAME, reader.log.lines, _LOST)
+        if len(found) <= length or found[-1] not in b" \n":
             self._CatchUp(apply)
-        except _DiskError as error:
-            raise StoreError(f"cannot use {self._log_path}, nothing was changed: {error}") from error
+
+    def _RefuseReplaced(self) -> None:
+        self._NoteFolderTime()
+        if self._IsReplaced():
+            self._folder_time = -1
+            raise _ReplacedError(f"{self.log_path} was replaced")
+
+    def _IsReplaced(self) -> bool:
+        """Tell whether another file has the log's name; or the lock's: who took that away made two."""
+        files = self.files
+        return not (files.IsAt(self._reader.fd, self.log_path) and files.IsAt(self._lock_fd, self._lock_path))
+
+    def _NoteFolderTime(self) -> None:
+        # A name in the folder that changes changes its time; but not twice within the tick of a clock, so only a time
+        # well past proves anything.  Some file systems tick once a second, or every other.
+        told = self.files.ChangedAt(self.data_dir)
+        tick_ns = 100_000_000 if told % 1_000_000_000 else 2_100_000_000
+        self._folder_time = told if time.time_ns() - told > tick_ns else -1
+
+    def _CatchUp(self, apply: Callable[[_Records], None]) -> None:
+        """Let `apply` take in what other processes wrote."""
+        reader = self._reader
+        self._size = self.files.Size(reader.fd)
+        if self._size < reader.log.bytes:
+            raise StoreCorruptError(_LOG_NAME, reader.log.lines, "the log was cut while it was open")
+        if self._size > reader.log.bytes:  # else another process has closed its tree, and trimmed the log
+            self._SyncLog()  # whoever wrote this may have died before its own
+            self._TakeIn(apply)
+            self._CutTail(self._JudgeTail())
 
     def Confirm(self) -> None:
         """Do nothing: the lock is held."""
@@ -2692,58 +2554,23 @@ class _FileStore:
             self.files.Unlock(self._lock_fd)
             self._is_locked = False
 
-    def _RefuseChangedLog(self) -> None:
-        """A tree that can only be read opens anew where the log has changed; that is all it does to follow."""
-        if self.files.Identify(self._log_path)[0] != self._file_id or self._MeasureBehind() != self._behind:
-            raise _ReplacedError(f"{self._log_path} has changed")
-
-    def _MeasureBehind(self) -> tuple[int, int]:
-        size = self.files.Size(self._reader.fd)
-        return size, _Checksum(self.files, self._reader.fd, size, self._reader.log.bytes)
-
-    def _CatchUp(self, apply: Callable[[_Records], None]) -> None:
-        """Let `apply` take in what other processes wrote.  Cost: three system calls where there is nothing."""
-        reader = self._reader
-        # Not the log's own `stat`: whoever asks for a file's time makes the next sync write its inode, too, which costs
-        # half a commit.
-        if self.files.ChangedAt(self.data_dir) != self._folder_time:
-            # Whoever took the lock file away made two: the new one is the lock.
-            if self.files.Identify(self._log_path)[0] != self._file_id or not self._HasLock():
-                self._folder_time = -1
-                raise _ReplacedError(f"{self._log_path} was replaced")
-            self._Identify()
-        if self.files.Read(reader.fd, _CRC_END, reader.last) != b'{"crc": "%b", ' % reader.crc:  # the last line's start
-            self.is_lost = True
-            raise StoreCorruptError(_LOG_NAME, reader.log.lines, _LOST)
-        behind = self.files.Read(reader.fd, 1, reader.log.bytes)
-        if not behind:  # trimmed by another process that closed its tree
-            self._size = self.files.Size(reader.fd)
-            if self._size < reader.log.bytes:
-                raise StoreCorruptError(_LOG_NAME, reader.log.lines, "the log was cut while it was open")
-        elif behind not in b" \n":
-            self._SyncLog()  # whoever wrote this may have died before its own
-            for records in reader.Read():
-                apply(records)
-            self._JudgeTail()
-
     def Append(self, operations: list[_Operation]) -> None:
         self.RefuseIfFailed()
         self._AppendLines(operations)
-        reader = self._reader
-        if reader.operations >= _CHECKPOINT_OPERATIONS or reader.unsynced_bytes >= _CHECKPOINT_BYTES:
+        seq, size = self._reader.checkpoint
+        if self._reader.seq - seq >= _CHECKPOINT_OPERATIONS or self._reader.log.bytes - size >= _CHECKPOINT_BYTES:
             with contextlib.suppress(StoreError):  # the operations are durable; the next write will say so
                 self._Checkpoint()
 
     def _AppendLines(self, operations: list[_Operation], extra: str = "") -> None:
         """Make operations durable: one write, one sync; the lock is held."""
-        reader = self._reader
-        seq, crc, lines = reader.seq, reader.crc, []
-        for operation in operations:
-            seq += 1
+        reader, crc = self._reader, self._reader.crc
+        lines, crcs = [], []
+        for seq, operation in enumerate(operations, reader.seq + 1):
             line, crc = _EncodeLine(seq, crc, reader.seq, operation, extra)
-            lines.append((line, seq, crc))
-        data = lines[0][0] if len(lines) == 1 else b"".join([line for line, _, _ in lines])
-        tail = reader.log.bytes
+            lines.append(line)
+            crcs.append(crc)
+        data, tail = b"".join(lines), reader.log.bytes
         end = tail + len(data)
         try:
             self.files.Write(reader.fd, data if end <= self._size else data + _PADDING, tail)
@@ -2752,15 +2579,14 @@ class _FileStore:
         self._SyncLog()
         if end > self._size:
             self._size = end + len(_PADDING)
-        together = operations[0].after if len(operations) == 1 else _NoRecords()
-        for operation, (line, seq, crc) in zip(operations, lines, strict=True):
-            if operation.after.infos and max(map(len, operation.after.infos)) > _RESIDENT_LIMIT:
-                operation.after.places.update(_ReadAfter(line[:-1], reader.Locate).places)
-            reader.Advance(seq, crc, line[:-1])
+        brought = operations[0].after if len(operations) == 1 else _NoRecords()
+        for operation, line, crc in zip(operations, lines, crcs, strict=True):
+            if operation.after.infos:
+                _LocateLong(operation.after, line, reader.Locate)
+            reader.Advance(reader.seq + 1, crc, line)
             if len(operations) > 1:
-                together.Extend(operation.after)
-        reader.operations += len(operations)
-        reader.Project(together)  # one write for a group: each call that lets go of the interpreter waits for it again
+                brought.Extend(operation.after)
+        reader.Project(brought)  # one write for a group: each call that lets go of the interpreter waits for it again
 
     def _SyncLog(self) -> None:
         try:
@@ -2768,11 +2594,11 @@ class _FileStore:
         except _DiskError as error:
             # The kernel may have dropped the pages and call the next sync a success: only a copy can tell what the disk
             # holds, and until it is made nobody may write.
-            self._failure = f"a sync of {self._log_path} failed, open the tree again: {error}"
+            self._failure = f"a sync of {self.log_path} failed, open the tree again: {error}"
             with contextlib.suppress(_DiskError):  # on such a disk; this tree knows in any case
                 self.files.Truncate(self._lock_fd, 1)  # a length needs no free block
                 self.files.Sync(self._lock_fd)
-            message = f"could not sync {self._log_path}, the outcome is unknown: {error}"
+            message = f"could not sync {self.log_path}, the outcome is unknown: {error}"
             raise StoreError(message, outcome_unknown=True) from error
 
     def _Retract(self, error: _DiskError) -> StoreError:
@@ -2782,207 +2608,122 @@ class _FileStore:
             self.files.Truncate(self._reader.fd, tail)
             self._SyncLog()
         except OSError as second:  # a handler's, too: nobody knows how far this came
-            self._failure = f"{self._log_path} could not be set back after a failed write: {second}"
+            self._failure = f"{self.log_path} could not be set back after a failed write: {second}"
             return StoreError(f"{self._failure}; the outcome is unknown: {error}", outcome_unknown=True)
         self._size = tail
-        return StoreError(f"could not write to {self._log_path}, nothing was changed: {error}")
+        return StoreError(f"could not write to {self.log_path}, nothing was changed: {error}")
 
     def _Checkpoint(self) -> None:
         """Say in the log that the projections are synced, if they are."""
         reader = self._reader
-        reader.operations = reader.unsynced_bytes = 0  # first of all: what fails is tried again after as many more
-        if self._projections.is_behind or not self._projections.Sync():
+        reader.checkpoint = reader.seq, reader.log.bytes  # first: what fails is tried again after as many more
+        if not self._projections.Sync():
             return
-        try:
+        with contextlib.suppress(InvalidInputError):  # a mad clock: there is no checkpoint then, opening redoes more
             operation = _Operation(_CHECKPOINT, _NewId(), self._clock(), _NoRecords(), _NoRecords())
-        except InvalidInputError:  # a mad clock: there is no checkpoint then, and opening redoes more
-            return
-        self._AppendLines([operation], _EncodeCheckpoint(reader))
-        reader.operations = 0  # the checkpoint itself is none
-
-    def RefuseIfFailed(self) -> None:
-        if self._failure:
-            raise StoreError(self._failure)
+            self._AppendLines([operation], f'"files": {_EncodeText(reader.TellLengths())}, ')
+            reader.checkpoint = reader.seq, reader.log.bytes
 
     # -- reading back ---------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _Borrow(self, *, is_projected: bool = False) -> Iterator[int]:
+        """Give a copy of the descriptor of the log, or of infos.jsonl: reading waits for nobody, and nobody for it."""
+        with self._descriptor_lock:
+            fd = self._projections.fds[1] if is_projected else self._reader.fd
+            if fd < 0:
+                raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
+            fd = self.files.Duplicate(fd)
+        try:
+            yield fd
+        finally:
+            self.files.Close(fd)
 
     def ReadRow(self, held: Any) -> bytes:
         if isinstance(held, bytes):
             return held
-        in_log = held.offset >= 0
-        with _StoreErrors("cannot read ", self.data_dir):
-            with self._descriptor_lock:
-                fd = self._reader.fd if in_log else self._projections.fds[1]
-                if fd < 0:
-                    raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
-                fd = self.files.Duplicate(fd)  # so that reading waits for nobody, and nobody for reading
-            try:
-                return _ReadExtent(self.files, fd, held, _LOG_NAME if in_log else "infos.jsonl")
-            finally:
-                self.files.Close(fd)
-
-    def ReadBack(self, with_history: bool) -> Generator[tuple[_Line | None, bytes], None, None]:
-        paths = self.archive.HistoryPaths() if with_history else []
-        with self._descriptor_lock:
-            fd = self.files.Duplicate(self._reader.fd)
-        return self._ReadFilesBack(fd, self._reader.log.bytes, self.seq, paths)
-
-    def _ReadFilesBack(
-        self, fd: int, end: int, top: int, paths: list[str]
-    ) -> Generator[tuple[_Line | None, bytes], None, None]:
-        # A compaction that failed leaves a second name of the log, which may have grown since: what lies above the
-        # number in a file's name is not history yet, and what was told is not told again.  All below it was
-        # acknowledged: a gap, or a line that is not whole, is damage.
-        last, is_begun = 1 << 62, True  # the log has no torn tail before its end
-        while True:
-            number, crc = 0 if is_begun else top, b""  # 0: a commit may be about to count its line
-            try:
-                for _, raw in _ReadBackward(self.files, fd, end):
-                    line = _ReadLine(raw)
-                    is_begun |= line is not None and line.seq <= top
-                    if not is_begun:
-                        continue
-                    if line is None or number not in (0, line.seq) or crc not in (b"", line.crc):
-                        yield None, raw
-                        return
-                    number, crc = 0, line.prev
-                    if line.seq < last:
-                        last = line.seq
-                        yield line, raw
-            finally:
-                self.files.Close(fd)
-            if crc != _FIRST_CRC:
-                yield None, b"a log without its first line"
-                return
-            if not paths:
-                return
-            path = paths.pop(0)
-            try:
-                fd = self.files.Open(path, readonly=True)
-            except _DiskError as error:
-                if error.errno == errno.ENOENT:  # another process has compacted without history
-                    return
-                raise
-            end, top, is_begun = self.files.Size(fd), int(os.path.basename(path)[:18]), False
+        with self._Borrow(is_projected=held.is_projected) as fd:
+            return _ReadExtent(self.files, fd, held)
 
     def FindLines(self, id: str) -> Generator[bytes, None, None]:
-        with self._descriptor_lock:
-            fd = self.files.Duplicate(self._reader.fd)
-        try:
-            with self._index_lock:
-                if self._index is None:
-                    self._index = _OperationIndex(self.files, self.archive.HistoryPaths())
-                self._index.Follow(fd, self._reader.log.bytes, self.seq)
-                places = self._index.Find(id)
-            for path, offset in places:
-                yield self._ReadLineAt(fd, path, offset)
-        finally:
-            self.files.Close(fd)
+        with contextlib.closing(self.ReadBack(True, f":{_EncodeString(id)}".encode())) as lines:
+            for line, raw in lines:
+                if line is None:
+                    raise StoreCorruptError(_LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
+                if line.op not in (_STATE, _CHECKPOINT):
+                    yield raw
 
-    def _ReadLineAt(self, log_fd: int, path: str, offset: int) -> bytes:
-        fd = self.files.Open(path, readonly=True) if path else log_fd
-        try:
-            raw = next(_ReadForward(self.files, fd, offset, 1 << 62), [b""])[0]
-        finally:
-            if path:
-                self.files.Close(fd)
-        if _ReadLine(raw) is None:
-            raise StoreCorruptError(_LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
-        return raw
+    def ReadBack(
+        self, with_history: bool, value: bytes = b""
+    ) -> Generator[tuple[_Line | None, bytes], None, None]:
+        """Yield the lines, newest first; with a value only those that have it as the id of a record or a link's.
 
-    def _ReadAgain(self) -> _LogCopy:
-        """Return the log as far as it goes now, to be read from its first line."""
-        fd = self.files.Duplicate(self._reader.fd)
-        return _LogCopy(self.files, _LogReader(self.files, fd, self._reader.log.bytes))
+        A compaction that failed leaves a second name of the log, which may have grown since: what lies above the number
+        in a file's name is not history yet, and what was told is not told again.
+        """
+        with self._Borrow() as fd:
+            last = self.seq + 1
+            for line, raw in _CheckBackward(_ReadBackward(self.files, fd, self._reader.log.bytes), last - 1, value):
+                yield line, raw
+                last = 0 if line is None else line.seq
+        for path in self._HistoryPaths() if with_history else ():
+            top = int(os.path.basename(path)[:18])
+            try:
+                with _Opened(self.files, path) as fd:
+                    for line, raw in _CheckBackward(_ReadBackward(self.files, fd, self.files.Size(fd)), top, value):
+                        if last and (line is None or line.seq < last):
+                            yield line, raw
+                            last = 0 if line is None else line.seq
+            except _DiskError as error:
+                if error.errno != errno.ENOENT:  # another process has compacted without history
+                    raise
 
     def FindProblems(self, fresh: _State) -> Iterator[str]:
-        with self._ReadAgain() as again:
-            for records in again.Read():
+        with self._Borrow() as fd:
+            reader = _LogReader(self.files, fd, self._reader.log.bytes)
+            for records in reader.Read():
                 fresh.Apply(records)
-            reader = again.reader
-            if reader.seq != self.seq:
-                raise StoreCorruptError(_LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
-            fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
-            if not self.is_readonly:  # beside a writer they may be behind its log for a moment
-                yield from self._projections.FindProblems(reader.projected)
+        if reader.seq != self.seq:
+            raise StoreCorruptError(_LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
+        fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
+        if not self.is_readonly:  # beside a writer they may be behind its log for a moment
+            for name in self._projections.FindUnfit(reader.projected, is_all=True):
+                yield f"{name} does not fit the log, or cannot be read; opening mends it"
         for name in self.files.List(self.data_dir):
             if re.match("cut_tail-(nodes|infos|links)-", name):
                 yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
         for name in filter(_IsSnapshotName, self.SnapshotNames()):
             try:
-                self.OpenSnapshot(name).__exit__()
+                with self.OpenSnapshot(name):
+                    pass
             except StoreError as error:
                 yield str(error)
-        yield from self._FindBrokenHistory()
-
-    def _FindBrokenHistory(self) -> Iterator[str]:
-        expected, may_be_any = self.seq, False
         with contextlib.closing(self.ReadBack(with_history=True)) as lines:
-            for line, _ in lines:
-                if line is None or (line.seq != expected and not may_be_any):
-                    yield f"{_HISTORY}: operation {expected} cannot be read"
-                # What stands before a file's first line may have been forgotten.
-                may_be_any = line is not None and line.format is not None
-                expected = (expected if line is None else line.seq) - 1
+            for line, raw in lines:
+                if line is None:
+                    yield f"{_HISTORY}: a line cannot be read: {_Shorten(raw)}"
 
-    # -- setting aside --------------------------------------------------------
-
-    def Snapshot(self, stamp: str, copy: bool) -> str:
-        self.RefuseIfFailed()
-        with _StoreErrors("could not make the snapshot ", stamp):
-            return self.archive.MakeSnapshot(stamp, self._reader, copy)
-
-    def OpenSnapshot(self, name: str) -> _PastLog:
-        return self.archive.OpenSnapshot(name)
-
-    def SnapshotNames(self) -> list[str]:
-        with _StoreErrors("cannot look into ", self.data_dir):
-            return self.archive.SnapshotNames()
-
-    def Sizes(self) -> dict[str, int]:
-        with _StoreErrors("cannot look into ", self.data_dir):
-            return self.archive.Sizes()
+    # -- compacting and closing -----------------------------------------------
 
     def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
         # The projections are put in place first: a crash between leaves the old log, which mends them.
         self.RefuseIfFailed()
-        new = _LogReader(self.files, -1)
-        new.seq = self.seq
         with _StoreErrors("could not compact ", self.data_dir):
             if keep_history:
-                self.archive.KeepLog(self._reader)
+                self._SetAside(self._history, f"{self.seq:018d}.jsonl", copy=False)
             else:
-                self.archive.BeginForgetting(self.seq)
+                _ReplaceFile(self.files, self._forget_path, [b"%d\n" % self.seq])
             for kind in (1, 0, 2):  # infos first: of these alone some are read from the disk, and may be damaged
-                _ReplaceFile(self.files, self._projections.paths[kind], _CountRows(new, kind, rows_of(kind)))
-            lines = self._StateLines(new, rows_of, f'{_FORMAT_FIELD}"next_ordinal": {next_ordinal}, ')
-            _ReplaceFile(self.files, self._log_path, lines, self._RefuseIfNotAlone)
-            if not keep_history:
-                self.archive.FinishForgetting()
+                rows = (b"\n".join([*bulk, b""]) for bulk in _InBulks(rows_of(kind)))
+                _ReplaceFile(self.files, self._projections.paths[kind], rows)
+            lines = (line for _, _, line in _EncodeState(rows_of, next_ordinal, self.seq, self._clock))
+            _ReplaceFile(self.files, self.log_path, lines, self._RefuseIfNotAlone)
+            self._FinishForgetting()
 
     def _RefuseIfNotAlone(self) -> None:
         # Whoever takes the lock file away lets others write beside this.
-        is_written = self.files.Read(self._reader.fd, 1, self._reader.log.bytes).strip(b" \n")
-        if is_written or not self._HasLock() or self.files.Identify(self._log_path)[0] != self._file_id:
+        if self._IsReplaced() or self._reader.ReadRest().strip(b" \n"):
             raise StoreError(f"{self._lock_path} was taken away meanwhile, the log stays as it is")
-
-    def _StateLines(self, new: _LogReader, rows_of: Callable[[int], Iterable[bytes]], extra: str) -> Iterator[bytes]:
-        """Yield the lines of a compacted log: the rows, and a checkpoint behind them."""
-        for kind in range(len(_KINDS)):
-            for bulk in _InBulks(rows_of(kind)):
-                records = _NoRecords()
-                _RowsOf(records, kind).extend(bulk)
-                yield self._StateLine(new, _STATE, records, extra)
-                extra = ""
-        yield self._StateLine(new, _CHECKPOINT, _NoRecords(), _EncodeCheckpoint(new))
-
-    def _StateLine(self, new: _LogReader, op: str, records: _Records, extra: str) -> bytes:
-        operation = _Operation(op, _NewId(), self._clock(), _NoRecords(), records)
-        line, crc = _EncodeLine(new.seq + 1, new.crc, new.seq, operation, extra)
-        new.Advance(new.seq + 1, crc, line[:-1])
-        return line
-
-    # -- closing --------------------------------------------------------------
 
     def Close(self, apply: Callable[[_Records], None]) -> None:
         """Leave a checkpoint, and trim the padding."""
@@ -2990,12 +2731,12 @@ class _FileStore:
             return
         try:
             self.Begin(apply)
-            if self._reader.operations:
+            if self.seq > self._reader.checkpoint[0]:
                 self._Checkpoint()
             if self._size > self._reader.log.bytes:
                 self.files.Truncate(self._reader.fd, self._reader.log.bytes)
                 self._SyncLog()
-        except (StoreError, _DiskError):
+        except StoreError:
             pass  # nothing that was acknowledged needs a checkpoint, or the log trimmed
         finally:
             self.End()
@@ -3003,24 +2744,45 @@ class _FileStore:
     def Release(self) -> None:
         self._failure = self._failure or "the files are closed"
         with self._descriptor_lock:
-            fds: Any = self._projections.fds
-            # The lock last: another thread may be writing, at the interpreter's end.
-            holders: list[tuple[Any, Any]] = [(vars(self._reader), "fd"), (fds, 0), (fds, 1), (fds, 2)]
-            for holder, key in (*holders, (vars(self), "_lock_fd")):
-                if holder[key] >= 0:
-                    with contextlib.suppress(_DiskError):
-                        self.files.Close(holder[key])
-                    holder[key] = -1  # forgotten only behind the close: Ctrl-C between must not leave the lock behind
+            for kind, fd in enumerate(self._projections.fds):
+                self._projections.fds[kind] = self._CloseIfOpen(fd)
+            self._reader.fd = self._CloseIfOpen(self._reader.fd)
+            self._lock_fd = self._CloseIfOpen(self._lock_fd)  # last: another thread may be writing, at the very end
+
+    def _CloseIfOpen(self, fd: int) -> int:
+        """Close a descriptor, and forget it only behind that: Ctrl-C between must not leave the lock behind."""
+        if fd >= 0:
+            self.files.Close(fd)
+        return -1
+
+
+_ID_FIELDS = (b'{"id"', b'"info_id"', b'"keyword_id"')
+
+
+def _CheckBackward(lines: Iterator[bytes], top: int, value: bytes) -> Iterator[tuple[_Line | None, bytes]]:
+    """Yield a log's lines up to operation `top`, the last first; None, and an end, where the chain is broken.
+
+    What lies behind `top` may be torn, or of another log; all below it was acknowledged: what is missing is damage.
+    With a value the lines without it are skipped, and no chain is checked.
+    """
+    crc = b""
+    for raw in lines:
+        if value and not (value in raw and any(name + value in raw for name in _ID_FIELDS)):
+            continue
+        line = _ReadLine(raw)
+        if not crc and (line is None or line.seq > top):
+            continue
+        if line is None or (not value and (line.crc != crc if crc else line.seq != top)):
+            yield None, raw
+            return
+        crc = line.prev
+        yield line, raw
+    if crc != _FIRST_CRC and not value:
+        yield None, b"a log without its first line"
 
 
 def _OpenFolder(data_dir: str, clock: Callable[[], float]) -> _FileStore:
     return _FileStore(data_dir, _Files(), partial(_ReadClock, clock))
-
-
-def _CountRows(new: _LogReader, kind: int, rows: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of a projection, and count them."""
-    for bulk in _InBulks(rows):
-        yield new.Count(kind, bulk)[1]
 
 
 # == State ====================================================================
@@ -5658,7 +5420,8 @@ class _Engine:
                 store.Release()
             finally:
                 store.Release()
-            if isinstance(error, (_DiskError, ValueError)) and not isinstance(error, KeywordTreeError):
+            is_foreign = isinstance(error, ValueError) and not isinstance(error, KeywordTreeError)
+            if is_foreign or isinstance(error, _DiskError):
                 raise StoreError(f"cannot open {_Shorten(self.name)}: {error}") from error
             raise
         with self.lock:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from .. import keyword_tree as core
 from ..keyword_tree import KeywordTree, StoreCorruptError, StoreError
@@ -145,7 +145,7 @@ class Chain:
 
     def _take_rows(self, raw: bytes, seq: int, key: int, start: int, into: Records) -> None:
         after = raw.find(core._AFTER) + len(core._AFTER)
-        if raw.startswith(b'{"id":', after) and core._MatchOrdinal(raw, after):  # most lines bring one keyword
+        if core._MatchNodeStart(raw, after):  # most lines bring one keyword
             into.nodes.append(raw[after:-1])
             return
         try:
@@ -186,32 +186,12 @@ def id_in_row(id: str) -> bytes:
 # A compacted log
 
 
-def encode_state(
-    rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, seq: int, clock: Callable[[], float]
-) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield the lines of a log that begins with the present state, behind operation `seq`: number, checksum, line.
+encode_state = core._EncodeState
+"""Yields a log that begins with the present state: number, checksum, line.
 
-    They are those that a folder's compaction writes, the checkpoint at their end included, so that the rows of a
-    compacted log, joined, are a folder's log as well.
-    """
-    reader = core._LogReader(cast("Any", None), -1)  # it counts what the checkpoint tells, and reads nothing
-    reader.seq = seq
-    extra = f'{FORMAT_FIELD}"next_ordinal": {next_ordinal}, '
-    for kind in range(len(core._KINDS)):
-        for bulk in core._InBulks(rows_of(kind)):
-            reader.Count(kind, bulk)
-            records = no_records()
-            core._RowsOf(records, kind).extend(bulk)
-            yield _next_line(reader, Operation(_STATE, new_id(), clock(), no_records(), records), extra)
-            extra = ""
-    checkpoint = Operation(_CHECKPOINT, new_id(), clock(), no_records(), no_records())
-    yield _next_line(reader, checkpoint, core._EncodeCheckpoint(reader))
-
-
-def _next_line(reader: core._LogReader, operation: Operation, extra: str) -> tuple[int, bytes, bytes]:
-    line, crc = core._EncodeLine(reader.seq + 1, reader.crc, reader.seq, operation, extra)
-    reader.Advance(reader.seq + 1, crc, line[:-1])
-    return reader.seq, crc, line
+They are those that a folder's compaction writes, the checkpoint at their end included, so that the rows of a compacted
+log, joined, are a folder's log as well.
+"""
 
 
 # States: all rows at one operation, beside the log

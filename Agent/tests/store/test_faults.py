@@ -2650,7 +2650,7 @@ class TestReadOnlyFolder:
             self.switch(disk, error, "reader")
 
         self.switch(disk, error, "reader")
-        with traps.at("stat change_log.jsonl", 2, replace):
+        with traps.at("stat change_log.jsonl", 1, replace):
             reader = traps.world.tree()
         reader.Refresh()
 

@@ -73,7 +73,7 @@ def replace_files(patch: pytest.MonkeyPatch, files: type[Files]) -> None:
 
 def refusal(number: int) -> OSError:
     """Return what a method of the door raises where the operating system refuses with this error number."""
-    return kt._DiskError(number, os.strerror(number))
+    return kt._DiskError(OSError(number, os.strerror(number)))
 
 
 def replace_clock(patch: pytest.MonkeyPatch, clock: object) -> None:
@@ -169,7 +169,7 @@ def tell_at_locks_of_commits(tree: KeywordTree, tell: Callable[[str], None]) -> 
 def make_checkpoint_due(tree: KeywordTree) -> None:
     """Let the next write make a checkpoint, too."""
     store: Any = tree._engine.store
-    store._reader.operations = kt._CHECKPOINT_OPERATIONS
+    store._reader.checkpoint = store._reader.seq - kt._CHECKPOINT_OPERATIONS, 0
 
 
 def must_reopen(tree: KeywordTree) -> None:
@@ -215,8 +215,8 @@ def behind_counting_a_line(patch: pytest.MonkeyPatch, act: Callable[[], object])
     """Do something in each commit when its line stands in the log, and nobody has been told."""
     real = kt._LogReader.Advance
 
-    def advance(self: Any, seq: int, crc: bytes, raw: bytes) -> None:
-        real(self, seq, crc, raw)
+    def advance(self: Any, seq: int, crc: bytes, line: bytes) -> None:
+        real(self, seq, crc, line)
         act()
 
     patch.setattr(kt._LogReader, "Advance", advance)
