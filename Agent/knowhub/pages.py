@@ -80,6 +80,15 @@ def render_markdown(text: str) -> Markup:
     return Markup(_markdown.render(text))
 
 
+def show_time(text: str) -> Markup:
+    """Return a time as people read it, to the minute.
+
+    >>> str(show_time("2026-03-05T12:34:56.789Z"))
+    '<time datetime="2026-03-05T12:34:56.789Z">2026-03-05 12:34 UTC</time>'
+    """
+    return Markup('<time datetime="{}">{} {} UTC</time>').format(text, text[:10], text[11:16])
+
+
 # Answering
 
 
@@ -91,6 +100,7 @@ class Pages:
         self.hub: KnowHub = application.hub
         self._environment = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, trim_blocks=True)
         self._environment.filters["markdown"] = render_markdown
+        self._environment.filters["time"] = show_time
         self._environment.filters["pathquote"] = lambda text: quote(str(text), safe="")
         self._environment.filters["idquote"] = lambda text: quote(str(text), safe="/")
 

@@ -99,7 +99,36 @@ _PAIRS = {
     "did": ("What", "操作"),
     "records": ("Records", "条目"),
     "created": ("Created", "创建于"),
+    "recall": ("found by words", "按词查到"),
+    "model": ("chosen by the model", "由模型挑选"),
+    "no_model": ("no model is set up", "没有配置模型"),
+    "model_timeout": ("the model was late", "模型超时"),
+    "model_busy": ("the model is busy", "模型正忙"),
+    "model_limit": ("too many questions to the model", "问模型的次数太多"),
+    "model_resting": ("the model rests after failures", "模型多次失败,暂停使用"),
+    "model_failure": ("the model failed", "模型出错"),
+    "invalid_reply": ("the model's answer cannot be read", "模型的回答无法理解"),
+    "cached": ("as answered before", "沿用先前的回答"),
 }
+
+_VERBS = {
+    "save": ("saved", "新建条目"),
+    "change": ("changed", "修改条目"),
+    "delete": ("deleted", "删除条目"),
+    "feedback": ("judged", "评价"),
+    "evolve": ("rewritten", "改写"),
+    "propose": ("proposed", "建议改写"),
+    "reject": ("proposal rejected", "拒绝建议"),
+    "slim": ("merged", "合并"),
+    "keep": ("resource kept", "保存资源"),
+    "drop": ("resource deleted", "删除资源"),
+    "goals": ("goals kept", "保存目标"),
+    "import": ("imported", "导入"),
+    "undo": ("undone", "撤销"),
+}
+"""What an operation did, by its verb."""
+
+_PAIRS |= {f"did_{verb}": pair for verb, pair in _VERBS.items()}
 
 WORDS: dict[str, dict[str, str]] = {
     language: {name: pair[place] for name, pair in _PAIRS.items()} for place, language in enumerate(("en", "zh"))
