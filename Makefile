@@ -53,7 +53,7 @@ check: $(VENV)/.installed-check
 
 storm: $(VENV)/.installed-test
 	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/context_engine \
-		Agent/shared_tree/test_storm.py
+		Agent/shared_tree/test_storm.py Agent/knowhub/test_leaks.py Agent/knowhub/test_processes.py Agent/knowhub/test_server.py
 
 bench: $(VENV)/.installed
 	@$(RUN) -m benchmarks

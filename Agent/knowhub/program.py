@@ -20,6 +20,7 @@ import logging
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -136,6 +137,7 @@ def _serve(options: argparse.Namespace) -> int:
     if not _is_loopback(options.host) and not is_sealed:
         needed = "say --allowed-host NAME, and --tls-cert FILE --tls-key FILE or --behind-proxy"
         raise KnowHubError("invalid", f"{options.host} can be reached from outside: {needed}")
+    _check_free(options.host, options.port)
     folder = data_folder(options.data)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     tokens = Tokens(folder / "tokens")
@@ -167,6 +169,15 @@ def _serve(options: argparse.Namespace) -> int:
         lifespan="on",
     )
     return 0
+
+
+def _check_free(host: str, port: int) -> None:
+    """Refuse a port that somebody listens on, before a link is printed that would lead there."""
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            return
+    except OSError as error:
+        raise KnowHubError("conflict", f"{host}:{port} cannot be had ({error.strerror}): say another --port") from error
 
 
 def _is_loopback(host: str) -> bool:

@@ -146,6 +146,17 @@ class TestServe:
             assert main(["serve", "--data", data, "--host", "0.0.0.0", *more]) == 2
         assert "--allowed-host" in capsys.readouterr().err
 
+    def test_a_port_that_is_taken_is_told_before_a_link_is_made(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            assert main(["serve", "--data", str(tmp_path / "hub"), "--port", port]) != 0
+        said = capsys.readouterr()
+        assert "say another --port" in said.err
+        assert "login" not in said.out
+        assert not (tmp_path / "hub").exists()
+
     @pytest.mark.parametrize("workers", [1, 2])
     def test_serves_with_a_token_it_made_and_stops_when_told(self, data: str, workers: int) -> None:
         with socket.socket() as probe:
