@@ -44,13 +44,14 @@ Cut: TypeAlias = Callable[[str], Sequence[str]]
 
 STOP_WORDS = frozenset(
     """
-    a about all also am an and any are as at be because been but by can could did do does doing don for from had has
-    have he her here him his how i if in into is it its just let ll may me might more most must my no not of on one or
-    our out please she should so some such than that the their them then there these they this those to too up us ve
-    very was we were what when where which while who whom whose why will with would you your
+    a about all also am an and any are aren as at be because been but by can could did didn do does doesn doing don for
+    from had has have he her here him his how i if in into is isn it its just let ll may me might more most must my no
+    not of on one or our out please re s she should so some such t than that the their them then there these they this
+    those to too up us ve very was wasn we were what when where which while who whom whose why will with would you your
     """.split()  # noqa: SIM905  read as a text
 )
-"""English words that say nothing of what a question is about; `don`, `ll` and `ve` are what an apostrophe leaves."""
+"""English words that say nothing of what a question is about; `don`, `isn`, `ll`, `s` and their like are what
+an apostrophe leaves."""
 
 CHINESE_STOP_WORDS = frozenset(
     """

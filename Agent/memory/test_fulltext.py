@@ -72,6 +72,13 @@ class TestRank:
         assert found(index, "绿茶") == ["2"]
         assert found(index, "nothing") == found(index, "") == found(index, "the") == []
 
+    def test_takes_an_apostrophe_s_for_no_word(self) -> None:
+        index = FullTextIndex()
+        index.add("colour", "Ada's favourite colour is green.")
+        index.add("wifi", "The wifi password is tr0ub4dor.")
+
+        assert found(index, "what's the wifi password?") == ["wifi"]
+
     def test_finds_the_passage_of_a_long_text(self) -> None:
         index = FullTextIndex()
         index.add(

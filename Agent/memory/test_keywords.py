@@ -52,6 +52,7 @@ class TestSimpleKeywordExtractor:
 
     def test_leaves_out_what_an_apostrophe_leaves(self) -> None:
         assert SIMPLE.extract("I don't think we'll do it; they've left") == ["think", "left"]
+        assert SIMPLE.extract("who's Ada's boss? you're right, isn’t it") == ["ada", "boss", "right"]
 
     def test_gives_each_word_once_in_its_order(self) -> None:
         assert SIMPLE.extract("merge, Merge and undo merge") == ["merge", "undo"]
