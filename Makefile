@@ -34,8 +34,8 @@ knowhub: $(VENV)/.installed-knowhub
 
 # What a newcomer reads and tries: every line of the README, the core's own sessions, memory, words.
 quick: $(VENV)/.installed-test
-	$(RUN) -m pytest Agent/keyword_tree.py Agent/lexical_client.py Agent/test_lexical_client.py Agent/memory/test_store.py \
-		Agent/tests/test_house.py Agent/tests/test_pages.py examples
+	$(RUN) -m pytest --numprocesses auto Agent/keyword_tree.py Agent/lexical_client.py Agent/test_lexical_client.py \
+		Agent/memory/test_store.py Agent/tests/test_house.py Agent/tests/test_pages.py examples
 
 context: $(VENV)/.installed
 	@$(RUN) examples/context_engine_day.py

@@ -45,7 +45,7 @@ TEXTS = {
     "nothing found": "没有找到",
     "no keyword fits, but these texts do": "没有合适的关键词，但有这些内容",
     "no keyword": "没有关键词",
-    "no keyword: use link": "没有挂在任何关键词上：可用 link",
+    "no keyword; keyword-tree link {} KEYWORD hangs it there": "（没有关键词；要挂上去：keyword-tree link {} 关键词）",
     "{} with these words": "{}含有这些词",
     "{} in all: {}": "共 {}：{}",
     "{} fit": "{}合适",

@@ -168,7 +168,7 @@ def info(
         with tree.Operation("create_info") as operation:
             stored = tree.CreateInfo(read_content(content), source or "", ids, auto)
         links = [node for node, _ in tree.GetKeywordsOfInfo(stored.id)]
-        on = ", ".join(path_of(tree, node.id) for node in links) or say("no keyword: use link")
+        on = ", ".join(path_of(tree, node.id) for node in links) or say("no keyword; keyword-tree link {} KEYWORD hangs it there", stored.id)
         value = {"info": spell_row(stored), "keywords": spell_places(tree, links)}
         session.tell(tree, operation.id, value, "stored {} on {}", stored.id, on)
 

@@ -631,9 +631,11 @@ class _Scorer:
         budget = int(POSTINGS_LIMIT / share)
         numbers = sorted(self._asked, key=lambda number: (len(index._postings[number]), number))
         unread = sum(len(index._postings[number]) for number in numbers)
-        most = math.fsum(self._asked.values()) * _TF_LIMIT / (_TF_LIMIT + self._least_norm)  # still to be had
+        all_there_is = most = math.fsum(self._asked.values()) * _TF_LIMIT / (_TF_LIMIT + self._least_norm)
         for number in numbers:
-            if len(scores) > self._count and min(unread, budget) > max(_LOOK * self._count, len(scores)):
+            # What is still to be had must be less than what anybody can have.
+            is_less = 2 * most < all_there_is and len(scores) > self._count
+            if is_less and min(unread, budget) > max(_LOOK * self._count, len(scores)):
                 least = _least(self._foremost(scores, among), self._count)
                 gap = least - most  # who is not among them yet cannot come before those that are
                 hopeful = {slot: score for slot, score in scores.items() if score >= gap} if gap > 0 else {}
@@ -642,7 +644,10 @@ class _Scorer:
                     return self._best({slot: sum(self.look(slot, self._asked).values()) for slot in hopeful})
             held = index._postings[number]
             unread -= len(held)
-            held = held[-budget:] if budget > 0 else held[:0]
+            if len(held) > budget:
+                if among is None and len(scores) >= self._count:
+                    break  # to read a part would favour whoever is in it
+                held = held[-budget:] if budget > 0 else held[:0]
             budget -= len(held)
             weight = self._asked[number]
             most -= weight * _TF_LIMIT / (_TF_LIMIT + self._least_norm)
