@@ -11,7 +11,7 @@
 ['绿茶']
 >>> store.search(("users",), query="谁喝绿茶？", limit=1)[0].key, store.list_namespaces()
 ('food', [('users', 'Ada'), ('users', '张三')])
->>> undone = store.tree.Undo(store.tree.History(limit=1)[0].operation_id)  # nothing is ever lost
+>>> undone = store.tree.Undo(store.tree.last_operation)  # nothing is ever lost
 >>> store.list_namespaces()
 [('users', '张三')]
 >>> store.close(); folder.cleanup()
@@ -47,7 +47,7 @@ from typing_extensions import override
 from .item_ranking import ItemRanking
 from .json_values import compares, copy_value, depth_of, equals, leaves
 from .keyword_tree import DuplicateIdError, Info, InvalidInputError, KeywordTree, NotFoundError
-from .memory.log_follower import LogChanges, LogFollower
+from .memory.log_follower import InfoFollower
 
 try:
     from langgraph.store.base import (
@@ -83,7 +83,6 @@ LABELS = 100
 
 _DEPTH = 200  # levels of lists and dicts in a value
 _NAME_LIMIT = 512  # characters, the tree's own limit
-_PAGE = 1_000  # infos read at once
 _ATTEMPTS = 20  # at a write that another process was quicker with
 _LATE = 0.1  # of a time to live: so much of it may be gone before a refresh is written to the log
 _SWEEP_MINUTES = 5.0
@@ -155,8 +154,7 @@ class KeywordTreeStore(BaseStore):
         self._clock = clock
         self._owns_tree = False
         self._lock = threading.RLock()  # guards what is in memory; held over no sync and no model
-        self._follower = LogFollower(tree)
-        self._is_begun = False
+        self._follower = InfoFollower(tree, self._clear, self._take_info, _items_in_order)
         self._ranking = self._make_ranking()
         self._sweeper: threading.Thread | None = None
         self._stop_sweeping = threading.Event()
@@ -220,13 +218,13 @@ class KeywordTreeStore(BaseStore):
         queries = [op.query for op in ops if isinstance(op, SearchOp) and op.query]
         if queries and self.embeddings is not None:
             with self._lock:
-                self._catch_up()  # what is there must have its vectors, too
+                self._follower.catch_up()  # what is there must have its vectors, too
             self._ranking.embed(queries)
         results: list[Result] = []
         refreshed: dict[str, _Held] = {}
         with self._lock:
-            if len(puts) < len(ops):
-                self._catch_up()  # who only puts need not know what is there: loading would decode all it wrote
+            if len(puts) < len(ops):  # who only puts need not know what is there: loading would decode all it wrote
+                self._follower.catch_up()
             for op in ops:
                 results.append(self._answer(op, refreshed))
         if puts:
@@ -235,7 +233,7 @@ class KeywordTreeStore(BaseStore):
             self._write_refreshes([held for held in refreshed.values() if (held.namespace, held.key) not in puts])
         if puts and self.embeddings is not None:
             with self._lock:
-                self._catch_up()
+                self._follower.catch_up()
             self._ranking.embed()
         return results
 
@@ -271,29 +269,6 @@ class KeywordTreeStore(BaseStore):
         }
 
     # -- following the tree ---------------------------------------------------
-
-    def _catch_up(self) -> None:
-        is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins anew
-        if is_begun:
-            self._take(self._follower.catch_up())
-        else:
-            self._take(self._follower.begin(self._read_tree, lambda news: any(info.deleted for info in news.infos)))
-        self._is_begun = True
-
-    def _read_tree(self) -> None:
-        self._clear()
-        page, infos = 0, list[Info]()
-        while more := self.tree.ListInfos(page, _PAGE):
-            infos += [info for info in more if AUTHOR in info.metadata]
-            page += 1
-        for info in sorted(infos, key=_put_at):
-            self._take_info(info)
-
-    def _take(self, news: LogChanges) -> None:
-        if news.from_nothing:
-            self._clear()
-        for info in news.infos:
-            self._take_info(info)
 
     def _take_info(self, info: Info) -> None:
         old = self._by_id.get(info.id)
@@ -450,7 +425,7 @@ class KeywordTreeStore(BaseStore):
             id = _item_id(namespace, key)
             info = self.tree.GetInfo(id)
             if op.value is None:
-                writes += [_later(self.tree.DeleteInfo, id)] if info is not None else []
+                writes += [_later(self.tree.DeleteInfo, id, AUTHOR)] if info is not None else []
                 continue
             own = _own_metadata(namespace, op, now)
             text = texts[namespace, key]
@@ -460,7 +435,7 @@ class KeywordTreeStore(BaseStore):
                 infos.append({**spec, "keyword_ids": [keyword_id]})
             elif info.content != text or info.metadata.get(AUTHOR) != own:
                 patch = {"content": text, "metadata": {**info.metadata, AUTHOR: own}}
-                writes.append(_later(self.tree.UpdateInfo, id, patch))
+                writes.append(_later(self.tree.UpdateInfo, id, patch, None, AUTHOR))
         if infos:
             writes.insert(0, _later(self.tree.BatchCreateInfos, infos))
         if keywords:
@@ -489,7 +464,7 @@ class KeywordTreeStore(BaseStore):
         if len(writes) == 1:  # in an Operation it would run twice and be copied
             writes[0]()
         elif writes:
-            with self.tree.Operation("langgraph batch"):
+            with self.tree.Operation("langgraph batch", AUTHOR):
                 for write in writes:
                     write()
 
@@ -512,7 +487,7 @@ class KeywordTreeStore(BaseStore):
             own = None if info is None else _own_fields(info)
             if info is not None and own is not None:
                 metadata = {**info.metadata, AUTHOR: {**own, "expires_at": held.expires_at}}
-                writes.append(_later(self.tree.UpdateInfo, held.id, {"metadata": metadata}))
+                writes.append(_later(self.tree.UpdateInfo, held.id, {"metadata": metadata}, None, AUTHOR))
         with suppress(NotFoundError):  # somebody deleted one meanwhile; the others are written with the next read
             self._carry_out(writes)
 
@@ -522,7 +497,7 @@ class KeywordTreeStore(BaseStore):
         One that another process may have refreshed in its memory alone is left for a tenth of its time.
         """
         with self._lock:
-            self._catch_up()
+            self._follower.catch_up()
             now = self._clock()
             dead = [
                 held.id
@@ -531,7 +506,7 @@ class KeywordTreeStore(BaseStore):
             ]
         dead = [id for id in dead if self.tree.GetInfo(id) is not None]
         with suppress(NotFoundError):
-            self._carry_out([_later(self.tree.DeleteInfo, id) for id in dead])
+            self._carry_out([_later(self.tree.DeleteInfo, id, AUTHOR) for id in dead])
             return len(dead)
         return 0
 
@@ -642,6 +617,10 @@ def _own_fields(info: Info) -> dict[str, Any] | None:
         if not isinstance(fields.get(name), (int, float)):
             fields.pop(name, None)
     return fields
+
+
+def _items_in_order(infos: Iterable[Info]) -> list[Info]:
+    return sorted((info for info in infos if AUTHOR in info.metadata), key=_put_at)
 
 
 def _put_at(info: Info) -> float:

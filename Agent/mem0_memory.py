@@ -45,7 +45,7 @@ from .keyword_tree import (
     LLMClient,
     NotFoundError,
 )
-from .memory.log_follower import LogChanges, LogFollower
+from .memory.log_follower import InfoFollower
 from .memory.scoring import ScoreBreakdown, temporal_decay
 
 __all__ = ["AsyncMemory", "Memory"]
@@ -57,7 +57,6 @@ KINDS = {"user_id": "users", "agent_id": "agents", "run_id": "runs"}
 """What a memory belongs to, and the keyword beneath which those stand."""
 
 _NAME_LIMIT = 512  # characters, the tree's own limit
-_PAGE = 1_000  # infos read at once
 _ATTEMPTS = 20  # at a write that another process was quicker with
 _SHOWN = 10  # known memories that a model is shown
 _FACTS = 100  # that a model may tell of one conversation
@@ -108,8 +107,7 @@ class Memory:
         self.tree: KeywordTree = KeywordTree(given["path"]) if given["tree"] is None else given["tree"]
         self._llm_client: LLMClient | None = given["llm_client"]
         self._lock = threading.RLock()  # guards what is in memory; held over no sync and no model
-        self._follower = LogFollower(self.tree)
-        self._is_begun = False
+        self._follower = InfoFollower(self.tree, self._clear, self._take_info)
         try:
             self._ranking = self._make_ranking(given["embedder"])
         except BaseException:
@@ -153,28 +151,6 @@ class Memory:
         self._items: dict[str, _Row] = {}  # id -> payload with data, created_at, updated_at; in the order of creation
         self._scopes: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
         self._ranking.clear()
-
-    def _catch_up(self) -> None:
-        is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins anew
-        if is_begun:
-            self._take(self._follower.catch_up())
-        else:
-            self._take(self._follower.begin(self._read_tree, lambda news: any(info.deleted for info in news.infos)))
-        self._is_begun = True
-
-    def _read_tree(self) -> None:
-        self._clear()
-        page = 0
-        while infos := self.tree.ListInfos(page, _PAGE):
-            for info in infos:
-                self._take_info(info)
-            page += 1
-
-    def _take(self, news: LogChanges) -> None:
-        if news.from_nothing:
-            self._clear()
-        for info in news.infos:
-            self._take_info(info)
 
     def _take_info(self, info: Info) -> None:
         old = self._items.get(info.id)
@@ -272,7 +248,7 @@ class Memory:
                 for text, own in drafts
             ]
             try:
-                with self.tree.Operation("mem0 add") as operation:
+                with self.tree.Operation("mem0 add", OWN) as operation:
                     if keywords:
                         self.tree.BatchCreateKeywords(keywords)
                     infos = self.tree.BatchCreateInfos(specs)
@@ -282,7 +258,7 @@ class Memory:
                     raise
         self._note(operation.id)
         with self._lock:
-            self._catch_up()
+            self._follower.catch_up()
         self._ranking.embed()
         return [info.id for info in infos]
 
@@ -309,7 +285,7 @@ class Memory:
             return None
         text = "\n".join(f"{message['role']}: {message['content']}" for message in conversation)
         with self._lock:
-            self._catch_up()
+            self._follower.catch_up()
             among = self._in_scope(scope)
             known = list(self._ranking.rank_by_words(text, _SHOWN, among))
             candidates = [{"idx": idx, "name": self._items[id]["data"], "path": ""} for idx, id in enumerate(known)]
@@ -337,7 +313,7 @@ class Memory:
     def get(self, memory_id: str) -> _Row | None:
         """Return a memory, expired or not; None where there is none."""
         with self._lock:
-            self._catch_up()
+            self._follower.catch_up()
             return self._tell(memory_id) if memory_id in self._items else None
 
     def get_all(
@@ -355,7 +331,7 @@ class Memory:
         _check_numbers(top_k=top_k)
         wanted = _read_filters(filters)
         with self._lock:
-            self._catch_up()
+            self._follower.catch_up()
             found = self._fitting(wanted, show_expired)
             rows = [self._tell(id) for id in reversed(found[len(found) - min(top_k, len(found)) :])]
         for row in rows:
@@ -403,10 +379,10 @@ class Memory:
             raise InvalidInputError("Invalid query: cannot be empty or whitespace-only.")
         wanted = _read_filters(filters)
         with self._lock:
-            self._catch_up()
+            self._follower.catch_up()
         self._ranking.embed([query])
         with self._lock:
-            self._catch_up()
+            self._follower.catch_up()
             among = dict.fromkeys(self._fitting(wanted, show_expired))
             words = self._ranking.rank_by_words(query, top_k, among)
             scores = {id: min(1.0, _SCALE * score) for id, score in words.items()}
@@ -491,7 +467,7 @@ class Memory:
             own["expiration_date"] = None if expiration_date is None else _read_date(expiration_date)
         patch = {"content": info.content if text is None else text, "metadata": {**info.metadata, OWN: own}}
         try:
-            with self.tree.Operation("mem0 update") as operation:
+            with self.tree.Operation("mem0 update", OWN) as operation:
                 self.tree.UpdateInfo(memory_id, patch)
         except NotFoundError as error:
             raise InvalidInputError(
@@ -499,14 +475,14 @@ class Memory:
             ) from error
         self._note(operation.id)
         with self._lock:
-            self._catch_up()
+            self._follower.catch_up()
         self._ranking.embed()
         return {"message": "Memory updated successfully!"}
 
     def delete(self, memory_id: str) -> dict[str, str]:
         """Delete a memory; `undo` brings it back."""
         with self._lock:
-            self._catch_up()
+            self._follower.catch_up()
             is_there = memory_id in self._items
         if not is_there or not self._delete([memory_id]):
             raise InvalidInputError(f"Memory with id {memory_id} not found")
@@ -521,7 +497,7 @@ class Memory:
                 "If you want to delete all memories, use the `reset()` method."
             )
         with self._lock:
-            self._catch_up()
+            self._follower.catch_up()
             ids = list(self._in_scope(scope))
         self._delete(ids)
         return {"message": "Memories deleted successfully!"}
@@ -529,7 +505,7 @@ class Memory:
     def reset(self) -> None:
         """Delete all memories, as one operation that can be undone; what else is in the tree stays."""
         with self._lock:
-            self._catch_up()
+            self._follower.catch_up()
             ids = list(self._items)
         self._delete(ids)
 
@@ -540,7 +516,7 @@ class Memory:
             if not there:
                 return False
             try:
-                with self.tree.Operation("mem0 delete") as operation:
+                with self.tree.Operation("mem0 delete", OWN) as operation:
                     for id in there:
                         self.tree.DeleteInfo(id)
                 break
@@ -575,7 +551,7 @@ class Memory:
             wanted = operation_id or (self._done[-1] if self._done else None)
         if wanted is None:
             raise InvalidInputError("nothing was changed here that could be undone; name an operation")
-        undone_by = self.tree.Undo(wanted)
+        undone_by = self.tree.Undo(wanted, OWN)
         with self._lock:
             if wanted in self._done:
                 self._done.remove(wanted)

@@ -56,6 +56,17 @@ def last_operation(tree: KeywordTree) -> str:
     return tree.History(limit=1)[0].operation_id
 
 
+class TestAuthor:
+    def test_of_all_that_is_written_is_told(self, store: KeywordTreeStore) -> None:
+        store.put(NAMESPACE, "food", {"likes": "绿茶"})
+        store.put(NAMESPACE, "food", {"likes": "红茶"})
+        store.batch([PutOp(NAMESPACE, "food", None), PutOp(NAMESPACE, "dog", {"name": "Momo"})])
+        store.delete(NAMESPACE, "dog")
+
+        changes = store.tree.History()
+        assert [change.author for change in changes if change.op != "create_store"] == ["langgraph"] * 4
+
+
 class TestItems:
     def test_come_back_as_json_has_them(self, store: KeywordTreeStore) -> None:
         store.put(NAMESPACE, "a", {"text": "绿茶", "list": (1, 2.5, None), "in": {"true": True}, 3: "key"})  # type: ignore[dict-item]

@@ -168,7 +168,8 @@ def info(
         with tree.Operation("create_info") as operation:
             stored = tree.CreateInfo(read_content(content), source or "", ids, auto)
         links = [node for node, _ in tree.GetKeywordsOfInfo(stored.id)]
-        on = ", ".join(path_of(tree, node.id) for node in links) or say("no keyword; keyword-tree link {} KEYWORD hangs it there", stored.id)
+        on = ", ".join(path_of(tree, node.id) for node in links)
+        on = on or say("no keyword; keyword-tree link {} KEYWORD hangs it there", stored.id)
         value = {"info": spell_row(stored), "keywords": spell_places(tree, links)}
         session.tell(tree, operation.id, value, "stored {} on {}", stored.id, on)
 
@@ -333,10 +334,10 @@ def search_texts(session: Session, tree: KeywordTree, query: str, limit: int) ->
 
 def all_infos(tree: KeywordTree, *, unlinked: bool = False) -> Iterator[Info]:
     """Yield all infos, or those that hang on no keyword."""
-    page = 0
-    while infos := tree.ListInfos(page, PAGE, unlinked):
+    last: str | None = None
+    while infos := tree.ListInfos(0, PAGE, unlinked, last):
         yield from infos
-        page += 1
+        last = infos[-1].id
 
 
 def keywords_of(tree: KeywordTree, info: Info) -> list[KeywordNode]:

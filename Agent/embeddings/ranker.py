@@ -24,7 +24,7 @@ from .vectors import Vectors, path_for
 __all__ = ["EmbeddingRanker"]
 
 _NEAREST = 200
-_LEAST_TRUST = 0.5  # the retriever fuses by rank alone: a model that knows little would count as much as the words
+_LEAST_TRUST = 0.5  # the nearest gains all that likeness can bring, however far it is: by such a model that is chance
 
 
 class EmbeddingRanker:

@@ -473,12 +473,12 @@ class View:
     def unlinked(self) -> Iterator[Info]:
         """Yield the infos that hang on no keyword; none where the view begins beneath the root.
 
-        Cost: a step for each of them, and for each page of 500 one for each before it.
+        Cost: a step for each info.
         """
-        page = 0
-        while self.root.id == ROOT_ID and (infos := self._tree.ListInfos(page, _PAGE, unlinked=True)):
+        last: str | None = None
+        while self.root.id == ROOT_ID and (infos := self._tree.ListInfos(0, _PAGE, unlinked=True, after=last)):
             yield from infos
-            page += 1
+            last = infos[-1].id
 
     def links(self, info_id: str) -> list[InfoKeywordLink]:
         """Return an info's links, to keywords outside of this view too."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..formats.mcp_memory import free_name, is_type, kept_names, kind_of, said_of
 from ..formats.records import ROOT_ID
 from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree
-from ..memory.log_follower import LogChanges, LogFollower
+from ..memory.log_follower import LogChanges, LogFollower, all_infos
 
 __all__ = ["Entity", "GraphIndex", "Relation", "fold"]
 
@@ -103,11 +103,8 @@ class GraphIndex:
         self._must_rename = True
         for id in self._entities:
             self._read_text(id)
-        page = 0
-        while infos := self._tree.ListInfos(page, _PAGE, unlinked=True):
-            for info in infos:
-                self._note_relation(info)
-            page += 1
+        for info in all_infos(self._tree, unlinked=True):
+            self._note_relation(info)
 
     def _read_text(self, id: str) -> None:
         """Make the text of an entity, and note its relations."""

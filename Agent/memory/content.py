@@ -28,13 +28,14 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 from ..keyword_tree import Info, InvalidInputError, KeywordTree
 from .fulltext import PASSAGE_LIMIT, FullTextIndex, RankingWeights, split_passages
 from .keywords import STOP_WORDS
-from .log_follower import LogChanges, LogFollower, Position, outside_operations
+from .log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
 from .messages import shorten
 from .sayings import NOTHING_SAID, Sayings, Waits, pack_sayings, read_sayings, unpack_sayings, waits_for
@@ -182,7 +183,7 @@ class ContentIndex:
                 self._take(self._follower.catch_up())
             else:
                 with collector_off():
-                    self._take(self._follower.begin(self._read_tree, _has_deleted))
+                    self._take(self._follower.begin(self._read_tree))
             self._is_begun = True
             if self._unsaved - unsaved >= SAVE_AFTER:
                 self._save()
@@ -195,10 +196,9 @@ class ContentIndex:
 
     def _read_tree(self) -> None:
         self._forget()
-        page = 0
-        while infos := self._tree.ListInfos(page, _PAGE):
-            self._take(LogChanges(infos=infos))
-            page += 1
+        infos = all_infos(self._tree)
+        while page := list(islice(infos, _PAGE)):
+            self._take(LogChanges(infos=page))
 
     def _forget(self) -> None:
         self._unranked |= dict.fromkeys(self.known)
@@ -471,10 +471,6 @@ class ContentIndex:
                 self._superseding[old].add(id)
         self._unranked = dict.fromkeys(self.known) if self._ranker else {}
         return Position(*head["position"])
-
-
-def _has_deleted(changes: LogChanges) -> bool:
-    return any(info.deleted for info in changes.infos)
 
 
 def _made_by() -> list[Any]:

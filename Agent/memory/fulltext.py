@@ -43,7 +43,7 @@ __all__ += ["split_passages", "terms_of", "worth_of"]
 PASSAGE_LIMIT = 800
 """Characters of a passage; a longer text is cut where a paragraph or a sentence ends."""
 
-POSTINGS_LIMIT = 25_000
+POSTINGS_LIMIT = 15_000
 """So many postings are read for a query, the rarest terms first and of each the newest; bounds its time at any size."""
 
 CANDIDATES = 300

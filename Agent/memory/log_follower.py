@@ -10,19 +10,20 @@
 ['龙井来自杭州']
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree
+from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree, NotFoundError
 
-__all__ = ["LogChanges", "LogFollower", "Position", "outside_operations"]
+__all__ = ["InfoFollower", "LogChanges", "LogFollower", "Position", "all_infos", "outside_operations"]
 
 _T = TypeVar("_T")
 
 _STATE = "state"  # what a log that was written anew begins with: all there is
 _ATTEMPTS = 3  # at reading a tree that others write to
+_PAGE = 1_000  # infos read at once
 
 
 class Position(NamedTuple):
@@ -94,19 +95,24 @@ class LogFollower:
         self.position = position
         return True
 
-    def begin(self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool]) -> LogChanges:
+    def begin(
+        self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool] | None = None
+    ) -> LogChanges:
         """Let all there is be read from the tree, which is faster than from the log, and return what came after.
 
         Args:
             read_tree: Reads it, from nothing each time that it is called.
-            is_disturbed: Tells whether what was written meanwhile may have made it miss something.
+            is_disturbed: Tells whether what was written meanwhile may have made it miss something, as a keyword that
+                was moved from where it was not read yet to where it was; None where nothing can, as with `all_infos`.
 
         Returns:
             The changes since; `from_nothing` where all of it had to come from the log after all.
         """
         return outside_operations(lambda: self._begin(read_tree, is_disturbed))
 
-    def _begin(self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool]) -> LogChanges:
+    def _begin(
+        self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool] | None
+    ) -> LogChanges:
         for _ in range(_ATTEMPTS):
             newest = self._tree.History(limit=1)
             if not newest:
@@ -114,10 +120,66 @@ class LogFollower:
             self.position = Position(newest[0].seq, newest[0].operation_id)
             read_tree()
             changes = self.catch_up()
-            if not is_disturbed(changes):
+            if is_disturbed is None or not is_disturbed(changes):
                 return changes
         self.position = Position()
         return self.catch_up()
+
+
+class InfoFollower:
+    """Keeps true what somebody derives from the infos of a tree, one by one.
+
+    Args:
+        tree: Whose infos.
+        clear: Forgets all that was derived.
+        take: Takes in an info as it has become, deleted ones too; one that changed nothing may come again.
+        choose: What of all infos is read at the beginning, and in which order; None is all, as they come.
+    """
+
+    def __init__(
+        self,
+        tree: KeywordTree,
+        clear: Callable[[], None],
+        take: Callable[[Info], object],
+        choose: Callable[[Iterable[Info]], Iterable[Info]] | None = None,
+    ) -> None:
+        self._tree, self._clear, self._take, self._choose = tree, clear, take, choose
+        self._follower = LogFollower(tree)
+        self._is_begun = False
+
+    def catch_up(self) -> None:
+        """Take in what is new: the first time, all there is.  Cost: see `LogFollower.catch_up`."""
+        is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins anew
+        if is_begun:
+            changes = self._follower.catch_up()
+        else:
+            changes = self._follower.begin(self._read_all)
+        if changes.from_nothing:
+            self._clear()
+        for info in changes.infos:
+            self._take(info)
+        self._is_begun = True
+
+    def _read_all(self) -> None:
+        self._clear()
+        infos: Iterable[Info] = all_infos(self._tree)
+        for info in infos if self._choose is None else self._choose(infos):
+            self._take(info)
+
+
+def all_infos(tree: KeywordTree, *, unlinked: bool = False) -> Iterator[Info]:
+    """Yield all infos of a tree, or those on no keyword, whoever deletes some meanwhile; one may come twice."""
+    last: str | None = None
+    while True:
+        try:
+            infos = tree.ListInfos(0, _PAGE, unlinked, last)
+        except NotFoundError:  # the last one was deleted, and somebody else has begun to read all since
+            last = None
+            continue
+        if not infos:
+            return
+        yield from infos
+        last = infos[-1].id
 
 
 def outside_operations(read: Callable[[], _T]) -> _T:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from Agent.keyword_tree import Change, KeywordTree
-from Agent.memory.log_follower import LogFollower, Position, outside_operations
+from Agent.keyword_tree import Change, Info, KeywordTree
+from Agent.memory import log_follower
+from Agent.memory.log_follower import InfoFollower, LogFollower, Position, all_infos, outside_operations
 
 
 @pytest.fixture
@@ -159,6 +160,72 @@ class TestBegin:
         assert len(read) == 3
         assert changes.from_nothing
         assert [record.content for record in changes.infos] == ["one"]
+
+
+class TestInfos:
+    def test_are_taken_one_by_one_as_they_become(self, tree: KeywordTree) -> None:
+        known: dict[str, str] = {}
+
+        def take(info: Info) -> None:
+            known.pop(info.id, None) if info.deleted else known.update({info.id: info.content})
+
+        old = tree.CreateInfo("old")
+        follower = InfoFollower(tree, known.clear, take)
+        follower.catch_up()
+        assert known == {old.id: "old"}
+
+        tree.UpdateInfo(old.id, {"content": "changed"})
+        new = tree.CreateInfo("new")
+        follower.catch_up()
+        assert known == {old.id: "changed", new.id: "new"}
+
+        tree.DeleteInfo(new.id)
+        tree.CompactStorage()
+        follower.catch_up()
+        assert known == {old.id: "changed"}
+
+    def test_begin_anew_after_what_failed_halfway(self, tree: KeywordTree) -> None:
+        known: list[str] = []
+        failures = [KeyboardInterrupt()]
+
+        def take(info: Info) -> None:
+            known.append(info.content)
+            if len(known) == 3 and failures:
+                raise failures.pop()
+
+        for number in range(4):
+            tree.CreateInfo(str(number))
+        follower = InfoFollower(tree, known.clear, take, lambda infos: sorted(infos, key=lambda info: info.content))
+        with pytest.raises(KeyboardInterrupt):
+            follower.catch_up()
+        follower.catch_up()
+
+        assert known == ["0", "1", "2", "3"]
+
+    def test_are_read_page_by_page_while_they_are_deleted(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(log_follower, "_PAGE", 3)
+        made = {tree.CreateInfo(str(number)).id for number in range(10)}
+        seen = set()
+        for info in all_infos(tree):
+            seen.add(info.id)
+            tree.DeleteInfo(info.id)
+
+        assert seen == made
+        assert list(all_infos(tree)) == []
+
+    def test_are_read_anew_where_the_place_is_gone(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(log_follower, "_PAGE", 2)
+        made = [tree.CreateInfo(str(number)).id for number in range(6)]
+        seen = []
+        for info in all_infos(tree):
+            seen.append(info.id)
+            if len(seen) == 2:  # the last one of its page
+                tree.DeleteInfo(info.id)
+                assert len(list(all_infos(tree))) == 5
+
+        assert set(seen) == set(made)
 
 
 class TestOutside:

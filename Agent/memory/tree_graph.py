@@ -14,6 +14,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from typing_extensions import override
@@ -32,7 +33,7 @@ from .graph import (
     normalize_tags,
 )
 from .in_memory_graph import InMemoryGraph
-from .log_follower import LogChanges, LogFollower, outside_operations
+from .log_follower import LogChanges, LogFollower, all_infos, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, superseded_ids
 from .sayings import NOTHING_SAID, SaidRelation, Sayings, Waits, read_sayings, waits_for
 
@@ -323,10 +324,9 @@ class TreeGraph(KnowledgeGraph):
             for id, (said, waits) in self._list_sayings().items():
                 self._take_sayings(id, said, waits)
             return
-        page = 0
-        while infos := self._tree.ListInfos(page, _PAGE):
-            self._take(LogChanges(infos=infos))
-            page += 1
+        infos = all_infos(self._tree)
+        while page := list(islice(infos, _PAGE)):
+            self._take(LogChanges(infos=page))
 
     def _take(self, changes: LogChanges) -> None:
         if changes.from_nothing:
