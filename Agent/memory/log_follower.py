@@ -150,10 +150,7 @@ class InfoFollower:
     def catch_up(self) -> None:
         """Take in what is new: the first time, all there is.  Cost: see `LogFollower.catch_up`."""
         is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins anew
-        if is_begun:
-            changes = self._follower.catch_up()
-        else:
-            changes = self._follower.begin(self._read_all)
+        changes = self._follower.catch_up() if is_begun else self._follower.begin(self._read_all)
         if changes.from_nothing:
             self._clear()
         for info in changes.infos:
