@@ -620,7 +620,8 @@ def _own_fields(info: Info) -> dict[str, Any] | None:
 
 
 def _items_in_order(infos: Iterable[Info]) -> list[Info]:
-    return sorted((info for info in infos if AUTHOR in info.metadata), key=_put_at)
+    # Of two with one time, the one that was put again is the later one.
+    return sorted((info for info in infos if AUTHOR in info.metadata), key=lambda info: (_put_at(info), info.version))
 
 
 def _put_at(info: Info) -> float:

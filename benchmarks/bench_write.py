@@ -15,7 +15,7 @@ What and why, part by part (``--only`` takes their names):
   Wanted: equal.
 - processes: four processes write 250 acknowledged keywords each; all are counted afterwards. Wanted: 1,000 of
   1,000.
-- others: langgraph's SqliteStore and the MCP memory server, one insert and one exact look-up at a time, and
+- others: sqlite3, langgraph's SqliteStore and the MCP memory server, one insert and one exact look-up at a time, and
   the latter's losses with two processes.
 
 How: interleaved rounds on a real disk; ratios are taken per round, and their median is given. A sync costs
@@ -586,13 +586,14 @@ def _count_kept(kind: str, path: Path, names: list[str]) -> int:
 
 
 def others(report: common.Report, scratch: Path, options: Namespace) -> None:
-    """Two other systems, where they are installed."""
+    """What the README compares with, in one run: sqlite3, and two other systems where they are installed."""
     rounds, count = options.rounds or (3 if options.quick else 5), 60 if options.quick else 200
     opened: dict[str, tuple[writers.Writer, Callable[[str], object]]] = {}
     with ExitStack() as stack:
         tree = stack.enter_context(_open_tree(scratch / "others"))
         opened["KeywordTree"] = (tree, lambda name: tree.tree.FindByName(name)[0])
         for label, make in (
+            ("sqlite3 WAL FULL", lambda: writers.SqliteWriter(scratch / "others.sqlite")),
             ("langgraph SqliteStore", lambda: writers.LanggraphWriter(scratch / "langgraph.sqlite")),
             ("MCP memory server (no sync)", lambda: writers.McpMemoryWriter(scratch / "mcp.jsonl")),
         ):

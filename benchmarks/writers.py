@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from Agent.keyword_tree import KeywordTree
+from Agent.keyword_tree import KeywordNode, KeywordTree
 from benchmarks import sqlite_peer, trees
 from benchmarks.common import Skip
 
@@ -196,6 +196,15 @@ class SqliteWriter(Writer):
             for keyword_id in spec["keyword_ids"]
         ]
         self._run((sqlite_peer.INSERT_INFO, info), *links)
+
+    def find(self, name: str) -> KeywordNode:
+        """Return the first keyword that bears a name."""
+        row = self._main.execute(
+            f"SELECT {sqlite_peer.NODE_COLUMNS} FROM nodes WHERE NOT deleted AND ordinal IN (SELECT ordinal FROM nodes "
+            "WHERE name_key = ?1 UNION ALL SELECT ordinal FROM aliases WHERE key = ?1) ORDER BY ordinal LIMIT 1",
+            (sqlite_peer.fold(name),),
+        ).fetchone()
+        return sqlite_peer.to_node(row)
 
     def close(self) -> None:
         """Close the connection."""
