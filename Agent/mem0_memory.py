@@ -157,15 +157,16 @@ class Memory:
         payload = None if info.deleted else _payload_of(info)
         if old is not None and (payload is None or old["data"] != payload["data"]):
             self._ranking.remove(info.id)
-        if old is not None:
-            for scope in _scopes_of(old):
+        scopes = [] if payload is None else list(_scopes_of(payload))
+        for scope in _scopes_of(old) if old is not None else ():
+            if scope not in scopes:
                 self._scopes[scope].pop(info.id, None)
         if payload is None:
             self._items.pop(info.id, None)
             return
         self._items[info.id] = payload
-        for scope in _scopes_of(payload):
-            self._scopes[scope][info.id] = None
+        for scope in scopes:
+            self._scopes[scope][info.id] = None  # what changed keeps its place
         if old is None or old["data"] != payload["data"]:
             self._ranking.add(info.id)
 
