@@ -3141,11 +3141,6 @@ class _State:
             id = (grave and grave.parent_id) or _ROOT_ID
         return found
 
-    def IsTaken(self, id: str) -> bool:
-        """Tell whether a keyword has this id, or had it until it was merged: then the id leads on."""
-        grave = self.gone_nodes.get(id)
-        return id in self.nodes or (grave is not None and grave.merged_into is not None)
-
     def FindLink(self, info_id: str, keyword_id: str) -> bytes | None:
         """Return the row of a pair's link; looks through the shorter of the two lists."""
         of_info = self.by_info.Get(info_id)
@@ -4662,9 +4657,8 @@ class _Transaction:
     def IsTaken(self, id: str) -> bool:
         """Tell whether a keyword has this id, or had it until it was merged: then the id leads on."""
         staged = self._staged.get((0, id))
-        if staged is not None:
-            return not staged[2].deleted or staged[2].merged_into is not None
-        return self._base.IsTaken(id)
+        gone = self._base.gone_nodes.get(id) if staged is None else staged[2]
+        return self.HasNode(id) or (gone is not None and gone.merged_into is not None)
 
     def LevelOf(self, id: str) -> int:
         staged = self._staged.get((0, id))
@@ -5278,6 +5272,7 @@ class OpenOperation:
 
     def Add(self, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row]) -> _Value:
         """Run a plan on what was done so far, and keep it."""
+        self.engine.CheckOpen()
         with self.engine.lock:
             transaction = self.Prepare()
             stage_count = transaction.stage_count
@@ -5416,10 +5411,11 @@ class _Engine:
                 store.Open(self._MakeFirst, state)
             state.next_ordinal = max(state.next_ordinal, store.next_ordinal)
         except BaseException as error:
-            try:  # twice: Ctrl-C at the first one's entry must not leave the lock behind
+            try:
                 store.Release()
-            finally:
+            except BaseException:  # Ctrl-C at its entry must not leave the lock behind
                 store.Release()
+                raise
             is_foreign = isinstance(error, ValueError) and not isinstance(error, KeywordTreeError)
             if is_foreign or isinstance(error, _DiskError):
                 raise StoreError(f"cannot open {_Shorten(self.name)}: {error}") from error
@@ -5511,10 +5507,11 @@ class _Engine:
                     if self.Keep is not None:
                         self.Keep()
             finally:
-                try:  # twice, as in `Open`
+                try:
                     self.store.Release()
-                finally:
+                except BaseException:  # as in `Open`
                     self.store.Release()
+                    raise
         self._finalizer.detach()
 
     # -- seeing ---------------------------------------------------------------
@@ -5597,10 +5594,11 @@ class _Engine:
                 self.must_reopen |= not is_clean
                 raise
             finally:
-                try:  # twice, as in `Open`
+                try:
                     self.store.End()
-                finally:
+                except BaseException:  # as in `Open`
                     self.store.End()
+                    raise
 
     def _WorkUpToDate(self, work: Callable[[list[_Job[Any]]], None], jobs: list[_Job[Any]]) -> None:
         """Do the work on what everybody wrote; again where that has changed meanwhile."""
@@ -5710,7 +5708,7 @@ def _ChangedKeywords(state: _State, records: _Records, heads: Sequence[Any] | No
     if heads is None:
         heads = [*map(_ReadNodeHead, records.nodes), *records.infos, *map(_ReadLinkHead, records.links)]
     link_heads = heads[len(records.nodes) + len(records.infos) :]
-    ids = [head.id for head in heads[: len(records.nodes)]]
+    ids = list(map(operator.attrgetter("id"), heads[: len(records.nodes)]))
     ids.extend(map(operator.attrgetter("keyword_id"), link_heads))
     for row in records.infos:
         ids += [_ReadLinkHead(link).keyword_id for link in state.by_info.Get(_KeyOf(row)[1])]
@@ -6763,7 +6761,6 @@ class KeywordTree:
         Raises:
             DuplicateIdError: the id is in use, or leads to what it was merged into.
         """
-        self._engine.CheckOpen()
         name, created_by = _CheckName("name", name), _CheckName("created_by", created_by)
         aliases = None if aliases is None else _CheckList("aliases", aliases, _CheckName)
         description = _CheckText("description", description, _DESCRIPTION_LIMIT)
@@ -6774,6 +6771,7 @@ class KeywordTree:
         if parent_id is not None:
             parent_id = _CheckId("parent_id", parent_id)
         elif _CheckBool("llm_auto_place", llm_auto_place):
+            self._engine.CheckOpen()
             parent_id, io = self._PlaceNode(node)
         plan = partial(_PlanNode, node, parent_id or _ROOT_ID, io)
         return self._engine.Write("create_keyword", plan, created_by, () if io is None else [io])
