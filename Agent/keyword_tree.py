@@ -2653,9 +2653,7 @@ class _FileStore(_Archive):
                 if line.op not in (_STATE, _CHECKPOINT):
                     yield raw
 
-    def ReadBack(
-        self, with_history: bool, value: bytes = b""
-    ) -> Generator[tuple[_Line | None, bytes], None, None]:
+    def ReadBack(self, with_history: bool, value: bytes = b"") -> Generator[tuple[_Line | None, bytes], None, None]:
         """Yield the lines, newest first; with a value only those that have it as the id of a record or a link's.
 
         A compaction that failed leaves a second name of the log, which may have grown since: what lies above the number
