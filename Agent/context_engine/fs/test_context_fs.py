@@ -643,6 +643,21 @@ class TestBadDisks:
         assert fs.read_level(ADA, f"{TEAS}/more", "L2") == "- no sugar\n"
         fs.close()
 
+    def test_a_full_one_where_the_journal_lies_leaves_all_as_it_was(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node())
+        for connection in fs.journal._connections.values():
+            pages = connection.execute("PRAGMA page_count").fetchone()[0]
+            connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(StoreError, match="full") as raised:
+            fs.write_level(ADA, TEA, "L2", "- sugar\n" * 2_000)
+        assert not raised.value.is_committed
+        assert fs.read_level(ADA, TEA, "L2") == "- no sugar\n"
+        for connection in fs.journal._connections.values():
+            connection.execute("PRAGMA max_page_count = 1000000")
+
+        fs.write_level(ADA, TEA, "L2", "- sugar\n")
+        assert fs.read_metadata(ADA, TEA)["version"] == 2
+
     def test_a_failed_sync_stops_all_writes_until_it_is_opened_again(self, tmp_path: Path) -> None:
         disk = FailingDisk("sync_all", errno.EIO)
         fs = ContextFS(tmp_path, disk=disk)
