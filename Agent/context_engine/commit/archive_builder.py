@@ -14,7 +14,7 @@ from ..core.config import (
     MESSAGES,
     OVERVIEW,
 )
-from ..core.messages import decode_messages, encode_messages, read_messages
+from ..core.messages import decode_messages, encode_messages, read_messages, said_digest
 from ..core.objects import Message, RequestContext, SessionArchive
 from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, one_line, strings_of, time_of
 from ..extraction.rules import describe_tool
@@ -93,7 +93,7 @@ class ArchiveBuilder:
                 found |= {str(id): str(digest) for id, digest in held.items()}
             else:  # a hand has changed it: the messages tell
                 data = self._fs.read_file(ctx, uri, MESSAGES)
-                found |= {message.id: text_digest(message) for message in decode_messages(data, uri)}
+                found |= {message.id: said_digest(message) for message in decode_messages(data, uri)}
         return found
 
     def read(self, ctx: RequestContext, uri: str) -> SessionArchive:
@@ -110,11 +110,6 @@ class ArchiveBuilder:
         return SessionArchive(session, node.uri, node.abstract, said, dict(stats) if isinstance(stats, dict) else {})
 
 
-def text_digest(message: Message) -> str:
-    """Return a digest of what a message says."""
-    return digest_of(message.role, message.text, size=4)
-
-
 def _number_of(name: str) -> int:
     head = name.partition("-")[0]
     return int(head) if head.isascii() and head.isdecimal() and len(head) < 10 else 0
@@ -129,7 +124,7 @@ def split_messages(messages: Sequence[Message]) -> list[list[Message]]:
     parts: list[list[Message]] = []
     size = 0
     for message in messages:
-        length = len(message.text.encode()) + 200
+        length = len(encode_messages([message]))  # with its images: a file of them must stay readable
         if not parts or len(parts[-1]) >= ARCHIVE_MESSAGES or size + length > ARCHIVE_BYTES:
             parts.append([])
             size = 0
@@ -158,7 +153,8 @@ def render_archive(messages: Sequence[Message], count: CountTokens = count_token
     lines = []
     for number, message in enumerate(messages, 1):
         who = f"{message.role} ({message.name})" if message.name else message.role
-        text = "(forgotten)" if message.forgotten else message.text
+        # A line of its own begins with [m…]: what somebody said over several lines can pretend to be none.
+        text = "(forgotten)" if message.forgotten else "\n    ".join(message.text.splitlines())
         lines.append(f"[m{number}] {time_of(message.at)[:16].replace('T', ' ')} {who}: {text}\n")
     return {
         ABSTRACT: describe_archive(messages, count).encode(),
@@ -170,7 +166,7 @@ def render_archive(messages: Sequence[Message], count: CountTokens = count_token
 
 def archive_metadata(archive: SessionArchive, ledger: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an archive's metadata holds besides the engine's own fields."""
-    ids = {message.id: text_digest(message) for message in archive.recent_messages}
+    ids = {message.id: said_digest(message) for message in archive.recent_messages}
     volatile = ("failures", "done_chunks", "waiting_chunks")
     stats = {name: value for name, value in archive.stats.items() if name not in volatile}
     return json.loads(json.dumps({"session": archive.session_id, "ids": ids, "stats": stats, "ledger": dict(ledger)}))  # type: ignore[no-any-return]

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.config import EXTRACT_ARCHIVE, LEASE_S, SESSIONS, SKIP
 from ..core.errors import ContextEngineError, InvalidInputError, ProviderDownError, StoreError, VersionConflictError
-from ..core.messages import read_messages
+from ..core.messages import read_messages, said_digest
 from ..core.objects import (
     CandidateMemory,
     CommitResult,
@@ -37,7 +37,6 @@ from .archive_builder import (
     archive_title,
     render_archive,
     split_messages,
-    text_digest,
 )
 from .candidate_pipeline import CandidatePipeline, candidate_id
 from .context_writer import ContextWriter
@@ -324,7 +323,7 @@ def _new(message: Message, known: Mapping[str, str]) -> Message | None:
     held = known.get(message.id)
     if held is None:
         return message
-    digest = text_digest(message)
+    digest = said_digest(message)
     again = f"{message.id}~{digest[:8]}"
     if held == digest or again in known:
         return None

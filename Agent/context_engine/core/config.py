@@ -18,8 +18,8 @@ LEVEL_TOKENS: Mapping[str, int] = MappingProxyType({"L0": 100, "L1": 500, "L2": 
 FILE_BYTES = 64 * 1024 * 1024
 """A larger file of a node is not read: it cannot be the engine's."""
 
-MESSAGE_BYTES = 16 * 1024 * 1024
-"""A message's text."""
+MESSAGE_BYTES, RAW_BYTES = 16 * 1024 * 1024, 48 * 1024 * 1024
+"""A message's text, and all of the message as JSON, with its images."""
 
 ARCHIVE_BYTES, ARCHIVE_MESSAGES = 1024 * 1024, 1_000
 """A longer session goes into several archives, so that reading one message of it stays cheap."""

@@ -18,14 +18,23 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .config import MESSAGE_BYTES
+from .config import MESSAGE_BYTES, RAW_BYTES
 from .errors import InvalidInputError, StoreCorruptError
 from .objects import Message
 from .text import clean, digest_of, read_time, shorten, time_of, to_json
 
-__all__ = ["decode_message", "decode_messages", "encode_messages", "own_words", "read_message", "read_messages"]
+__all__ = [
+    "decode_message",
+    "decode_messages",
+    "encode_messages",
+    "own_words",
+    "read_message",
+    "read_messages",
+    "said_digest",
+]
 
 _TIMES = ("at", "timestamp", "created_at", "time", "date")
+_SHOWN = ("text", "tool_use", "tool_result")
 _ROLES = ("user", "assistant", "tool", "system")
 _SAME = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
 
@@ -45,16 +54,32 @@ def read_messages(messages: object, now: float) -> list[Message]:
         message = read_message(raw, place, now)
         if not message.id:
             said_at = str(message.at) if _time_in(message.raw) is not None else ""
-            said = digest_of(message.role, message.name, message.text, said_at)
+            said = digest_of(message.role, message.name, message.text, said_at, *_unseen(message))
             occurrences[said] = occurrences.get(said, -1) + 1
             message = _with_id(message, digest_of(said, str(occurrences[said]), size=8))
         elif message.id in taken:  # the same id for something else: both were said
-            if taken[message.id].text == message.text:
+            if said_digest(taken[message.id]) == said_digest(message):
                 continue
-            message = _with_id(message, f"{message.id}~{digest_of(message.role, message.text, size=4)}")
+            message = _with_id(message, f"{message.id}~{said_digest(message)}")
         taken[message.id] = message
         found.append(message)
     return found
+
+
+def said_digest(message: Message) -> str:
+    """Return a digest of what a message says and carries; that of a forgotten one is of what was left of it."""
+    return digest_of(message.role, message.text, *_unseen(message), size=4)
+
+
+def _unseen(message: Message) -> list[str]:
+    """Return what a message carries that its text does not show: two pictures are two messages."""
+    content = message.raw.get("content")
+    parts = content if isinstance(content, list) else [content]
+    return [
+        to_json(part)
+        for part in parts
+        if isinstance(part, dict) and not isinstance(part.get("text"), str) and part.get("type") not in _SHOWN
+    ]
 
 
 def _with_id(message: Message, id: str) -> Message:
@@ -65,7 +90,7 @@ def read_message(raw: object, place: int, now: float) -> Message:
     """Return one message; its id is "" where it brings none.
 
     Raises:
-        InvalidInputError: It is none, or larger than 16 MiB.
+        InvalidInputError: It is none, its text is larger than 16 MiB, or all of it than 48 MiB.
     """
     if not isinstance(raw, Mapping):
         dump = getattr(raw, "model_dump", None)
@@ -73,9 +98,12 @@ def read_message(raw: object, place: int, now: float) -> Message:
         if not isinstance(raw, Mapping):
             raise InvalidInputError(f"message {place} must be an object, not {shorten(raw)}")
     try:
-        kept = json.loads(clean(to_json(dict(raw))))
+        written = clean(to_json(dict(raw)))
+        kept = json.loads(written)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"message {place} is no JSON: {error}") from error
+    if len(written) > RAW_BYTES:
+        raise InvalidInputError(f"message {place} is larger than {RAW_BYTES} bytes, with all that it carries")
     return _read_json(kept, place, now)
 
 

@@ -20,12 +20,12 @@ def said_text(message: Message) -> str:
     return f"{message.name}: {message.text}" if message.name else message.text
 
 
-def passage_of_archive(data: bytes, part: int, where: str) -> tuple[str, str]:
-    """Return one passage of an archive's messages, and which message it is of, without reading the others.
+def passage_of_archive(data: bytes, part: int, where: str) -> tuple[str, str, str]:
+    """Return one passage of an archive's messages, which message it is of, and whose, without reading the others.
 
     Args:
         data: The archive's `messages.jsonl`.
-        part: As `passages_of` counts them; what is not there gives two empty texts.
+        part: As `passages_of` counts them; what is not there gives empty texts.
         where: What an error calls the archive.
 
     Raises:
@@ -34,9 +34,9 @@ def passage_of_archive(data: bytes, part: int, where: str) -> tuple[str, str]:
     number = (part >> _PLACES) + 1
     message = decode_message(data, number, where)
     if message is None or message.forgotten:
-        return "", ""
+        return "", "", ""
     place, passages = part & ((1 << _PLACES) - 1), split_passages(said_text(message), PASSAGE_CHARACTERS)
-    return (passages[place], f"m{number}") if place < len(passages) else ("", "")
+    return (passages[place], f"m{number}", message.role) if place < len(passages) else ("", "", "")
 
 
 def passages_of(node: ContextNode, messages: Sequence[Message] = ()) -> Iterator[tuple[int, str, dict[str, Any]]]:

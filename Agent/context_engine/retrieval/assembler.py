@@ -26,13 +26,13 @@ class _Seen(NamedTuple):
     passages: dict[int, str]
     edges: list[RelationEdge]
 
-    def passage(self, part: int) -> tuple[str, str]:
-        """Return a passage, and of an archive which message it is of; of an archive no other message is read."""
+    def passage(self, part: int) -> tuple[str, str, str]:
+        """Return a passage, and of an archive its message and that one's role; no other message is read."""
         if self.node.category == SESSIONS:
             with contextlib.suppress(ContextEngineError):  # a line that a hand has damaged is told by `verify`
                 return passage_of_archive(self.messages, part, self.node.uri)
-            return "", ""
-        return self.passages.get(part, ""), ""
+            return "", "", ""
+        return self.passages.get(part, ""), "", ""
 
 
 class RetrievalAssembler:
@@ -74,11 +74,11 @@ class RetrievalAssembler:
             held = seen[hit.uri]
             if held is None:
                 continue
-            excerpt, said = self._excerpt(hit, held, parts)
+            excerpt, said, role = self._excerpt(hit, held, parts)
             key = (held.node.uri, said)
             if key in made or (hit.level == 2 and not excerpt):
                 continue
-            block = self._block(hit, held, held.node.uri in shown, excerpt)
+            block = self._block(hit, held, held.node.uri in shown, excerpt, role)
             if block.content_excerpt and block.content_excerpt in told:  # a memory has said the message already
                 continue
             told.add(block.content_excerpt)
@@ -103,15 +103,15 @@ class RetrievalAssembler:
         edges = [edge for edge in read_edges(node.uri, files.get(RELATIONS, b"")) if _is_visible(ctx, edge.to_uri)]
         return _Seen(node, files.get(MESSAGES, b""), passages, edges)
 
-    def _excerpt(self, hit: NodeHit, held: _Seen, best_parts: Mapping[str, int]) -> tuple[str, str]:
-        """Return what a block shows of a node's content, and which message it is of."""
+    def _excerpt(self, hit: NodeHit, held: _Seen, best_parts: Mapping[str, int]) -> tuple[str, str, str]:
+        """Return what a block shows of a node's content, which message it is of, and whose."""
         if hit.level == 2:
             return held.passage(hit.part)
         if held.node.category == SESSIONS or hit.uri not in best_parts:
-            return "", ""
+            return "", "", ""
         return held.passage(best_parts[hit.uri])
 
-    def _block(self, hit: NodeHit, held: _Seen, is_known: bool, excerpt: str) -> RetrievedBlock:
+    def _block(self, hit: NodeHit, held: _Seen, is_known: bool, excerpt: str, role: str) -> RetrievedBlock:
         is_message = held.node.category == SESSIONS and hit.level == 2
         return RetrievedBlock(
             uri=held.node.uri,
@@ -121,7 +121,8 @@ class RetrievalAssembler:
             content_excerpt=excerpt[:PASSAGE_CHARACTERS],
             relations=held.edges,
             score=round(hit.score, 4),
-            match_reason=hit.reason,
+            # Who reads the block must not take an answer, or what a tool gave, for the user's own word.
+            match_reason=f"{hit.reason}; said by {role}" if role not in ("", "user") else hit.reason,
         )
 
     def _fit(self, block: RetrievedBlock, left: int) -> RetrievedBlock | None:

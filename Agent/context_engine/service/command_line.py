@@ -103,6 +103,7 @@ def _search(engine: ContextEngineService, ctx: RequestContext, options: argparse
         f"{block.content_excerpt or block.abstract}\n    {block.uri}  [{block.match_reason}]" for block in found.blocks
     ]
     lines += [f"({found.omitted} more did not fit)"] if found.omitted else []
+    lines = lines or [f"nothing fits for user {ctx.user_id!r}, agent {ctx.agent_id!r}, account {ctx.account_id!r}"]
     return found, "\n".join(lines), 0 if found.blocks else NOT_FOUND
 
 
