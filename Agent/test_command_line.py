@@ -181,6 +181,7 @@ def texts_of_the_source() -> set[str]:
                 for part in ast.walk(call.args[place])
                 if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value not in ("_", " ")
             }
+    said |= {"stored {0} on no keyword: keyword-tree link {0} KEYWORD"}  # told by a name
     return said | set(REASONS.values()) | set(LEXICAL_REASONS.values()) | set(SECTIONS)
 
 
@@ -563,6 +564,13 @@ class TestInfo:
         answer = program.ask("info", "A kitchen needs a window.")
 
         assert [place["name"] for place in answer["keywords"]] == ["kitchen"]
+
+    def test_says_how_to_hang_what_fits_nowhere(self, program: Program) -> None:
+        said = program.run("info", "Bob drinks espresso.")
+        linking = re.search(r"on no keyword: keyword-tree (link \S+) KEYWORD", said)
+
+        assert linking
+        assert program.run(*linking[1].split(), "kitchen").startswith("linked to kitchen")
 
     def test_changes_one_that_is_there(self, program: Program) -> None:
         program.run("info", "Milk first.", "--change", "tea")

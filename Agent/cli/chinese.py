@@ -45,7 +45,9 @@ TEXTS = {
     "nothing found": "没有找到",
     "no keyword fits, but these texts do": "没有合适的关键词，但有这些内容",
     "no keyword": "没有关键词",
-    "no keyword; keyword-tree link {} KEYWORD hangs it there": "（没有关键词；要挂上去：keyword-tree link {} 关键词）",
+    "stored {0} on no keyword: keyword-tree link {0} KEYWORD": (
+        "已记下 {0}，没有挂在关键词上：keyword-tree link {0} 关键词"
+    ),
     "{} with these words": "{}含有这些词",
     "{} in all: {}": "共 {}：{}",
     "{} fit": "{}合适",

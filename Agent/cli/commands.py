@@ -169,9 +169,12 @@ def info(
             stored = tree.CreateInfo(read_content(content), source or "", ids, auto)
         links = [node for node, _ in tree.GetKeywordsOfInfo(stored.id)]
         on = ", ".join(path_of(tree, node.id) for node in links)
-        on = on or say("no keyword; keyword-tree link {} KEYWORD hangs it there", stored.id)
         value = {"info": spell_row(stored), "keywords": spell_places(tree, links)}
-        session.tell(tree, operation.id, value, "stored {} on {}", stored.id, on)
+        if links:
+            session.tell(tree, operation.id, value, "stored {} on {}", stored.id, on)
+        else:
+            said = "stored {0} on no keyword: keyword-tree link {0} KEYWORD"
+            session.tell(tree, operation.id, value, said, stored.id)
 
 
 @command("link")
