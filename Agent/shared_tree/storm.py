@@ -6,7 +6,8 @@ Workers write through networks that lose requests and answers, and deliver late;
 are ended; the server crashes; logs are compacted without history. Each worker notes, on disk and before the call, what
 it is about to write, and behind it what it was told. In the end no acknowledged write may be lost, none be there twice,
 none that was refused be there; what began after another was acknowledged must stand behind it; each refresh must have
-seen all that was acknowledged before; and all replicas must be equal.
+seen all that was acknowledged before; and all replicas must be equal. No log may lack what was read of it, unless a
+standby was promoted: what a crash leaves visible need not be on the standby, and nobody was told that it is.
 """
 
 from __future__ import annotations
@@ -255,6 +256,11 @@ class _Storm:
             self.report.refreshes += 1
             for name in more[0]:
                 self.report.add("stale", f"a refresh of {tree_name} did not show {name}")
+        elif kind == "opened anew":
+            if self.report.faults["standbys promoted"]:
+                self.report.faults["trees opened anew"] += 1
+            else:
+                self.report.add("unsound", f"{tree_name} did not hold what was read of it")
         elif kind == "compacted":
             self.report.faults["compactions"] += 1
         elif kind == "began":

@@ -15,11 +15,10 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..keyword_tree import KeywordTree, KeywordTreeError, StoreError
+from ..keyword_tree import KeywordTree, KeywordTreeError, StoreCorruptError, StoreError
 from . import statements, store
 from .shared_log import SharedLog
 from .store import SharedStore
@@ -84,89 +83,10 @@ def work(folder: str, dsn: str, worker: int, life: int, slots: int, seed: int, m
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if mutant:
         MUTANTS[mutant]()
-    home = Path(folder)
-    board = _Board(home / "board", slots)
     store._CAREFUL = random.Random(f"{seed} {worker} {life}").choice((1, 2, store._CAREFUL))
     store._GUESS_S = 60.0  # whoever slept while the log was written anew goes on with a guess
-    log = SharedLog(dsn, connections=4, patience=_PATIENCE_S)
-    trees = _open(home, log)
-    notes = os.open(home / f"notes-{worker}-{life}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    threads = [
-        threading.Thread(target=_write, args=(home, trees, board, worker, life, number, notes, seed))
-        for number in range(THREADS if len(trees) == len(TREES) else 0)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (home / f"done-{worker}-{life}").touch()
-    while not (home / "rest").exists():
-        time.sleep(0.05)
-    _rest(home, log, trees, worker, life)
-
-
-def _open(home: Path, log: SharedLog) -> dict[str, KeywordTree]:
-    """Open all trees, however often it must be tried; one that is damaged never opens."""
-    trees: dict[str, KeywordTree] = {}
-    end = float("inf")
-    while len(trees) < len(TREES) and time.monotonic() < end:
-        if (home / "stop").exists():  # all is well again: now it must work
-            end = min(end, time.monotonic() + _OPEN_S)
-        try:
-            for name in TREES[len(trees) :]:
-                trees[name] = KeywordTree(str(home / "unused"), store=log.tree(name))
-        except StoreError:
-            time.sleep(0.2)
-    return trees
-
-
-def _write(
-    home: Path, trees: dict[str, KeywordTree], board: _Board, worker: int, life: int, thread: int, notes: int, seed: int
-) -> None:
-    random_ = random.Random(f"{seed} {worker} {life} {thread}")
-    tree_name = TREES[thread % len(TREES)]
-    tree, slot = trees[tree_name], worker * THREADS + thread
-    number = (life + 1) * 1_000_000  # no name twice, also where a life before this one had nothing acknowledged
-
-    def note(kind: str, *more: Any) -> None:
-        os.write(notes, (json.dumps([kind, tree_name, slot, number, time.monotonic(), *more]) + "\n").encode())
-
-    while not (home / "stop").exists():
-        if random_.random() < 0.05:
-            _refresh(tree, tree_name, board, note)
-            continue
-        if _is_asked_to_compact(home, tree_name):
-            with suppress(StoreError):
-                tree.CompactStorage(keep_history=random_.random() < 0.2)
-                note("compacted")
-            (home / f"compacting-{tree_name}").unlink(missing_ok=True)
-            continue
-        number += 1
-        size = random_.choice((10, 10, 10, 10, 3000)) if random_.random() > 0.002 else 1_500_000
-        note("began")
-        try:
-            if size > 5000:  # a batch in pieces
-                tree.CreateInfo("y" * size)
-            tree.CreateKeyword(name_of(slot, number), "root", description="x" * min(size, 5000), llm_auto_place=False)
-        except KeywordTreeError as error:
-            note("unknown" if getattr(error, "outcome_unknown", False) else "refused", str(error))
-            time.sleep(0.05)
-            continue
-        note("acknowledged")
-        board.tell(slot, number)
-
-
-def _tree_of(slot: int) -> str:
-    return TREES[slot % THREADS % len(TREES)]
-
-
-def _is_asked_to_compact(home: Path, tree_name: str) -> bool:
-    """Tell whether this thread, and no other one, is to write the log anew."""
-    try:
-        (home / f"compact-{tree_name}").rename(home / f"compacting-{tree_name}")
-    except FileNotFoundError:
-        return False
-    return True
+    with SharedLog(dsn, connections=4, patience=_PATIENCE_S) as log:
+        _Worker(Path(folder), log, worker, life, slots, seed).run()
 
 
 def name_of(slot: int, number: int) -> str:
@@ -174,31 +94,137 @@ def name_of(slot: int, number: int) -> str:
     return f"w{slot}n{number}"
 
 
-def _refresh(tree: KeywordTree, tree_name: str, board: _Board, note: Callable[..., None]) -> None:
-    before = board.read()
-    try:
-        tree.Refresh()
-    except StoreError:
-        return
-    written = [(slot, number) for slot, number in enumerate(before) if number and _tree_of(slot) == tree_name]
-    names = [name_of(slot, number) for slot, number in written]
-    note("refreshed", [name for name in names if not tree.FindByName(name, 0, 1)])
+def _tree_of(slot: int) -> str:
+    return TREES[slot % THREADS % len(TREES)]
 
 
-def _rest(home: Path, log: SharedLog, trees: dict[str, KeywordTree], worker: int, life: int) -> None:
-    """When all have stopped: say what this replica holds."""
-    unopened = [[], ["it could not be opened"]]
-    said: dict[str, Any] = {"counts": dict(log.counts), "trees": dict.fromkeys(TREES, unopened)}
-    for name, tree in trees.items():
+class _Worker:
+    """One life of one process."""
+
+    def __init__(self, home: Path, log: SharedLog, worker: int, life: int, slots: int, seed: int) -> None:
+        self.home, self.log, self.worker, self.life, self.seed = home, log, worker, life, seed
+        self.board = _Board(home / "board", slots)
+        self.trees: dict[str, KeywordTree] = {}
+        self.lock = threading.Lock()  # held while a tree is opened anew
+        self.notes = os.open(home / f"notes-{worker}-{life}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def run(self) -> None:
+        """Open the trees, write, and say in the end what they hold."""
+        for name in TREES:
+            self.open(name, None)
+        count = THREADS if len(self.trees) == len(TREES) else 0
+        threads = [threading.Thread(target=_Thread(self, number).run) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self._say("done", {})
+        while not (self.home / "rest").exists():
+            time.sleep(0.05)
+        self._say("rest", {"counts": dict(self.log.counts), "trees": dict(map(self._holding, TREES))})
+
+    def open(self, name: str, lost: KeywordTree | None) -> None:
+        """Open a tree, however often it must be tried, unless another thread has; one that is damaged never opens."""
+        end = float("inf")
+        with self.lock:
+            while self.trees.get(name) is lost and time.monotonic() < end:
+                if (self.home / "stop").exists():  # all is well again: now it must work
+                    end = min(end, time.monotonic() + _OPEN_S)
+                try:
+                    self.trees[name] = KeywordTree(str(self.home / "unused"), store=self.log.tree(name))
+                except StoreError:
+                    time.sleep(0.2)
+
+    def _holding(self, name: str) -> tuple[str, list[list[str]]]:
+        """Return a tree's name, what it holds when all have stopped, and what is wrong with it."""
+        problems = ["it could not be opened"]
         for _ in range(20):
+            tree = self.trees.get(name)
+            if tree is None:
+                break
             try:
                 tree.Refresh()
-                problems = tree.Verify()
-                break
+                return name, [sorted(node.name for node in tree.GetChildren("root")), tree.Verify()]
+            except StoreCorruptError as error:
+                problems = [str(error)]
+                self.open(name, tree)
             except StoreError as error:
                 problems = [str(error)]
                 time.sleep(0.5)
-        said["trees"][name] = [sorted(node.name for node in tree.GetChildren("root")), problems]
-    part = home / f"rest-{worker}-{life}.new"
-    part.write_text(json.dumps(said))
-    part.rename(home / f"rest-{worker}-{life}")
+        return name, [[], problems]
+
+    def _say(self, what: str, said: dict[str, Any]) -> None:
+        part = self.home / f"{what}-{self.worker}-{self.life}.new"
+        part.write_text(json.dumps(said))
+        part.rename(self.home / f"{what}-{self.worker}-{self.life}")
+
+
+class _Thread:
+    """Writes to one tree, refreshes it, and compacts it when it is asked to."""
+
+    def __init__(self, worker: _Worker, thread: int) -> None:
+        self.worker, self.home = worker, worker.home
+        self.tree_name = TREES[thread % len(TREES)]
+        self.slot = worker.worker * THREADS + thread
+        self.number = (worker.life + 1) * 1_000_000  # no name twice, also where a life before had nothing acknowledged
+        self.random = random.Random(f"{worker.seed} {worker.worker} {worker.life} {thread}")
+
+    def note(self, kind: str, *more: Any) -> None:
+        """Write down what happened, and when."""
+        said = [kind, self.tree_name, self.slot, self.number, time.monotonic(), *more]
+        os.write(self.worker.notes, (json.dumps(said) + "\n").encode())
+
+    def run(self) -> None:
+        """Go on until a file says stop."""
+        while not (self.home / "stop").exists():
+            tree = self.worker.trees[self.tree_name]
+            try:
+                if self.random.random() < 0.05:
+                    self._refresh(tree)
+                elif self._is_asked_to_compact():
+                    self._compact(tree)
+                else:
+                    self._write(tree)
+            except StoreCorruptError:  # it has read what no standby had, and one was promoted: as the error says
+                self.note("opened anew")
+                self.worker.open(self.tree_name, tree)
+            except StoreError:
+                time.sleep(0.05)
+
+    def _write(self, tree: KeywordTree) -> None:
+        self.number += 1
+        is_huge = self.random.random() < 0.002
+        description = "x" * (5000 if is_huge else self.random.choice((10, 10, 10, 10, 3000)))
+        self.note("began")
+        try:
+            if is_huge:  # a batch in pieces
+                tree.CreateInfo("y" * 1_500_000)
+            name = name_of(self.slot, self.number)
+            tree.CreateKeyword(name, "root", description=description, llm_auto_place=False)
+        except KeywordTreeError as error:
+            self.note("unknown" if getattr(error, "outcome_unknown", False) else "refused", str(error))
+            raise
+        self.note("acknowledged")
+        self.worker.board.tell(self.slot, self.number)
+
+    def _refresh(self, tree: KeywordTree) -> None:
+        before = self.worker.board.read()
+        tree.Refresh()
+        written = [(slot, number) for slot, number in enumerate(before) if number and _tree_of(slot) == self.tree_name]
+        names = [name_of(slot, number) for slot, number in written]
+        self.note("refreshed", [name for name in names if not tree.FindByName(name, 0, 1)])
+
+    def _is_asked_to_compact(self) -> bool:
+        """Tell whether this thread, and no other one, is to write the log anew."""
+        try:
+            (self.home / f"compact-{self.tree_name}").rename(self.home / f"compacting-{self.tree_name}")
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _compact(self, tree: KeywordTree) -> None:
+        try:
+            tree.CompactStorage(keep_history=self.random.random() < 0.2)
+            self.note("compacted")
+        finally:
+            (self.home / f"compacting-{self.tree_name}").unlink(missing_ok=True)
