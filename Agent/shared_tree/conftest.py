@@ -18,6 +18,7 @@ import psycopg
 import pytest
 
 from Agent.keyword_tree import KeywordTree
+from Agent.shared_tree.faulty_proxy import FaultyProxy
 from Agent.shared_tree.own_server import OwnServer, choose_owner, find_programs, free_port
 from Agent.shared_tree.shared_log import SharedLog
 from Agent.shared_tree.storm import memory_folder
@@ -128,3 +129,41 @@ def sql(dsn: str, statement: str, *values: object) -> list[tuple[object, ...]]:
 def port_of(dsn: str) -> int:
     """Return the port that a DSN names."""
     return int(dsn.partition("port=")[2].split()[0])
+
+
+@pytest.fixture
+def proxy(server: OwnServer) -> Iterator[FaultyProxy]:
+    """Give a network before the server that does what a test tells it to."""
+    with FaultyProxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def far(database: str, proxy: FaultyProxy, log: SharedLog) -> Iterator[SharedLog]:
+    """Give a log that is reached through a network that may fail."""
+    with SharedLog(database.replace(f"port={port_of(database)}", f"port={proxy.port}"), patience=2) as far:
+        yield far
+
+
+def names(tree: KeywordTree) -> list[str]:
+    """Return the names below the root, in order."""
+    return [node.name for node in tree.GetChildren("root")]
+
+
+def opened(log: SharedLog, tree_id: str = "u42") -> KeywordTree:
+    """Open a tree, as one more machine would."""
+    return KeywordTree("unused", store=log.tree(tree_id))
+
+
+def end_sessions(server: OwnServer) -> int:
+    """End all sessions of shared trees, as an operator may; return how many there were."""
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'keyword_tree'"
+    return len(sql(server.dsn, ended))
+
+
+def wait_for(is_so: Callable[[], bool], seconds: float = 10) -> None:
+    """Return when something is so; fail where it never is."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
