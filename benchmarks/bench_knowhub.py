@@ -184,6 +184,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def cpu_of(process: "subprocess.Popen[bytes]") -> float:
+    """Return the seconds of CPU that a process has used; 0 where the system does not tell."""
+    try:
+        told = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def percentile(values: list[float], share: float) -> float:
     """Return the value that a share of the values does not exceed."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
@@ -230,18 +239,23 @@ def measure_servers(folder: str, entries: int, seconds: float) -> None:
         }
 
     try:
-        print(f"{'':10} {'plain/s':>9} {'hub/s':>9} {'ratio':>7} {'plain p95':>10} {'hub p95':>9} {'ratio':>7}")
+        titles = f"{'':10} {'plain/s':>9} {'hub/s':>9} {'ratio':>7} {'plain p95':>10} {'hub p95':>9} {'ratio':>7}"
+        print(f"{titles}   CPU ms a call")
         for name in ("get", "save", "feedback", "recall"):
             took: dict[str, list[float]] = {"plain": [], "hub": []}
+            used = {"plain": 0.0, "hub": 0.0}
             for _ in range(3):
-                for kind, (_, port) in servers.items():
+                for kind, (process, port) in servers.items():
+                    used[kind] -= cpu_of(process)
                     made = asyncio.run(hammer(f"http://127.0.0.1:{port}", text, calls(kind)[name], seconds / 3))
                     took[kind] += made
+                    used[kind] += cpu_of(process)
             rates = {kind: len(times) / seconds for kind, times in took.items()}
             p95 = {kind: percentile(times, 0.95) * 1000 for kind, times in took.items()}
             ratio, slower = rates["hub"] / rates["plain"], p95["hub"] / p95["plain"]
             told = f"{rates['plain']:>9.0f} {rates['hub']:>9.0f} {ratio:>7.2f}"
-            print(f"{name:10} {told} {p95['plain']:>7.1f} ms {p95['hub']:>6.1f} ms {slower:>7.2f}", flush=True)
+            cpu = " ".join(f"{kind} {1000 * used[kind] / len(took[kind]):.2f}" for kind in used)
+            print(f"{name:10} {told} {p95['plain']:>7.1f} ms {p95['hub']:>6.1f} ms {slower:>7.2f}   {cpu}", flush=True)
     finally:
         for process, _ in servers.values():
             process.terminate()
