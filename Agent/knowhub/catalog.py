@@ -91,6 +91,7 @@ class Catalog:
         self._known: dict[str, Known] = {}
         self._gone: dict[str, tuple[float, int]] = {}  # what is older than its going is no news
         self._in_time: dict[str, list[tuple[float, str]]] = {}  # by kind, sorted
+        self._entries: set[str] = set()  # these five: of knowledge alone
         self._by_scope: dict[str, set[str]] = {}
         self._private: dict[str, set[str]] = {}  # by principal
         self._by_type: dict[str, set[str]] = {}
@@ -212,11 +213,12 @@ class Catalog:
             return
         if kind == "proposal":
             self._proposals.setdefault(known.of, set()).add(known.id)
-        for scope in known.scopes - {OWNER_SCOPE}:
-            self._by_scope.setdefault(scope, set()).add(known.id)
-        if OWNER_SCOPE in known.scopes:
-            self._private.setdefault(known.principal, set()).add(known.id)
         if kind == "knowledge":
+            self._entries.add(known.id)
+            for scope in known.scopes - {OWNER_SCOPE}:
+                self._by_scope.setdefault(scope, set()).add(known.id)
+            if OWNER_SCOPE in known.scopes:
+                self._private.setdefault(known.principal, set()).add(known.id)
             for name in known.types:
                 self._by_type.setdefault(name, set()).add(known.id)
             self._by_score.setdefault(known.score, set()).add(known.id)
@@ -239,6 +241,7 @@ class Catalog:
             return
         if kind == "proposal":
             self._proposals[known.of].discard(known.id)
+        self._entries.discard(known.id)
         for scope in known.scopes:
             self._by_scope.get(scope, set()).discard(known.id)
         self._private.get(known.principal, set()).discard(known.id)
@@ -289,14 +292,17 @@ class Catalog:
         target = self._known.get(known.merged_into)
         return target if target is not None and target.principal == known.principal else None
 
-    def visible(self, token: Token, kind: str) -> Set[str] | None:
-        """Return the ids of a kind that a token sees, and maybe others of another kind; None is all."""
+    def visible(self, token: Token) -> Set[str] | None:
+        """Return the ids of the entries that a token sees; None is all."""
+        with self._lock:
+            return None if token.sees_all() else set().union(*self._parts(token))
+
+    def _parts(self, token: Token) -> list[set[str]]:
+        """Return the sets, as they are kept, that together are what a token sees."""
         if token.sees_all():
-            return None
-        found = set(self._private.get(token.principal, ()))
-        for scope in token.scopes:
-            found |= self._by_scope.get(scope, set())
-        return found
+            return [self._entries]
+        parts = [self._by_scope.get(scope) for scope in token.scopes]
+        return [part for part in (self._private.get(token.principal), *parts) if part]
 
     def sees(self, token: Token, known: Known) -> bool:
         """Return whether a token sees a record."""
@@ -305,15 +311,13 @@ class Catalog:
     def eligible(self, token: Token, types: Collection[str] | None, min_score: int) -> Set[str]:
         """Return the entries that a search may find.  Cost: sets joined in C; some 2 ms among 30,000."""
         with self._lock:
-            visible = self.visible(token, "knowledge")
-            fitting: set[str] = set()
-            for score, ids in self._by_score.items():
-                if score >= min_score:
-                    fitting |= ids if visible is None else ids & visible
+            # What is excluded are few, as a rule: a copy without them takes a fifth of gathering all others.
+            excluded = [ids for score, ids in self._by_score.items() if score < min_score]
+            excluded += [self._negative, self._hidden]
+            parts = [part.difference(*excluded) for part in self._parts(token)]
+            fitting = parts[0] if len(parts) == 1 else set[str]().union(*parts)
             if types is not None:
                 fitting &= set().union(*(self._by_type.get(name, set()) for name in types))
-            fitting -= self._negative
-            fitting -= self._hidden
             return fitting
 
     def page(

@@ -99,7 +99,7 @@ class Entries(Room):
         return {"entry": self._entry(token, earlier), "operation_id": operation_id, "similar": []}
 
     def _similar(self, token: Token, task: str) -> list[Json]:
-        among = self.catalog.visible(token, "knowledge")
+        among = self.catalog.visible(token)
         found = self.catalog.rank_by_rarest(task[:200], 2 * SIMILAR_LIMIT, among) if among is None or among else []
         mine, told = set(terms_of(task)), list[Json]()
         for id in found:
