@@ -32,7 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from .keywords import STOP_WORDS, find_words
@@ -636,7 +636,7 @@ class _Scorer:
             # What is still to be had must be less than what anybody can have.
             is_less = 2 * most < all_there_is and len(scores) > self._count
             if is_less and min(unread, budget) > max(_LOOK * self._count, len(scores)):
-                least = _least(self._foremost(scores, among), self._count)
+                least = _least(self._foremost(scores, among).values(), self._count)
                 gap = least - most  # who is not among them yet cannot come before those that are
                 hopeful = {slot: score for slot, score in scores.items() if score >= gap} if gap > 0 else {}
                 if hopeful and len(hopeful) * _LOOK < min(unread, budget):
@@ -659,14 +659,17 @@ class _Scorer:
 
     def _best(self, scores: dict[int, float]) -> list[int]:
         """Return the slots with the best scores, equals in their order."""
-        least = _least(scores, self._count)
+        # The first ones have the rarest terms: who is worse than their best, is not among the best of all.
+        least = _least(list(islice(scores.values(), 10 * self._count)), self._count)
         best = [(-score, slot) for slot, score in scores.items() if score >= least]
         return [slot for _, slot in sorted(best)[: self._count]]
 
     def _foremost(self, scores: dict[int, float], among: Collection[str] | None) -> dict[int, float]:
         """Return the scores of those that may be found, maybe without some behind the best."""
+        if among is None and len(self._index._ids) == self._index._live:
+            return scores
         if len(scores) > 16 * self._count:  # to ask of each whether it may be found takes as long as reading all
-            least = _least(scores, 8 * self._count)
+            least = _least(scores.values(), 8 * self._count)
             foremost = self._accepted({slot: score for slot, score in scores.items() if score >= least}, among)
             if len(foremost) >= self._count:
                 return foremost
@@ -726,12 +729,12 @@ class _Scorer:
 _LOOK = 20  # postings are read in the time of one look
 
 
-def _least(scores: Mapping[int, float], count: int) -> float:
+def _least(scores: Collection[float], count: int) -> float:
     """Return the score that so many reach; 0 where there are not so many.
 
     A heap of the bare scores takes half the time of one of pairs, and for a few a quarter of the time of sorting.
     """
-    return heapq.nlargest(count, scores.values())[-1] if len(scores) >= count else 0.0
+    return heapq.nlargest(count, scores)[-1] if len(scores) >= count else 0.0
 
 
 def _join_arrays(lists: Sequence[_Numbers]) -> _Numbers:
