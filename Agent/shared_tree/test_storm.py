@@ -8,7 +8,6 @@ import pytest
 
 from Agent.shared_tree import storm
 from Agent.shared_tree.own_server import find_programs
-from Agent.shared_tree.storm_worker import MUTANTS
 
 LONG = bool(os.environ.get("KEYWORD_TREE_STORM"))
 SECONDS = float(os.environ.get("KEYWORD_TREE_SHARED_STORM_S") or (60 if LONG else 6))
@@ -34,9 +33,9 @@ def test_nothing_is_lost_doubled_out_of_order_or_stale() -> None:
 
 
 @pytest.mark.skipif(not LONG, reason="set KEYWORD_TREE_STORM=1")
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_finds_what_the_mutants_do_wrong(mutant: str) -> None:
-    report = storm.run(90, mutant=mutant, folder=storm.memory_folder())
-    print(f"\n{mutant}: {report}")
+def test_finds_what_goes_wrong_without_the_comparison() -> None:
+    # Without the predecessor, only a commit that a compaction overtakes goes wrong: test_networks.py holds one back.
+    report = storm.run(90, mutant="without comparison", folder=storm.memory_folder())
+    print(f"\n{report}")
 
     assert report.problems
