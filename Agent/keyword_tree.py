@@ -510,13 +510,13 @@ def _Shorten(value: object, limit: int = 60) -> str:
 
 def _ReadClock(clock: Callable[[], float]) -> float:
     told = clock()
-    if type(told) is float and math.isfinite(told):
-        return told
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
+    try:
         now = float(told)
-        if math.isfinite(now):
-            return now
-    raise _Invalid("the clock must return seconds since the epoch", told)
+    except (TypeError, ValueError, OverflowError):
+        now = math.nan
+    if not math.isfinite(now):
+        raise _Invalid("the clock must return seconds since the epoch", told)
+    return now
 
 
 def _NewId() -> str:
@@ -957,20 +957,17 @@ _BULK = 4096  # rows handled at once
 
 
 def _Fields(text: str) -> dict[str, tuple[type, ...]]:
-    """Return field -> types from `name:types …`: s text, i whole number, f number, b bool, l list, d object, n null."""
-    types = {"s": (str,), "i": (int,), "f": (float, int), "b": (bool,), "l": (list,), "d": (dict,), "n": (type(None),)}
-    fields = {}
-    for item in text.split():
-        name, letters = item.split(":")
-        fields[name] = tuple(type for letter in letters for type in types[letter])
-    return fields
+    """Return field -> types from `name:type …`: see the letters."""
+    letters = {"s": (str,), "i": (int,), "f": (float, int), "b": (bool,), "l": (list,), "d": (dict,)}
+    letters["p"] = (str, type(None))
+    return {name: letters[letter] for name, letter in (item.split(":") for item in text.split())}
 
 
 # The fields of a row in their order.  `level` and `children` are what they were when it was written, for a reader of
 # the file.
 _STAMPS = "metadata:d version:i created_at:f updated_at:f created_by:s"
 _NODE_FIELDS = _Fields(
-    "id:s ordinal:i deleted:b parent_id:sn name:s aliases:l normalized:l level:i children:l description:s " + _STAMPS
+    "id:s ordinal:i deleted:b parent_id:p name:s aliases:l normalized:l level:i children:l description:s " + _STAMPS
 )
 _OPTIONAL_FIELDS = _Fields("confirmed:l merged_into:s")  # of a node, at the end of its row, where they are not empty
 _INFO_FIELDS = _Fields(f"id:s deleted:b source:s {_STAMPS} content:s")
@@ -1017,15 +1014,14 @@ def _Malformed(detail: str, row: object) -> StoreCorruptError:
 
 def _EncodeRecord(record: _Record) -> bytes:
     """Return the row of a record; children follow from the parents, and are not written."""
-    values = record._Decode()
-    if not isinstance(record, KeywordNode):
-        return _EncodeText({name: values[name] for name in _FIELDS_OF[type(record)]}).encode()
-    row = {name: values.get(name) for name in _NODE_FIELDS}
-    row["children"] = []
-    if values["confirmed"]:
-        row["confirmed"] = values["confirmed"]
-    if values["merged_into"] is not None:
-        row["merged_into"] = values["merged_into"]
+    values, fields = record._Decode(), _FIELDS_OF[type(record)]
+    row = dict(zip(fields, map(values.get, fields), strict=True))
+    if isinstance(record, KeywordNode):
+        row["children"] = []
+        if values["confirmed"]:
+            row["confirmed"] = values["confirmed"]
+        if values["merged_into"] is not None:
+            row["merged_into"] = values["merged_into"]
     return _EncodeText(row).encode()
 
 
@@ -1049,10 +1045,10 @@ def _DecodeRow(row: bytes, kind: type) -> _Row:
         raise _Malformed("a row is no object", row)
     shape = (kind, *decoded, *map(type, decoded.values()))
     if shape not in _SOUND_SHAPES:
-        fields = dict(_FIELDS_OF[kind])
-        if kind is KeywordNode:
-            fields.update((name, types) for name, types in _OPTIONAL_FIELDS.items() if name in decoded)
-        if decoded.keys() != fields.keys() or any(type(decoded[name]) not in fields[name] for name in fields):
+        least = _FIELDS_OF[kind]
+        known = {**least, **(_OPTIONAL_FIELDS if kind is KeywordNode else {})}
+        is_known = least.keys() <= decoded.keys() <= known.keys()
+        if not is_known or any(type(value) not in known[name] for name, value in decoded.items()):
             raise _Malformed("a row lacks fields, or has them of a wrong type", row)
         _SOUND_SHAPES.add(shape)
     if kind is KeywordNode:
@@ -1159,10 +1155,6 @@ def _Unescape(raw: bytes) -> str:
     return cast("str", json.loads(b'"%b"' % raw)) if b"\\" in raw else raw.decode("utf-8")
 
 
-def _IdOf(row: bytes) -> str:
-    return _Unescape(row[7 : row.index(b'","ordinal":')])
-
-
 def _OrdinalOf(row: bytes) -> int:
     start = row.index(b'"ordinal":') + 10  # within a string a quote is escaped
     return int(row[start : row.index(b",", start)])
@@ -1170,13 +1162,11 @@ def _OrdinalOf(row: bytes) -> int:
 
 def _KeyOf(row: bytes) -> tuple[int, str, str]:
     """Return what tells a row's record from all others: the number of its kind, and its ids."""
-    match = _MatchLink(row)
-    if match is not None:
-        return 2, _Unescape(match[1]), _Unescape(match[2])
-    match = _MatchInfo(row)
-    if match is not None:
-        return 1, _Unescape(match[1]), ""
-    return 0, _ReadNodeHead(row).id, ""
+    kind = _KindOf(row)
+    if kind == 2:
+        link = _ReadLinkHead(row)
+        return kind, link.info_id, link.keyword_id
+    return kind, (_ReadInfoHead(row) if kind else _ReadNodeHead(row)).id, ""
 
 
 class _Tombstone(NamedTuple):
@@ -1203,8 +1193,8 @@ def _DigUp(id: str, grave: _Tombstone, *, is_node: bool) -> bytes:
     metadata = {"digest": grave.digest} if grave.digest else {}
     if not is_node:
         return _EncodeRecord(Info(id, "", "", metadata, grave.version, 0.0, 0.0, deleted=True, created_by=""))
-    node = KeywordNode(id, "", [], [], 0, grave.parent_id, [], "", metadata, grave.version, 0.0, 0.0, deleted=True)
-    node.created_by, node.merged_into, node.ordinal = "", grave.merged_into, grave.ordinal
+    node = KeywordNode(id, "", [], [], 0, grave.parent_id, [], "", metadata, grave.version, 0.0, 0.0, True, "")
+    node.merged_into, node.ordinal = grave.merged_into, grave.ordinal
     return _EncodeRecord(node)
 
 
@@ -1634,8 +1624,8 @@ def _ReadForward(files: _Files, fd: int, offset: int, stop: int) -> Iterator[lis
             yield lines
 
 
-def _ReadBackward(files: _Files, fd: int, stop: int) -> Iterator[bytes]:
-    """Yield the lines that are not blank, the last before `stop` first."""
+def _ReadBackward(files: _Files, fd: int, stop: int, value: bytes = b"") -> Iterator[bytes]:
+    """Yield the lines that are not blank, the last before `stop` first; chunks without a value are passed over."""
     parts: list[bytes] = []  # of a line whose beginning is still to come, last first
     size, offset = _CHUNK // 64, stop  # most who look back look for the newest
     while offset:
@@ -1643,7 +1633,8 @@ def _ReadBackward(files: _Files, fd: int, stop: int) -> Iterator[bytes]:
         offset -= size
         parts.append(files.Read(fd, size, offset))
         if b"\n" in parts[-1] or offset == 0:
-            first, *lines = b"".join(reversed(parts)).split(b"\n")
+            whole = b"".join(reversed(parts))
+            first, *lines = whole.split(b"\n") if value in whole else [whole[: whole.find(b"\n")]]
             yield from (line for line in reversed(lines) if line.strip())
             parts = [first]
     yield from (line for line in parts if line.strip())
@@ -2046,10 +2037,10 @@ class _Projections:
                 return name
         return ""
 
-    def Open(self, *, readonly: bool = False, create: bool = False) -> None:
+    def Open(self, *, readonly: bool) -> None:
         for kind, path in enumerate(self.paths):
             if self.fds[kind] < 0:
-                self.fds[kind] = self._files.Open(path, readonly=readonly, create=create)
+                self.fds[kind] = self._files.Open(path, readonly=readonly, create=not readonly)
 
     def FindUnfit(self, lengths: list[_Length], *, is_all: bool) -> Iterator[str]:
         """Yield the names of those that do not begin as they should, or with `is_all`, that hold anything else."""
@@ -2072,11 +2063,12 @@ class _Projections:
                     offset += len(row) + 1
                 yield records
 
-    def ReadBehind(self, kind: int, length: _Length) -> Iterator[bytes]:
-        """Yield the lines behind what one should hold; none where it cannot be read."""
+    def ReadRest(self, kind: int, length: _Length) -> bytes:
+        """Return what one holds behind what it should; nothing where it cannot be read."""
         with contextlib.suppress(_DiskError), _Opened(self._files, self.paths[kind]) as fd:
-            for rows in _ReadForward(self._files, fd, length.bytes, 1 << 62):
-                yield from rows
+            size = self._files.Size(fd)
+            return self._files.Read(fd, max(0, size - length.bytes), length.bytes)
+        return b""
 
     def Write(self, kind: int, offset: int, data: bytes) -> None:
         """Write rows.  A failure does not undo the operation: they are in the log."""
@@ -2101,14 +2093,6 @@ class _Projections:
         except _DiskError:
             self.is_behind = True  # a sync that fails may have dropped what was written
         return not self.is_behind
-
-    def CutSurplus(self, kind: int, length: _Length, keep: Callable[[bytes], None]) -> None:
-        """Let `keep` have what one holds behind what it should, and cut it."""
-        fd = self.fds[kind]
-        surplus = self._files.Read(fd, self._files.Size(fd) - length.bytes, length.bytes)
-        if surplus:
-            keep(surplus)
-            self._files.Truncate(fd, length.bytes)
 
 
 # -- what is set aside --------------------------------------------------------
@@ -2201,8 +2185,8 @@ class _Archive:
         if not self.files.Exists(self._forget_path):
             return
         with _Opened(self.files, self.log_path) as fd:
-            beginning = self.files.Read(fd, 512, 0)
-        if b'"seq": %d, "prev": "00000000", ' % (int(_ReadFile(self.files, self._forget_path)) + 1) in beginning:
+            first = _MatchLine(self.files.Read(fd, 512, 0))
+        if first is not None and _ReadFile(self.files, self._forget_path) == b"%d\n" % (int(first[2]) - 1):
             self._Forget()
         self.files.Remove(self._forget_path)
         self.files.SyncFolder(self.data_dir)
@@ -2399,7 +2383,7 @@ class _FileStore(_Archive):
         reader = self._reader
         if self.seq == 0:
             self._RefuseLostLog("first line is damaged" if reader.ReadRest() else "log is missing or empty")
-        rest = self._JudgeTail()  # first: it tells more than what is lost by it
+        tail = self._JudgeTail()  # first: it tells more than what is lost by it
         if self.seq < self.least_seq:
             detail = f"it ends with operation {self.seq}, though {self.least_seq} was read: an older one, or cut"
             raise StoreCorruptError(_LOG_NAME, reader.log.lines, detail)
@@ -2408,9 +2392,10 @@ class _FileStore(_Archive):
         # A row is projected only when the log has it durable: one that is newer than all the log brings proves that
         # the log has lost its end.
         for kind, name in enumerate(self._projections.names):
-            if any(map(state.IsNewer, self._projections.ReadBehind(kind, reader.projected[kind]))):
+            rest = self._projections.ReadRest(kind, reader.projected[kind])
+            if any(map(state.IsNewer, rest.split(b"\n"))):
                 raise reader.Corrupt(f"operations behind {self.seq} are lost: {name} has rows of them")
-        return rest
+        return tail
 
     def _JudgeTail(self) -> bytes:
         """Return what stands behind the last whole line; refuse what no crash explains."""
@@ -2456,15 +2441,16 @@ class _FileStore(_Archive):
         """Write what the log brought from `start` on; a disk too full for that keeps no tree from opening."""
         projections = self._projections
         try:
-            projections.Open(create=True)
+            projections.Open(readonly=False)
             start.fd, start.stop, start.write = self._reader.fd, self._reader.log.bytes, projections.Mend
             for _ in start.Read():
                 pass
             if start.seq != self.seq:  # the log has changed since it was read: what a projection still has is not cut
                 raise start.Corrupt(f"operation {start.seq + 1} cannot be read any more")
-            for kind, name in enumerate(projections.names):
-                keep = partial(self._KeepAside, name, what="which the log does not have")
-                projections.CutSurplus(kind, start.projected[kind], keep)
+            for kind, length in enumerate(start.projected):
+                if surplus := projections.ReadRest(kind, length):
+                    self._KeepAside(projections.names[kind], surplus, "which the log does not have")
+                    self.files.Truncate(projections.fds[kind], length.bytes)
             self.files.SyncFolder(self.data_dir)
         except _DiskError:
             projections.is_behind = True
@@ -2500,7 +2486,8 @@ class _FileStore(_Archive):
             if not self.files.IsAt(reader.fd, self.log_path) or reader.ReadRest() != self._behind:
                 raise _ReplacedError(f"{self.log_path} has changed")
             return
-        self.RefuseIfFailed()
+        if self._failure:
+            raise StoreError(self._failure)
         self._is_locked = True
         self.files.Lock(self._lock_fd)
         if self.files.Size(self._lock_fd):
@@ -2555,7 +2542,8 @@ class _FileStore(_Archive):
             self._is_locked = False
 
     def Append(self, operations: list[_Operation]) -> None:
-        self.RefuseIfFailed()
+        if self._failure:
+            raise StoreError(self._failure)
         self._AppendLines(operations)
         seq, size = self._reader.checkpoint
         if self._reader.seq - seq >= _CHECKPOINT_OPERATIONS or self._reader.log.bytes - size >= _CHECKPOINT_BYTES:
@@ -2661,14 +2649,14 @@ class _FileStore(_Archive):
         """
         with self._Borrow() as fd:
             last = self.seq + 1
-            for line, raw in _CheckBackward(_ReadBackward(self.files, fd, self._reader.log.bytes), last - 1, value):
+            for line, raw in _CheckBackward(self.files, fd, self._reader.log.bytes, last - 1, value):
                 yield line, raw
                 last = 0 if line is None else line.seq
         for path in self._HistoryPaths() if with_history else ():
             top = int(os.path.basename(path)[:18])
             try:
                 with _Opened(self.files, path) as fd:
-                    for line, raw in _CheckBackward(_ReadBackward(self.files, fd, self.files.Size(fd)), top, value):
+                    for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value):
                         if last and (line is None or line.seq < last):
                             yield line, raw
                             last = 0 if line is None else line.seq
@@ -2757,14 +2745,14 @@ class _FileStore(_Archive):
 _ID_FIELDS = (b'{"id"', b'"info_id"', b'"keyword_id"')
 
 
-def _CheckBackward(lines: Iterator[bytes], top: int, value: bytes) -> Iterator[tuple[_Line | None, bytes]]:
+def _CheckBackward(files: _Files, fd: int, stop: int, top: int, value: bytes) -> Iterator[tuple[_Line | None, bytes]]:
     """Yield a log's lines up to operation `top`, the last first; None, and an end, where the chain is broken.
 
     What lies behind `top` may be torn, or of another log; all below it was acknowledged: what is missing is damage.
     With a value the lines without it are skipped, and no chain is checked.
     """
     crc = b""
-    for raw in lines:
+    for raw in _ReadBackward(files, fd, stop, value):
         if value and not (value in raw and any(name + value in raw for name in _ID_FIELDS)):
             continue
         line = _ReadLine(raw)
@@ -7065,8 +7053,8 @@ class KeywordTree:
     def History(self, id: str | None = None, limit: int = _PAGE) -> list[Change]:
         """Return the newest operations, newest first: all, or those that touched one keyword or info.
 
-        Cost: reads the log backwards until there are `limit` of them; with an id, the lines that touch it, and the
-        first time the whole log.
+        Cost: reads the log backwards until there are `limit` of them; with an id, looks for it in the
+        bytes of the whole log, and decodes the lines that hold it.
         """
         self._TryRefresh(limit=limit)
         return self._journal.Newest(None if id is None else _CheckId("id", id), limit)
