@@ -3661,7 +3661,9 @@ def _FitParents(ranking: Ranking, see: _See, name: str) -> dict[str, float]:
             votes[parent_id] /= 2
         parents = _ParentsAbove(scores, state)
         bearers = next(filter(None, (state.ByName(name[start:]) for start in range(len(name)))), ())[:_PAGE]
-        siblings = {id for id in scores if not state.children.Get(id) and _AreOfOneKind(state.Head(id).name, name)}
+        kind = _KindIn(name)  # a cherry tree is no apple tree, but belongs beside it
+        leaves = [id for id in scores if kind and not state.children.Get(id)]
+        siblings = {id for id in leaves if _KindIn(state.Head(id).name) == kind}
     _, heard = _Hear(parents, ranking, names_only=True)
     for id in scores.keys() - siblings:
         scores[id] += 2 * heard[id]
@@ -3670,13 +3672,8 @@ def _FitParents(ranking: Ranking, see: _See, name: str) -> dict[str, float]:
     return scores
 
 
-def _AreOfOneKind(name: str, other: str) -> bool:
-    """Tell whether two names end alike behind what tells them apart: an apple tree is no cherry tree, but beside it."""
-    return _KindIn(name) == _KindIn(other) != ""
-
-
 def _KindIn(name: str) -> str:
-    """Return the last word of a name of several, or its last two characters where words are not spaced; or ""."""
+    """Return the last word of a name of several, the last two characters where words are not spaced, or ""."""
     runs = _FindRuns(_Compose(name))
     unspaced, spaced = runs[-1] if runs else ("", "")
     if unspaced:
@@ -3695,7 +3692,7 @@ class _WordFinder:
 
     def __init__(self, weights: Mapping[str, float]) -> None:
         self._weights = weights
-        words = sorted((term for term in weights if term[0] not in "~≈"), key=len, reverse=True)
+        words = sorted((term for term in weights if term[0] != "~"), key=len, reverse=True)
         spaced = "|".join(re.escape(word) for word in words if not _IsUnspaced(word)) or "(?!)"
         pairs = "|".join(re.escape(word) for word in words if _IsUnspaced(word) and len(word) > 1) or "(?!)"
         self._find = re.compile(rf"(?<!\w)(?:{spaced})|(?=({pairs}))")
@@ -3738,14 +3735,7 @@ def _CouldScore(weights: Mapping[str, float]) -> float:
     return (asked or 1.0) / 1.4
 
 
-class _LongInfo(NamedTuple):
-    """An info that stays on the disk, and of which the ranking keeps the beginning."""
-
-    extent: _Extent
-    beginning: str
-
-
-_HeardInfo: TypeAlias = "bytes | _LongInfo"
+_HeardInfo: TypeAlias = "bytes | str"  # the row of an info, or the beginning of one that stays on the disk
 
 
 class _Ranker:
@@ -3778,6 +3768,7 @@ class _Ranker:
         self._recall: Recall | None = None
         self._rows: dict[str, bytes] = {}  # id -> the row by which the recall knows it
         self._infos: dict[str, tuple[_HeardInfo, ...]] = {}  # id -> the infos by which it does, where it has any
+        self._beginnings: dict[_Extent, str] = {}  # of infos on the disk that were read there
         self._noted: set[str] | None = None  # ids that changed since; None: it must be made anew.  The tree's lock
         self.RenewAfterFork()
 
@@ -3831,7 +3822,7 @@ class _Ranker:
             with _CollectorOff():
                 if noted is None or self._recall is None:
                     self._recall = self._make()
-                    self._rows, self._infos = {}, {}
+                    self._rows, self._infos, self._beginnings = {}, {}, {}
                     ids = [] if self._LoadKept(self._recall) else ids
                 for start in range(0, len(ids), _PIECE):
                     self._TakeIn(self._recall, ids[start : start + _PIECE])
@@ -3850,7 +3841,7 @@ class _Ranker:
             if id == _ROOT_ID:
                 continue
             old_row, old_infos = self._rows.pop(id, None), self._infos.pop(id, ())
-            infos = self._Hear(found, old_infos)
+            infos = self._Hear(found)
             old = None if old_row is None else _TextsOf(old_row, old_infos)
             new = None if row is None else _TextsOf(row, infos)
             if row is not None:
@@ -3868,17 +3859,16 @@ class _Ranker:
         info_ids = [_ReadLinkHead(link).info_id for link in links[-self._infos_heard :]]
         return [(info_id, state.infos[info_id]) for info_id in info_ids]
 
-    def _Hear(
-        self, found: Iterable[tuple[str, bytes | _Extent]], known: Iterable[_HeardInfo] = ()
-    ) -> tuple[_HeardInfo, ...]:
-        """Return what is kept of infos; of those on the disk what is not known is read there."""
-        long = {info.extent: info for info in known if isinstance(info, _LongInfo)}
+    def _Hear(self, found: Iterable[tuple[str, bytes | _Extent]]) -> tuple[_HeardInfo, ...]:
+        """Return what is kept of infos; the beginning of one that stays on the disk is read there once."""
         heard: list[_HeardInfo] = []
         for info_id, held in found:
             if isinstance(held, bytes):
                 heard.append(held)
-            else:
-                heard.append(long.get(held) or _LongInfo(held, self._read_content(info_id)[:_HEARD]))
+                continue
+            if held not in self._beginnings:
+                self._beginnings[held] = self._read_content(info_id)[:_HEARD]
+            heard.append(self._beginnings[held])
         return tuple(heard)
 
     # -- keeping it on disk ---------------------------------------------------
@@ -3941,17 +3931,14 @@ class _Ranker:
         self._kept = ""
 
 
-def _ReadBeginning(info: _HeardInfo) -> str:
-    """Return the part of an info by which its keyword is found."""
-    if isinstance(info, _LongInfo):
-        return info.beginning
-    return cast("str", _DecodeJson(str(info, "utf-8"))[0]["content"][:_HEARD])
-
-
 def _TextsOf(row: bytes, infos: Iterable[_HeardInfo] = ()) -> Texts:
     fields = _DecodeRow(row, KeywordNode)
     others = [*filter(None, [fields["description"]]), *fields.get("confirmed", [])]
-    return Texts([fields["name"], *fields["aliases"]], others, list(map(_ReadBeginning, infos)))
+    beginnings = []
+    for info in infos:
+        content = info if isinstance(info, str) else _DecodeJson(str(info, "utf-8"))[0]["content"]
+        beginnings.append(content[:_HEARD])
+    return Texts([fields["name"], *fields["aliases"]], others, beginnings)
 
 
 # == Descent ==================================================================
