@@ -15,6 +15,7 @@ begins where the last one ended comes to other calls, until it has been at every
 import itertools
 import os
 import random
+import select
 import shutil
 import signal
 import time
@@ -499,14 +500,14 @@ def test_committers_and_workers_may_be_killed_together(tmp_path: Path) -> None:
 def kill_together(folder: Path, each: int, rounds: int, seconds: float, chance: random.Random) -> int:
     """Kill committers and workers of one store in some rounds, look whether all that they told is there, and count."""
     read, write = os.pipe()
-    os.set_blocking(read, False)
     told: list[str] = []
     killed = 0
     ContextEngineService(folder).close()
     for turn in range(rounds):
         pids = [_start(commit_forever, folder, f"{turn}y{number}", write) for number in range(each)]
         pids += [_start(work_forever, folder) for _ in range(each)]
-        time.sleep(seconds * (0.5 + chance.random()))
+        assert select.select([read], [], [], 120.0)[0], "nobody commits"
+        time.sleep(seconds * chance.random())
         chance.shuffle(pids)
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
