@@ -121,6 +121,13 @@ def test_no_filter_lets_anything_out(tmp_path: Path) -> None:
         print(f"\n{COUNT:,} hostile filters (seed {SEED}), {answered:,} answered: 0 escapes")
 
 
+def test_no_number_is_too_large(tmp_path: Path) -> None:
+    with make_store(tmp_path) as engine:
+        for top in (1 << 62, 1 << 63, 1 << 70, 10**400):
+            assert engine.search_memory(ADA, "jazz", top_k=top, budget_tokens=top).blocks
+            assert engine.history(ADA, f"{OWN[0]}/memories/preferences/jazz", limit=top)
+
+
 def changes(engine: ContextEngineService, chance: random.Random, stolen: str) -> Callable[[], object]:
     """Return a writing call with hostile arguments."""
 

@@ -9,6 +9,9 @@ from .text import shorten
 
 __all__ = ["check_count", "check_list", "check_time"]
 
+_ALL = 1_000_000_000
+"""As good as any larger number, and none that an index cannot count with."""
+
 
 def check_count(name: str, value: object, least: int = 1) -> int:
     """Return a whole number that is not below `least`.
@@ -18,7 +21,7 @@ def check_count(name: str, value: object, least: int = 1) -> int:
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InvalidInputError(f"{name} must be a whole number from {least}, not {shorten(value)}")
-    return min(value, sys.maxsize)  # what no index could count is as good as all
+    return min(value, _ALL)
 
 
 def check_list(name: str, value: object) -> list[Any]:
