@@ -5447,6 +5447,11 @@ class _Engine:
             raise _Reentry()
         return guard
 
+    def CheckIdle(self) -> None:
+        """Refuse a closed tree, and a call in the middle of the thread's own."""
+        self.Enter()
+        self.CheckOpen()
+
     def _ReopenIfDue(self) -> None:
         """Open anew where that must be; it is this thread's turn."""
         if self.is_closed:
@@ -6451,9 +6456,7 @@ class KeywordTree:
         self._journal = _Journal(engine)
         self._mru = _MRUCache(mru_capacity)
         kept = "" if store is not None else os.path.join(self.data_dir, _INDEXES, "keywords.words")
-        self._ranker = _Ranker(
-            recall, engine.See, self._EnterRanking, reader.Content, infos_heard, kept, engine.Position
-        )
+        self._ranker = _Ranker(recall, engine.See, engine.CheckIdle, reader.Content, infos_heard, kept, engine.Position)
         self._descent = _Descent(
             engine.See,
             engine.SeeOwn,
@@ -6536,7 +6539,7 @@ class KeywordTree:
             reason = "exact_miss_llm_disabled" if query.strip() else "empty_query"
             return SearchResult(SearchStatus.NOT_FOUND, reason=reason)
         descent = self._AgentDescend(query, "search")
-        result = self._ConvertToSearchResult(descent)
+        result = self._searcher.BuildResult(descent)
         if self._learn_matches and result.node is not None and len(query) <= _QUERY_LIMIT:
             with contextlib.suppress(KeywordTreeError):  # the answer stands, whether it can be kept or not
                 node_id, agent_ios = result.node.id, [descent["io"]] if descent["io"] else []
@@ -7070,14 +7073,11 @@ class KeywordTree:
         Args:
             at: the number of an operation (an int, `Change.seq`), or a time (a float, seconds since the epoch, UTC).
 
-        Returns:
-            A tree in memory that holds what that operation, or the last one until that time, left: the same questions
-            find what they would have found then.  Writing to it raises StoreError; what is written to this tree
-            meanwhile does not show in it.
+        What that operation, or the last one until that time, left is found as it was then.  Writing to it raises
+        StoreError; what is written to this tree meanwhile does not show in it.
 
         Raises:
-            InvalidInputError: there is no such operation yet, or the log does not reach back so far (it was compacted
-                without history).
+            InvalidInputError: no such operation yet, or the log does not reach so far (compacted without history).
 
         Cost: reads the log backwards to its beginning, and holds its lines up to then.
 
@@ -7267,9 +7267,6 @@ class KeywordTree:
         with self._engine.SeeOwn() as state:
             return list(state.ByTokens(tokens))
 
-    def _ConvertToSearchResult(self, descent: _Row) -> SearchResult:
-        return self._searcher.BuildResult(descent)
-
     def _SuggestParent(self, name: str) -> str:
         descent = self._AgentDescend(name, "suggest_parent")
         return cast("str", descent["node_id"] or descent["suggested_parent_id"] or _ROOT_ID)
@@ -7280,10 +7277,6 @@ class KeywordTree:
     def _InvalidateNodeFromCache(self, node_id: str) -> None:
         with self._engine.lock:
             self._mru.Remove(node_id)
-
-    def _EnterRanking(self) -> None:
-        self._engine.Enter()
-        self._engine.CheckOpen()
 
     # -- keeping the store ----------------------------------------------------
 

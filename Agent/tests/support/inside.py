@@ -341,7 +341,7 @@ def _contents(recall: object) -> tuple[Any, ...]:
 
 def check_ranking(tree: KeywordTree) -> None:
     """Compare the ranking with one of the same keywords that is built afresh, posting by posting."""
-    anew = kt._Ranker(kt._LexicalRecall, tree._engine.See, tree._EnterRanking, tree._reader.Content, 50)
+    anew = kt._Ranker(kt._LexicalRecall, tree._engine.See, tree._engine.CheckIdle, tree._reader.Content, 50)
     with tree._ranker.Asking() as recall, anew.Asking() as other:
         assert _contents(recall) == _contents(other)
 
