@@ -29,7 +29,7 @@ that a person can read.
     [<KeywordNode 'Python' level 2, 1 alias>]
     >>> folder.cleanup()
 
-The rooms of this house, in order; each opens with its rule or its format, and uses only those above it:
+The rooms of this house, in order from what is stored up to the public class; each opens with its rule or its format:
 
     Errors       what can go wrong, grouped by what a caller would do about it
     Records      what is stored and what is returned
@@ -44,8 +44,8 @@ The rooms of this house, in order; each opens with its rule or its format, and u
     Descent      the table of replies: what each answer of a model leads to
     Changes      what each change of the tree decides, undo and restore too
     Commit       how a change becomes durable and visible, in groups
-    Maintenance  what verifying, measuring and reorganising decide
-    Tree         KeywordTree, the public class
+    Maintenance  what verifying, measuring and reorganising decide, and the tree as it was
+    Tree         who finds, reads the log and makes records for KeywordTree, the public class
 """
 
 from __future__ import annotations
@@ -245,15 +245,15 @@ class _StoredRecord(_Plain):
 
     def _Decode(self) -> _Row:
         fields = _FieldsOf(self)
-        row = fields.get("_row")
+        level, row = fields.get("_level"), fields.get("_row")  # in this order: another thread may take them away
         if row is not None:
             decoded = _DecodeRow(row, type(self))
-            if "_level" in fields:
-                decoded["level"] = fields["_level"]
+            if level is not None:
+                decoded["level"] = level
                 del decoded["children"]
             for name, value in decoded.items():
                 fields.setdefault(name, value)  # what the caller has set meanwhile stays
-            fields.pop("_row", None)  # last, since other threads may be doing the same
+            fields.pop("_row", None)  # behind the fields, and before the level: others may be doing the same
             fields.pop("_level", None)
         return fields
 
@@ -2194,11 +2194,12 @@ class _Archive:
     def _Forget(self) -> None:
         """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
         finished = {os.path.join(self._snapshots, name) for name in self.SnapshotNames()}
-        aside = (self._history, self._snapshots, os.path.join(self.data_dir, _INDEXES))
+        tops = (self._history, self._snapshots, os.path.join(self.data_dir, _INDEXES))
+        aside = tuple(os.path.join(top, "") for top in tops)
         for path in list(self._FilesIn(self.data_dir)):
             folder, name = os.path.dirname(path), os.path.basename(path)
-            is_aside = folder.startswith(aside) and folder not in finished
-            if is_aside or (folder == self.data_dir and (name.startswith("cut_tail-") or name.endswith(".new"))):
+            is_aside = path.startswith(aside) and folder not in finished
+            if is_aside or (folder == self.data_dir and (name.startswith("cut_tail-") or name.endswith(".jsonl.new"))):
                 self.files.Remove(path)
                 self.files.SyncFolder(folder)
 
@@ -2238,7 +2239,10 @@ class _FileStore(_Archive):
         self._is_locked = False
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
         self._behind = b""  # what stands behind the last line of a log that can only be read
-        self._descriptor_lock = threading.RLock()  # a descriptor is copied, or closed
+        self.MakeLock()
+
+    def MakeLock(self) -> None:
+        self._descriptor_lock = threading.RLock()  # held while a descriptor is copied, or closed
 
     @property
     def seq(self) -> int:
@@ -4579,6 +4583,7 @@ class _Transaction:
         self.Normalize = normalize
         self.ReadRow = read_row
         self.stage_count = 0
+        self.has_moved = False  # a keyword to another parent: levels beneath it are others than those in rows
         self.touched: set[str] = set()  # ids of the keywords and infos that were staged
         self.named: set[str] = set()  # ids that what was staged refers to: parents, ends of links
         self._base = base
@@ -4691,6 +4696,7 @@ class _Transaction:
         vars(record).update(values, version=record.version + 1, updated_at=max(self.now, record.updated_at))
         if isinstance(record, KeywordNode) and "parent_id" in values:
             record.level = self.LevelOf(cast("str", record.parent_id)) + 1
+            self.has_moved = True
         self.Stage(record)
 
     def Finish(self, op: str, id: str, author: str, agent_ios: Sequence[_Row]) -> _Operation | None:
@@ -4736,7 +4742,7 @@ def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transa
         raise DuplicateIdError(node.id)
     _FieldsOf(node).update(
         parent_id=parent_id,
-        level=tx.LevelOf(parent_id) + 1,
+        level=1 + (tx.state.LevelOf(parent_id) if tx.has_moved else tx.LevelOf(parent_id)),
         created_at=tx.now,
         updated_at=tx.now,
         ordinal=tx.next_ordinal,
@@ -5054,8 +5060,12 @@ def _StageThen(tx: _Transaction, now: _State, then: _State, old: bytes | None, p
 #   _Engine._Exclusively          takes the store's lock, takes in what other processes wrote
 #   _Engine._CommitJobs           runs the plans, appends their operations, applies them to the state
 #
-# Locks, in the order in which they may be taken: a group's, its turn, `commit_lock` (held while the store is in use),
-# `lock` (guards what is in memory; never held over a sync or a model).
+# Locks, in the order in which they may be taken: each thread's guard (see `Enter`), a group's, its turn, which group is
+# forming, `commit_lock` (held while the store is in use, which takes its `flock` then), the ranking's own, `lock`
+# (guards what is in memory; never held over a sync or a model), that of a store's descriptors.
+#
+# The engine tells the ranking and the descent, by four hooks that the tree sets: which keywords changed (`Note`), that
+# the state is another one (`Forget`), that this is a forked child (`Renew`), that the tree is closed (`Keep`).
 #
 # A signal handler runs in the middle of any call of its own thread, and cannot wait for it: it may read, and whatever
 # else it asks for is refused.  So are a clock, a normalizer or a ranking that call the tree that calls them.
@@ -5116,9 +5126,10 @@ class _GroupCommit:
                     try:
                         self._commit(group.jobs)
                     except Exception as error:
+                        is_foreign = not isinstance(error, KeywordTreeError)  # of this thread's own signal handler
                         for each in group.jobs:
-                            if not each.is_done:
-                                each.error = _ErrorOf(each, error)  # also of one that was refused: by what is not there
+                            if not each.is_done:  # also one that was refused: by what is not there
+                                each.error = error if is_foreign and each is job else _ErrorOf(each, error)
         except BaseException:  # Ctrl-C while waiting: nobody needs to commit this any more
             with self._lock:
                 if group is not None and not group.is_closed and job in group.jobs:
@@ -5128,7 +5139,7 @@ class _GroupCommit:
 
 def _ErrorOf(job: _Job[Any], error: Exception) -> Exception:
     """Return the error for one job of a group; one whose outcome is unknown names the operation."""
-    if isinstance(error, _ReentryError):  # a handler let it pass
+    if isinstance(error, _ReentryError) or not isinstance(error, KeywordTreeError):  # of a handler, or no memory
         error = StoreError(f"the commit was interrupted: {error}", outcome_unknown=True)
     if not isinstance(error, StoreError) or not error.outcome_unknown:
         return error
@@ -5303,8 +5314,8 @@ def _CopyResult(result: object) -> object:
     if not isinstance(result, (KeywordNode, Info, InfoKeywordLink)):
         return result
     copied = object.__new__(type(result))
-    for name, value in vars(result).items():
-        vars(copied)[name] = copy.deepcopy(value) if isinstance(value, (list, dict)) and value else copy.copy(value)
+    for name, value in result._Decode().items():  # not `vars`, for which children would be looked up now
+        _FieldsOf(copied)[name] = copy.deepcopy(value) if isinstance(value, (list, dict)) else value
     return copied
 
 
@@ -5327,6 +5338,8 @@ _STORES: weakref.WeakSet[Any] = weakref.WeakSet()  # also those that a thread is
 
 def _RenewAllAfterFork() -> None:
     for store in list(_STORES):
+        if isinstance(store, _FileStore):
+            store.MakeLock()  # another thread of the parent may have held it
         store.Release()  # an inherited descriptor would keep the lock of a parent that is killed
     for engine in list(_ENGINES):
         engine.RenewAfterFork()
@@ -5358,6 +5371,7 @@ class _Engine:
         self.must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
         self.Note: Callable[[list[str]], None] | None = None  # is told which keywords changed; the lock is held
         self.Forget: Callable[[], None] | None = None  # is told that the state is another one; the lock is held
+        self.Renew: Callable[[], None] | None = None  # is told that this is a forked child now
         self.Keep: Callable[[], None] | None = None  # keeps what was derived from the state, when the tree is closed
         self._make_store = make_store
         self._clock = clock
@@ -5470,6 +5484,8 @@ class _Engine:
         # Another thread of the parent may have held any lock, and been in the middle of taking rows in; and a lock that
         # is shared excludes nobody.
         self._MakeLocks()
+        if self.Renew is not None:
+            self.Renew()
         self.must_reopen = not self.is_closed
 
     def Close(self) -> None:
@@ -5608,7 +5624,8 @@ class _Engine:
 
         self.Exclusively(Work)
 
-    def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
+    def _CommitJobs(self, all_jobs: list[_Job[Any]]) -> None:
+        jobs = [job for job in all_jobs if not job.is_done]  # it is called again where somebody was quicker
         operations: list[_Operation] = []
         view = self.state
         for job in jobs:
@@ -5663,6 +5680,8 @@ class _Engine:
             if not job.is_done:
                 try:
                     self._CommitJobs([job])
+                except _BehindError:
+                    raise
                 except StoreError as error:
                     job.error, job.is_done = _ErrorOf(job, error), True
 
@@ -5706,7 +5725,8 @@ def _CollectorOff() -> Iterator[None]:
 
 # == Maintenance ==============================================================
 #
-# What looking after a tree decides: what is wrong with its files, how large it is, what is out of order in it.
+# What looking after a tree decides: what is wrong with its files, how large it is, what it was at an earlier time (a
+# second, small implementation of the port `_Store`), what is out of order in it.
 
 _PIECE_HELD = 256  # keywords that are looked at under one hold of the tree's lock, while others want to read
 _REORGANIZE_NODES = 20  # newest keywords that a model is asked about for one plan; two calls for each at most
@@ -5869,7 +5889,8 @@ class _PastStore:
         yield from ((_ReadLine(raw), raw) for raw in reversed(self._lines))
 
     def FindLines(self, id: str) -> Generator[bytes, None, None]:
-        yield from reversed(self._lines)
+        with contextlib.closing(self.ReadBack(with_history=True)) as lines:
+            yield from (raw for line, raw in lines if line is not None and line.op != _STATE)
 
     def SnapshotNames(self) -> list[str]:
         return []
@@ -5989,7 +6010,7 @@ class _Reorganizer:
                 if step["action"] == "merge" and not gone.isdisjoint((step["src_id"], step["dst_id"])):
                     continue  # an id that was merged leads on, but that is not what was proposed
                 try:
-                    block.Add(partial(_PlanStep, step, self._engine.new_id), "agent", ())
+                    block.Add(partial(_PlanStep, step, self._engine.new_id()), "agent", ())
                 except KeywordTreeError:
                     continue
                 kept.append(step)
@@ -6051,18 +6072,19 @@ def _IdsIn(steps: Iterable[_Row]) -> list[str]:
     return list(ids)
 
 
-def _PlanReorganize(steps: list[_Row], seen: _Row, new_id: Callable[[], str], tx: _Transaction) -> None:
+def _PlanReorganize(steps: list[tuple[_Row, str]], seen: _Row, tx: _Transaction) -> None:
     state = tx.state
-    changed = [id for id in _IdsIn(steps) if _Seen(state, id) != seen.get(id)]
+    changed = [id for id in _IdsIn(step for step, _ in steps) if _Seen(state, id) != seen.get(id)]
     if changed:
         ids = ", ".join(map(_Shorten, changed[:5]))
         records = [_ReadRecord(state.nodes[id]) for id in changed if id in state.nodes]
         raise ConflictError(f"the tree has outgrown the plan at {ids}:", records)
-    for step in steps:
+    for step, new_id in steps:
         _PlanStep(step, new_id, tx)
 
 
-def _PlanStep(step: _Row, new_id: Callable[[], str], tx: _Transaction) -> None:
+def _PlanStep(step: _Row, new_id: str, tx: _Transaction) -> None:
+    """Carry one step of a plan out; a group it makes gets `new_id`, the same when the plan runs again."""
     if step["action"] == "merge":
         _PlanMerge(tx, step["src_id"], step["dst_id"])
     elif step["action"] == "link":
@@ -6070,7 +6092,7 @@ def _PlanStep(step: _Row, new_id: Callable[[], str], tx: _Transaction) -> None:
     elif step["action"] == "move":
         _PlanMove(tx, step["id"], step["new_parent_id"])
     else:
-        group = KeywordNode(new_id(), step["name"], [], tx.Normalize([step["name"]]), 0, None, [], "", {}, 1, 0.0, 0.0)
+        group = KeywordNode(new_id, step["name"], [], tx.Normalize([step["name"]]), 0, None, [], "", {}, 1, 0.0, 0.0)
         group.created_by = "agent"
         _PlanNode(group, step["parent_id"], None, tx)
         for id in step["ids"]:
@@ -6078,6 +6100,11 @@ def _PlanStep(step: _Row, new_id: Callable[[], str], tx: _Transaction) -> None:
 
 
 # == Tree =====================================================================
+#
+#   _Reader     makes the records that callers get, and drafts new ones
+#   _Journal    reads operations from the log
+#   _Searcher   finds, exactly or by the descent, and builds a result
+#   KeywordTree checks arguments, hands plans to the engine, and asks these three
 
 _NODE_SPEC: _Row = {"id": None, "name": "", "parent_id": None, "aliases": None, "description": ""}
 _NODE_SPEC |= {"llm_auto_place": True, "metadata": None, "created_by": "user"}
@@ -6104,7 +6131,8 @@ class _Reader:
         return [_DeferInfo(row if type(row) is bytes else self._engine.ReadRow(row)) for row in held]
 
     def Content(self, info_id: str) -> str:
-        with self._engine.SeeOwn() as state:
+        """Return a content as it was committed."""
+        with self._engine.See() as state:
             held = state.infos.get(info_id)
         return "" if held is None else self.Infos([held])[0].content
 
@@ -6248,7 +6276,10 @@ class _Searcher:
         among = self._descent.ChooseByContext(ids, context)
         descent = self._descent.ChooseAmong(among, query, "disambiguate_same_name", context=context)
         chosen = self.BuildResult(descent)
-        return chosen if chosen.node is not None else self._AddCosts(ambiguous, descent["steps"])
+        if chosen.node is None:
+            return self._AddCosts(ambiguous, descent["steps"])
+        chosen.confidence = 1.0  # a name led there
+        return chosen
 
     def BuildResult(self, descent: _Row) -> SearchResult:
         """Tell what a descent came to."""
@@ -6471,7 +6502,8 @@ class KeywordTree:
         )
         self._searcher = _Searcher(engine, reader, self._descent, self._mru)
         self._reorganizer = _Reorganizer(engine, self._descent, max_candidates)
-        engine.Note, engine.Forget, engine.Keep = self._descent.Note, self._descent.Forget, self._ranker.Keep
+        engine.Note, engine.Forget = self._descent.Note, self._descent.Forget
+        engine.Renew, engine.Keep = self._ranker.RenewAfterFork, self._ranker.Keep
         self._engine.Open()
 
     def __reduce__(self) -> NoReturn:
@@ -6526,7 +6558,7 @@ class KeywordTree:
 
         Returns:
             MATCHED with node, path and the first infos; AMBIGUOUS with candidates; or NOT_FOUND.  Whatever a model
-            does, this is one of the three, and nothing is written.
+            does, this is one of the three.  Nothing is written, but with `learn_matches` what was confirmed.
 
         Cost: an exact hit a few dictionary look-ups; else one descent.
         """
@@ -6685,7 +6717,7 @@ class KeywordTree:
             page: counted from the beginning, or from behind `after`.
             unlinked: only infos on no keyword.
             after: the id of the last info that the caller has: the page begins behind it, so that a scan costs a step
-                for each info; it may be deleted meanwhile.
+                for each info; it may be deleted meanwhile, as long as this tree is open.
 
         Cost: a step for each info up to the page, without `after`.
         """
@@ -6765,20 +6797,20 @@ class KeywordTree:
         Cost: one sync for all; a descent for each spec without a parent.
         """
         self._engine.CheckOpen()
-        with _CollectorOff() if isinstance(specs, list) and len(specs) > _BULK else contextlib.nullcontext():
-            drafts = []
-            for spec in _CheckSpecs(specs, "name", _NODE_SPEC):  # before the first call of a model is paid for
-                parent_id = spec.pop("parent_id")
-                if not spec.pop("llm_auto_place"):
-                    parent_id = parent_id or _ROOT_ID
-                drafts.append((self._reader.DraftNode(**spec), parent_id))
-            placed = [(node, *((parent, None) if parent else self._PlaceNode(node))) for node, parent in drafts]
-            agent_ios = [io for _, _, io in placed if io is not None]
-            author = placed[0][0].created_by if placed else "user"
+        drafts = []
+        for spec in _CheckSpecs(specs, "name", _NODE_SPEC):  # before the first call of a model is paid for
+            parent_id = spec.pop("parent_id")
+            if not spec.pop("llm_auto_place"):
+                parent_id = parent_id or _ROOT_ID
+            drafts.append((self._reader.DraftNode(**spec), parent_id))
+        placed = [(node, *((parent, None) if parent else self._PlaceNode(node))) for node, parent in drafts]
+        agent_ios = [io for _, _, io in placed if io is not None]
+        author = placed[0][0].created_by if placed else "user"
 
-            def Plan(tx: _Transaction) -> list[KeywordNode]:
-                return [_PlanNode(node, parent_id, io, tx) for node, parent_id, io in placed]
+        def Plan(tx: _Transaction) -> list[KeywordNode]:
+            return [_PlanNode(node, parent_id, io, tx) for node, parent_id, io in placed]
 
+        with _CollectorOff() if len(placed) > _BULK else contextlib.nullcontext():
             return self._engine.Write("batch_create_keywords", Plan, author, agent_ios)
 
     def _PlaceNode(self, node: KeywordNode) -> tuple[str, _Row | None]:
@@ -6811,9 +6843,7 @@ class KeywordTree:
             raise _Invalid("path must be names joined by /, or a list of names", path)
         author = _CheckName("created_by", created_by)
         drafts = [self._reader.DraftNode(None, name, None, "", None, author) for name in names]
-        node = self._engine.Write("ensure", partial(_PlanPath, drafts), author)
-        found = self.GetKeyword(node.id)
-        return node if found is None else found
+        return self._ChangeNode("ensure", partial(_PlanPath, drafts), author)
 
     # -- writing infos --------------------------------------------------------
 
@@ -7010,7 +7040,7 @@ class KeywordTree:
         """Commit a plan; make the keyword that it returns like any other that is given out."""
         node = self._Write(op, plan, changed_by)
         fields = _FieldsOf(node)
-        del fields["children"]
+        fields.pop("children", None)
         fields["_list_children"] = self._reader.ListChildren
         with self._engine.SeeOwn() as state:
             if node.id in state.nodes:
@@ -7249,8 +7279,9 @@ class KeywordTree:
             ConflictError: a keyword in it has changed since.
         """
         self._engine.CheckOpen()
-        steps, seen = _CheckReorganizePlan(plan)
-        return self._WriteAs("reorganize", partial(_PlanReorganize, steps, seen, self._engine.new_id), changed_by)
+        checked, seen = _CheckReorganizePlan(plan)
+        steps = [(step, self._engine.new_id()) for step in checked]
+        return self._WriteAs("reorganize", partial(_PlanReorganize, steps, seen), changed_by)
 
     # -- asking the model -----------------------------------------------------
 
@@ -7281,7 +7312,7 @@ class KeywordTree:
     # -- keeping the store ----------------------------------------------------
 
     def Refresh(self) -> None:
-        """Take in what other trees have written to the folder.  Cost: one small read if there is nothing new."""
+        """Take in what other trees have written to the folder.  Cost: reads the last line if there is nothing new."""
         self._engine.Exclusively(lambda: None)
 
     def Close(self) -> None:

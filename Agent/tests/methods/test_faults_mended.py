@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from Agent.keyword_tree import (
     AgentDecision,
     DuplicateIdError,
     InvalidInputError,
     KeywordTree,
+    Ranking,
+    Recall,
     SearchStatus,
     StoreCorruptError,
     StubLLMClient,
+    Texts,
 )
 
 LONG = "长" * 5000
@@ -184,6 +190,113 @@ class TestBlocks:
             tree.CreateKeyword("tea", "root")
             assert tree.Search("what to drink").status is SearchStatus.MATCHED
 
+    def test_give_keywords_that_look_their_children_up_when_they_are_read(self, tree: KeywordTree) -> None:
+        with tree.Operation():
+            parent = tree.CreateKeyword("parent", "root")
+            child = tree.CreateKeyword("child", parent.id)
+
+        assert parent.children == [child.id]
+
+    def test_tell_the_level_beneath_a_keyword_that_they_moved(self, tree: KeywordTree) -> None:
+        top, moved = tree.CreateKeyword("top", "root"), tree.CreateKeyword("moved", "root")
+        inner = tree.CreateKeyword("inner", moved.id)
+        with tree.Operation():
+            tree.MoveKeyword(moved.id, top.id)
+            leaf = tree.CreateKeyword("leaf", inner.id)
+
+        assert leaf.level == len(tree.GetPath(leaf.id)) - 1 == 4
+
+    def test_make_a_group_once_though_their_plans_run_again(self, tree: KeywordTree) -> None:
+        ids = [tree.CreateKeyword(f"k{number}", "root").id for number in range(3)]
+        plan: dict[str, Any] = {
+            "steps": [{"action": "group", "parent_id": "root", "name": "group", "ids": ids}],
+            "seen": {},
+        }
+        plan["seen"] = {id: [1, 0, 0] for id in ids} | {"root": [1, 3, 0]}
+        with tree.Operation():
+            tree.ApplyReorganizePlan(plan)
+            inside = tree.CreateKeyword("inside", tree["group"].id)
+            thread = threading.Thread(target=lambda: tree.CreateInfo("of another"))
+            thread.start()
+            thread.join()
+
+        assert [node.name for node in tree.GetPath(inside.id)] == ["root", "group", "inside"]
+
+    def test_that_are_taken_back_leave_no_words_behind(self, tree: KeywordTree) -> None:
+        plant = tree.CreateKeyword("plant", "root")
+        info = tree.CreateInfo("quiet " * 1000, keyword_ids=[plant.id])
+        with contextlib.suppress(RuntimeError), tree.Operation():
+            tree.UpdateInfo(info.id, {"content": "zebra " * 1000})
+            tree.RankCandidates("zebra")
+            raise RuntimeError
+
+        assert tree.RankCandidates("zebra") == []
+        assert [node.id for node, _ in tree.RankCandidates("quiet")] == [plant.id]
+
+
+class _Slow(Recall):
+    """A ranking that waits while it is asked, until it is let go."""
+
+    asked, go_on = threading.Event(), threading.Event()
+
+    @override
+    def Add(self, id: str, texts: Texts) -> None:
+        pass
+
+    @override
+    def Remove(self, id: str, texts: Texts) -> None:
+        pass
+
+    @override
+    def Rank(self, query: str, description: str = "") -> Ranking:
+        self.asked.set()
+        self.go_on.wait()
+        return Ranking([], {}, lambda ids, by_names: {})
+
+
+def _in_a_child(work: Callable[[], object]) -> int:
+    """Fork, do the work there within ten seconds, and return the exit status."""
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(10)
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+
+class TestFork:
+    def test_while_another_thread_ranks_leaves_the_child_a_ranking_of_its_own(self, folder: Path) -> None:
+        with KeywordTree(str(folder), recall=_Slow) as tree:
+            tree.CreateKeyword("k", "root")
+            thread = threading.Thread(target=tree.RankCandidates, args=["q"])
+            thread.start()
+            _Slow.asked.wait()
+
+            def rank() -> None:
+                _Slow.go_on.set()
+                tree.RankCandidates("q")
+
+            try:
+                assert _in_a_child(rank) == 0
+            finally:
+                _Slow.go_on.set()
+                thread.join()
+
+
+class TestChoice:
+    def test_among_namesakes_is_as_sure_as_the_name(self, folder: Path) -> None:
+        model = StubLLMClient([{"action": "match", "node_id": 0}])
+        with KeywordTree(str(folder), model) as tree:
+            for parent in ("fruit", "firm"):
+                tree.CreateKeyword("apple", tree.Ensure(parent).id)
+
+            found = tree.Search("apple", context="a fruit")
+
+        assert found.status is SearchStatus.MATCHED
+        assert found.confidence == 1.0
+
 
 class TestPages:
     def test_behind_an_id_make_a_whole_scan(self, tree: KeywordTree) -> None:
@@ -249,6 +362,18 @@ class TestStore:
 
         assert not any(b"a secret" in path.read_bytes() for path in folder.rglob("*") if path.is_file())
         assert not (folder / "forget").exists()
+
+    def test_forgetting_takes_nothing_that_is_not_the_trees(self, tree: KeywordTree, folder: Path) -> None:
+        mine = [folder / "history_backup" / "a", folder / "snapshots_old" / "b", folder / "notes.new"]
+        for path in mine:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("mine")
+        tree.CreateKeyword("k", "root")
+        tree.CompactStorage()
+        tree.CompactStorage(keep_history=False)
+
+        assert all(path.read_text() == "mine" for path in mine)
+        assert not list((folder / "history").iterdir())
 
     def test_a_foreign_folder_gains_no_lock(self, tmp_path: Path) -> None:
         (tmp_path / "change_log.jsonl").write_text("a log of something else\n")
