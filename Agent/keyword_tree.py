@@ -511,10 +511,10 @@ def _Shorten(value: object, limit: int = 60) -> str:
 def _ReadClock(clock: Callable[[], float]) -> float:
     told = clock()
     try:
-        now = float(told)
-    except (TypeError, ValueError, OverflowError):
+        now = float(told)  # guard: a clock's numbers are made floats
+    except (TypeError, ValueError, OverflowError):  # guard: a clock that tells no number is refused
         now = math.nan
-    if not math.isfinite(now):
+    if not math.isfinite(now):  # guard: a clock out of range is refused
         raise _Invalid("the clock must return seconds since the epoch", told)
     return now
 
@@ -1225,7 +1225,7 @@ class _DiskError(StoreError):
 
 
 def _RaiseTyped(error: OSError) -> NoReturn:
-    if error.errno is None:  # a signal handler raised it
+    if error.errno is None:  # a signal handler raised it; guard: a handler's error is none of the disk's
         raise error
     raise _DiskError(error) from error
 
@@ -1249,14 +1249,16 @@ class _Files:
     @_Typed
     def MakeFolder(self, path: str) -> None:
         parent = os.path.dirname(path)
-        if not os.path.isdir(path) and parent != path:
+        if not os.path.isdir(path) and parent != path:  # guard: the folder above
             self.MakeFolder(parent)
+            # guard: a folder that another process has just made is borne
             with contextlib.suppress(FileExistsError):  # another process was quicker
-                os.mkdir(path, 0o700)
+                os.mkdir(path, 0o700)  # guard: folders for their owner alone
         try:
+            # guard: sync of the folder above
             self.SyncFolder(parent)  # in any case: who made it may have died before this
         except _DiskError as error:
-            if error.errno not in _READ_ONLY_ERRORS:  # it may not be ours to look into
+            if error.errno not in _READ_ONLY_ERRORS:  # it may not be ours to look into; guard: a folder above
                 raise
 
     @_Typed
@@ -1264,6 +1266,7 @@ class _Files:
         """Return what the system tells of a path; None where nothing is there."""
         try:
             return os.stat(path)
+        # guard: only a file that is missing is not there
         except FileNotFoundError:  # nothing else means that it is not there
             return None
 
@@ -1276,6 +1279,7 @@ class _Files:
             there = os.stat(path)
         except OSError as error:
             _RaiseTyped(error)
+        # guard: a time that was set back is no proof
         return max(there.st_mtime_ns, there.st_ctime_ns)  # the second cannot be set back
 
     @_Typed
@@ -1285,7 +1289,7 @@ class _Files:
         return there is not None and (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
 
     def IsFolder(self, path: str) -> bool:
-        return os.path.isdir(path) and not os.path.islink(path)
+        return os.path.isdir(path) and not os.path.islink(path)  # guard: no link
 
     def IsFile(self, path: str) -> bool:
         return os.path.isfile(path)
@@ -1316,16 +1320,16 @@ class _Files:
 
     @_Typed
     def Open(self, path: str, *, create: bool = False, truncate: bool = False, readonly: bool = False) -> int:
-        flags = os.O_CLOEXEC | (os.O_RDONLY if readonly else os.O_RDWR)
+        flags = os.O_CLOEXEC | (os.O_RDONLY if readonly else os.O_RDWR)  # guard: not inherited
         flags |= (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
-        return self._AvoidStandard(os.open(path, flags, 0o600))
+        return self._AvoidStandard(os.open(path, flags, 0o600))  # guard: files for their owner alone
 
     @_Typed
     def Duplicate(self, fd: int) -> int:
         return self._AvoidStandard(os.dup(fd))
 
     def _AvoidStandard(self, fd: int) -> int:
-        if fd > 2:
+        if fd > 2:  # guard: not a standard one
             return fd
         try:  # where a process has no standard output, what any library prints would go into the file
             return self.Duplicate(fd)
@@ -1356,9 +1360,10 @@ class _Files:
         """Write all of `data`; near a full disk the first write can come back short without an error."""
         try:
             written = os.pwrite(fd, data, offset)
-            while written < len(data):
+            while written < len(data):  # guard: short writes are continued
+                # guard: short writes are continued where they stopped
                 more = os.pwrite(fd, memoryview(data)[written:], offset + written)
-                if more == 0:
+                if more == 0:  # guard: a write that makes no headway ends
                     raise OSError(errno.EIO, "the disk takes no more bytes")
                 written += more
         except OSError as error:
@@ -1374,7 +1379,7 @@ class _Files:
             if sys.platform == "darwin":  # pragma: no cover - there fsync stops at the drive's cache
                 fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
             else:
-                os.fdatasync(fd)
+                os.fdatasync(fd)  # guard: sync
         except OSError as error:
             _RaiseTyped(error)
 
@@ -1383,8 +1388,9 @@ class _Files:
         """Return when the names in a folder are on the disk."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            os.fsync(fd)  # guard: sync of a folder
         except OSError as error:
+            # guard: mounts
             if error.errno != errno.EINVAL:  # what some mounts say of any folder; SQLite does not mind either
                 raise
         finally:
@@ -1397,7 +1403,7 @@ class _Files:
         within a process.
         """
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            fcntl.flock(fd, fcntl.LOCK_EX)  # guard: the lock excludes
         except OSError as error:
             _RaiseTyped(error)
 
@@ -1416,16 +1422,16 @@ def _ReplaceFile(files: _Files, path: str, parts: Iterable[bytes], check: Callab
         for part in parts:
             files.Write(fd, part, offset)
             offset += len(part)
-        files.Sync(fd)
+        files.Sync(fd)  # guard: sync of a file that takes a place
         check()
         files.Replace(f"{path}.new", path)
     except BaseException:
         with contextlib.suppress(_DiskError):  # it may be what the disk has no room for
-            files.Remove(f"{path}.new")
+            files.Remove(f"{path}.new")  # guard: what finds no room keeps none
         raise
     finally:
-        files.Close(fd)
-    files.SyncFolder(os.path.dirname(path))
+        files.Close(fd)  # guard: a file that took a place is closed
+    files.SyncFolder(os.path.dirname(path))  # guard: sync of its folder
 
 
 @contextlib.contextmanager
@@ -1482,7 +1488,7 @@ def _Checksum(files: _Files, fd: int, stop: int) -> int:
 _FORMAT = 1
 _FORMAT_FIELD = f'"format": {_FORMAT}, '
 _LOG_NAME = "change_log.jsonl"
-_PADDING = b" " * (16 * 1024 - 1) + b"\n"
+_PADDING = b" " * (16 * 1024 - 1) + b"\n"  # guard: padding
 _CHECKPOINT, _STATE = "checkpoint", "state"  # a line that is no operation; what a compacted log begins with
 _BEGINNINGS = ("create_store", _STATE)
 _ENVELOPE_LIMIT = 8192  # bytes within which a line names its operation
@@ -1494,6 +1500,7 @@ _MatchLine = re.compile(
     rb'"op": %b, (?:"format": (\d{1,9}), )?' % _STRING
 ).match
 _FindNextOrdinal = re.compile(rb'"next_ordinal": (\d{1,18}), "operation_id"').search
+# guard: lines are found behind a damaged newline
 _FindLines = re.compile(rb'\{"crc": "[^\n]*?(?=\{"crc": "|\n|\Z)').finditer
 _CRC_END = len(b'{"crc": "00000000", ')
 _FIRST_CRC = b"00000000"
@@ -1553,7 +1560,7 @@ def _ReadLine(raw: bytes) -> _Line | None:
     if match is None:
         return None
     crc, seq, prev, durable, op, format = match.groups()
-    if b"%08x" % zlib.crc32(memoryview(raw)[_CRC_END:]) != crc:
+    if b"%08x" % zlib.crc32(memoryview(raw)[_CRC_END:]) != crc:  # guard: checksum of a line
         return None
     return _Line(crc, int(seq), prev, int(durable), _Unescape(op), None if format is None else int(format))
 
@@ -1654,7 +1661,7 @@ class _Extent(NamedTuple):
 
 def _ReadExtent(files: _Files, fd: int, extent: _Extent) -> bytes:
     row = files.Read(fd, extent.length, extent.offset)
-    if zlib.crc32(row) != extent.crc:
+    if zlib.crc32(row) != extent.crc:  # guard: checksum of a long content
         name = "infos.jsonl" if extent.is_projected else _LOG_NAME
         raise StoreCorruptError(name, 0, f"the content at offset {extent.offset} has changed")
     return row
@@ -1685,8 +1692,9 @@ class _LogPosition:
 
     def Advance(self, seq: int, crc: bytes, line: bytes) -> None:
         """Move behind a line, its newline included."""
-        log = self.log
+        log = self.log  # guard: the bytes before the number
         self.last = log.bytes
+        # guard: the log's checksum
         log.bytes, log.lines, log.crc = log.bytes + len(line), log.lines + 1, zlib.crc32(line, log.crc)
         self.seq, self.crc = seq, crc  # last: who reads the number from another thread finds the bytes as well
 
@@ -1696,7 +1704,7 @@ class _LogPosition:
         length = self.projected[kind]
         offset = length.bytes
         length.bytes, length.lines = offset + len(data), length.lines + len(rows)
-        length.crc = zlib.crc32(data, length.crc)
+        length.crc = zlib.crc32(data, length.crc)  # guard: a projection's checksum
         return offset, data
 
     def TellLengths(self) -> _Row:
@@ -1742,11 +1750,11 @@ class _LogReader(_LogPosition):
             records = _NoRecords()
             for raw in lines:
                 line = _ReadLine(raw)
-                if line is None or (self.seq and (line.seq != self.seq + 1 or line.prev != self.crc)):
+                if line is None or (self.seq and (line.seq != self.seq + 1 or line.prev != self.crc)):  # guard: chain
                     yield self.Project(records)
                     return
                 if self.seq == 0:
-                    self.ReadFirst(raw)
+                    self.ReadFirst(raw)  # guard: first line is read
                 if line.op == _CHECKPOINT:
                     yield self.Project(records)
                     records = _NoRecords()
@@ -1786,9 +1794,9 @@ class _LogReader(_LogPosition):
         match = _MatchLine(raw)
         if match is None:
             return
-        if match[6] is None:
+        if match[6] is None:  # guard: a log without a format is refused
             raise StoreCorruptError(_LOG_NAME, 1, "the first line does not tell the format")
-        if int(match[6]) > _FORMAT:
+        if int(match[6]) > _FORMAT:  # guard: a newer format is refused
             told = f"has format {int(match[6])}, this version reads up to {_FORMAT}"
             raise StoreError(f"{_LOG_NAME} {told}: use a newer version")
         ordinal = _FindNextOrdinal(raw, 0, 512)
@@ -1796,12 +1804,12 @@ class _LogReader(_LogPosition):
 
     def _CompareCheckpoint(self, raw: bytes) -> None:
         for told, length in zip(_ReadCheckpoint(raw)[1:], self.projected, strict=True):
-            if told != length:
+            if told != length:  # guard: a checkpoint
                 raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(told)}")
 
     def StartAt(self, line: _Line, raw: bytes, lengths: list[_Length]) -> None:
         """Begin behind a checkpoint whose files were compared already."""
-        self.log, *self.projected = lengths
+        self.log, *self.projected = lengths  # guard: goes on from a checkpoint
         self.Advance(line.seq, line.crc, raw + b"\n")
         self.checkpoint = self.seq, self.log.bytes
 
@@ -1811,7 +1819,7 @@ class _LogReader(_LogPosition):
         for chunk in _ReadChunks(self.files, self.fd, 0, self.log.bytes):
             crc = zlib.crc32(chunk, crc)
             yield chunk
-        if crc != self.log.crc:
+        if crc != self.log.crc:  # guard: compared with what was read
             raise StoreCorruptError(_LOG_NAME, 0, "the log has changed since it was read")
 
     def ReadRest(self) -> bytes:
@@ -2046,15 +2054,16 @@ class _Projections:
         """Yield the names of those that do not begin as they should, or with `is_all`, that hold anything else."""
         for name, path, length in zip(self.names, self.paths, lengths, strict=True):
             crc, size = -1, 0
+            # guard: a missing projection is borne
             with contextlib.suppress(_DiskError), _Opened(self._files, path) as fd:
                 crc, size = _Checksum(self._files, fd, length.bytes), self._files.Size(fd)
-            if crc != length.crc or (is_all and size != length.bytes):
+            if crc != length.crc or (is_all and size != length.bytes):  # guard: fits its checksum and length
                 yield name
 
     def Read(self, lengths: list[_Length]) -> Iterator[_Records]:
         for kind, length in enumerate(lengths):
             offset = 0
-            for rows in _ReadForward(self._files, self.fds[kind], 0, length.bytes):
+            for rows in _ReadForward(self._files, self.fds[kind], 0, length.bytes):  # guard: up to the checkpoint
                 records = _NoRecords()
                 _RowsOf(records, kind).extend(rows)
                 for index, row in enumerate(records.infos):
@@ -2065,6 +2074,7 @@ class _Projections:
 
     def ReadRest(self, kind: int, length: _Length) -> bytes:
         """Return what one holds behind what it should; nothing where it cannot be read."""
+        # guard: one that cannot be read is borne
         with contextlib.suppress(_DiskError), _Opened(self._files, self.paths[kind]) as fd:
             size = self._files.Size(fd)
             return self._files.Read(fd, max(0, size - length.bytes), length.bytes)
@@ -2074,23 +2084,24 @@ class _Projections:
         """Write rows.  A failure does not undo the operation: they are in the log."""
         try:
             self._files.Write(self.fds[kind], data, offset)
-        except _DiskError:
-            self.is_behind = True
+        except _DiskError:  # guard: fails no operation
+            self.is_behind = True  # guard: no checkpoint behind this
 
     def Mend(self, kind: int, offset: int, data: bytes) -> None:
         """Write rows where something else stands."""
         found = self._files.Read(self.fds[kind], len(data), offset)
-        if not data.startswith(found):
+        if not data.startswith(found):  # guard: other bytes are told
             self.damaged.add(self.names[kind])
-        if found != data:
-            self.Write(kind, offset, data)
+        if found != data:  # guard: what differs
+            self.Write(kind, offset, data)  # guard: completed
 
     def Sync(self) -> bool:
         """Return whether all that the log says is on the disk."""
         try:
             for fd in self.fds if not self.is_behind else ():
-                self._files.Sync(fd)
+                self._files.Sync(fd)  # guard: sync before a checkpoint
         except _DiskError:
+            # guard: no checkpoint behind a failed sync
             self.is_behind = True  # a sync that fails may have dropped what was written
         return not self.is_behind
 
@@ -2118,19 +2129,20 @@ class _Archive:
     def SnapshotNames(self) -> list[str]:
         # Also of those that somebody renamed.
         names = self.files.List(self._snapshots)
+        # guard: finished ones alone
         return sorted(name for name in names if self.files.Exists(os.path.join(self._snapshots, name, _SNAPSHOT_NAME)))
 
     def Snapshot(self, stamp: str, copy: bool) -> str:
-        self.RefuseIfFailed()
+        self.RefuseIfFailed()  # guard: no snapshot without writing
         taken, name = self.files.List(self._snapshots), stamp
         for number in itertools.count(2):
-            if name not in taken:
+            if name not in taken:  # guard: a name of its own
                 break
             name = f"{stamp}-{number}"
         folder = os.path.join(self._snapshots, name)
         said: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
         said["crc"] = _ChecksumOf(said)
-        self._SetAside(folder, _LOG_NAME, copy)
+        self._SetAside(folder, _LOG_NAME, copy)  # guard: before it is called finished
         # Last: what has no such file is no snapshot.
         _ReplaceFile(self.files, os.path.join(folder, _SNAPSHOT_NAME), [_EncodeText(said).encode() + b"\n"])
         return name
@@ -2140,15 +2152,16 @@ class _Archive:
         path, reader = os.path.join(folder, name), self._reader
         self.files.MakeFolder(folder)
         try:
-            if not copy:
+            if not copy:  # guard: a copy shares nothing
                 self.files.Link(self.log_path, path)
         except _DiskError as error:
-            copy = error.errno != errno.EEXIST  # a file system without hard links
+            copy = error.errno != errno.EEXIST  # a file system without hard links; guard: links
+            # guard: of another log
             if not copy and self._ChecksumOf(path, reader.log.bytes) != reader.log.crc:  # else of a failed compaction
                 raise StoreError(f"{path} is of another log: move it away") from error
         if copy:
             _ReplaceFile(self.files, path, reader.ReadBytes())
-        self.files.SyncFolder(folder)
+        self.files.SyncFolder(folder)  # guard: sync behind the link
 
     def _ChecksumOf(self, path: str, length: int) -> int:
         with _Opened(self.files, path) as fd:
@@ -2165,16 +2178,17 @@ class _Archive:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             detail = f"the snapshot {name} does not tell what it holds"
             raise StoreCorruptError(_SNAPSHOT_NAME, 1, detail) from error
+        # guard: what tells of a snapshot
         if told is not None and (told != _ChecksumOf(said) or said.get("name") != name):
             raise StoreCorruptError(_SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
         path = os.path.join(folder, _LOG_NAME)
-        if self._ChecksumOf(path, length) != crc:
+        if self._ChecksumOf(path, length) != crc:  # guard: a snapshot's checksum
             raise StoreCorruptError(_LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
-        return _LogReader(self.files, self.files.Open(path, readonly=True), length)
+        return _LogReader(self.files, self.files.Open(path, readonly=True), length)  # guard: no more than it had
 
     def _HistoryPaths(self) -> list[str]:
         """Return the logs that compactions set aside, newest first."""
-        names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
+        names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)  # guard: history alone
         return [os.path.join(self._history, name) for name in names]
 
     # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
@@ -2186,22 +2200,26 @@ class _Archive:
             return
         with _Opened(self.files, self.log_path) as fd:
             first = _MatchLine(self.files.Read(fd, 512, 0))
+        # guard: only behind its new log
         if first is not None and _ReadFile(self.files, self._forget_path) == b"%d\n" % (int(first[2]) - 1):
             self._Forget()
-        self.files.Remove(self._forget_path)
-        self.files.SyncFolder(self.data_dir)
+        self.files.Remove(self._forget_path)  # guard: forgetting ends
+        self.files.SyncFolder(self.data_dir)  # guard: sync of the end of forgetting
 
     def _Forget(self) -> None:
         """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
+        # guard: finished ones are known
         finished = {os.path.join(self._snapshots, name) for name in self.SnapshotNames()}
+        # guard: folders that are forgotten
         tops = (self._history, self._snapshots, os.path.join(self.data_dir, _INDEXES))
         aside = tuple(os.path.join(top, "") for top in tops)
         for path in list(self._FilesIn(self.data_dir)):
             folder, name = os.path.dirname(path), os.path.basename(path)
-            is_aside = path.startswith(aside) and folder not in finished
+            is_aside = path.startswith(aside) and folder not in finished  # guard: finished ones are kept
+            # guard: cut tails and unfinished files
             if is_aside or (folder == self.data_dir and (name.startswith("cut_tail-") or name.endswith(".jsonl.new"))):
                 self.files.Remove(path)
-                self.files.SyncFolder(folder)
+                self.files.SyncFolder(folder)  # guard: sync of what was forgotten
 
     def _FilesIn(self, folder: str) -> Iterator[str]:
         for name in self.files.List(folder):
@@ -2268,21 +2286,22 @@ class _FileStore(_Archive):
         try:
             self._OpenForWriting(first, state)
         finally:
-            self.files.Unlock(self._lock_fd)
+            self.files.Unlock(self._lock_fd)  # guard: end of an opening's lock
 
     def _OpenForWriting(self, first: Callable[[], _Operation], state: _State) -> None:
         files, reader = self.files, self._reader
         if not files.Exists(self.log_path):
             self._BeginLog(first)
         self._OpenLog()
-        is_suspect = files.Size(self._lock_fd) > 0
-        self._SyncLog()  # what the page cache holds may never have reached the disk
-        files.SyncFolder(self.data_dir)
+        is_suspect = files.Size(self._lock_fd) > 0  # guard: a mark of a failed sync
+        self._SyncLog()  # what the page cache holds may never have reached the disk; guard: sync of the log at opening
+        files.SyncFolder(self.data_dir)  # guard: sync of the folder at opening
         self._NoteFolderTime()
         start = self._Load(state)
         rest = self._RefuseLostEnd(state)
         try:
             self._CutTail(rest)
+        # guard: no room aside is borne
         except _DiskError as error:  # a full disk, say: what is whole can be read all the same
             self.is_readonly, self._behind = True, rest
             self._failure = f"{_LOG_NAME} has a torn end that cannot be kept aside, so nothing can be written: {error}"
@@ -2295,17 +2314,18 @@ class _FileStore(_Archive):
         if is_suspect:
             self._ReplaceSuspect()
         self._MendProjections(start)
-        self._FinishForgetting()
+        self._FinishForgetting()  # guard: forgetting is finished
         reader.write = self._projections.Write
 
     def _RefuseForeignFolder(self) -> None:
         """Refuse what is no folder of a tree, before anything is made in it."""
+        # guard: a snapshot's folder is no store
         if self.files.Exists(os.path.join(self.data_dir, _SNAPSHOT_NAME)):  # its log may be the live one, linked
             raise StoreError(f"{_Shorten(self.data_dir)} is a snapshot: use Restore in the tree that it is of")
         if self.files.IsFile(self.log_path) and not self._projections.FindAny():
             with _Opened(self.files, self.log_path) as fd:
                 beginning = self.files.Read(fd, 512, 0)
-            if not b'{"crc": "'.startswith(beginning.lstrip(b" \n\0")[:9]):
+            if not b'{"crc": "'.startswith(beginning.lstrip(b" \n\0")[:9]):  # guard: a foreign file is refused
                 raise StoreCorruptError(_LOG_NAME, 1, f"this is no log of a keyword tree: {_Shorten(beginning)}")
 
     def _LockFolder(self) -> None:
@@ -2313,22 +2333,24 @@ class _FileStore(_Archive):
         while True:
             try:
                 self._lock_fd = self.files.Open(self._lock_path, create=True)
-                self.files.Lock(self._lock_fd)
+                self.files.Lock(self._lock_fd)  # guard: lock of an opening
             except _DiskError as error:
+                # guard: read where nothing can be made
                 is_denied = error.errno in _READ_ONLY_ERRORS and not self.files.IsWritable(self.data_dir)
-                if not is_denied and error.errno not in _NO_LOCK_ERRORS:
+                if not is_denied and error.errno not in _NO_LOCK_ERRORS:  # guard: read where nothing can be locked
                     raise
                 self.is_readonly, self._failure = True, f"{self.data_dir} can only be read: {error}"
                 return
+            # guard: a lock file that was replaced while an opening waited is noticed
             if self.files.IsAt(self._lock_fd, self._lock_path):
                 return
             self.files.Close(self._lock_fd)  # somebody took the file away while this waited
 
     def _BeginLog(self, first: Callable[[], _Operation]) -> None:
         """Make a log of one line; under another name first: whatever a crash leaves of that, it never was a log."""
-        self._RefuseLostLog("log is missing or empty")
+        self._RefuseLostLog("log is missing or empty")  # guard: a missing log is refused
         line, _ = _EncodeLine(1, _FIRST_CRC, 0, first(), _FORMAT_FIELD)
-        _ReplaceFile(self.files, self.log_path, [line + _PADDING])
+        _ReplaceFile(self.files, self.log_path, [line + _PADDING])  # guard: a new log
 
     def _OpenLog(self, *, readonly: bool = False) -> None:
         self._reader.fd = self._CloseIfOpen(self._reader.fd)
@@ -2338,7 +2360,7 @@ class _FileStore(_Archive):
         # Projections are made after the log's first line is durable, so no crash leaves them without it.
         if name := self._projections.FindAny():
             raise StoreCorruptError(_LOG_NAME, 1, f"the {found}, but {name} is there")
-        if self.least_seq:
+        if self.least_seq:  # guard: a log that is gone is not begun anew
             raise StoreCorruptError(_LOG_NAME, 0, "the log is gone, though it was read")
 
     def _Load(self, state: _State) -> _LogReader:
@@ -2350,8 +2372,8 @@ class _FileStore(_Archive):
             for records in self._projections.Read(self._reader.projected):
                 state.Apply(records)
         start = copy.deepcopy(self._reader)
-        self._TakeIn(state.Apply)
-        state.Check()
+        self._TakeIn(state.Apply)  # guard: what is behind the checkpoint
+        state.Check()  # guard: checked first
         return start
 
     def _TakeIn(self, apply: Callable[[_Records], None]) -> None:
@@ -2367,15 +2389,15 @@ class _FileStore(_Archive):
         line = _ReadLine(raw)
         if line is None:
             return False
-        reader.ReadFirst(files.Read(reader.fd, 512, 0))
+        reader.ReadFirst(files.Read(reader.fd, 512, 0))  # guard: first line
         log, *projected = _ReadCheckpoint(raw)
         is_there = files.Read(reader.fd, len(raw) + 1, log.bytes) == raw + b"\n"
-        if not is_there or _Checksum(files, reader.fd, log.bytes) != log.crc:
+        if not is_there or _Checksum(files, reader.fd, log.bytes) != log.crc:  # guard: where the checkpoint stands
             return False
-        self._projections.damaged.update(self._projections.FindUnfit(projected, is_all=False))
-        if self._projections.damaged:
+        self._projections.damaged.update(self._projections.FindUnfit(projected, is_all=False))  # guard: damage is told
+        if self._projections.damaged:  # guard: not read where damaged
             return False
-        self._projections.Open(readonly=self.is_readonly)
+        self._projections.Open(readonly=self.is_readonly)  # guard: for reading only
         reader.StartAt(line, raw, [log, *projected])
         return True
 
@@ -2385,44 +2407,47 @@ class _FileStore(_Archive):
         Returns what stands behind the last whole line.
         """
         reader = self._reader
-        if self.seq == 0:
+        if self.seq == 0:  # guard: a log that is empty is refused
             self._RefuseLostLog("first line is damaged" if reader.ReadRest() else "log is missing or empty")
         tail = self._JudgeTail()  # first: it tells more than what is lost by it
-        if self.seq < self.least_seq:
+        if self.seq < self.least_seq:  # guard: holds what was read
             detail = f"it ends with operation {self.seq}, though {self.least_seq} was read: an older one, or cut"
             raise StoreCorruptError(_LOG_NAME, reader.log.lines, detail)
-        if reader.is_cut_state and self._projections.FindAny():
+        if reader.is_cut_state and self._projections.FindAny():  # guard: a compacted log that was cut is refused
             raise reader.Corrupt("a compacted log ends before its checkpoint")
         # A row is projected only when the log has it durable: one that is newer than all the log brings proves that
         # the log has lost its end.
         for kind, name in enumerate(self._projections.names):
             rest = self._projections.ReadRest(kind, reader.projected[kind])
-            if any(map(state.IsNewer, rest.split(b"\n"))):
+            if any(map(state.IsNewer, rest.split(b"\n"))):  # guard: a log that lost its end is refused
                 raise reader.Corrupt(f"operations behind {self.seq} are lost: {name} has rows of them")
         return tail
 
     def _JudgeTail(self) -> bytes:
         """Return what stands behind the last whole line; refuse what no crash explains."""
-        rest, expected = self._reader.ReadRest(), self.seq + 1
+        rest, expected = self._reader.ReadRest(), self.seq + 1  # guard: all behind the last line
         self._size = self._reader.log.bytes + len(rest)
         for match in _FindLines(rest):  # also behind a newline that was damaged
             line = _ReadLine(match[0])
-            if line is not None and line.durable >= expected:
+            if line is not None and line.durable >= expected:  # guard: watermark
                 told = f"though operation {line.seq}, behind it, tells that it was on the disk"
                 raise self._reader.Corrupt(f"operation {expected} is damaged or missing, {told}")
         return rest
 
     def _CutTail(self, rest: bytes) -> None:
         """Cut what a crash left behind the last whole line, and keep it aside."""
-        if not rest.strip(b" \n"):
+        if not rest.strip(b" \n"):  # guard: a tail of zeros is cut
             return
+        # guard: a tail of zeros is not reported
         if rest.strip(b" \n\0"):  # zeros alone are a file that grew without its bytes
+            # guard: a torn tail is kept
             self._KeepAside(_LOG_NAME, rest, f"behind operation {self.seq}, for which no later line vouches")
         self._size = self._reader.log.bytes
-        self.files.Truncate(self._reader.fd, self._size)
-        self._SyncLog()
+        self.files.Truncate(self._reader.fd, self._size)  # guard: a torn tail is cut
+        self._SyncLog()  # guard: sync of a log whose tail was cut
 
     def _KeepAside(self, name: str, rest: bytes, what: str) -> None:
+        # guard: a second tail does not replace the first
         kept = f"cut_tail-{name.partition('.')[0]}-{self.seq + 1}-{zlib.crc32(rest):08x}.bin"
         _ReplaceFile(self.files, os.path.join(self.data_dir, kept), [rest])
         self.recovery.append(f"{name}: {_Count(len(rest), 'byte')} {what}, were cut and kept in {kept}")
@@ -2433,11 +2458,11 @@ class _FileStore(_Archive):
         The pages of the old one count as clean though they may not be on the disk, so syncing it again would prove
         nothing.
         """
-        _ReplaceFile(self.files, self.log_path, self._reader.ReadBytes())
-        self._OpenLog()
+        _ReplaceFile(self.files, self.log_path, self._reader.ReadBytes())  # guard: the whole log is copied
+        self._OpenLog()  # guard: the new file is known after the copy
         self._size, self._folder_time = self._reader.log.bytes, -1
-        self.files.Truncate(self._lock_fd, 0)
-        self.files.Sync(self._lock_fd)
+        self.files.Truncate(self._lock_fd, 0)  # guard: the mark ends with the copy
+        self.files.Sync(self._lock_fd)  # guard: sync of the mark's end
         self._failure = ""
         self.recovery.append(f"{_LOG_NAME}: a sync had failed; what could be read was copied to a new file")
 
@@ -2449,15 +2474,18 @@ class _FileStore(_Archive):
             start.fd, start.stop, start.write = self._reader.fd, self._reader.log.bytes, projections.Mend
             for _ in start.Read():
                 pass
+            # guard: not for a log that has changed
             if start.seq != self.seq:  # the log has changed since it was read: what a projection still has is not cut
                 raise start.Corrupt(f"operation {start.seq + 1} cannot be read any more")
             for kind, length in enumerate(start.projected):
                 if surplus := projections.ReadRest(kind, length):
+                    # guard: what the log has lost is kept
                     self._KeepAside(projections.names[kind], surplus, "which the log does not have")
+                    # guard: what a projection has too much is cut
                     self.files.Truncate(projections.fds[kind], length.bytes)
-            self.files.SyncFolder(self.data_dir)
-        except _DiskError:
-            projections.is_behind = True
+            self.files.SyncFolder(self.data_dir)  # guard: sync of the folder behind new projections
+        except _DiskError:  # guard: a full disk is borne
+            projections.is_behind = True  # guard: no checkpoint behind these
         self.recovery += [f"{name} did not fit the log and was mended from it" for name in sorted(projections.damaged)]
         if projections.is_behind:
             self.recovery.append("nodes, infos and links.jsonl could not be brought up to date")
@@ -2466,6 +2494,7 @@ class _FileStore(_Archive):
         """Open a folder in which nothing may be written: nothing is locked, cut, mended or synced."""
         reader = self._reader
         self._OpenLog(readonly=True)
+        # guard: replaced between
         while not self.files.IsAt(reader.fd, self.log_path):  # nothing is locked: the log may be replaced between
             self._OpenLog(readonly=True)
         self._Load(state)
@@ -2476,7 +2505,7 @@ class _FileStore(_Archive):
                 break
             except StoreCorruptError:  # a writer may have gone on since the log was read
                 self._TakeIn(state.Apply)
-                if reader.log.bytes == tail:
+                if reader.log.bytes == tail:  # guard: a writer may have gone on
                     raise
         if rest.strip(b" \n"):
             self.recovery = [f"{_LOG_NAME}: {_Count(len(rest), 'byte')} behind operation {self.seq} were not read"]
@@ -2487,70 +2516,75 @@ class _FileStore(_Archive):
     def Begin(self, apply: Callable[[_Records], None], for_commit: bool = False) -> None:
         reader = self._reader
         if self.is_readonly:  # it opens anew where the log has changed; that is all it does to follow
+            # guard: followed without writing
             if not self.files.IsAt(reader.fd, self.log_path) or reader.ReadRest() != self._behind:
                 raise _ReplacedError(f"{self.log_path} has changed")
             return
-        if self._failure:
+        if self._failure:  # guard: nothing is begun behind a failure
             raise StoreError(self._failure)
         self._is_locked = True
-        self.files.Lock(self._lock_fd)
-        if self.files.Size(self._lock_fd):
+        self.files.Lock(self._lock_fd)  # guard: lock of a commit
+        if self.files.Size(self._lock_fd):  # guard: a mark keeps from writing
             raise StoreError(f"a sync of {self.log_path} failed in another process, open the tree again")
         # Not the log's own `stat`: whoever asks for a file's time makes the next sync write its inode, too, which costs
         # half a commit.
-        if self.files.ChangedAt(self.data_dir) != self._folder_time:
+        if self.files.ChangedAt(self.data_dir) != self._folder_time:  # guard: the folder's time
             self._RefuseReplaced()
         length = reader.log.bytes - reader.last
         found = self.files.Read(reader.fd, length + 1, reader.last)  # the last line, and a byte behind it
-        if not found.startswith(b'{"crc": "%b", ' % reader.crc):
+        if not found.startswith(b'{"crc": "%b", ' % reader.crc):  # guard: the last line is still there
             self.is_lost = True
             raise StoreCorruptError(_LOG_NAME, reader.log.lines, _LOST)
         if len(found) <= length or found[-1] not in b" \n":
-            self._CatchUp(apply)
+            self._CatchUp(apply)  # guard: what others wrote is taken in
 
     def _RefuseReplaced(self) -> None:
         self._NoteFolderTime()
         if self._IsReplaced():
-            self._folder_time = -1
+            self._folder_time = -1  # guard: looked at again
             raise _ReplacedError(f"{self.log_path} was replaced")
 
     def _IsReplaced(self) -> bool:
         """Tell whether another file has the log's name; or the lock's: who took that away made two."""
         files = self.files
+        # guard: replaced files
         return not (files.IsAt(self._reader.fd, self.log_path) and files.IsAt(self._lock_fd, self._lock_path))
 
     def _NoteFolderTime(self) -> None:
         # A name in the folder that changes changes its time; but not twice within the tick of a clock, so only a time
         # well past proves anything.  Some file systems tick once a second, or every other.
         told = self.files.ChangedAt(self.data_dir)
-        tick_ns = 100_000_000 if told % 1_000_000_000 else 2_100_000_000
-        self._folder_time = told if time.time_ns() - told > tick_ns else -1
+        tick_ns = 100_000_000 if told % 1_000_000_000 else 2_100_000_000  # guard: ticks
+        self._folder_time = told if time.time_ns() - told > tick_ns else -1  # guard: a time well past
 
     def _CatchUp(self, apply: Callable[[_Records], None]) -> None:
         """Let `apply` take in what other processes wrote."""
         reader = self._reader
         self._size = self.files.Size(reader.fd)
-        if self._size < reader.log.bytes:
+        if self._size < reader.log.bytes:  # guard: a log that was cut while it was open is refused
             raise StoreCorruptError(_LOG_NAME, reader.log.lines, "the log was cut while it was open")
         if self._size > reader.log.bytes:  # else another process has closed its tree, and trimmed the log
+            # guard: sync of what another process wrote
             self._SyncLog()  # whoever wrote this may have died before its own
             self._TakeIn(apply)
-            self._CutTail(self._JudgeTail())
+            self._CutTail(self._JudgeTail())  # guard: what another left is cut
 
     def Confirm(self) -> None:
         """Do nothing: the lock is held."""
 
     def End(self) -> None:
         if self._is_locked and self._lock_fd >= 0:
-            self.files.Unlock(self._lock_fd)
+            self.files.Unlock(self._lock_fd)  # guard: end of a commit's lock
             self._is_locked = False
 
     def Append(self, operations: list[_Operation]) -> None:
-        if self._failure:
+        if self._failure:  # guard: nothing is appended behind a failure
             raise StoreError(self._failure)
         self._AppendLines(operations)
         seq, size = self._reader.checkpoint
+        # guard: checkpoints
         if self._reader.seq - seq >= _CHECKPOINT_OPERATIONS or self._reader.log.bytes - size >= _CHECKPOINT_BYTES:
+            # guard: a checkpoint that fails fails no operation
             with contextlib.suppress(StoreError):  # the operations are durable; the next write will say so
                 self._Checkpoint()
 
@@ -2559,16 +2593,16 @@ class _FileStore(_Archive):
         reader, crc = self._reader, self._reader.crc
         lines, crcs = [], []
         for seq, operation in enumerate(operations, reader.seq + 1):
-            line, crc = _EncodeLine(seq, crc, reader.seq, operation, extra)
+            line, crc = _EncodeLine(seq, crc, reader.seq, operation, extra)  # guard: what is durable
             lines.append(line)
             crcs.append(crc)
         data, tail = b"".join(lines), reader.log.bytes
         end = tail + len(data)
         try:
-            self.files.Write(reader.fd, data if end <= self._size else data + _PADDING, tail)
+            self.files.Write(reader.fd, data if end <= self._size else data + _PADDING, tail)  # guard: space in advance
         except _DiskError as error:
             raise self._Retract(error) from error
-        self._SyncLog()
+        self._SyncLog()  # guard: sync of a commit
         if end > self._size:
             self._size = end + len(_PADDING)
         brought = operations[0].after if len(operations) == 1 else _NoRecords()
@@ -2583,34 +2617,40 @@ class _FileStore(_Archive):
     def _SyncLog(self) -> None:
         try:
             self.files.Sync(self._reader.fd)
-        except _DiskError as error:
+        except _DiskError as error:  # guard: a handler's error is no failed sync
             # The kernel may have dropped the pages and call the next sync a success: only a copy can tell what the disk
             # holds, and until it is made nobody may write.
+            # guard: a failed sync is remembered
             self._failure = f"a sync of {self.log_path} failed, open the tree again: {error}"
+            # guard: a disk that refuses the mark is borne
             with contextlib.suppress(_DiskError):  # on such a disk; this tree knows in any case
+                # guard: a failed sync leaves a mark
                 self.files.Truncate(self._lock_fd, 1)  # a length needs no free block
-                self.files.Sync(self._lock_fd)
+                self.files.Sync(self._lock_fd)  # guard: sync of the mark
             message = f"could not sync {self.log_path}, the outcome is unknown: {error}"
-            raise StoreError(message, outcome_unknown=True) from error
+            raise StoreError(message, outcome_unknown=True) from error  # guard: its outcome is unknown
 
     def _Retract(self, error: _DiskError) -> StoreError:
         """Take a failed write back; return the error that says whether that was done."""
         tail = self._reader.log.bytes
         try:
-            self.files.Truncate(self._reader.fd, tail)
-            self._SyncLog()
-        except OSError as second:  # a handler's, too: nobody knows how far this came
+            self.files.Truncate(self._reader.fd, tail)  # guard: a failed write is taken back
+            self._SyncLog()  # guard: sync of what was taken back
+        except OSError as second:  # a handler's, too: nobody knows how far this came; guard: a handler's, too
+            # guard: ends all writing
             self._failure = f"{self.log_path} could not be set back after a failed write: {second}"
+            # guard: called unknown
             return StoreError(f"{self._failure}; the outcome is unknown: {error}", outcome_unknown=True)
-        self._size = tail
+        self._size = tail  # guard: not counted on
         return StoreError(f"could not write to {self.log_path}, nothing was changed: {error}")
 
     def _Checkpoint(self) -> None:
         """Say in the log that the projections are synced, if they are."""
         reader = self._reader
         reader.checkpoint = reader.seq, reader.log.bytes  # first: what fails is tried again after as many more
-        if not self._projections.Sync():
+        if not self._projections.Sync():  # guard: no checkpoint without the projections
             return
+        # guard: a mad clock is borne
         with contextlib.suppress(InvalidInputError):  # a mad clock: there is no checkpoint then, opening redoes more
             operation = _Operation(_CHECKPOINT, _NewId(), self._clock(), _NoRecords(), _NoRecords())
             self._AppendLines([operation], f'"files": {_EncodeText(reader.TellLengths())}, ')
@@ -2623,9 +2663,9 @@ class _FileStore(_Archive):
         """Give a copy of the descriptor of the log, or of infos.jsonl: reading waits for nobody, and nobody for it."""
         with self._descriptor_lock:
             fd = self._projections.fds[1] if is_projected else self._reader.fd
-            if fd < 0:
+            if fd < 0:  # guard: a store that is closed
                 raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
-            fd = self.files.Duplicate(fd)
+            fd = self.files.Duplicate(fd)  # guard: a descriptor of its own
         try:
             yield fd
         finally:
@@ -2640,7 +2680,7 @@ class _FileStore(_Archive):
     def FindLines(self, id: str) -> Generator[bytes, None, None]:
         with contextlib.closing(self.ReadBack(True, f":{_EncodeString(id)}".encode())) as lines:
             for line, raw in lines:
-                if line is None:
+                if line is None:  # guard: a line that was found
                     raise StoreCorruptError(_LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
                 if line.op not in (_STATE, _CHECKPOINT):
                     yield raw
@@ -2661,10 +2701,11 @@ class _FileStore(_Archive):
             try:
                 with _Opened(self.files, path) as fd:
                     for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value):
-                        if last and (line is None or line.seq < last):
+                        if last and (line is None or line.seq < last):  # guard: told once
                             yield line, raw
                             last = 0 if line is None else line.seq
             except _DiskError as error:
+                # guard: taken away by another
                 if error.errno != errno.ENOENT:  # another process has compacted without history
                     raise
 
@@ -2673,60 +2714,61 @@ class _FileStore(_Archive):
             reader = _LogReader(self.files, fd, self._reader.log.bytes)
             for records in reader.Read():
                 fresh.Apply(records)
-        if reader.seq != self.seq:
+        if reader.seq != self.seq:  # guard: read to its end
             raise StoreCorruptError(_LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
         fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
-        if not self.is_readonly:  # beside a writer they may be behind its log for a moment
+        if not self.is_readonly:  # beside a writer they may be behind its log for a moment; guard: beside a writer
             for name in self._projections.FindUnfit(reader.projected, is_all=True):
                 yield f"{name} does not fit the log, or cannot be read; opening mends it"
         for name in self.files.List(self.data_dir):
-            if re.match("cut_tail-(nodes|infos|links)-", name):
+            if re.match("cut_tail-(nodes|infos|links)-", name):  # guard: rows that were set aside
                 yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
         for name in filter(_IsSnapshotName, self.SnapshotNames()):
             try:
                 with self.OpenSnapshot(name):
                     pass
             except StoreError as error:
-                yield str(error)
+                yield str(error)  # guard: a snapshot that has changed
         with contextlib.closing(self.ReadBack(with_history=True)) as lines:
             for line, raw in lines:
                 if line is None:
-                    yield f"{_HISTORY}: a line cannot be read: {_Shorten(raw)}"
+                    yield f"{_HISTORY}: a line cannot be read: {_Shorten(raw)}"  # guard: a gap in the history
 
     # -- compacting and closing -----------------------------------------------
 
     def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
         # The projections are put in place first: a crash between leaves the old log, which mends them.
-        self.RefuseIfFailed()
+        self.RefuseIfFailed()  # guard: no compaction without writing
         with _StoreErrors("could not compact ", self.data_dir):
             if keep_history:
-                self._SetAside(self._history, f"{self.seq:018d}.jsonl", copy=False)
+                self._SetAside(self._history, f"{self.seq:018d}.jsonl", copy=False)  # guard: the history is set aside
             else:
-                _ReplaceFile(self.files, self._forget_path, [b"%d\n" % self.seq])
+                _ReplaceFile(self.files, self._forget_path, [b"%d\n" % self.seq])  # guard: forgetting is begun
+            # guard: the projections first
             for kind in (1, 0, 2):  # infos first: of these alone some are read from the disk, and may be damaged
                 rows = (b"\n".join([*bulk, b""]) for bulk in _InBulks(rows_of(kind)))
                 _ReplaceFile(self.files, self._projections.paths[kind], rows)
             lines = (line for _, _, line in _EncodeState(rows_of, next_ordinal, self.seq, self._clock))
-            _ReplaceFile(self.files, self.log_path, lines, self._RefuseIfNotAlone)
+            _ReplaceFile(self.files, self.log_path, lines, self._RefuseIfNotAlone)  # guard: only who holds the lock
             self._FinishForgetting()
 
     def _RefuseIfNotAlone(self) -> None:
         # Whoever takes the lock file away lets others write beside this.
-        if self._IsReplaced() or self._reader.ReadRest().strip(b" \n"):
+        if self._IsReplaced() or self._reader.ReadRest().strip(b" \n"):  # guard: alone
             raise StoreError(f"{self._lock_path} was taken away meanwhile, the log stays as it is")
 
     def Close(self, apply: Callable[[_Records], None]) -> None:
         """Leave a checkpoint, and trim the padding."""
-        if self.is_readonly:
+        if self.is_readonly:  # guard: not without writing
             return
         try:
             self.Begin(apply)
-            if self.seq > self._reader.checkpoint[0]:
+            if self.seq > self._reader.checkpoint[0]:  # guard: a checkpoint at the end
                 self._Checkpoint()
             if self._size > self._reader.log.bytes:
-                self.files.Truncate(self._reader.fd, self._reader.log.bytes)
-                self._SyncLog()
-        except StoreError:
+                self.files.Truncate(self._reader.fd, self._reader.log.bytes)  # guard: Close trims the padding
+                self._SyncLog()  # guard: sync of a log that was trimmed
+        except StoreError:  # guard: a failing Close raises nothing
             pass  # nothing that was acknowledged needs a checkpoint, or the log trimmed
         finally:
             self.End()
@@ -2734,7 +2776,7 @@ class _FileStore(_Archive):
     def Release(self) -> None:
         self._failure = self._failure or "the files are closed"
         with self._descriptor_lock:
-            for kind, fd in enumerate(self._projections.fds):
+            for kind, fd in enumerate(self._projections.fds):  # guard: the lock behind these
                 self._projections.fds[kind] = self._CloseIfOpen(fd)
             self._reader.fd = self._CloseIfOpen(self._reader.fd)
             self._lock_fd = self._CloseIfOpen(self._lock_fd)  # last: another thread may be writing, at the very end
@@ -2760,14 +2802,14 @@ def _CheckBackward(files: _Files, fd: int, stop: int, top: int, value: bytes) ->
         if value and not (value in raw and any(name + value in raw for name in _ID_FIELDS)):
             continue
         line = _ReadLine(raw)
-        if not crc and (line is None or line.seq > top):
+        if not crc and (line is None or line.seq > top):  # guard: not yet history
             continue
-        if line is None or (not value and (line.crc != crc if crc else line.seq != top)):
+        if line is None or (not value and (line.crc != crc if crc else line.seq != top)):  # guard: gaps in the history
             yield None, raw
             return
         crc = line.prev
         yield line, raw
-    if crc != _FIRST_CRC and not value:
+    if crc != _FIRST_CRC and not value:  # guard: its first line
         yield None, b"a log without its first line"
 
 
@@ -3095,18 +3137,18 @@ class _State:
         """Tell whether a row was written behind all that was taken in."""
         try:
             record = _ReadRecord(row)
-        except StoreCorruptError:
+        except StoreCorruptError:  # guard: a torn row
             return False
-        if not isinstance(record, Info) and record.ordinal >= self.next_ordinal:
+        if not isinstance(record, Info) and record.ordinal >= self.next_ordinal:  # guard: a newer keyword or link
             return True
         if isinstance(record, InfoKeywordLink):
             return False
         held, gone = self.Find(record)
         if gone is not None:
-            return bool(record.version > gone.version)
+            return bool(record.version > gone.version)  # guard: newer than its deletion
         if held is None:
-            return isinstance(record, Info)
-        return isinstance(held, bytes) and bool(record.version > _ReadRecord(held).version)
+            return isinstance(record, Info)  # guard: an info that the log does not have
+        return isinstance(held, bytes) and bool(record.version > _ReadRecord(held).version)  # guard: a newer version
 
     # -- asking ---------------------------------------------------------------
 
@@ -4738,7 +4780,7 @@ def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transa
         else:
             parent_id = tx.state.Nearest(wanted)  # a model's choice may be gone by now
             agent_io["reason"] = "parent_gone"
-    if tx.IsTaken(node.id):
+    if tx.IsTaken(node.id):  # guard: an id that is taken
         raise DuplicateIdError(node.id)
     _FieldsOf(node).update(
         parent_id=parent_id,
@@ -5117,9 +5159,9 @@ class _GroupCommit:
                 group = self._forming
                 group.jobs.append(job)
             with group.lock:
-                if group.is_closed:
+                if group.is_closed:  # guard: a group is committed once
                     return
-                with self._turn:
+                with self._turn:  # guard: one group at a time is committed
                     with self._lock:
                         self._forming = _Group()
                         group.is_closed = True
@@ -5132,7 +5174,7 @@ class _GroupCommit:
                                 each.error = error if is_foreign and each is job else _ErrorOf(each, error)
         except BaseException:  # Ctrl-C while waiting: nobody needs to commit this any more
             with self._lock:
-                if group is not None and not group.is_closed and job in group.jobs:
+                if group is not None and not group.is_closed and job in group.jobs:  # guard: not written any more
                     group.jobs.remove(job)
             raise
 
@@ -5263,6 +5305,7 @@ class OpenOperation:
             try:
                 result = plan(transaction)
             except BaseException:
+                # guard: staged before it was refused
                 if transaction.stage_count != stage_count:  # what was staged before it was refused must not stay
                     self._transaction = None
                 raise
@@ -5282,8 +5325,8 @@ class OpenOperation:
         if mine is None:
             return
         touched, named = _TouchedBy(records)
-        is_free = mine.touched.isdisjoint(touched) and mine.named.isdisjoint(touched)
-        if is_free and mine.touched.isdisjoint(named):
+        is_free = mine.touched.isdisjoint(touched) and mine.named.isdisjoint(touched)  # guard: what others changed
+        if is_free and mine.touched.isdisjoint(named):  # guard: what others refer to
             mine.TakeIn(records, heads)
         else:
             self._transaction = None
@@ -5294,6 +5337,7 @@ class OpenOperation:
 
     def TransactionOn(self, state: _State) -> _Transaction | None:
         """Return the transaction where it stands on `state` as it is, else None: then its plans are to run again."""
+        # guard: on the tree as it is
         is_current = state is self.engine.state and self._change_count == self.engine.change_count
         return self._transaction if is_current else None
 
@@ -5339,7 +5383,9 @@ _STORES: weakref.WeakSet[Any] = weakref.WeakSet()  # also those that a thread is
 def _RenewAllAfterFork() -> None:
     for store in list(_STORES):
         if isinstance(store, _FileStore):
+            # guard: a child has a lock of its own for descriptors
             store.MakeLock()  # another thread of the parent may have held it
+        # guard: a child closes what it inherited
         store.Release()  # an inherited descriptor would keep the lock of a parent that is killed
     for engine in list(_ENGINES):
         engine.RenewAfterFork()
@@ -5378,7 +5424,7 @@ class _Engine:
         self._own = threading.local()  # `last_operation` of each thread
         self._finalizer = weakref.finalize(self, str)
         self._MakeLocks()
-        _ENGINES.add(self)
+        _ENGINES.add(self)  # guard: a child is told of the fork
 
     def _MakeLocks(self) -> None:
         self.lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`, which `threading.Condition` uses
@@ -5391,7 +5437,7 @@ class _Engine:
     def Open(self, least_seq: int = 0) -> None:
         """Read everything; again after a fork, and when another process replaced the log."""
         store, state = self._make_store(), _State(self.normalizer)
-        _STORES.add(store)
+        _STORES.add(store)  # guard: known before it is open
         store.least_seq = least_seq
         try:
             with _CollectorOff():
@@ -5399,9 +5445,9 @@ class _Engine:
             state.next_ordinal = max(state.next_ordinal, store.next_ordinal)
         except BaseException as error:
             try:
-                store.Release()
+                store.Release()  # guard: closed when opening fails
             except BaseException:  # Ctrl-C at its entry must not leave the lock behind
-                store.Release()
+                store.Release()  # guard: closed when opening fails
                 raise
             is_foreign = isinstance(error, ValueError) and not isinstance(error, KeywordTreeError)
             if is_foreign or isinstance(error, _DiskError):
@@ -5412,7 +5458,7 @@ class _Engine:
             self.change_count += 1
             self.must_reopen = False
             for block in list(self.blocks):
-                block.Outdate()
+                block.Outdate()  # guard: its plans run again
             if self.Forget is not None:
                 self.Forget()
         self._finalizer.detach()
@@ -5441,10 +5487,10 @@ class _Engine:
         """Refuse a closed tree; open it anew where that must be."""
         if self.is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
-        if self.lock._is_owned() and self._Guard()._is_owned():
+        if self.lock._is_owned() and self._Guard()._is_owned():  # guard: not half an operation
             raise _Reentry()  # it would see half an operation
         if self.must_reopen:
-            with self.Enter(), self.commit_lock:
+            with self.Enter(), self.commit_lock:  # guard: no opening within a write
                 self._ReopenIfDue()
 
     def _Guard(self) -> Any:
@@ -5457,7 +5503,7 @@ class _Engine:
     def Enter(self) -> Any:
         """Return the lock to hold while a thread writes, opens or closes; refuse a call in the middle of its own."""
         guard = getattr(self._guards, "lock", None) or self._Guard()
-        if guard._is_owned() or self.lock._is_owned():
+        if guard._is_owned() or self.lock._is_owned():  # guard: not within its own call
             raise _Reentry()
         return guard
 
@@ -5468,43 +5514,44 @@ class _Engine:
 
     def _ReopenIfDue(self) -> None:
         """Open anew where that must be; it is this thread's turn."""
-        if self.is_closed:
+        if self.is_closed:  # guard: closed meanwhile
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
         if self.must_reopen:
             self._Reopen()
 
     def _Reopen(self) -> None:
         old = self.store
-        if old.is_lost:
+        if old.is_lost:  # guard: a foreign log stays refused
             raise StoreCorruptError(_LOG_NAME, 0, _LOST)
         self.Open(old.seq)
-        old.Release()
+        old.Release()  # guard: closes what was open
 
     def RenewAfterFork(self) -> None:
         # Another thread of the parent may have held any lock, and been in the middle of taking rows in; and a lock that
         # is shared excludes nobody.
-        self._MakeLocks()
+        self._MakeLocks()  # guard: locks of its own
         if self.Renew is not None:
             self.Renew()
-        self.must_reopen = not self.is_closed
+        self.must_reopen = not self.is_closed  # guard: a child opens its own
 
     def Close(self) -> None:
-        guard = self.Enter()
+        guard = self.Enter()  # guard: no closing within a write
         with self.lock:
             if self.is_closed:
                 return
             self.is_closed = True
-        with guard, self.commit_lock:
+        with guard, self.commit_lock:  # guard: Close waits for a commit
             try:
+                # guard: vouches for nothing
                 if not self.must_reopen:  # a checkpoint would vouch for what cannot be trusted
                     self.store.Close(self._Apply)
                     if self.Keep is not None:
                         self.Keep()
             finally:
                 try:
-                    self.store.Release()
+                    self.store.Release()  # guard: Close closes the files
                 except BaseException:  # as in `Open`
-                    self.store.Release()
+                    self.store.Release()  # guard: Close closes the files
                     raise
         self._finalizer.detach()
 
@@ -5542,7 +5589,7 @@ class _Engine:
             try:
                 return store.ReadRow(held)
             except ClosedError:  # opened anew meanwhile: the row stands elsewhere by now
-                if store is self.store:
+                if store is self.store:  # guard: opened anew meanwhile
                     raise
 
     @property
@@ -5561,11 +5608,11 @@ class _Engine:
 
     def Run(self, job: _Job[_Value]) -> _Value:
         """Return what the job's plan returned, once it is durable; raise what it raised."""
-        with self.Enter():
+        with self.Enter():  # guard: no second write within one
             self._committer.Run(job)
         if job.error is not None:
             raise job.error
-        if not job.is_done:
+        if not job.is_done:  # guard: an interrupted commit is told
             raise _ErrorOf(job, StoreError("the commit was interrupted", outcome_unknown=True))
         if job.is_written:
             self._own.last_operation = job.id
@@ -5573,37 +5620,38 @@ class _Engine:
 
     def Exclusively(self, work: Callable[[], None]) -> None:
         """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
-        with self.Enter():
+        with self.Enter():  # guard: no refresh within a write
             self._Exclusively(lambda _: work(), [])
 
     def _Exclusively(self, work: Callable[[list[_Job[Any]]], None], jobs: list[_Job[Any]]) -> None:
-        with self.commit_lock:
+        with self.commit_lock:  # guard: one thread at a time
             if self.must_reopen or self.is_closed:
                 self._ReopenIfDue()
             try:
                 self._WorkUpToDate(work, jobs)
             except BaseException as error:
                 # Ctrl-C, say: nobody knows how far memory has followed the log.
+                # guard: what memory follows
                 is_clean = isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError))
-                self.must_reopen |= not is_clean
+                self.must_reopen |= not is_clean  # guard: after Ctrl-C everything is read anew
                 raise
             finally:
                 try:
                     self.store.End()
                 except BaseException:  # as in `Open`
-                    self.store.End()
+                    self.store.End()  # guard: let go twice
                     raise
 
     def _WorkUpToDate(self, work: Callable[[list[_Job[Any]]], None], jobs: list[_Job[Any]]) -> None:
         """Do the work on what everybody wrote; again where that has changed meanwhile."""
-        while True:
+        while True:  # guard: as often as it takes
             try:
                 self.store.Begin(self._Apply, bool(jobs))
                 return work(jobs)
-            except _ReplacedError:
+            except _ReplacedError:  # guard: opened anew
                 self.store.End()
                 self._Reopen()
-            except _BehindError:
+            except _BehindError:  # guard: decided anew
                 self.store.End()
             except _DiskError as error:
                 raise StoreError(f"cannot use {_Shorten(self.name)}: {error}") from error
@@ -5618,13 +5666,14 @@ class _Engine:
             try:
                 self.store.Compact(rows_of, self.state.next_ordinal, keep_history)
             finally:
-                self.must_reopen = True  # the open descriptors may be those of replaced files
+                self.must_reopen = True  # the open descriptors may be those of replaced files; guard: read anew
             self.store.End()
-            self._Reopen()
+            self._Reopen()  # guard: opens what it made
 
         self.Exclusively(Work)
 
     def _CommitJobs(self, all_jobs: list[_Job[Any]]) -> None:
+        # guard: not those who were told
         jobs = [job for job in all_jobs if not job.is_done]  # it is called again where somebody was quicker
         operations: list[_Operation] = []
         view = self.state
@@ -5632,30 +5681,31 @@ class _Engine:
             try:
                 operation = self._RunPlan(job, view)
             except Exception as error:  # this operation's own; the others go on
-                job.error, job.is_done = error, not operations and not self.store.is_guess
+                job.error, job.is_done = error, not operations and not self.store.is_guess  # guard: tried again
                 continue
             if operation is None:
-                job.is_done = not operations and not self.store.is_guess
+                job.is_done = not operations and not self.store.is_guess  # guard: tried again, too
                 continue
             operations.append(operation)
             job.is_written = True
-            if job is not jobs[-1]:
+            if job is not jobs[-1]:  # guard: see one another
                 view = _State(self.normalizer, view) if view is self.state else view
                 view.Apply(operation.after, operation.heads)
         if not operations:
-            self.store.Confirm()
+            self.store.Confirm()  # guard: a guess is confirmed
             for job in jobs:
                 job.is_done = True
             return
         try:
             self.store.Append(operations)
         except StoreError as error:
+            # guard: what is tried alone
             if error.outcome_unknown or len(jobs) == 1 or isinstance(error, (_BehindError, _ReentryError)):
                 raise
             self._RetryAlone(jobs)
             return
         for operation in operations:
-            self._Apply(operation.after, operation.heads)
+            self._Apply(operation.after, operation.heads)  # guard: seen before the call returns
         for job in jobs:
             job.is_done = True
 
@@ -5663,6 +5713,7 @@ class _Engine:
         return _Transaction(self.state, now, self.NormalizeAll, self.store.ReadRow)
 
     def _RunPlan(self, job: _Job[Any], view: _State) -> _Operation | None:
+        # guard: what was said before
         job.error, job.is_done, job.is_written = None, False, False  # of a run on what others have changed by now
         transaction = None if job.block is None else job.block.TransactionOn(view)
         if transaction is None:
@@ -5687,10 +5738,10 @@ class _Engine:
 
     def _Apply(self, records: _Records, heads: Sequence[Any] | None = None) -> None:
         """Make durable rows visible to readers, all at once."""
-        with self.lock:
+        with self.lock:  # guard: readers see whole operations
             self.change_count += 1
-            for block in list(self.blocks) if self.blocks else ():
-                block.TakeIn(records, heads)
+            for block in list(self.blocks) if self.blocks else ():  # guard: taken in before the state
+                block.TakeIn(records, heads)  # guard: taken in by open operations
             self.state.Apply(records, heads)
             if self.Note is not None:
                 self.Note(_ChangedKeywords(self.state, records, heads))
@@ -5874,13 +5925,13 @@ class _PastStore:
         """See `Begin`."""
 
     def Append(self, operations: list[_Operation]) -> None:
-        raise StoreError(f"{self._what} can only be read")
+        raise StoreError(f"{self._what} can only be read")  # guard: not written
 
     def Snapshot(self, stamp: str, copy: bool) -> str:
-        raise StoreError(f"{self._what} can only be read")
+        raise StoreError(f"{self._what} can only be read")  # guard: not kept
 
     def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
-        raise StoreError(f"{self._what} can only be read")
+        raise StoreError(f"{self._what} can only be read")  # guard: not compacted
 
     def ReadRow(self, held: Any) -> bytes:
         return cast("bytes", held)
@@ -7167,9 +7218,9 @@ class KeywordTree:
         """
         self._RefuseInOperation("Snapshot", copy=copy)
         now, stamp = self._engine.Now(), ""
-        with contextlib.suppress(ValueError, OverflowError, OSError):
+        with contextlib.suppress(ValueError, OverflowError, OSError):  # guard: a calendar's borders
             stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
-        if not _IsSnapshotName(stamp):
+        if not _IsSnapshotName(stamp):  # guard: a name that Restore takes
             raise _Invalid("the clock must return seconds since 1970, before the year 10000", now)
         names = [stamp]
         self._engine.Exclusively(lambda: names.append(self._engine.store.Snapshot(stamp, copy)))
