@@ -7181,11 +7181,11 @@ class KeywordTree:
             raise _Invalid("the log does not reach back to", at)
         return self._OpenPast(store=partial(_PastStore, found, f"{_Shorten(self.data_dir)} as it was"))
 
-    def Undo(self, operation_id: str, changed_by: str = "user") -> str:
+    def Undo(self, operation_id: str | None, changed_by: str = "user") -> str:
         """Put back what an operation changed, as a new operation, and return the id of that.
 
         Every field is as it was but `version` and `updated_at`, which go on rising.  Where nothing had to change
-        nothing is written, and the id leads nowhere.
+        nothing is written, and the id leads nowhere.  None, as `last_operation` is before the first, is refused.
 
         Raises:
             ConflictError: a later one wrote the same records, or needs what this one made.
@@ -7193,7 +7193,7 @@ class KeywordTree:
         Cost: reads the log backwards to the operation; one sync.
         """
         self._TryRefresh(operation_id=operation_id)
-        operation = self._journal.Find(operation_id)
+        operation = self._journal.Find(cast("str", operation_id))
         return self._WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by)
 
     def _WriteAs(self, op: str, plan: _Plan[Any], changed_by: str) -> str:

@@ -637,8 +637,8 @@ class TestModule:
         assert outcome.attempted > 0
         assert outcome.failed == 0
 
-    def test_grows_no_further_than_7500_lines(self) -> None:
-        assert len(SOURCE.read_text("utf-8").splitlines()) < 7500
+    def test_grows_no_further_than_7450_lines(self) -> None:
+        assert len(SOURCE.read_text("utf-8").splitlines()) < 7450
 
     def test_keeps_every_function_body_under_70_lines(self) -> None:
         long: list[str] = []
