@@ -25,6 +25,7 @@ from Agent.keyword_tree import (
     Recall,
     SearchStatus,
     StoreCorruptError,
+    StoreError,
     StubLLMClient,
     Texts,
 )
@@ -374,6 +375,14 @@ class TestStore:
 
         assert all(path.read_text() == "mine" for path in mine)
         assert not list((folder / "history").iterdir())
+
+    def test_a_file_is_called_one(self, tmp_path: Path) -> None:
+        path = tmp_path / "笔记.txt"
+        path.write_text("mine")
+        with pytest.raises(StoreError, match=r"笔记.txt' is a file, and no folder"):
+            KeywordTree(str(path))
+
+        assert path.read_text() == "mine"
 
     def test_a_foreign_folder_gains_no_lock(self, tmp_path: Path) -> None:
         (tmp_path / "change_log.jsonl").write_text("a log of something else\n")
