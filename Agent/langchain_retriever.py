@@ -15,7 +15,6 @@ documents is found by what the infos say. A document is an info: its content, it
 
 from typing import Annotated, Any
 
-from pydantic import Field, PrivateAttr
 from typing_extensions import override
 
 from .keyword_tree import Info, InvalidInputError, KeywordTree, KeywordTreeError
@@ -27,6 +26,7 @@ try:
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.tools import BaseTool, StructuredTool, ToolException
+    from pydantic import Field, PrivateAttr
 except ImportError as error:
     raise ImportError("the LangChain retriever needs langchain: pip install 'keyword-tree[langchain]'") from error
 

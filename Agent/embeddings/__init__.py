@@ -8,3 +8,20 @@ Needs the extra `[embeddings]`; the library in `keyword_tree.keyword_tree` knows
     recall      `EmbeddingTree`, the door: a tree that ranks by words and by likeness
     ranker      the same likeness for what a memory says, behind the port of `keyword_tree.memory.retriever`
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .embedder import FastEmbedEmbedder, LocalEmbedder, OpenAIEmbedder, SentenceTransformersEmbedder
+    from .recall import EmbeddingTree
+
+__all__ = ["EmbeddingTree", "FastEmbedEmbedder", "LocalEmbedder", "OpenAIEmbedder", "SentenceTransformersEmbedder"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a door when it is first asked for: the rest of the package does not need numpy."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "recall" if name == "EmbeddingTree" else "embedder"
+    return getattr(import_module(f".{module}", __name__), name)

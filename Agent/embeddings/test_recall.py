@@ -486,3 +486,12 @@ class TestAnyOrder:
         assert ours.weights == theirs.weights
         assert ours.Gains(held, False) == theirs.Gains(held, False)
         assert recall.vectors.waiting == 0
+
+
+def test_the_package_names_its_doors() -> None:
+    import Agent.embeddings as doors
+
+    assert doors.EmbeddingTree is EmbeddingTree
+    assert all(getattr(doors, name).__name__ == name for name in doors.__all__)
+    with pytest.raises(AttributeError, match="'Door'"):
+        doors.Door  # noqa: B018  asking is what raises

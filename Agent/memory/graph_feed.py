@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..keyword_tree import (
+    ClosedError,
     ConflictError,
     Info,
     InfoKeywordLink,
@@ -114,6 +115,8 @@ class GraphFeed:
         means, self.failure = self.means(), ""
         try:
             return self._read(text, means)
+        except ClosedError:
+            raise
         except Exception as error:  # whatever a model's client raises: the memory is kept all the same
             self.failure = f"{type(error).__name__}: {error}"
             _log.warning("a memory was kept without its entities: %s", self.failure)

@@ -766,3 +766,13 @@ class TestReadable:
         with KeywordTree(str(tmp_path / "memory")) as tree:
             assert [info.content for info in tree.Search("茶").infos] == ["tea"]
             assert tree.Verify() == []
+
+
+def test_a_closed_memory_is_told_as_closed_and_nothing_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    memory = MemoryStore(str(tmp_path), user="ada")
+    memory.remember("Ada works on Apollo.", keywords=["Ada"])
+    memory.close()
+
+    with pytest.raises(ClosedError):
+        memory.remember("Ada lives in Lisbon.", keywords=["Ada"])
+    assert caplog.messages == []
