@@ -165,7 +165,10 @@ class LongTermMemory:
     def Changes(self, since: int = 0) -> Iterator[Change]:
         return self._tree.Changes(since)
 
-    def Undo(self, operation_id: str, changed_by: str = "user") -> str:
+    def At(self, at: int | float) -> KeywordTree:
+        return self._tree.At(at)
+
+    def Undo(self, operation_id: str | None, changed_by: str = "user") -> str:
         return self._tree.Undo(operation_id, changed_by)
 
     def Snapshot(self, copy: bool = False) -> str:
