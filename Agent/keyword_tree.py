@@ -2319,7 +2319,7 @@ class _FileStore(_Archive):
 
     def _RefuseForeignFolder(self) -> None:
         """Refuse what is no folder of a tree, before anything is made in it."""
-        if self.files.IsFile(self.data_dir):
+        if self.files.IsFile(self.data_dir):  # guard: a file where the folder should be is refused
             raise StoreError(f"{_Shorten(self.data_dir)} is a file, and no folder of a keyword tree")
         # guard: a snapshot's folder is no store
         if self.files.Exists(os.path.join(self.data_dir, _SNAPSHOT_NAME)):  # its log may be the live one, linked

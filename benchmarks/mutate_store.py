@@ -44,6 +44,7 @@ METHOD_TESTS = (
     "History or Changes or Undo or Snapshot or Compact or FullDisk or Surroundings or Verify or ReadOnly or Operation"
 )
 STAGES = (
+    ("Agent/tests/store/test_safeguards_alone.py",),
     ("Agent/tests/store/test_handlers.py",),
     ("Agent/tests/store/test_faults.py",),
     ("Agent/test_keyword_tree.py", "-k", f"{STORE_TESTS} or Instances or Errors or Close or Links or CustomIds"),
@@ -397,7 +398,11 @@ SET_ASIDE = [
         Instead(", self._RefuseIfNotAlone", ""),
         mark="only who holds the lock",
     ),
-    Mutation("reading only: no compaction", mark="no compaction without writing"),
+    Mutation(
+        "reading only: no compaction",
+        mark="no compaction without writing",
+        harmless="the tree refuses it, too, before it gathers the rows",
+    ),
     Mutation(
         "compaction: what another wrote behind the log is looked at",
         Instead(r' or self._reader.ReadRest().strip(b" \n")', ""),
@@ -422,6 +427,7 @@ SET_ASIDE = [
 
 OPENING = [
     Mutation("a snapshot's folder is no store"),
+    Mutation("a file where the folder should be is refused"),
     Mutation("a foreign file is refused"),
     Mutation("lock of an opening"),
     Mutation("a lock file that was replaced while an opening waited is noticed", Always()),
@@ -875,7 +881,11 @@ COMMITS = [
         Instead("IsTaken", "HasNode"),
         mark="an id that is taken",
     ),
-    Mutation("a tree as it was is not compacted", mark="not compacted"),
+    Mutation(
+        "a tree as it was is not compacted",
+        mark="not compacted",
+        harmless="the tree refuses it, too, before it gathers the rows",
+    ),
     Mutation("a tree as it was has no snapshot", mark="not kept"),
     Mutation("a tree as it was is not written", mark="not written"),
     Mutation("a clock's numbers are made floats", Instead("float(told)", "told")),

@@ -19,7 +19,9 @@ from typing_extensions import override
 from Agent.keyword_tree import (
     AgentDecision,
     DuplicateIdError,
+    Info,
     InvalidInputError,
+    KeywordNode,
     KeywordTree,
     Ranking,
     Recall,
@@ -31,6 +33,13 @@ from Agent.keyword_tree import (
 )
 
 LONG = "长" * 5000
+
+
+def _lose_last_operation(folder: Path) -> None:
+    """Take the last line away that is no checkpoint, and what is behind it."""
+    log = folder / "change_log.jsonl"
+    lines = [line for line in log.read_bytes().splitlines(keepends=True) if b'"op": "checkpoint"' not in line]
+    log.write_bytes(b"".join(lines[:-1]))
 
 
 @pytest.fixture
@@ -324,6 +333,34 @@ class TestStore:
         with pytest.raises(StoreCorruptError, match="are lost"):
             KeywordTree(str(folder))
 
+    @pytest.mark.parametrize(
+        "last",
+        [
+            lambda tree, node, info: tree.UpdateKeyword(node.id, {"description": "new"}, node.version),
+            lambda tree, node, info: tree.UpdateInfo(info.id, {"content": "new"}),
+            lambda tree, node, info: tree.DeleteKeyword(node.id),
+            lambda tree, node, info: tree.CreateInfo("new"),
+            lambda tree, node, info: tree.LinkInfo(info.id, node.id),
+        ],
+    )
+    def test_a_log_that_lost_its_last_operation_is_refused_whatever_that_was(
+        self, folder: Path, last: Callable[[KeywordTree, KeywordNode, Info], object]
+    ) -> None:
+        with KeywordTree(str(folder)) as tree:
+            node, info = tree.CreateKeyword("k", "root"), tree.CreateInfo("i")
+            last(tree, node, info)
+        _lose_last_operation(folder)
+        with pytest.raises(StoreCorruptError, match="are lost"):
+            KeywordTree(str(folder))
+
+    def test_a_log_that_lost_how_a_deletion_was_undone_is_refused(self, folder: Path) -> None:
+        with KeywordTree(str(folder)) as tree:
+            tree.DeleteInfo(tree.CreateInfo("i").id)
+            tree.Undo(tree.History(limit=1)[0].operation_id)
+        _lose_last_operation(folder)
+        with pytest.raises(StoreCorruptError, match="are lost"):
+            KeywordTree(str(folder))
+
     def test_another_snapshots_file_is_not_believed(self, tree: KeywordTree, folder: Path) -> None:
         tree.CreateKeyword("first", "root")
         early = tree.Snapshot(copy=True)
@@ -376,10 +413,21 @@ class TestStore:
         assert all(path.read_text() == "mine" for path in mine)
         assert not list((folder / "history").iterdir())
 
+    def test_forgetting_does_not_follow_links(self, tree: KeywordTree, folder: Path, tmp_path: Path) -> None:
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "a").write_text("mine")
+        tree.CreateKeyword("k", "root")
+        tree.CompactStorage()
+        (folder / "history" / "link").symlink_to(tmp_path / "mine")
+        tree.CompactStorage(keep_history=False)
+
+        assert (tmp_path / "mine" / "a").read_text() == "mine"
+        assert not list((folder / "history").iterdir())
+
     def test_a_file_is_called_one(self, tmp_path: Path) -> None:
         path = tmp_path / "笔记.txt"
         path.write_text("mine")
-        with pytest.raises(StoreError, match=r"笔记.txt' is a file, and no folder"):
+        with pytest.raises(StoreError, match="is a file, and no folder"):
             KeywordTree(str(path))
 
         assert path.read_text() == "mine"
