@@ -3275,9 +3275,6 @@ class _State:
         # What was deleted and came back stands in its new place alone.
         return (order[place] for place in later if places[order[place]] == place and order[place] in self.infos)
 
-    def UnlinkedInfos(self) -> Iterator[str]:
-        return (id for id in self.infos if not self.by_info.Get(id))
-
     def RowsOf(self, kind: int, read: Callable[[Any], bytes], with_gone: bool) -> Iterable[bytes]:
         """Return all keywords, infos or links in the order of creation, what was deleted first.
 
@@ -3821,7 +3818,7 @@ class _Ranker:
         self.RenewAfterFork()
 
     def RenewAfterFork(self) -> None:
-        self._lock = threading.RLock()
+        self._lock: Any = threading.RLock()  # Any: see `_Engine._MakeLocks`
         self.Forget()
 
     def Forget(self) -> None:
@@ -3837,7 +3834,7 @@ class _Ranker:
     def Asking(self) -> Iterator[Recall]:
         """Give the recall, which knows all that was written before, to one thread at a time."""
         self._enter()
-        if _IsOwned(self._lock):
+        if self._lock._is_owned():
             raise StoreError("a signal handler cannot rank while its own thread does")
         with self._lock:
             yield self._Follow()
@@ -3967,7 +3964,7 @@ class _Ranker:
 
     def FollowAtClose(self) -> None:
         """Take in the changes that nobody has asked for since, if they are few: then what was made can be kept."""
-        if self._recall is None or self._noted is None or len(self._noted) > _PIECE or _IsOwned(self._lock):
+        if self._recall is None or self._noted is None or len(self._noted) > _PIECE or self._lock._is_owned():
             return
         with contextlib.suppress(Exception), self.Asking():  # somebody else's ranking may fail; nothing needs this
             pass
@@ -4627,7 +4624,7 @@ class _Transaction:
         self.Normalize = normalize
         self.ReadRow = read_row
         self.stage_count = 0
-        self.has_moved = False  # a keyword to another parent: levels beneath it are others than those in rows
+        self.may_have_moved = False  # a keyword that was there: levels beneath it may be others than in the base
         self.touched: set[str] = set()  # ids of the keywords and infos that were staged
         self.named: set[str] = set()  # ids that what was staged refers to: parents, ends of links
         self._base = base
@@ -4730,6 +4727,7 @@ class _Transaction:
             self.named.update(key)
         else:
             self.touched.add(key)
+            self.may_have_moved |= kind == 0 and before is not None
         if self._overlay is not None:
             self._overlay.ApplyOne(kind, head, row)
 
@@ -4740,7 +4738,6 @@ class _Transaction:
         vars(record).update(values, version=record.version + 1, updated_at=max(self.now, record.updated_at))
         if isinstance(record, KeywordNode) and "parent_id" in values:
             record.level = self.LevelOf(cast("str", record.parent_id)) + 1
-            self.has_moved = True
         self.Stage(record)
 
     def Finish(self, op: str, id: str, author: str, agent_ios: Sequence[_Row]) -> _Operation | None:
@@ -4786,7 +4783,7 @@ def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transa
         raise DuplicateIdError(node.id)
     _FieldsOf(node).update(
         parent_id=parent_id,
-        level=1 + (tx.state.LevelOf(parent_id) if tx.has_moved else tx.LevelOf(parent_id)),
+        level=1 + (tx.state.LevelOf(parent_id) if tx.may_have_moved else tx.LevelOf(parent_id)),
         created_at=tx.now,
         updated_at=tx.now,
         ordinal=tx.next_ordinal,
@@ -5293,7 +5290,7 @@ class OpenOperation:
     def Prepare(self) -> _Transaction:
         """Return what was done so far, on the tree as it is.  The tree's lock is held."""
         if self._transaction is None:
-            transaction, self._change_count = self.engine.Begin(self.now), self.engine.change_count
+            transaction, self._change_count = self.engine.Begin(self.engine.state, self.now), self.engine.change_count
             self._RunPlans(transaction)
             self._transaction = transaction
         return self._transaction
@@ -5346,11 +5343,6 @@ class OpenOperation:
     def _RunPlans(self, transaction: _Transaction) -> None:
         for plan in self._plans:
             plan(transaction)
-
-
-def _IsOwned(lock: threading.RLock) -> bool:
-    """Tell whether this thread holds the lock."""
-    return cast("bool", lock._is_owned())  # type: ignore[attr-defined]  # as threading.Condition asks it
 
 
 def _CopyResult(result: object) -> object:
@@ -5711,8 +5703,8 @@ class _Engine:
         for job in jobs:
             job.is_done = True
 
-    def Begin(self, now: float) -> _Transaction:
-        return _Transaction(self.state, now, self.NormalizeAll, self.store.ReadRow)
+    def Begin(self, state: _State, now: float) -> _Transaction:
+        return _Transaction(state, now, self.NormalizeAll, self.store.ReadRow)
 
     def _RunPlan(self, job: _Job[Any], view: _State) -> _Operation | None:
         # guard: what was said before
@@ -5720,7 +5712,7 @@ class _Engine:
         transaction = None if job.block is None else job.block.TransactionOn(view)
         if transaction is None:
             now = _ReadClock(self._clock) if job.block is None else job.block.now
-            transaction = _Transaction(view, now, self.NormalizeAll, self.store.ReadRow)
+            transaction = self.Begin(view, now)
             job.result = job.plan(transaction)
         return transaction.Finish(job.op, job.id, job.author, job.agent_ios)
 
@@ -5860,7 +5852,7 @@ def _Measure(state: _State) -> _Row:
         "fan_out": sizes.get(fullest, 0),
         "fan_out_id": fullest,
         "same_names": sum(len(state.names.Get(name)) > 1 for name in state.names.Keys()),
-        "unlinked_infos": sum(1 for _ in state.UnlinkedInfos()),
+        "unlinked_infos": sum(not state.by_info.Get(id) for id in state.infos),
     }
 
 
@@ -5900,12 +5892,9 @@ class _PastStore:
 
     def __init__(self, lines: list[bytes], what: str) -> None:
         self.recovery: list[str] = []
+        self.seq = cast("_Line", _ReadLine(lines[-1])).seq
         self._lines = lines
         self._what = what
-
-    @property
-    def seq(self) -> int:
-        return _ReadOperation(self._lines[-1])[0]
 
     def Open(self, first: Callable[[], _Operation], state: _State) -> None:
         for raw in self._lines:

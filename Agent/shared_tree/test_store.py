@@ -82,6 +82,16 @@ def opened(log: MemoryLog) -> KeywordTree:
     return KeywordTree("unused", store=log.tree("u42"))
 
 
+def deleting(other: KeywordTree, id: str) -> Callable[[Append], bool]:
+    """Return what lets another tree delete a keyword just before rows are appended."""
+
+    def delete(append: Append) -> bool:
+        other.DeleteKeyword(id)
+        return append()
+
+    return delete
+
+
 def names(tree: KeywordTree) -> list[str]:
     return [node.name for node in tree.GetChildren("root")]
 
@@ -306,11 +316,7 @@ class TestConflicts:
         tree, other = opened(log), opened(log)
         tea = tree.CreateKeyword("tea", "root")
 
-        def delete_parent(append: Append) -> bool:
-            other.DeleteKeyword(tea.id)
-            return append()
-
-        rows.faults = [delete_parent]
+        rows.faults = [deleting(other, tea.id)]
 
         with pytest.raises(NotFoundError):
             tree.CreateKeyword("green", tea.id)
@@ -320,11 +326,7 @@ class TestConflicts:
         tree, other = opened(log), opened(log)
         tea = tree.CreateKeyword("tea", "root")
 
-        def delete_parent(append: Append) -> bool:
-            other.DeleteKeyword(tea.id)
-            return append()
-
-        rows.faults = [delete_parent]
+        rows.faults = [deleting(other, tea.id)]
         with pytest.raises(NotFoundError):
             tree.BatchCreateKeywords([{"name": "a", "parent_id": "root"}, {"name": "b", "parent_id": tea.id}])
 

@@ -42,18 +42,7 @@ _KNOWN_EDITS = 1_024
 class MainStore:
     """A folder with its journal and its lock; any number of threads and processes may use it.
 
-    Args:
-        root: The folder; it is made where it is not there. None keeps all in memory, for as long as the process lives.
-        clock: Seconds since the epoch.
-        new_id: What makes ids of commits.
-        disk: The door to the operating system.
-        readonly: Whether nothing is written, not even a lock; None looks whether the folder can be written.
-
-    Raises:
-        StoreError: The folder cannot be made or read.
-
-    Cost: a millisecond; after a crash what was left undone is done again, and a folder without a journal (a clone) is
-    read from end to end.
+    `ContextFS`, which stands on it, tells what the arguments mean, what is raised and what it costs.
     """
 
     def __init__(

@@ -216,6 +216,17 @@ class TestBlocks:
 
         assert leaf.level == len(tree.GetPath(leaf.id)) - 1 == 4
 
+    def test_tell_the_level_beneath_a_keyword_that_they_put_back(self, tree: KeywordTree) -> None:
+        top, moved = tree.CreateKeyword("top", "root"), tree.CreateKeyword("moved", "root")
+        inner = tree.CreateKeyword("inner", moved.id)
+        tree.MoveKeyword(moved.id, top.id)
+        move = tree.last_operation
+        with tree.Operation():
+            tree.Undo(move)
+            leaf = tree.CreateKeyword("leaf", inner.id)
+
+        assert leaf.level == len(tree.GetPath(leaf.id)) - 1 == 3
+
     def test_make_a_group_once_though_their_plans_run_again(self, tree: KeywordTree) -> None:
         ids = [tree.CreateKeyword(f"k{number}", "root").id for number in range(3)]
         plan: dict[str, Any] = {

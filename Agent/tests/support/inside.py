@@ -139,7 +139,7 @@ class _TellingLock:
     """A lock that tells before and behind being taken, and behind being let go."""
 
     def __init__(self, name: str, tell: Callable[[str], None]) -> None:
-        self._lock = threading.RLock()
+        self._lock: Any = threading.RLock()
         self._name = name
         self._tell = tell
 
@@ -153,7 +153,7 @@ class _TellingLock:
         self._tell(f"behind {self._name}")
 
     def _is_owned(self) -> bool:
-        return kt._IsOwned(self._lock)
+        return bool(self._lock._is_owned())
 
 
 def tell_at_locks_of_commits(tree: KeywordTree, tell: Callable[[str], None]) -> None:
