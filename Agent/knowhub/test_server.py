@@ -256,6 +256,13 @@ class TestBadDays:
         assert answer.startswith(b"HTTP/1.1 413") or answer == b""
         assert time.monotonic() - began < 10
 
+    def test_too_many_goals_are_refused_whether_the_whole_is_too_large_or_not(self, served: Served) -> None:
+        client = served.client("goals")
+        for description, code in (("", "invalid"), ("x" * 2000, "invalid"), ("é" * 2000, "too-large")):
+            goals = [{"id": f"g{number}", "description": description} for number in range(501)]
+            problem(client.put("/api/trace/many/goals", json={"goals": goals}), code)
+        problem(client.get("/api/trace/many/goals"), "not-found")
+
     def test_a_header_of_1_mb_is_refused(self, served: Served) -> None:
         answer = self.raw(served, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 1_000_000 + b"\r\n\r\n")
         assert answer.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400")) or answer == b""
@@ -524,9 +531,9 @@ class TestDocument:
 
 SCHEMATHESIS = """
 [checks.positive_data_acceptance]
-expected-statuses = ["2xx", "401", "403", "404", "405", "409", "410", "412", "422", "428", "429"]
+expected-statuses = ["2xx", "401", "403", "404", "405", "409", "410", "412", "413", "422", "428", "429"]
 
 [checks.negative_data_rejection]
-expected-statuses = ["400", "401", "403", "404", "405", "409", "412", "422", "428", "429", "431"]
+expected-statuses = ["400", "401", "403", "404", "405", "409", "412", "413", "422", "428", "429", "431"]
 """
-"""What a schema cannot say (a version that is no more the newest, a scope that is not one's own) is no failure."""
+"""What a schema cannot say (an old version, a scope that is not one's own, more than 1 MiB in all) is no failure."""
