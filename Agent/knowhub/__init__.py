@@ -6,6 +6,7 @@ Needs the extra `[knowhub]`; the library in `keyword_tree` knows nothing of it. 
     catalog     who sees what, counters, full text     tokens      who asks, and what they may
     vault       secrets, sealed outside of the tree    routing     the search in two stages
     evolving    rewriting and merging, with guards     checks      what every body and every caller must pass
+    shapes      what looks like a secret
     rooms       what a hub does, one subject each      hub         `KnowHub`, the door: all rooms under one roof
     gate, server, answers, application     REST        pages, templates    for people
     mcp_server  for other agents' hosts

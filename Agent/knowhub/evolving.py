@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .schemas import CONTENT_LIMIT, TASK_LIMIT, Json
-from .vault import secret_shape
+from .shapes import secret_shape
 
 __all__ = ["Cluster", "check_merge", "check_rewrite", "find_clusters", "plain_text", "specifics_of"]
 

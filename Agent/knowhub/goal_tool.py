@@ -15,6 +15,7 @@ from typing import Any
 from ..keyword_tree import LLMClient
 from .goals import GoalTree, TraceStore
 from .prompts import KNOWLEDGE_EXTRACTION_PROMPT, knowledge_block, language_of
+from .shapes import find_cookies, find_credentials
 from .tools import Json, ToolResult, _search, tool
 
 __all__ = ["Draft", "focus_goal", "goal", "open_trace", "reflect"]
@@ -121,25 +122,14 @@ class Draft:
 
 
 _CODE = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
-_COOKIE = re.compile(r"(?im)^.*\b(?:set-)?cookie\b\s*[:：=]\s*(?P<value>[^\n]*=[^\n]+)$")
-_CREDENTIAL = re.compile(
-    r"(?im)(?:\b(?:password|passwd|pwd|secret|token|api[ _-]?key|access[ _-]?key|authorization)\b|密码|口令|密钥|令牌)"
-    r"[\"']?\s*(?:is|是|为)?\s*[:：=]?\s*(?P<value>(?:bearer\s+)?[^\s,;，；。\"'`{}]{6,})"
-)
-_SHAPES = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----.*?-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
-    r"|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"
-    r"|\b(?:sk|pk|rk)[-_][\w-]{16,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_\w{30,}|\bgithub_pat_\w{40,}"
-    r"|\bglpat-[\w-]{20,}|\bxox[abeprs]-[\w-]{10,}|\bAIza[\w-]{35}|\bkh_[\w-]{40,}|\bhf_\w{30,}|\bnpm_\w{36}",
-    re.DOTALL,
-)
 
 
 def reflect(transcript: str | Sequence[Mapping[str, Any]], goal: str, llm_client: LLMClient | None = None) -> Draft:
     """Draft resources and knowledge of what was done; saves nothing.
 
-    Secrets are cut out first, so no model sees one: what is sent and what is drafted holds their placeholders. Without
-    a model: long code, credentials and cookies by their shape, and one entry of the goal and the last answer.
+    What looks like a secret is cut out first, so that no model sees it: what is sent and what is drafted holds its
+    placeholder. What does not look like one stays: see `shapes`. Without a model: long code, credentials and cookies,
+    and one entry of the goal and the last answer.
 
     Args:
         transcript: Text, or messages with `role` and `content`.
@@ -148,53 +138,36 @@ def reflect(transcript: str | Sequence[Mapping[str, Any]], goal: str, llm_client
     """
     texts = [transcript] if isinstance(transcript, str) else [str(each.get("content") or "") for each in transcript]
     slug = re.sub(r"[^a-z0-9]+", "-", goal.lower()).strip("-")[:40] or "task"
-    draft = Draft()
-    secrets: dict[str, str] = {}
-    _collect(texts, secrets, "cookie", f"cookies/{slug}", _COOKIE, draft)
-    texts = [_cut(text, secrets) for text in texts]
-    _collect(texts, secrets, "credential", f"credentials/{slug}", _CREDENTIAL, draft)
-    texts = [_cut(text, secrets) for text in texts]
-    _collect(texts, secrets, "credential", f"credentials/{slug}", _SHAPES, draft)
-    texts = [_cut(text, secrets) for text in texts]
+    draft, cut = Draft(), dict[str, str]()
+    for kind, find in (("cookie", find_cookies), ("credential", find_credentials)):
+        _collect(draft, cut, kind, f"{kind}s/{slug}", [value for text in texts for value in find(text)])
+        texts = [_cut(text, cut) for text in texts]
     for number, (language, code) in enumerate(
         (match for text in texts for match in _CODE.findall(text) if match[1].count("\n") >= CODE_LINES), 1
     ):
         title = f"{goal[:150]} ({number})"
         kept = {"resource_id": f"code/{slug}/{number}", "title": title, "body": code[:262_144], "content_type": "code"}
         draft.resources.append({**kept, "metadata": {"language": language} if language else {}})
-    clean_goal = _cut(goal, secrets)
+    clean_goal = _cut(goal, cut)
     ids = [each["resource_id"] for each in draft.resources]
     drafted = _ask(texts, clean_goal, llm_client, ids) if llm_client is not None else None
     draft.knowledge = drafted if drafted else _plain(texts, clean_goal, ids)
     return draft
 
 
-def _collect(
-    texts: Sequence[str], secrets: dict[str, str], kind: str, id: str, pattern: re.Pattern[str], draft: Draft
-) -> None:
-    """Take what looks like a secret out of texts, into one resource of its kind."""
-    values = [
-        match["value"] if "value" in pattern.groupindex else match[0]
-        for text in texts
-        for match in pattern.finditer(text)
-    ]
-    values = [value.strip() for value in values if "{{secret:" not in value]
-    if not values:
-        return
-    for value in values:
-        secrets[value] = f"{{{{secret:{id}}}}}"
-    there = next((each for each in draft.resources if each["resource_id"] == id), None)
-    sealed = "\n".join(dict.fromkeys(values))
-    if there is None:
+def _collect(draft: Draft, cut: dict[str, str], kind: str, id: str, found: Sequence[str]) -> None:
+    """Draft a resource that seals what was found, and note what is to stand in its place."""
+    values = list(dict.fromkeys(value for value in found if "{{secret:" not in value))
+    if values:
+        cut |= dict.fromkeys(values, f"{{{{secret:{id}}}}}")
         title = "Cookie" if kind == "cookie" else "Credentials"
-        draft.resources.append({"resource_id": id, "title": title, "secure_body": sealed, "content_type": kind})
-    else:
-        there["secure_body"] += f"\n{sealed}"
+        sealed = {"secure_body": "\n".join(values), "content_type": kind}
+        draft.resources.append({"resource_id": id, "title": title, **sealed})
 
 
-def _cut(text: str, secrets: Mapping[str, str]) -> str:
-    for value in sorted(secrets, key=len, reverse=True):
-        text = text.replace(value, secrets[value])
+def _cut(text: str, cut: Mapping[str, str]) -> str:
+    for value in sorted(cut, key=len, reverse=True):
+        text = text.replace(value, cut[value])
     return text
 
 

@@ -165,9 +165,9 @@ def _add_reading(server: MCPServer[Any], hub: KnowHub, who: Callable[[], Token])
         return f"{research_skill(language_of(question))}\n{question}"
 
     @server.prompt()
-    def reflect(transcript: str, goal: str) -> str:
-        """What to keep of what was done; secrets are cut out of the transcript first."""
-        draft = draft_of(transcript, goal)
+    async def reflect(transcript: str, goal: str) -> str:
+        """What to keep of what was done; what looks like a secret is cut out of the transcript first."""
+        draft = await asyncio.to_thread(draft_of, transcript, goal)
         drafted = [{name: row[name] for name in row if name != "secure_body"} for row in draft.resources]
         told = json.dumps({"resources": drafted, "knowledge": draft.knowledge}, ensure_ascii=False, indent=1)
         return f"{KNOWLEDGE_EXTRACTION_PROMPT[language_of(goal)]}\n\n{told}"

@@ -574,6 +574,21 @@ class TestChange:
         refused("not-found", hub.update, BOB, id, {"add_helpful_case": {}})
         refused("not-found", hub.history, BOB, id)
 
+    def test_a_token_whose_scopes_name_the_owner_sees_nothing_of_others(self, hub: KnowHub) -> None:
+        entry = hub.save(ADA, told(content="for ada alone"))["entry"]
+        hub.put_resource(ADA, "ada/account", {"title": "x", "secure_body": "hush"})
+        text, made = hub.tokens.make("mallory", ["read", "write", "secrets", "curate"], ["user:owner"])
+
+        assert made.scopes == frozenset()
+        for mallory in (made, hub.tokens.find(text), Token("mallory", made.rights, frozenset({"user:owner"}))):
+            assert mallory is not None
+            refused("not-found", hub.get, mallory, entry["id"])
+            refused("not-found", hub.history, mallory, entry["id"])
+            refused("not-found", hub.reveal, mallory, "ada/account")
+            refused("not-found", hub.undo, mallory, hub.history(ADA, entry["id"])["results"][0]["operation_id"])
+            assert hub.list_knowledge(mallory)["results"] == hub.list_resources(mallory)["results"] == []
+            assert list(hub.export(mallory)) == []
+
     def test_an_old_version_is_for_those_who_could_see_it(self, hub: KnowHub) -> None:
         id = hub.save(ADA, told(content="for ada alone"))["entry"]["id"]
         hub.patch(ADA, id, {"content": "for the team", "scopes": ["team:a"]})

@@ -521,9 +521,9 @@ class TestDocument:
             command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(settings), "run"]
             command += [f"{running.url}/openapi.json", "--checks", "all", "--seed", str(seed), "--no-color"]
             command += ["--header", f"Authorization: Bearer {text}", "--max-examples", "50" if STORM else "4"]
-            command += (
-                ["--workers", "2"] if STORM else ["--phases", "examples,coverage" if token == "owner" else "examples"]
-            )
+            # One worker, its default: with two, Python 3.11's `ast.parse`, which Hypothesis calls, fails now and then.
+            if not STORM:
+                command += ["--phases", "examples,coverage" if token == "owner" else "examples"]
             said = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False, cwd=tmp_path)
             found = re.search(r"=+ (ERRORS|FAILURES) =.*", said.stdout, re.DOTALL)
             assert said.returncode == 0, (found[0] if found else said.stdout)[:8000] + said.stderr[-2000:]

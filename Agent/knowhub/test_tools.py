@@ -359,13 +359,16 @@ class TestReflect:
 
     @pytest.mark.parametrize(
         "said",
-        ["密码:hunter2abc", "API key = abcdef123456", "token: abcdef123456", "ghp_" + "a1B2" * 9, "密码是 hunter2abc"],
+        ["密码:hunter2abc", '{"password": "hunter2abc"}', "DB_PASSWORD=hunter2abc", "https://ada:hunter2abc@host/x"],
     )
-    def test_credentials_are_known_by_their_shape(self, said: str) -> None:
-        draft = reflect(f"Done. {said}", "goal")
+    def test_credentials_go_into_one_resource_and_nowhere_else(self, said: str) -> None:
+        model = StubLLMClient([RuntimeError()])
+        draft = reflect([{"content": said}, {"content": "Done with hunter2abc."}], "goal", model)
 
-        assert len(draft.resources) == 1
-        assert draft.resources[0]["secure_body"] not in json.dumps(draft.knowledge, ensure_ascii=False)
+        [resource] = draft.resources
+        assert (resource["secure_body"], resource["content_type"]) == ("hunter2abc", "credential")
+        assert draft.knowledge[0]["content"] == "Done with {{secret:credentials/goal}}."
+        assert "hunter2abc" not in json.dumps(model.calls)
 
     def test_nothing_is_made_of_nothing(self) -> None:
         assert reflect("", "goal").knowledge == []

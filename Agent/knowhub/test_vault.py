@@ -20,9 +20,10 @@ import pytest
 from Agent.keyword_tree import StubLLMClient
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.schemas import Json, KnowHubError, ResourceIn
+from Agent.knowhub.shapes import secret_shape
 from Agent.knowhub.support import serve
 from Agent.knowhub.tokens import Token
-from Agent.knowhub.vault import KeyRing, Vault, find_ring, key_path, secret_shape
+from Agent.knowhub.vault import KeyRing, Vault, find_ring, key_path
 
 SECRET = "SENTINEL-密码-hunter2-Zq9x"
 RESOURCE = {"title": "A test account", "body": "100 calls a day", "content_type": "credential", "secure_body": SECRET}

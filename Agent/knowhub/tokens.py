@@ -16,13 +16,14 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .schemas import RIGHTS, Record
+from .schemas import OWNER_SCOPE, RIGHTS, Record
 
 __all__ = ["LOCAL", "SESSION_S", "Token", "Tokens", "is_visible"]
 
@@ -42,7 +43,7 @@ class Token:
     rights: frozenset[str] = frozenset()
     """Of `RIGHTS`."""
     scopes: frozenset[str] = frozenset()
-    """What it sees besides its principal's own; `*` is all."""
+    """What it sees besides its principal's own; `*` is all. `user:owner` is none: every token has that for its own."""
     expires_at: float | None = None
     """Seconds since the epoch, UTC."""
     digest: str = ""
@@ -54,6 +55,10 @@ class Token:
     created_at: float = 0.0
     """Seconds since the epoch, UTC."""
 
+    def __post_init__(self) -> None:
+        # In an entry it means "its principal alone": a token that had it as a scope would share it with everybody.
+        object.__setattr__(self, "scopes", self.scopes - {OWNER_SCOPE})
+
     def may(self, right: str) -> bool:
         """Return whether it has a right."""
         return right in self.rights
@@ -64,7 +69,7 @@ class Token:
 
     def owns_scope(self, scope: str) -> bool:
         """Return whether it may write into a scope."""
-        return scope == "user:owner" or scope in self.scopes or self.sees_all()
+        return scope == OWNER_SCOPE or scope in self.scopes or self.sees_all()
 
 
 LOCAL = Token("local", frozenset(RIGHTS), frozenset("*"))
@@ -80,7 +85,7 @@ def is_visible(token: Token, scopes: Collection[str], principal: str) -> bool:
     """
     if token.sees_all() or not token.scopes.isdisjoint(scopes):
         return True
-    return "user:owner" in scopes and token.principal == principal
+    return OWNER_SCOPE in scopes and token.principal == principal
 
 
 def sees(token: Token, record: Record) -> bool:
@@ -245,8 +250,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
-def _is_digest(name: str) -> bool:
-    return len(name) == 64 and all(char in "0123456789abcdef" for char in name)
+_is_digest = re.compile("[0-9a-f]{64}").fullmatch
 
 
 def write_new(path: Path, data: bytes) -> None:

@@ -35,7 +35,7 @@ try:
 except ImportError as error:  # pragma: no cover - the tests run with the extra
     raise ImportError("KnowHub's vault needs its extra: pip install 'keyword-tree[knowhub]'") from error
 
-__all__ = ["KeyRing", "Vault", "config_folder", "find_ring", "key_path", "secret_shape"]
+__all__ = ["KeyRing", "Vault", "config_folder", "find_ring", "key_path"]
 
 ORPHAN_S = 3600
 """Seconds after which a sealed file that nobody names is destroyed: its operation was never written."""
@@ -342,28 +342,3 @@ def _b64(data: bytes) -> str:
 
 def _unb64(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
-
-
-# What looks like a secret
-
-
-_SHAPES = {
-    "a private key (PEM)": r"-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----",
-    "a JSON web token": r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
-    "a provider's key": (
-        r"\b(?:sk-(?:ant-|proj-)?[A-Za-z0-9_-]{20,}|(?:AKIA|ASIA)[0-9A-Z]{16}\b|gh[pousr]_[A-Za-z0-9]{30,}"
-        r"|github_pat_[A-Za-z0-9_]{40,}|glpat-[A-Za-z0-9_-]{20,}|xox[abeprs]-[A-Za-z0-9-]{10,}|AIza[0-9A-Za-z_-]{35}"
-        r"|npm_[A-Za-z0-9]{36}|hf_[A-Za-z0-9]{30,}|[rs]k_live_[0-9A-Za-z]{20,}|SG\.[\w-]{20,}\.[\w-]{20,}"
-        r"|pypi-[A-Za-z0-9_-]{50,}|kh_[A-Za-z0-9_-]{40,})"
-    ),
-}
-_find_shape = {name: re.compile(pattern).search for name, pattern in _SHAPES.items()}
-
-
-def secret_shape(text: str) -> str:
-    """Return which kind of secret a text seems to hold; "" is none.
-
-    >>> secret_shape("-----BEGIN RSA PRIVATE KEY-----"), secret_shape("the key sk-… is in the vault")
-    ('a private key (PEM)', '')
-    """
-    return next((name for name, find in _find_shape.items() if find(text)), "")

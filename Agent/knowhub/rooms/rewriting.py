@@ -27,8 +27,8 @@ from ..schemas import (
     kind_of,
     not_found,
 )
+from ..shapes import secret_shape
 from ..tokens import Token, is_visible
-from ..vault import secret_shape
 from .entries import Entries
 from .shared import asker_of
 

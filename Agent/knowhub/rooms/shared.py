@@ -28,8 +28,9 @@ from ..schemas import (
     kind_of,
     not_found,
 )
+from ..shapes import secret_shape
 from ..tokens import Token, Tokens, sees
-from ..vault import Vault, secret_shape
+from ..vault import Vault
 
 __all__ = ["Room", "asker_of", "digest_of", "read_case", "read_cursor", "texts_of", "told_operation", "write_cursor"]
 
