@@ -17,10 +17,12 @@ class TestCredentials:
         "said",
         [
             f'"password": "{PASSWORD}"', f"password='{PASSWORD}'", f"password={PASSWORD}",
-            f"password: {PASSWORD}, then", f"DB_PASSWORD={PASSWORD}", f"AWS_SECRET_ACCESS_KEY={PASSWORD}", f"client_secret: {PASSWORD}",
+            f"password: {PASSWORD}, then", f"DB_PASSWORD={PASSWORD}", f"AWS_SECRET_ACCESS_KEY={PASSWORD}",
+            f"client_secret: {PASSWORD}",
             f"accessToken = `{PASSWORD}`", f"api key is {PASSWORD}.", f"the password {PASSWORD} works",
             f"Authorization: Basic {PASSWORD}", f"authorization: Bearer {PASSWORD}",
-            f"-H 'Authorization: token {PASSWORD}'", f"https://ada:{PASSWORD}@host/x", f"curl -u ada:{PASSWORD} x", f"curl --user=ada:{PASSWORD} x",
+            f"-H 'Authorization: token {PASSWORD}'", f"https://ada:{PASSWORD}@host/x", f"curl -u ada:{PASSWORD} x",
+            f"curl --user=ada:{PASSWORD} x",
             f"密码是 {PASSWORD}，然后登录", f"令牌：{PASSWORD}。", f"口令为{PASSWORD}", f"passwd:{PASSWORD};",
         ],
     )  # fmt: skip
@@ -50,7 +52,7 @@ class TestCredentials:
         assert find_credentials(said) == []
 
     def test_cookies(self) -> None:
-        said = "GET /\nCookie: a=1; b=2\nSet-Cookie: c=3\n\"cookie\": \"d=4\",\ncurl -H 'Cookie: e=5'\ncookie: none"
+        said = 'GET /\nCookie: a=1; b=2\nSet-Cookie: c=3\n"cookie": "d=4",\ncurl -H \'Cookie: e=5\'\ncookie: none'
 
         assert find_cookies(said) == ["a=1; b=2", "c=3", "d=4", "e=5"]
 
