@@ -40,7 +40,7 @@ from .spaces import IndexSpaces
 __all__ = ["IndexWorker", "context_of", "projected_digest"]
 
 _log = logging.getLogger(__name__)
-_CHUNK = 200  # nodes that are projected while the index is held
+_CHUNK = 1_000  # nodes that are projected while the index is held
 
 Handler = Callable[[OutboxEvent, RequestContext], None]
 

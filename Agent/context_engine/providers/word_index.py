@@ -16,8 +16,8 @@ All of it follows from the main store, and may be deleted at any time.
 import contextlib
 import sqlite3
 import threading
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,10 +29,11 @@ from .sqlite_files import open_readonly
 
 __all__ = ["IndexedNode", "WordHit", "WordIndex", "split_passages", "terms_of"]
 
-POSTINGS_LIMIT, TERMS_LIMIT, CANDIDATES = 25_000, 64, 100
+POSTINGS_LIMIT, FILTERED_LIMIT, TERMS_LIMIT, CANDIDATES = 5_000, 25_000, 64, 100
 _PLACES = 20  # bits
 _FORMAT = 3
 _TF_LIMIT = 7
+_KNOWN_TERMS = 10_000
 
 _SHELF = """
 CREATE TABLE IF NOT EXISTS {0}(
@@ -139,22 +140,35 @@ class WordIndex:
 
     def _make_file(self) -> None:
         assert self._path is not None
-        self.is_new = not self._path.exists()
+        is_there = self._path.exists()
         connection = self._connection()
-        if not self.is_new and connection.execute("PRAGMA user_version").fetchone()[0] != _FORMAT:
-            self.discard()  # all of it follows from the files
-            return
         connection.execute("PRAGMA journal_mode = WAL")
+        if connection.execute("PRAGMA user_version").fetchone()[0] not in (0, _FORMAT):  # 0: somebody just makes it
+            self._clear(connection)  # all of it follows from the files
         self._make(connection)
-        if self.is_new:
+        if not is_there:
             self._path.chmod(0o600)
-        else:
-            self.is_new = not connection.execute("SELECT 1 FROM totals WHERE name = 'is whole'").fetchall()
+        self.is_new = not connection.execute("SELECT 1 FROM totals WHERE name = 'is whole'").fetchall()
 
     def _make(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA secure_delete = ON")
-        connection.execute(f"PRAGMA user_version = {_FORMAT}")
-        connection.executescript(_SCHEMA + "".join(_SHELF.format(shelf) for shelf in ("heads", "passages")))
+        shelves = "".join(_SHELF.format(shelf) for shelf in ("heads", "passages"))
+        connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {shelves} PRAGMA user_version = {_FORMAT}; COMMIT;")
+
+    def _clear(self, connection: sqlite3.Connection) -> None:
+        """Drop all tables in one transaction: another process may have the file open, so it is not deleted."""
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            while tables := connection.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY sql LIKE"
+                " 'CREATE VIRTUAL%' DESC, name DESC LIMIT 1"  # those of a virtual table go with it
+            ).fetchall():
+                connection.execute(f'DROP TABLE "{tables[0][0]}"')
+            connection.execute("PRAGMA user_version = 0")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
 
     def _connection(self) -> sqlite3.Connection:
         if self._memory is not None:
@@ -182,11 +196,20 @@ class WordIndex:
             if self._memory is not None:
                 self._make_in_memory()
                 return
-            self.close()
-            if self._path is not None:
-                for path in self._path.parent.glob(f"{self._path.name}*"):
-                    path.unlink(missing_ok=True)
-                self._make_file()
+            try:
+                self._clear(self._connection())
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise
+                self._delete()
+            self._make_file()
+
+    def _delete(self) -> None:
+        """Delete a file that cannot be read."""
+        self.close()
+        assert self._path is not None
+        for path in self._path.parent.glob(f"{self._path.name}*"):
+            path.unlink(missing_ok=True)
 
     def checkpoint(self) -> None:
         """Empty the WAL, unless somebody reads it; under the store's lock."""
@@ -462,7 +485,7 @@ class WordIndex:
             until: Older than this.
             level: Only this one.
         """
-        scorer = _Scorer(self._connection(), shelf)
+        scorer = _Scorer(self._connection(), shelf, self._frequencies(shelf))
         worth = worth_of(query, self.weights.aside, scorer.idf)
         asked = {term: value for term, value in worth.items() if scorer.grouped(term)}
         where, values = _where(target, categories, since, until)
@@ -474,6 +497,17 @@ class WordIndex:
         )
         ideal = sum(worth.values())
         return [scorer.hit(slot, min(1.0, score / ideal), asked) for slot, score in picked if score > 0.0]
+
+    def _frequencies(self, shelf: str) -> dict[str, int]:
+        """Return how many rows say a term, of terms that were asked for since the last change of the file."""
+        connection = self._connection()
+        # To count a term's rows is to read all of its postings. The first number tells of others' changes, the second
+        # of those of this connection.
+        state = (id(connection), *connection.execute("PRAGMA data_version").fetchone(), connection.total_changes)
+        held: tuple[Any, dict[str, dict[str, int]]] | None = getattr(self._local, "frequencies", None)
+        if held is None or held[0] != state or len(held[1].get(shelf, ())) > _KNOWN_TERMS:
+            held = self._local.frequencies = (state, {})
+        return held[1].setdefault(shelf, {})
 
 
 def _where(target: str, categories: Collection[str], since: float | None, until: float | None) -> tuple[str, list[Any]]:
@@ -500,20 +534,29 @@ def _phrase(terms: Sequence[str]) -> str:
     return " AND ".join(map(_quote, dict.fromkeys(terms[:TERMS_LIMIT])))
 
 
+def _match(needed: Sequence[str], others: Sequence[str]) -> str:
+    """Return a query for rows that say one of the needed terms, which bm25 ranks by all terms.
+
+    It counts a term as often as the query has it, so each stands there twice.
+    """
+    either, more = " OR ".join(map(_quote, needed)), " OR ".join(map(_quote, others))
+    return f"({either}) AND ({either} OR {more} OR {more})" if others else either
+
+
 class _Scorer:
     """What `score_passages` reads of one shelf, for one query."""
 
     _COLUMNS = "r.number, r.uri, r.level, r.part, r.category, r.at, r.said, r.text, r.terms, r.length, r.asks"
 
-    def __init__(self, connection: sqlite3.Connection, shelf: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, shelf: str, frequencies: dict[str, int]) -> None:
         self._connection, self._shelf = connection, shelf
         totals = dict(connection.execute("SELECT name, value FROM totals WHERE name LIKE ?", (f"{shelf} %",)))
         self._count = max(1, totals.get(f"{shelf} rows", 0))
         self._average = max(1.0, totals.get(f"{shelf} length", 0) / self._count)
-        self._frequencies: dict[str, int] = {}
+        self._frequencies = frequencies
         self._rows: dict[int, tuple[Any, ...]] = {}
         self._next: dict[int, int] = {}
-        self._accepted: dict[int, bool] = {}
+        self._looks: dict[int, dict[str, float]] = {}
 
     def grouped(self, number: str, /) -> int:
         """Return how many rows say a term."""
@@ -532,22 +575,25 @@ class _Scorer:
     def candidates(
         self, asked: Mapping[str, float], limit: int, where: str, values: Sequence[Any], level: int | None
     ) -> list[int]:
-        """Return the rows with the best BM25, reading the rarest terms first, and no more than a bounded part."""
-        budget, terms = POSTINGS_LIMIT, list[str]()
-        for term in sorted(asked, key=lambda term: (self.grouped(term), term))[:TERMS_LIMIT]:
-            if terms and self.grouped(term) > budget:
-                break
-            budget -= self.grouped(term)
-            terms.append(term)
+        """Return the rows with the best BM25 among those that say one of the rarest terms.
+
+        To rank a row takes ten times as long as to find it: so the rows of a bounded number of postings are ranked,
+        those of the rarest terms, by all terms. Where a filter leaves some out, of more of them.
+        """
+        shelf, limits = self._shelf, (FILTERED_LIMIT if where else POSTINGS_LIMIT)
+        terms = sorted(asked, key=lambda term: (self.grouped(term), term))[:TERMS_LIMIT]
         if not terms:
             return []
-        shelf, match = self._shelf, " OR ".join(map(_quote, terms))
+        reach = accumulate(self.grouped(term) for term in terms)
+        count = max(1, sum(postings <= limits for postings in reach))
+        match = _match(terms[:count], terms[count:])
         is_level = "" if level is None else f" AND f.rowid & 1 = {level}"
-        if where:
-            sql = f"SELECT r.number FROM {shelf}_fts f JOIN {shelf} r ON r.number = f.rowid WHERE {shelf}_fts MATCH ?"
-            sql += f"{is_level} AND {where} ORDER BY bm25({shelf}_fts), r.number LIMIT ?"
-        else:
-            sql = f"SELECT f.rowid FROM {shelf}_fts f WHERE {shelf}_fts MATCH ?{is_level} ORDER BY rank LIMIT ?"
+        joined = f" JOIN {shelf} r ON r.number = f.rowid" if where else ""
+        sql = (
+            f"SELECT f.rowid FROM {shelf}_fts f{joined} WHERE {shelf}_fts MATCH ?{is_level}{where and ' AND '}{where}"
+            # Not `ORDER BY rank`, which ranks rows before it leaves them out.
+            f" ORDER BY bm25({shelf}_fts), f.rowid LIMIT ?"
+        )
         found = [row[0] for row in self._connection.execute(sql, (match, *values, limit))]
         self._read(found)
         return [slot for slot in found if slot in self._rows]
@@ -560,12 +606,13 @@ class _Scorer:
 
     def look(self, slot: int, asked: Mapping[str, float]) -> dict[str, float]:
         """Return what each term of a query counts in a row."""
-        row = self._rows[slot]
-        norm = norm_of(row[9] / self._average)
-        counts = Counter(term for term in row[8].split(" ") if term in asked)
-        return {
-            term: asked[term] * min(count, _TF_LIMIT) / (min(count, _TF_LIMIT) + norm) for term, count in counts.items()
-        }
+        held = self._looks.get(slot)
+        if held is None:
+            row = self._rows[slot]
+            norm, said = norm_of(row[9] / self._average), row[8].split(" ")
+            counts = {term: min(said.count(term), _TF_LIMIT) for term in asked.keys() & set(said)}
+            held = self._looks[slot] = {term: asked[term] * count / (count + norm) for term, count in counts.items()}
+        return held
 
     def answer_to(self, slot: int) -> int:
         """Return what follows a row that asks something in its group, else -1."""
@@ -621,8 +668,7 @@ class _Scorer:
 
     def hit(self, slot: int, score: float, asked: Mapping[str, float]) -> WordHit:
         """Return a row as a hit."""
-        row = self._rows[slot]
-        said = set(row[8].split(" "))
+        row, said = self._rows[slot], self._looks[slot]
         is_answer = slot in self._next.values()
         return WordHit(row[1], score, row[2], row[3], row[4], row[5], row[6], row[7],
                        tuple(term for term in asked if term in said), is_answer)  # fmt: skip
