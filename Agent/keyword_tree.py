@@ -1014,7 +1014,9 @@ def _Malformed(detail: str, row: object) -> StoreCorruptError:
 
 def _EncodeRecord(record: _Record) -> bytes:
     """Return the row of a record; children follow from the parents, and are not written."""
-    values, fields = record._Decode(), _FIELDS_OF[type(record)]
+    values, fields = _FieldsOf(record), _FIELDS_OF[type(record)]
+    if "_row" in values:
+        values = record._Decode()
     row = dict(zip(fields, map(values.get, fields), strict=True))
     if isinstance(record, KeywordNode):
         row["children"] = []
@@ -1027,6 +1029,12 @@ def _EncodeRecord(record: _Record) -> bytes:
 
 def _DeletedLink(row: bytes) -> bytes:
     return row.replace(_LIVE, _DELETED, 1)
+
+
+def _LinkedTo(row: bytes, keyword_id: str) -> bytes:
+    """Return a link's row with another keyword."""
+    match = cast("re.Match[bytes]", _MatchLink(row))
+    return b"%b%b%b" % (row[: match.start(2) - 1], _EncodeString(keyword_id).encode(), row[match.end(2) + 1 :])
 
 
 # -- decoding -----------------------------------------------------------------
@@ -1160,8 +1168,11 @@ def _OrdinalOf(row: bytes) -> int:
     return int(row[start : row.index(b",", start)])
 
 
-def _KeyOf(row: bytes) -> tuple[int, str, str]:
-    """Return what tells a row's record from all others: the number of its kind, and its ids."""
+_Key: TypeAlias = tuple[int, str, str]
+"""What tells a record from all others: the number of its kind, and its ids; the second is a link's keyword."""
+
+
+def _KeyOf(row: bytes) -> _Key:
     kind = _KindOf(row)
     if kind == 2:
         link = _ReadLinkHead(row)
@@ -2915,7 +2926,7 @@ class _Multimap(Generic[_Value]):
                 held = self._held[key] = [cast("_Value", held), value]
 
     def Add(self, key: str, value: _Value, is_last: bool = False) -> None:
-        """Add a value in its place, once.  Cost: log n comparisons, unless it is known to be the last in order."""
+        """Add a value in its place, once.  Cost: log n comparisons, two where it is the first or the last."""
         held = self._held.get(key)
         if held is None:
             self._held[key] = value
@@ -2924,11 +2935,13 @@ class _Multimap(Generic[_Value]):
                 self._held[key] = sorted([cast("_Value", held), value], key=self._Place)
         else:
             values = held if key in self._own else self._Copy(key, held)
-            if is_last and values[-1] != value:
-                values.append(value)
+            if is_last or self._Place(values[-1]) <= self._Place(value):
+                if values[-1] != value:
+                    values.append(value)
                 return
-            index = bisect.bisect_left(values, self._Place(value), key=self._Place)
-            if index == len(values) or values[index] != value:
+            place = self._Place(value)
+            index = 0 if place < self._Place(values[0]) else bisect.bisect_left(values, place, key=self._Place)
+            if values[index] != value:
                 values.insert(index, value)
 
     def Discard(self, key: str, value: _Value) -> None:
@@ -2971,7 +2984,9 @@ class _State:
         self._base = base
         self._normalizer = normalizer
         self._is_default = normalizer is _NormalizeText
+        self.change_count = 0
         self._levels: dict[str, int] = {}  # of parents that were asked for; forgotten when a keyword moves
+        self._by_name: dict[str, tuple[int, list[str]]] = {}  # large levels, and the count when they were sorted
         self._tokens: _Multimap[str] | None = None  # made when it is first asked
         self._info_order: list[str] = []  # of infos, deleted ones too: for who goes on behind one of them
         self._info_places: dict[str, int] | None = None  # where each stands in it; made when first asked
@@ -2988,15 +3003,16 @@ class _State:
 
     # -- taking rows in -------------------------------------------------------
 
-    def Apply(self, records: _Records, heads: Iterable[Any] | None = None) -> None:
+    def Apply(self, records: _Records, heads: Sequence[Any] | None = None) -> None:
         """Take rows in; `heads` are what leads to each of them, in order, where that is known already."""
+        self.change_count += 1
         nodes = records.nodes
-        if heads is None:
-            if len(nodes) > 1 and self._AddPlainNodes(nodes):
-                nodes = []
-            readers = (_ReadNodeHead, nodes), (_ReadInfoHead, records.infos), (_ReadLinkHead, records.links)
-            heads = itertools.chain.from_iterable(itertools.starmap(map, readers))
-        following = iter(heads)
+        if len(nodes) > 1 and self._AddPlainNodes(nodes):
+            heads = None if heads is None else heads[len(nodes) :]
+            nodes = []
+        readers = (_ReadNodeHead, nodes), (_ReadInfoHead, records.infos), (_ReadLinkHead, records.links)
+        known = itertools.chain.from_iterable(itertools.starmap(map, readers)) if heads is None else heads
+        following = iter(known)
         for row in nodes:
             self._ApplyNode(next(following), row)
         for index, row in enumerate(records.infos):
@@ -3006,6 +3022,7 @@ class _State:
 
     def ApplyOne(self, kind: int, head: Any, row: bytes) -> None:
         """Take one row in."""
+        self.change_count += 1
         if kind == 0:
             self._ApplyNode(head, row)
         elif kind == 1:
@@ -3233,6 +3250,14 @@ class _State:
             level += 1
             self._levels[step] = level
         return level
+
+    def ChildrenByName(self, id: str) -> list[str]:
+        """Return the children of a large level.  Cost: of 45,000, a tenth of a second behind each change."""
+        count, ids = self._by_name.get(id, (-1, []))
+        if count != self.change_count:
+            ids = sorted(self.children.Get(id), key=lambda child: (_Fold(self.Head(child).name), child))
+            self._by_name[id] = self.change_count, ids
+        return ids
 
     def IsBeneath(self, id: str, ancestor_id: str) -> bool:
         """Tell whether `id` is, or lies beneath, another.  Cost: a step for each level up to there, or to the root."""
@@ -3825,10 +3850,17 @@ class _Ranker:
         """Let the recall be made anew.  The tree's lock is held."""
         self._noted = None
 
-    def Note(self, ids: Iterable[str]) -> None:
-        """Take down which keywords changed.  The tree's lock is held.  Cost: a step for each id."""
-        if self._noted is not None:
-            self._noted.update(ids)
+    def Note(self, state: _State, records: _Records, heads: Sequence[Any] | None) -> None:
+        """Take down the keywords whose texts or infos were changed by applied rows.  The tree's lock is held."""
+        if self._noted is None:
+            return
+        if heads is None:
+            heads = [*map(_ReadNodeHead, records.nodes), *records.infos, *map(_ReadLinkHead, records.links)]
+        link_heads = heads[len(records.nodes) + len(records.infos) :]
+        self._noted.update(map(operator.attrgetter("id"), heads[: len(records.nodes)]))
+        self._noted.update(map(operator.attrgetter("keyword_id"), link_heads))
+        for row in records.infos:
+            self._noted.update(_ReadLinkHead(link).keyword_id for link in state.by_info.Get(_KeyOf(row)[1]))
 
     @contextlib.contextmanager
     def Asking(self) -> Iterator[Recall]:
@@ -4168,19 +4200,8 @@ class _Descent:
         self._wants_evidence = "excerpt" in self._fields or "score" in self._fields
         self._shows_paths = shows_paths
         self._log_messages = log_messages
-        self._sorted: dict[str, list[str]] = {}  # the children of large levels by name, until somebody writes
         self._complained_at: dict[tuple[str, str], float] = {}  # reason and kind of error -> when it was told
         self.spent = Counter(descents=0, model_calls=0, names_shown=0)
-
-    def Note(self, ids: Collection[str]) -> None:
-        """Take down which keywords changed.  The tree's lock is held."""
-        self._ranker.Note(ids)
-        self._sorted.clear()
-
-    def Forget(self) -> None:
-        """Forget what is known of the state, which is read anew.  The tree's lock is held."""
-        self._ranker.Forget()
-        self._sorted.clear()
 
     # -- rounds ---------------------------------------------------------------
 
@@ -4399,11 +4420,7 @@ class _Descent:
     def _ListChildren(self, state: _State, id: str) -> list[str]:
         """Return a keyword's children: in order, or by name where they are too many for one view."""
         ids = state.children.Get(id)
-        if len(ids) <= self._max_candidates:
-            return list(ids)
-        if id not in self._sorted:  # of 45,000 that takes a tenth of a second
-            self._sorted[id] = sorted(ids, key=lambda child: (_Fold(state.Head(child).name), child))
-        return self._sorted[id]
+        return list(ids) if len(ids) <= self._max_candidates else state.ChildrenByName(id)
 
     def CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
         with self._see() as state:
@@ -4612,24 +4629,18 @@ _CONFIRMED_LIMIT = 20  # queries kept with a keyword; the oldest goes
 class _Transaction:
     """What one operation reads and stages: one line of the log, all of it or nothing."""
 
-    def __init__(
-        self,
-        base: _State,
-        now: float,
-        normalize: Callable[[list[str]], list[str]],
-        read_row: Callable[[Any], bytes],
-    ) -> None:
+    def __init__(self, engine: _Engine, base: _State, now: float) -> None:
         self.now = now
         self.next_ordinal = base.next_ordinal
-        self.Normalize = normalize
-        self.ReadRow = read_row
+        self.Normalize = engine.NormalizeAll
+        self.ReadRow = engine.store.ReadRow
         self.stage_count = 0
         self.may_have_moved = False  # a keyword that was there: levels beneath it may be others than in the base
         self.touched: set[str] = set()  # ids of the keywords and infos that were staged
         self.named: set[str] = set()  # ids that what was staged refers to: parents, ends of links
         self._base = base
         self._overlay: _State | None = None  # made when a plan reads what was staged
-        self._staged: dict[tuple[int, Any], tuple[bytes | None, bytes, Any]] = {}  # kind, key -> before, after, head
+        self._staged: dict[_Key, tuple[bytes | None, bytes, Any]] = {}  # -> row before, row after, head
 
     @property
     def state(self) -> _State:
@@ -4647,7 +4658,7 @@ class _Transaction:
         """Return the rows before, those after, and what leads to each of these."""
         before, after = _Records([], [], [], {}), _Records([], [], [], {})
         heads: tuple[list[Any], ...] = ([], [], [])
-        for (kind, _), (old, row, head) in self._staged.items():
+        for (kind, _, _), (old, row, head) in self._staged.items():
             heads[kind].append(head)
             cast("list[bytes]", after[kind]).append(row)
             if old is not None:
@@ -4670,17 +4681,19 @@ class _Transaction:
 
     def HasNode(self, id: str) -> bool:
         """Tell whether a keyword is there; like the next two without an overlay, which a batch would pay for."""
-        staged = self._staged.get((0, id))
+        staged = self._staged.get((0, id, ""))
         return id in self._base.nodes if staged is None else not staged[2].deleted
 
     def IsTaken(self, id: str) -> bool:
         """Tell whether a keyword has this id, or had it until it was merged: then the id leads on."""
-        staged = self._staged.get((0, id))
-        gone = self._base.gone_nodes.get(id) if staged is None else staged[2]
-        return self.HasNode(id) or (gone is not None and gone.merged_into is not None)
+        staged = self._staged.get((0, id, ""))
+        if staged is not None:
+            return not staged[2].deleted or staged[2].merged_into is not None
+        gone = self._base.gone_nodes.get(id)
+        return id in self._base.nodes or (gone is not None and gone.merged_into is not None)
 
     def LevelOf(self, id: str) -> int:
-        staged = self._staged.get((0, id))
+        staged = self._staged.get((0, id, ""))
         return self._base.LevelOf(id) if staged is None else cast("int", staged[2].level)
 
     def ReadNode(self, id: str) -> KeywordNode:
@@ -4705,31 +4718,33 @@ class _Transaction:
         """Stage a version of a record; `dead` is the row that it had where it is deleted now."""
         row = _EncodeRecord(record)
         if isinstance(record, InfoKeywordLink):
-            key = record.info_id, record.keyword_id
-            self._Put(2, key, row, record, self._base.FindLink(*key))
+            self.StageLink(record, row, self._base.FindLink(record.info_id, record.keyword_id))
             return
         kind = 0 if isinstance(record, KeywordNode) else 1
         held = (self._base.infos if kind else self._base.nodes).get(record.id)
-        self._Put(kind, record.id, row, record, dead if held is None else self.ReadRow(held))
-        if isinstance(record, KeywordNode) and record.parent_id is not None:
-            self.named.add(record.parent_id)
+        before = dead if held is None else self.ReadRow(held)
+        self.touched.add(record.id)
+        if isinstance(record, KeywordNode):
+            self.may_have_moved |= before is not None
+            if record.parent_id is not None:
+                self.named.add(record.parent_id)
+        self._Put((kind, record.id, ""), row, record, before)
 
-    def StageLink(self, row: bytes, before: bytes | None) -> None:
+    def StageLink(self, head: _LinkHead | InfoKeywordLink, row: bytes, before: bytes | None) -> None:
         """Stage a link's row as it is, and was: a merge may move ten thousand."""
-        head = _ReadLinkHead(row)
-        self._Put(2, (head.info_id, head.keyword_id), row, head, before)
+        self.named.update((head.info_id, head.keyword_id))
+        self._Put((2, head.info_id, head.keyword_id), row, head, before)
 
-    def _Put(self, kind: int, key: Any, row: bytes, head: Any, before: bytes | None) -> None:
-        staged = self._staged.get((kind, key))
-        self._staged[kind, key] = before if staged is None else staged[0], row, head
+    def StageUnlink(self, head: _LinkHead, row: bytes) -> None:
+        """Stage that a link is gone."""
+        self.StageLink(head._replace(deleted=True), _DeletedLink(row), row)
+
+    def _Put(self, key: _Key, row: bytes, head: Any, before: bytes | None) -> None:
+        staged = self._staged.get(key)
+        self._staged[key] = before if staged is None else staged[0], row, head
         self.stage_count += 1
-        if kind == 2:
-            self.named.update(key)
-        else:
-            self.touched.add(key)
-            self.may_have_moved |= kind == 0 and before is not None
         if self._overlay is not None:
-            self._overlay.ApplyOne(kind, head, row)
+            self._overlay.ApplyOne(key[0], head, row)
 
     def Change(self, record: KeywordNode | Info, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
@@ -4750,9 +4765,9 @@ class _Transaction:
         before, after, heads = self._Collect()
         return _Operation(op, id, self.now, before, after, author, agent_io, heads)
 
-    def Rows(self) -> list[bytes]:
+    def Staged(self) -> list[tuple[_Key, bytes]]:
         """Return all that was staged."""
-        return [row for _, row, _ in self._staged.values()]
+        return [(key, row) for key, (_, row, _) in self._staged.items()]
 
 
 def _IsSame(old: object, new: object) -> bool:
@@ -4930,16 +4945,14 @@ def _PlanMerge(tx: _Transaction, src_id: str, dst_id: str) -> KeywordNode:
 
 def _MoveLinks(tx: _Transaction, state: _State, ids: Iterable[str], to: str | None) -> None:
     """Hang keywords' links on another one, whose own stay as they are; with None they are gone."""
-    target = b"" if to is None else _EncodeString(to).encode()
     moved: set[str] = set()
     for id in ids:
-        for row in list(state.by_node.Get(id)):
-            match = cast("re.Match[bytes]", _MatchLink(row))
-            info_id = _Unescape(match[1])
-            if to is not None and info_id not in moved and state.FindLink(info_id, to) is None:
-                moved.add(info_id)
-                tx.StageLink(b"%b%b%b" % (row[: match.start(2) - 1], target, row[match.end(2) + 1 :]), None)
-            tx.StageLink(_DeletedLink(row), row)
+        for row in list(state.by_node.Get(id))[::-1]:  # from the last: each is taken from an end, and undone at one
+            head = _ReadLinkHead(row)
+            if to is not None and head.info_id not in moved and state.FindLink(head.info_id, to) is None:
+                moved.add(head.info_id)
+                tx.StageLink(head._replace(keyword_id=to), _LinkedTo(row, to), None)
+            tx.StageUnlink(head, row)
 
 
 def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> None:
@@ -4979,7 +4992,7 @@ def _PlanUpdateInfo(tx: _Transaction, info_id: str, patch: _Row, version: int | 
 def _PlanDeleteInfo(tx: _Transaction, info_id: str) -> None:
     info = tx.ReadInfo(info_id)
     for row in list(tx.state.by_info.Get(info_id)):
-        tx.StageLink(_DeletedLink(row), row)
+        tx.StageUnlink(_ReadLinkHead(row), row)
     tx.Change(info, deleted=True)
 
 
@@ -4998,26 +5011,26 @@ def _PlanUndo(tx: _Transaction, operation: _Operation) -> None:
     was = {_KeyOf(row): row for rows in operation.before[:3] for row in rows}
     state, changed, known = tx.state, list[_Record](), set[str]()
     for row in reversed(operation.after.links):
-        _UndoLink(tx, state, row, was.get(_KeyOf(row)), changed)
+        _UndoLink(tx, state, row, was, changed)
     for row in itertools.chain(reversed(operation.after.infos), reversed(operation.after.nodes)):
         _UndoRecord(tx, state, row, was.get(_KeyOf(row)), changed)
     if changed:
         raise ConflictError("a later operation has changed", changed)
     state = tx.state
-    dangling = [record for row in tx.Rows() for record in _FindDangling(state, row, known)]
+    dangling = [record for key, row in tx.Staged() for record in _FindDangling(state, key, row, known)]
     if dangling:
         raise ConflictError("what came later needs what this would take away:", dangling)
 
 
-def _UndoLink(tx: _Transaction, state: _State, row: bytes, was: bytes | None, changed: list[_Record]) -> None:
+def _UndoLink(tx: _Transaction, state: _State, row: bytes, was: Mapping[_Key, bytes], changed: list[_Record]) -> None:
     head = _ReadLinkHead(row)
-    now = state.FindLink(head.info_id, head.keyword_id)
+    now, before = state.FindLink(head.info_id, head.keyword_id), was.get((2, head.info_id, head.keyword_id))
     if now != (None if head.deleted else row):
         changed.append(_ReadRecord(row))
-    elif was is not None:
-        tx.StageLink(was, now)
+    elif before is not None:
+        tx.StageLink(_ReadLinkHead(before), before, now)
     elif not head.deleted:  # else it was made and deleted by the same operation
-        tx.StageLink(_DeletedLink(row), now)
+        tx.StageUnlink(head, row)
 
 
 def _UndoRecord(tx: _Transaction, state: _State, row: bytes, was: bytes | None, changed: list[_Record]) -> None:
@@ -5038,9 +5051,9 @@ def _UndoRecord(tx: _Transaction, state: _State, row: bytes, was: bytes | None, 
         tx.Stage(old, dead=row)
 
 
-def _FindDangling(state: _State, row: bytes, known: set[str]) -> Iterator[_Record]:
+def _FindDangling(state: _State, key: _Key, row: bytes, known: set[str]) -> Iterator[_Record]:
     """Yield records that refer to nothing: this one, or what refers to it.  `known` leads to the root, as was found."""
-    kind, id, other_id = _KeyOf(row)
+    kind, id, other_id = key
     if kind == 2:
         is_there = id in state.infos and other_id in state.nodes
         if not is_there and state.FindLink(id, other_id) is not None:
@@ -5060,10 +5073,10 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
     now = tx.state
     links_now, links_then = (dict.fromkeys(state.Links()) for state in (now, then))
     for row in links_now.keys() - links_then.keys():
-        tx.StageLink(_DeletedLink(row), row)
+        tx.StageUnlink(_ReadLinkHead(row), row)
     for row in sorted(links_then.keys() - links_now.keys(), key=_OrdinalOf):
         head = _ReadLinkHead(row)
-        tx.StageLink(row, now.FindLink(head.info_id, head.keyword_id))
+        tx.StageLink(head, row, now.FindLink(head.info_id, head.keyword_id))
     for held_now, held_then in ((now.nodes, then.nodes), (now.infos, then.infos)):
         for id in {**dict.fromkeys(held_now), **dict.fromkeys(held_then)}:
             old = read(held_then[id]) if id in held_then else None
@@ -5105,8 +5118,8 @@ def _StageThen(tx: _Transaction, now: _State, then: _State, old: bytes | None, p
 # forming, `commit_lock` (held while the store is in use, which takes its `flock` then), the ranking's own, `lock`
 # (guards what is in memory; never held over a sync or a model), that of a store's descriptors.
 #
-# The engine tells the ranking and the descent, by four hooks that the tree sets: which keywords changed (`Note`), that
-# the state is another one (`Forget`), that this is a forked child (`Renew`), that the tree is closed (`Keep`).
+# The engine tells the ranking which keywords changed, that the state is another one, that this is a forked child, and
+# that the tree is closed.
 #
 # A signal handler runs in the middle of any call of its own thread, and cannot wait for it: it may read, and whatever
 # else it asks for is refused.  So are a clock, a normalizer or a ranking that call the tree that calls them.
@@ -5240,7 +5253,7 @@ class OpenOperation:
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
         self._first = 0  # how many plans the outer one had
         self._transaction: _Transaction | None = None  # None: the plans are to run again
-        self._change_count = 0  # of the engine, when the transaction began
+        self._change_count = 0  # of the state, when the transaction began
 
     def __enter__(self) -> Self:
         self._outer = self.engine.FindBlock()
@@ -5290,7 +5303,8 @@ class OpenOperation:
     def Prepare(self) -> _Transaction:
         """Return what was done so far, on the tree as it is.  The tree's lock is held."""
         if self._transaction is None:
-            transaction, self._change_count = self.engine.Begin(self.engine.state, self.now), self.engine.change_count
+            transaction = _Transaction(self.engine, self.engine.state, self.now)
+            self._change_count = self.engine.state.change_count
             self._RunPlans(transaction)
             self._transaction = transaction
         return self._transaction
@@ -5337,7 +5351,7 @@ class OpenOperation:
     def TransactionOn(self, state: _State) -> _Transaction | None:
         """Return the transaction where it stands on `state` as it is, else None: then its plans are to run again."""
         # guard: on the tree as it is
-        is_current = state is self.engine.state and self._change_count == self.engine.change_count
+        is_current = state is self.engine.state and self._change_count == state.change_count
         return self._transaction if is_current else None
 
     def _RunPlans(self, transaction: _Transaction) -> None:
@@ -5405,14 +5419,10 @@ class _Engine:
         self.name = name
         self.normalizer = normalizer
         self.new_id = new_id
-        self.change_count = 0  # how often the state has changed
         self.blocks: weakref.WeakSet[OpenOperation] = weakref.WeakSet()
         self.is_closed = False
         self.must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
-        self.Note: Callable[[list[str]], None] | None = None  # is told which keywords changed; the lock is held
-        self.Forget: Callable[[], None] | None = None  # is told that the state is another one; the lock is held
-        self.Renew: Callable[[], None] | None = None  # is told that this is a forked child now
-        self.Keep: Callable[[], None] | None = None  # keeps what was derived from the state, when the tree is closed
+        self.ranker: _Ranker | None = None  # is told of all that changes
         self._make_store = make_store
         self._clock = clock
         self._own = threading.local()  # `last_operation` of each thread
@@ -5449,12 +5459,11 @@ class _Engine:
             raise
         with self.lock:
             self.store, self.state = store, state
-            self.change_count += 1
             self.must_reopen = False
             for block in list(self.blocks):
                 block.Outdate()  # guard: its plans run again
-            if self.Forget is not None:
-                self.Forget()
+            if self.ranker is not None:
+                self.ranker.Forget()
         self._finalizer.detach()
         self._finalizer = weakref.finalize(self, store.Release)
 
@@ -5524,8 +5533,8 @@ class _Engine:
         # Another thread of the parent may have held any lock, and been in the middle of taking rows in; and a lock that
         # is shared excludes nobody.
         self._MakeLocks()  # guard: locks of its own
-        if self.Renew is not None:
-            self.Renew()
+        if self.ranker is not None:
+            self.ranker.RenewAfterFork()
         self.must_reopen = not self.is_closed  # guard: a child opens its own
 
     def Close(self) -> None:
@@ -5539,8 +5548,8 @@ class _Engine:
                 # guard: vouches for nothing
                 if not self.must_reopen:  # a checkpoint would vouch for what cannot be trusted
                     self.store.Close(self._Apply)
-                    if self.Keep is not None:
-                        self.Keep()
+                    if self.ranker is not None:
+                        self.ranker.Keep()
             finally:
                 try:
                     self.store.Release()  # guard: Close closes the files
@@ -5647,6 +5656,7 @@ class _Engine:
                 self._Reopen()
             except _BehindError:  # guard: decided anew
                 self.store.End()
+                jobs = [job for job in jobs if not job.is_done]  # guard: not those who were told
             except _DiskError as error:
                 raise StoreError(f"cannot use {_Shorten(self.name)}: {error}") from error
 
@@ -5666,9 +5676,7 @@ class _Engine:
 
         self.Exclusively(Work)
 
-    def _CommitJobs(self, all_jobs: list[_Job[Any]]) -> None:
-        # guard: not those who were told
-        jobs = [job for job in all_jobs if not job.is_done]  # it is called again where somebody was quicker
+    def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
         operations: list[_Operation] = []
         view = self.state
         for job in jobs:
@@ -5703,16 +5711,13 @@ class _Engine:
         for job in jobs:
             job.is_done = True
 
-    def Begin(self, state: _State, now: float) -> _Transaction:
-        return _Transaction(state, now, self.NormalizeAll, self.store.ReadRow)
-
     def _RunPlan(self, job: _Job[Any], view: _State) -> _Operation | None:
         # guard: what was said before
         job.error, job.is_done, job.is_written = None, False, False  # of a run on what others have changed by now
         transaction = None if job.block is None else job.block.TransactionOn(view)
         if transaction is None:
             now = _ReadClock(self._clock) if job.block is None else job.block.now
-            transaction = self.Begin(view, now)
+            transaction = _Transaction(self, view, now)
             job.result = job.plan(transaction)
         return transaction.Finish(job.op, job.id, job.author, job.agent_ios)
 
@@ -5733,34 +5738,27 @@ class _Engine:
     def _Apply(self, records: _Records, heads: Sequence[Any] | None = None) -> None:
         """Make durable rows visible to readers, all at once."""
         with self.lock:  # guard: readers see whole operations
-            self.change_count += 1
             for block in list(self.blocks) if self.blocks else ():  # guard: taken in before the state
                 block.TakeIn(records, heads)  # guard: taken in by open operations
             self.state.Apply(records, heads)
-            if self.Note is not None:
-                self.Note(_ChangedKeywords(self.state, records, heads))
+            if self.ranker is not None:
+                self.ranker.Note(self.state, records, heads)
 
 
 def _Reentry() -> StoreError:
     return _ReentryError("a signal handler, clock or ranking cannot use the tree while its own thread does")
 
 
-def _ChangedKeywords(state: _State, records: _Records, heads: Sequence[Any] | None) -> list[str]:
-    """Return the keywords whose texts or infos the rows, already applied, have changed."""
-    if heads is None:
-        heads = [*map(_ReadNodeHead, records.nodes), *records.infos, *map(_ReadLinkHead, records.links)]
-    link_heads = heads[len(records.nodes) + len(records.infos) :]
-    ids = list(map(operator.attrgetter("id"), heads[: len(records.nodes)]))
-    ids.extend(map(operator.attrgetter("keyword_id"), link_heads))
-    for row in records.infos:
-        ids += [_ReadLinkHead(link).keyword_id for link in state.by_info.Get(_KeyOf(row)[1])]
-    return ids
+def _IsBulk(specs: object) -> bool:
+    return isinstance(specs, (list, tuple)) and len(specs) > _BULK
 
 
 @contextlib.contextmanager
-def _CollectorOff() -> Iterator[None]:
-    was_on = gc.isenabled()
-    gc.disable()
+def _CollectorOff(is_wanted: bool = True) -> Iterator[None]:
+    """Turn the garbage collector off, which would look through all that is being made again and again."""
+    was_on = is_wanted and gc.isenabled()
+    if was_on:
+        gc.disable()
     try:
         yield
     finally:
@@ -5800,7 +5798,7 @@ def _FindProblems(store: _Store, state: _State) -> Iterator[str]:
         try:
             row = store.ReadRow(held)
             _ReadRecord(row)
-            dangling = list(_FindDangling(fresh, row, known))
+            dangling = list(_FindDangling(fresh, _KeyOf(row), row, known))
         except (StoreError, ValueError) as error:
             yield str(error)
         else:
@@ -6529,7 +6527,9 @@ class KeywordTree:
         self._journal = _Journal(engine)
         self._mru = _MRUCache(mru_capacity)
         kept = "" if store is not None else os.path.join(self.data_dir, _INDEXES, "keywords.words")
-        self._ranker = _Ranker(recall, engine.See, engine.CheckIdle, reader.Content, infos_heard, kept, engine.Position)
+        engine.ranker = self._ranker = _Ranker(
+            recall, engine.See, engine.CheckIdle, reader.Content, infos_heard, kept, engine.Position
+        )
         self._descent = _Descent(
             engine.See,
             engine.SeeOwn,
@@ -6544,8 +6544,6 @@ class KeywordTree:
         )
         self._searcher = _Searcher(engine, reader, self._descent, self._mru)
         self._reorganizer = _Reorganizer(engine, self._descent, max_candidates)
-        engine.Note, engine.Forget = self._descent.Note, self._descent.Forget
-        engine.Renew, engine.Keep = self._ranker.RenewAfterFork, self._ranker.Keep
         self._engine.Open()
 
     def __reduce__(self) -> NoReturn:
@@ -6838,6 +6836,10 @@ class KeywordTree:
 
         Cost: one sync for all; a descent for each spec without a parent.
         """
+        with _CollectorOff(_IsBulk(specs)):
+            return self._CreateKeywords(specs)
+
+    def _CreateKeywords(self, specs: object) -> list[KeywordNode]:
         self._engine.CheckOpen()
         drafts = []
         for spec in _CheckSpecs(specs, "name", _NODE_SPEC):  # before the first call of a model is paid for
@@ -6852,8 +6854,7 @@ class KeywordTree:
         def Plan(tx: _Transaction) -> list[KeywordNode]:
             return [_PlanNode(node, parent_id, io, tx) for node, parent_id, io in placed]
 
-        with _CollectorOff() if len(placed) > _BULK else contextlib.nullcontext():
-            return self._engine.Write("batch_create_keywords", Plan, author, agent_ios)
+        return self._engine.Write("batch_create_keywords", Plan, author, agent_ios)
 
     def _PlaceNode(self, node: KeywordNode) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the model was asked."""
@@ -6930,7 +6931,8 @@ class KeywordTree:
 
         Cost: one sync for all; a descent for each spec with `auto_link`.
         """
-        return self._CreateInfos("batch_create_infos", specs)
+        with _CollectorOff(_IsBulk(specs)):
+            return self._CreateInfos("batch_create_infos", specs)
 
     def _CreateInfos(self, op: str, specs: Any) -> list[Info]:
         self._engine.CheckOpen()
