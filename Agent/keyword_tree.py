@@ -45,7 +45,7 @@ The rooms of this house, in order from what is stored up to the public class; ea
     Changes      what each change of the tree decides, undo and restore too
     Commit       how a change becomes durable and visible, in groups
     Maintenance  what verifying, measuring and reorganising decide, and the tree as it was
-    Tree         who finds, reads the log and makes records for KeywordTree, the public class
+    Tree         who reads, writes, finds and looks into the log for KeywordTree, the public class
 """
 
 from __future__ import annotations
@@ -6141,10 +6141,11 @@ def _PlanStep(step: _Row, new_id: str, tx: _Transaction) -> None:
 
 # == Tree =====================================================================
 #
-#   _Reader     makes the records that callers get, and drafts new ones
+#   _Reader     makes the records that callers get
+#   _Writer     drafts new records, lets the model place them, and commits
 #   _Journal    reads operations from the log
 #   _Searcher   finds, exactly or by the descent, and builds a result
-#   KeywordTree checks arguments, hands plans to the engine, and asks these three
+#   KeywordTree checks arguments, and asks these four
 
 _NODE_SPEC: _Row = {"id": None, "name": "", "parent_id": None, "aliases": None, "description": ""}
 _NODE_SPEC |= {"llm_auto_place": True, "metadata": None, "created_by": "user"}
@@ -6153,7 +6154,7 @@ _INFO_SPEC |= {"metadata": None, "created_by": "user"}
 
 
 class _Reader:
-    """Makes the records that callers get, of what the state holds, and new ones."""
+    """Makes the records that callers get, of what the state holds."""
 
     def __init__(self, engine: _Engine) -> None:
         self._engine = engine
@@ -6175,6 +6176,14 @@ class _Reader:
         with self._engine.See() as state:
             held = state.infos.get(info_id)
         return "" if held is None else self.Infos([held])[0].content
+
+class _Writer:
+    """Makes new records of arguments that were checked, lets the model place them, and commits."""
+
+    def __init__(self, engine: _Engine, reader: _Reader, descent: _Descent) -> None:
+        self._engine = engine
+        self._reader = reader
+        self._descent = descent
 
     def DraftNode(
         self,
@@ -6199,7 +6208,7 @@ class _Reader:
             created_by=created_by,
             confirmed=[],
             merged_into=None,
-            _list_children=self.ListChildren,
+            _list_children=self._reader.ListChildren,
         )
         return node
 
@@ -6207,6 +6216,74 @@ class _Reader:
         """Return an info whose time is still to come."""
         id, metadata = spec["id"] or self._engine.new_id(), spec["metadata"] or {}
         return Info(id, spec["content"], spec["source"], metadata, 1, 0.0, 0.0, created_by=spec["created_by"])
+
+    def Place(self, node: KeywordNode) -> tuple[str, _Row | None]:
+        """Let the model choose a parent; return it, and what the model was asked."""
+        descent = self._descent.Walk(node.name, "suggest_parent", description=node.description)
+        if descent["io"] is not None and not descent["chosen"]:
+            where = _Shorten(descent["stood_at"])
+            _LOGGER.info("no keyword fits %s, it goes beneath %s: %s", _Shorten(node.name), where, descent["reason"])
+        return descent["node_id"] or descent["suggested_parent_id"] or descent["stood_at"], descent["io"]
+
+    def CreateKeywords(self, specs: object) -> list[KeywordNode]:
+        self._engine.CheckOpen()
+        drafts = []
+        for spec in _CheckSpecs(specs, "name", _NODE_SPEC):  # before the first call of a model is paid for
+            parent_id = spec.pop("parent_id")
+            if not spec.pop("llm_auto_place"):
+                parent_id = parent_id or _ROOT_ID
+            drafts.append((self.DraftNode(**spec), parent_id))
+        placed = [(node, *((parent, None) if parent else self.Place(node))) for node, parent in drafts]
+        agent_ios = [io for _, _, io in placed if io is not None]
+        author = placed[0][0].created_by if placed else "user"
+
+        def Plan(tx: _Transaction) -> list[KeywordNode]:
+            return [_PlanNode(node, parent_id, io, tx) for node, parent_id, io in placed]
+
+        return self._engine.Write("batch_create_keywords", Plan, author, agent_ios)
+
+    def CreateInfos(self, op: str, specs: Any) -> list[Info]:
+        self._engine.CheckOpen()
+        checked = list(_CheckSpecs(specs, "content", _INFO_SPEC))
+        drafts = [(self.DraftInfo(spec), spec["keyword_ids"] or []) for spec in checked]
+        chosen = [self._Choose(spec["content"]) if spec["auto_link"] else ([], None) for spec in checked]
+        agent_ios = [io for _, io in chosen if io is not None]
+        author = checked[0]["created_by"] if checked else "user"
+
+        def Plan(tx: _Transaction) -> list[Info]:
+            return [_PlanInfo(tx, *draft, ids) for draft, (ids, _) in zip(drafts, chosen, strict=True)]
+
+        return self._engine.Write(op, Plan, author, agent_ios)
+
+    def _Choose(self, content: str) -> tuple[list[str], _Row | None]:
+        """Let the model choose keywords for an info; return them, and what the model was asked."""
+        descent = self._descent.Walk("", "link_info", content=content)
+        return descent["chosen"], descent["io"]
+
+    def Write(self, op: str, plan: _Plan[_Value], changed_by: str) -> _Value:
+        return self._engine.Write(op, plan, _CheckName("changed_by", changed_by))
+
+    def ChangeNode(self, op: str, plan: _Plan[KeywordNode], changed_by: str) -> KeywordNode:
+        """Commit a plan; make the keyword that it returns like any other that is given out."""
+        node = self.Write(op, plan, changed_by)
+        fields = _FieldsOf(node)
+        fields.pop("children", None)
+        fields["_list_children"] = self._reader.ListChildren
+        with self._engine.SeeOwn() as state:
+            if node.id in state.nodes:
+                node.level = state.LevelOf(node.id)
+        return node
+
+    def WriteAs(self, op: str, plan: _Plan[Any], changed_by: str) -> str:
+        """Commit a plan; return the operation's id."""
+        author = _CheckName("changed_by", changed_by)
+        block = self._engine.FindBlock()
+        if block is not None:
+            block.Add(plan, author, ())
+            return block.id
+        operation_id = self._engine.new_id()
+        self._engine.Run(_Job(op, operation_id, plan, author))
+        return operation_id
 
 
 class _Journal:
@@ -6542,6 +6619,7 @@ class KeywordTree:
             shows_paths=view == "paths",
             log_messages=log_messages,
         )
+        self._writer = _Writer(engine, reader, self._descent)
         self._searcher = _Searcher(engine, reader, self._descent, self._mru)
         self._reorganizer = _Reorganizer(engine, self._descent, max_candidates)
         self._engine.Open()
@@ -6815,12 +6893,12 @@ class KeywordTree:
         metadata = None if metadata is None else _CheckMetadata("metadata", metadata)
         id = None if id is None else _CheckId("id", id)
         io = None
-        node = self._reader.DraftNode(id, name, aliases, description, metadata, created_by)
+        node = self._writer.DraftNode(id, name, aliases, description, metadata, created_by)
         if parent_id is not None:
             parent_id = _CheckId("parent_id", parent_id)
         elif _CheckBool("llm_auto_place", llm_auto_place):
             self._engine.CheckOpen()
-            parent_id, io = self._PlaceNode(node)
+            parent_id, io = self._writer.Place(node)
         plan = partial(_PlanNode, node, parent_id or _ROOT_ID, io)
         return self._engine.Write("create_keyword", plan, created_by, () if io is None else [io])
 
@@ -6837,32 +6915,7 @@ class KeywordTree:
         Cost: one sync for all; a descent for each spec without a parent.
         """
         with _CollectorOff(_IsBulk(specs)):
-            return self._CreateKeywords(specs)
-
-    def _CreateKeywords(self, specs: object) -> list[KeywordNode]:
-        self._engine.CheckOpen()
-        drafts = []
-        for spec in _CheckSpecs(specs, "name", _NODE_SPEC):  # before the first call of a model is paid for
-            parent_id = spec.pop("parent_id")
-            if not spec.pop("llm_auto_place"):
-                parent_id = parent_id or _ROOT_ID
-            drafts.append((self._reader.DraftNode(**spec), parent_id))
-        placed = [(node, *((parent, None) if parent else self._PlaceNode(node))) for node, parent in drafts]
-        agent_ios = [io for _, _, io in placed if io is not None]
-        author = placed[0][0].created_by if placed else "user"
-
-        def Plan(tx: _Transaction) -> list[KeywordNode]:
-            return [_PlanNode(node, parent_id, io, tx) for node, parent_id, io in placed]
-
-        return self._engine.Write("batch_create_keywords", Plan, author, agent_ios)
-
-    def _PlaceNode(self, node: KeywordNode) -> tuple[str, _Row | None]:
-        """Let the model choose a parent; return it, and what the model was asked."""
-        descent = self._AgentDescend(node.name, "suggest_parent", description=node.description)
-        if descent["io"] is not None and not descent["chosen"]:
-            where = _Shorten(descent["stood_at"])
-            _LOGGER.info("no keyword fits %s, it goes beneath %s: %s", _Shorten(node.name), where, descent["reason"])
-        return descent["node_id"] or descent["suggested_parent_id"] or descent["stood_at"], descent["io"]
+            return self._writer.CreateKeywords(specs)
 
     def Ensure(self, path: str | Sequence[str], created_by: str = "user") -> KeywordNode:
         """Return the keyword at the end of a path of names from the root; make what is missing, in one operation.
@@ -6885,8 +6938,8 @@ class KeywordTree:
         if not names:
             raise _Invalid("path must be names joined by /, or a list of names", path)
         author = _CheckName("created_by", created_by)
-        drafts = [self._reader.DraftNode(None, name, None, "", None, author) for name in names]
-        return self._ChangeNode("ensure", partial(_PlanPath, drafts), author)
+        drafts = [self._writer.DraftNode(None, name, None, "", None, author) for name in names]
+        return self._writer.ChangeNode("ensure", partial(_PlanPath, drafts), author)
 
     # -- writing infos --------------------------------------------------------
 
@@ -6918,7 +6971,7 @@ class KeywordTree:
         spec |= {"metadata": metadata, "created_by": created_by}
         if id is not None:
             spec["id"] = id
-        return self._CreateInfos("create_info", [spec])[0]
+        return self._writer.CreateInfos("create_info", [spec])[0]
 
     def BatchCreateInfos(self, specs: Sequence[InfoSpec | Mapping[str, object]]) -> list[Info]:
         """Store many infos, all or none; return them in the order of the specs.
@@ -6932,25 +6985,7 @@ class KeywordTree:
         Cost: one sync for all; a descent for each spec with `auto_link`.
         """
         with _CollectorOff(_IsBulk(specs)):
-            return self._CreateInfos("batch_create_infos", specs)
-
-    def _CreateInfos(self, op: str, specs: Any) -> list[Info]:
-        self._engine.CheckOpen()
-        checked = list(_CheckSpecs(specs, "content", _INFO_SPEC))
-        drafts = [(self._reader.DraftInfo(spec), spec["keyword_ids"] or []) for spec in checked]
-        chosen = [self._ChooseKeywords(spec["content"]) if spec["auto_link"] else ([], None) for spec in checked]
-        agent_ios = [io for _, io in chosen if io is not None]
-        author = checked[0]["created_by"] if checked else "user"
-
-        def Plan(tx: _Transaction) -> list[Info]:
-            return [_PlanInfo(tx, *draft, ids) for draft, (ids, _) in zip(drafts, chosen, strict=True)]
-
-        return self._engine.Write(op, Plan, author, agent_ios)
-
-    def _ChooseKeywords(self, content: str) -> tuple[list[str], _Row | None]:
-        """Let the model choose keywords for an info; return them, and what the model was asked."""
-        descent = self._AgentDescend("", "link_info", content=content)
-        return descent["chosen"], descent["io"]
+            return self._writer.CreateInfos("batch_create_infos", specs)
 
     def LinkInfo(
         self, info_id: str, keyword_id: str, relation: RelationType = RelationType.PRIMARY, created_by: str = "user"
@@ -6976,23 +7011,23 @@ class KeywordTree:
         """
         checked = _CheckFields("a patch", patch, {"name", "aliases", "description", "metadata"})
         id, version = self._Enter(id=id, version=version)
-        return self._ChangeNode("update_keyword", lambda tx: _PlanUpdate(tx, id, checked, version), changed_by)
+        return self._writer.ChangeNode("update_keyword", lambda tx: _PlanUpdate(tx, id, checked, version), changed_by)
 
     def AddAlias(self, id: str, alias: str, changed_by: str = "user") -> KeywordNode:
         """Give a keyword one more name.  Cost: one sync; nothing where it has the alias."""
         id, alias = self._Enter(id=id, alias=alias)
-        return self._ChangeNode("add_alias", lambda tx: _PlanAddAlias(tx, id, alias), changed_by)
+        return self._writer.ChangeNode("add_alias", lambda tx: _PlanAddAlias(tx, id, alias), changed_by)
 
     def RemoveAlias(self, id: str, alias: str, changed_by: str = "user") -> KeywordNode:
         """Take an alias from a keyword; InvalidInputError where it has none that reads exactly so.  Cost: one sync."""
         (id,) = self._Enter(id=id)
         alias = _CheckText("alias", alias)
-        return self._ChangeNode("remove_alias", lambda tx: _PlanRemoveAlias(tx, id, alias), changed_by)
+        return self._writer.ChangeNode("remove_alias", lambda tx: _PlanRemoveAlias(tx, id, alias), changed_by)
 
     def MoveKeyword(self, id: str, new_parent_id: str, changed_by: str = "user") -> KeywordNode:
         """Hang a keyword and all beneath it under another parent, never beneath itself.  Cost: one sync, one row."""
         id, new_parent_id = self._Enter(id=id, new_parent_id=new_parent_id)
-        return self._ChangeNode("move_keyword", lambda tx: _PlanMove(tx, id, new_parent_id), changed_by)
+        return self._writer.ChangeNode("move_keyword", lambda tx: _PlanMove(tx, id, new_parent_id), changed_by)
 
     def MergeKeywords(self, src_id: str, dst_id: str, changed_by: str = "user") -> KeywordNode:
         """Make one keyword of two: names, aliases, children, links and confirmed queries of `src_id` go to `dst_id`.
@@ -7003,7 +7038,7 @@ class KeywordTree:
         Cost: one sync; a row for each child, two for each link.
         """
         src_id, dst_id = self._Enter(src_id=src_id, dst_id=dst_id)
-        return self._ChangeNode("merge_keywords", lambda tx: _PlanMerge(tx, src_id, dst_id), changed_by)
+        return self._writer.ChangeNode("merge_keywords", lambda tx: _PlanMerge(tx, src_id, dst_id), changed_by)
 
     def DeleteKeyword(
         self, id: str, cascade: bool = False, info_policy: str = "reattach", changed_by: str = "user"
@@ -7020,7 +7055,7 @@ class KeywordTree:
         Cost: one sync; a row for each record that changes.
         """
         id, *how = self._Enter(id=id, cascade=cascade, info_policy=info_policy)
-        self._Write("delete_keyword", lambda tx: _PlanDelete(tx, id, *how), changed_by)
+        self._writer.Write("delete_keyword", lambda tx: _PlanDelete(tx, id, *how), changed_by)
         self._InvalidateNodeFromCache(id)
 
     def Confirm(self, query: str, id: str, changed_by: str = "user") -> KeywordNode:
@@ -7033,13 +7068,13 @@ class KeywordTree:
         if not _QueryKey(query):
             raise _Invalid("query must not be blank", query)
         (id,) = self._Enter(id=id)
-        return self._ChangeNode("confirm", lambda tx: _PlanConfirm(tx, id, query), changed_by)
+        return self._writer.ChangeNode("confirm", lambda tx: _PlanConfirm(tx, id, query), changed_by)
 
     def Unconfirm(self, query: str, id: str, changed_by: str = "user") -> KeywordNode:
         """Forget that `query` means this keyword, where that was confirmed.  Cost: one sync."""
         query = _CheckText("query", query, _QUERY_LIMIT)
         (id,) = self._Enter(id=id)
-        return self._ChangeNode("unconfirm", lambda tx: _PlanConfirm(tx, id, query, keep=False), changed_by)
+        return self._writer.ChangeNode("unconfirm", lambda tx: _PlanConfirm(tx, id, query, keep=False), changed_by)
 
     def UpdateInfo(
         self,
@@ -7065,31 +7100,17 @@ class KeywordTree:
         (info_id,) = self._Enter(info_id=info_id)
         if version is not None:
             _Check(version=version)
-        return self._Write("update_info", lambda tx: _PlanUpdateInfo(tx, info_id, checked, version), changed_by)
+        return self._writer.Write("update_info", lambda tx: _PlanUpdateInfo(tx, info_id, checked, version), changed_by)
 
     def DeleteInfo(self, info_id: str, changed_by: str = "user") -> None:
         """Delete an info and its links.  Cost: one sync, a row for each."""
         (info_id,) = self._Enter(info_id=info_id)
-        self._Write("delete_info", lambda tx: _PlanDeleteInfo(tx, info_id), changed_by)
+        self._writer.Write("delete_info", lambda tx: _PlanDeleteInfo(tx, info_id), changed_by)
 
     def UnlinkInfo(self, info_id: str, keyword_id: str, changed_by: str = "user") -> bool:
         """Take an info off a keyword.  Returns whether it was linked.  Cost: one sync."""
         info_id, keyword_id = self._Enter(info_id=info_id, keyword_id=keyword_id)
-        return self._Write("unlink_info", lambda tx: _PlanUnlink(tx, info_id, keyword_id), changed_by)
-
-    def _Write(self, op: str, plan: _Plan[_Value], changed_by: str) -> _Value:
-        return self._engine.Write(op, plan, _CheckName("changed_by", changed_by))
-
-    def _ChangeNode(self, op: str, plan: _Plan[KeywordNode], changed_by: str) -> KeywordNode:
-        """Commit a plan; make the keyword that it returns like any other that is given out."""
-        node = self._Write(op, plan, changed_by)
-        fields = _FieldsOf(node)
-        fields.pop("children", None)
-        fields["_list_children"] = self._reader.ListChildren
-        with self._engine.SeeOwn() as state:
-            if node.id in state.nodes:
-                node.level = state.LevelOf(node.id)
-        return node
+        return self._writer.Write("unlink_info", lambda tx: _PlanUnlink(tx, info_id, keyword_id), changed_by)
 
     # -- going back -----------------------------------------------------------
 
@@ -7187,18 +7208,7 @@ class KeywordTree:
         """
         self._TryRefresh(operation_id=operation_id)
         operation = self._journal.Find(cast("str", operation_id))
-        return self._WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by)
-
-    def _WriteAs(self, op: str, plan: _Plan[Any], changed_by: str) -> str:
-        """Commit a plan; return the operation's id."""
-        author = _CheckName("changed_by", changed_by)
-        block = self._engine.FindBlock()
-        if block is not None:
-            block.Add(plan, author, ())
-            return block.id
-        operation_id = self._engine.new_id()
-        self._engine.Run(_Job(op, operation_id, plan, author))
-        return operation_id
+        return self._writer.WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by)
 
     def Snapshot(self, copy: bool = False) -> str:
         """Keep the present state under a name, the time in UTC, in the folder `snapshots`; return the name.
@@ -7235,7 +7245,7 @@ class KeywordTree:
         with cannot, self._engine.store.OpenSnapshot(snapshot_ts) as past:
             for records in past.Read():
                 then.Apply(records)
-            return self._WriteAs("restore", lambda tx: _PlanRestore(tx, then, past.ReadRow), changed_by)
+            return self._writer.WriteAs("restore", lambda tx: _PlanRestore(tx, then, past.ReadRow), changed_by)
 
     def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:
         """Write the log anew, beginning with the present state.
@@ -7325,7 +7335,7 @@ class KeywordTree:
         self._engine.CheckOpen()
         checked, seen = _CheckReorganizePlan(plan)
         steps = [(step, self._engine.new_id()) for step in checked]
-        return self._WriteAs("reorganize", partial(_PlanReorganize, steps, seen), changed_by)
+        return self._writer.WriteAs("reorganize", partial(_PlanReorganize, steps, seen), changed_by)
 
     # -- asking the model -----------------------------------------------------
 
