@@ -50,6 +50,7 @@ __all__ = [
     "ModelExtractor",
     "ReplyFormError",
     "RuleExtractor",
+    "check_extraction",
     "check_reply",
 ]
 
@@ -318,10 +319,7 @@ class ModelExtractor(Extractor):
         known = [name for name in known if find_known(name) is not None]
         question = {"intent": "extract_graph", "query": "", "path": [], "candidates": []}
         messages = [
-            {
-                "role": "system",
-                "content": f"{_TASK}\nTypes: {', '.join(ENTITY_TYPES)}\nReply schema: {_encode(_SCHEMA)}",
-            },
+            {"role": "system", "content": _SYSTEM},
             {"role": "user", "content": _encode({**question, "text": looked_at, "known": known})},
         ]
         reply = self._client.Chat(messages, _SCHEMA)
@@ -330,6 +328,49 @@ class ModelExtractor(Extractor):
 
 def _encode(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+# Checking what an extractor of somebody else found
+
+
+def check_extraction(found: object, text: str) -> Extraction:
+    """Return what of an extractor's answer can be stored. Only its form is checked: whose it is answers for the rest.
+
+    Raises:
+        ReplyFormError: It is no extraction at all.
+    """
+    if not isinstance(found, Extraction):
+        raise ReplyFormError(f"an Extractor must return an Extraction, not {shorten(found)}")
+    entities = {entity.name: entity for each in found.entities if (entity := _keep_entity(each)) is not None}
+    relations = [relation for each in found.relations if (relation := _keep_relation(each, entities)) is not None]
+    return Extraction(text, tuple(entities.values()), tuple(relations))
+
+
+def _keep_entity(found: object) -> ExtractedEntity | None:
+    if not isinstance(found, ExtractedEntity):
+        return None
+    name, kind, tags = _fit(found.name), found.entity_type, found.tags
+    if name is None or len(name) > _NAME_LIMIT:
+        return None
+    told = [_check_tag(tag) for tag in (tags if isinstance(tags, (tuple, list)) else ())]
+    return ExtractedEntity(
+        name,
+        kind if isinstance(kind, str) and kind in ENTITY_TYPES else "concept",
+        _fit(found.description) or "",
+        tuple(dict.fromkeys(filter(None, told)))[:_TAG_LIMIT],
+    )
+
+
+def _keep_relation(found: object, entities: Mapping[str, ExtractedEntity]) -> ExtractedRelation | None:
+    if not isinstance(found, ExtractedRelation):
+        return None
+    source, target, kind = _fit(found.source), _fit(found.target), _fit(found.relation_type)
+    weight, places = _check_weight(found.weight), (found.start, found.end)
+    if source is None or target is None or kind is None or weight is None or not _is_type(kind):
+        return None
+    if source == target or not {source, target} <= entities.keys() or not all(isinstance(at, int) for at in places):
+        return None
+    return ExtractedRelation(source, target, kind, weight, *places)
 
 
 # Checking what a model answered
@@ -407,21 +448,31 @@ def _check_relation(item: object, text: "_Words", entities: Mapping[str, Extract
     kind = re.sub(r"[\s-]+", "_", _fold(told_type)).strip("_")
     if ends[0] is None or ends[1] is None or ends[0].name == ends[1].name or not _is_type(kind):
         return None
-    weight = item.get("weight", 1.0)
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or math.isnan(weight):
+    weight = _check_weight(item.get("weight", 1.0))
+    if weight is None:
         return None
     place = text.find_saying(_text_at(item, "quote"), (source, target))
     if place is None:
         return None
-    return ExtractedRelation(ends[0].name, ends[1].name, kind, min(1.0, max(0.0, float(weight))), *place)
+    return ExtractedRelation(ends[0].name, ends[1].name, kind, weight, *place)
+
+
+def _check_weight(told: object) -> float | None:
+    """Return a number within 0 and 1; None where it is none."""
+    if isinstance(told, bool) or not isinstance(told, (int, float)) or math.isnan(min(told, 1)):
+        return None
+    return float(min(1, max(0, told)))
 
 
 _is_type = re.compile(r"[^\W\d]\w{0,39}").fullmatch
 
 
 def _text_at(item: object, key: str) -> str | None:
+    return _fit(item.get(key)) if isinstance(item, Mapping) else None
+
+
+def _fit(value: object) -> str | None:
     """Return a text that is neither blank nor unfit to be stored."""
-    value = item.get(key) if isinstance(item, Mapping) else None
     if not isinstance(value, str) or not value.strip():
         return None
     try:

@@ -30,21 +30,47 @@ from ..keyword_tree import (
     NotFoundError,
     RelationType,
 )
-from .extraction import ENTITY_TYPES, Extraction, Extractor, ModelExtractor, ReplyFormError, RuleExtractor
+from .extraction import (
+    ENTITY_TYPES,
+    Extraction,
+    Extractor,
+    ModelExtractor,
+    ReplyFormError,
+    RuleExtractor,
+    check_extraction,
+)
 from .graph import normalize_tag
 from .memory_fields import memory_fields
 from .messages import shorten
 from .tree_graph import TreeGraph
 
-__all__ = ["EXTRACTION", "GraphFeed"]
+__all__ = ["EXTRACTION", "TRIES", "Failure", "GraphFeed", "Placed", "Reading", "named_in"]
 
 EXTRACTION = "extraction"
 """Who made the keywords and the links that come from reading a memory."""
 
 TRIES = 3
-"""So often a memory is read that a model fails at."""
+"""So often a memory is read that a model answers nothing usable about."""
 
 _log = logging.getLogger(__name__)
+
+
+class Reading(NamedTuple):
+    """What was read of a memory, before it is written."""
+
+    means: str
+    """Who has read it: "model", "rules" or "custom"."""
+    extraction: Extraction
+
+
+class Failure(NamedTuple):
+    """Why a memory could not be read."""
+
+    means: str
+    """Who was to read it."""
+    is_down: bool
+    """Whether nobody could be asked: then it says nothing against the memory."""
+
 
 class Placed(NamedTuple):
     """The keywords of what a memory names."""
@@ -107,31 +133,33 @@ class GraphFeed:
         means = self.means()
         return bool(means) and (means != "rules" or kind == "fact")
 
-    def read(self, text: str) -> tuple[str, Extraction] | None:
-        """Return what read a text, and what it found; None where a model fails, which `failure` tells.
+    def read(self, text: str) -> Reading | Failure:
+        """Return what was found in a text; where that failed, `failure` tells why.
 
         Nothing is written, and no lock is held.
         """
-        means, self.failure = self.means(), ""
+        means = self.means()
         try:
-            return self._read(text, means)
+            found = self._read(text, means)
         except ClosedError:
             raise
-        except Exception as error:  # whatever a model's client raises: the memory is kept all the same
+        except Exception as error:  # whatever an extractor or a model's client raises: the memory is kept all the same
             self.failure = f"{type(error).__name__}: {error}"
             _log.warning("a memory was kept without its entities: %s", self.failure)
-            return None
+            return Failure(means, _is_down(error))
+        self.failure = ""
+        return found
 
-    def _read(self, text: str, means: str) -> tuple[str, Extraction]:
+    def _read(self, text: str, means: str) -> Reading:
         if self._chosen is not None:
-            return means, self._chosen.extract(text, self.find_known)
+            return Reading(means, check_extraction(self._chosen.extract(text, self.find_known), text))
         if means == "model" and self._model is not None:
             try:
-                return means, self._model.extract(text, self.find_known)
+                return Reading(means, self._model.extract(text, self.find_known))
             except ReplyFormError as error:
                 if not (self._is_auto and error.is_decision):
                     raise
-        return "rules", self._rules.extract(text, self.find_known)
+        return Reading("rules", self._rules.extract(text, self.find_known))
 
     def find_known(self, name: str) -> str | None:
         """Return the name of the keyword that has this name or alias."""
@@ -270,3 +298,16 @@ def named_in(info: Info) -> list[str]:
     graph = memory_fields(info).get("graph")
     entities = graph.get("entities") if isinstance(graph, Mapping) else None
     return [str(id) for id in entities] if isinstance(entities, Mapping) else []
+
+
+# Packages of model services have bases of their own for what Python calls `ConnectionError`.
+_DOWN = frozenset({"APIConnectionError", "BudgetError", "InternalServerError", "RateLimitError", "TransportError"})
+_REFUSED = (400, 413, 422)
+"""HTTP's words for a question that will be refused again."""
+
+
+def _is_down(error: Exception) -> bool:
+    """Tell whether an error says that nobody could be asked, and nothing of the question."""
+    if getattr(error, "status", None) in _REFUSED or getattr(error, "status_code", None) in _REFUSED:
+        return False
+    return isinstance(error, OSError) or any(kind.__name__ in _DOWN for kind in type(error).__mro__)

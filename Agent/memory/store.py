@@ -34,11 +34,12 @@ import contextlib
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import Enum, auto
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from ..keyword_tree import (
     ConflictError,
@@ -55,13 +56,14 @@ from ..keyword_tree import (
 from .background import BackgroundReader
 from .content import Filters, Ranker
 from .eviction import Candidate, Eviction, EvictionPolicy, RecallLog, RecallStats, choose_evictions
-from .extraction import Extraction, Extractor
-from .graph_feed import EXTRACTION, TRIES, GraphFeed, Placed, named_in
+from .extraction import Extractor
+from .graph_feed import EXTRACTION, TRIES, Failure, GraphFeed, Placed, Reading, named_in
 from .knowledge import TreeKnowledge
 from .memory_fields import MEMORY_KEY, memory_fields, superseded_ids
 from .messages import shorten
 from .names import encode_name
 from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
+from .sayings import waits_for
 from .schemas import EpisodeTrace, ProceduralSkill, SemanticPattern, as_utc
 from .tree_graph import TreeGraph
 
@@ -141,11 +143,16 @@ def record_of(info: Info) -> Record | None:
     return None
 
 
-class _Reading(NamedTuple):
-    """What was read of a memory, before it is written."""
+class _Outcome(Enum):
+    """What came of reading a memory that is there already."""
 
-    means: str
-    extraction: Extraction
+    READ = auto()
+    UNUSABLE = auto()
+    """What was answered cannot be used."""
+    DOWN = auto()
+    """Nobody could be asked."""
+    OVERTAKEN = auto()
+    """Somebody changed the memory meanwhile."""
 
 
 # The store
@@ -212,7 +219,7 @@ class MemoryStore:
         except InvalidInputError:
             self.tree.Close()
             raise
-        self._background = BackgroundReader(self._read_next) if extract_in_background else None
+        self._background = BackgroundReader(self._list_waiting, self._read_waiting) if extract_in_background else None
 
     def close(self) -> None:
         """Leave the index and the recall statistics on disk, and close the tree.  Closing twice is no error."""
@@ -280,7 +287,7 @@ class MemoryStore:
         return id
 
     def _remember_record(
-        self, record: Record | str, spec: dict[str, Any], names: list[str], reading: _Reading | None
+        self, record: Record | str, spec: dict[str, Any], names: list[str], reading: Reading | None
     ) -> str:
         if isinstance(record, str):
             return self._remember_new(spec, names, reading)
@@ -291,7 +298,7 @@ class MemoryStore:
             with contextlib.suppress(DuplicateIdError):  # another process or thread was quicker: it is there now
                 return self._remember_new({**spec, "id": record.id}, names, reading)
 
-    def _read(self, content: str, own: dict[str, Any]) -> _Reading | None:
+    def _read(self, content: str, own: dict[str, Any]) -> Reading | None:
         """Read a text for the graph, now or later; None where nothing was found.  No lock is held: a model may think.
 
         What is to be read later, and what a model failed at, is noted in the memory's own fields.
@@ -302,12 +309,12 @@ class MemoryStore:
             own["graph"] = {"waits": self._feed.means(), "tries": 0}
             return None
         read = self._feed.read(content)
-        if read is None:
-            own["graph"] = {"waits": self._feed.means(), "tries": 1}
+        if isinstance(read, Failure):
+            own["graph"] = {"waits": read.means, "tries": 0 if read.is_down else 1}
             return None
-        return _Reading(*read) if read[1].entities else None
+        return read if read.extraction.entities else None
 
-    def _remember_new(self, spec: dict[str, Any], names: list[str], reading: _Reading | None) -> str:
+    def _remember_new(self, spec: dict[str, Any], names: list[str], reading: Reading | None) -> str:
         if reading is None:
             if not names:
                 # One call of a model for a memory, where it did answer.
@@ -322,7 +329,7 @@ class MemoryStore:
                 return self._write_new(spec, names, reading)
         return self._write_new(spec, names, reading)
 
-    def _write_new(self, spec: dict[str, Any], names: list[str], reading: _Reading | None) -> str:
+    def _write_new(self, spec: dict[str, Any], names: list[str], reading: Reading | None) -> str:
         with self._lock, self.tree.Operation("remember"):
             named = {name: self._keyword_id(name, spec["created_by"]) for name in names}
             keyword_ids = list(dict.fromkeys(named.values()))
@@ -338,7 +345,7 @@ class MemoryStore:
         metadata: Mapping[str, Any],
         named: Mapping[str, str],
         keyword_ids: Iterable[str],
-        reading: _Reading | None,
+        reading: Reading | None,
     ) -> tuple[dict[str, Any], Placed]:
         """Make the keywords of what was read; return the metadata that tells of it, and the keywords."""
         if reading is None:
@@ -347,7 +354,7 @@ class MemoryStore:
         graph = self._feed.describe(reading.means, reading.extraction, placed, keyword_ids)
         return {**metadata, MEMORY_KEY: {**metadata[MEMORY_KEY], "graph": graph}}, placed
 
-    def _remember_again(self, old: Info, spec: dict[str, Any], names: list[str], reading: _Reading | None) -> str:
+    def _remember_again(self, old: Info, spec: dict[str, Any], names: list[str], reading: Reading | None) -> str:
         own, own_before = spec["metadata"][MEMORY_KEY], memory_fields(old)
         if own_before.get("kind") != own["kind"]:
             raise InvalidInputError(f"{old.id!r} is the id of another memory, which is no {own['kind']}")
@@ -434,63 +441,84 @@ class MemoryStore:
         Cost: one sync; a call of the model, where there is one.
         """
         info = self._get(id)
-        return self._feed.reads(_kind_of(info)) and self._read_into(info)
+        return self._feed.reads(_kind_of(info)) and self._read_into(info) is _Outcome.READ
 
-    def extract_pending(self, limit: int | None = None) -> int:
+    def extract_pending(self, limit: int | None = None, *, again: bool = False) -> int:
         """Read memories that wait, the oldest first, and return how many could be read.
 
         Memories wait that were remembered with `extract_in_background`, until a thread or this method reads them, and
-        those that a model has failed at, up to three times.
+        those that could not be read: where the model could not be reached, for as long as that takes; where its answer
+        could not be used, up to three times. Ends early where the model cannot be reached for three in a row.
 
         Args:
             limit: Read at most so many; None reads all.
+            again: Whether to read those, too, that were given up after three times.
+
+        Raises:
+            InvalidInputError: `limit` is no number.
         """
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
             raise InvalidInputError(f"limit must be a whole number and not below 0, not {shorten(limit)}")
-        count = 0
-        for id, (_, tries) in self.graph.waiting().items():
-            if limit is not None and count >= limit:
+        count = downs = 0
+        for info in self._waiting(again):
+            if (limit is not None and count >= limit) or downs == _DOWNS:
                 break
-            info = self.tree.GetInfo(id)
-            if info is not None and tries < TRIES and self._feed.reads(_kind_of(info)):
-                count += self._read_into(info, tries)
+            outcome = self._read_into(info)
+            count += outcome is _Outcome.READ
+            downs = downs + 1 if outcome is _Outcome.DOWN else 0
         return count
 
     def wait_for_extraction(self, timeout_s: float | None = None) -> bool:
-        """Return when the thread has read all that waited, or after so many seconds; says whether it has.
+        """Return when the thread has nothing more to read, or after so many seconds; says whether no memory waits.
 
-        Without `extract_in_background` nothing is waited for.
+        While the model cannot be reached the thread goes on trying, so give a timeout. Without `extract_in_background`
+        nothing is waited for. A memory that was given up after three times waits still: see `extract_pending`.
         """
-        return self._background is None or self._background.wait(timeout_s)
+        is_idle = self._background is None or self._background.wait(timeout_s)
+        return is_idle and not self.graph.waiting()
 
     @property
     def extraction_failure(self) -> str:
         """Why the last memory could not be read for the graph; "" where it could."""
         return self._feed.failure
 
-    def _read_next(self) -> bool:
-        """Read the next memory that waits, for the thread; says whether there was one that has a try left."""
+    def _waiting(self, again: bool = False) -> Iterator[Info]:
+        """Yield the memories that wait and have a try left, the oldest first."""
         for id, (_, tries) in self.graph.waiting().items():
-            info = self.tree.GetInfo(id)
-            if info is not None and tries < TRIES and self._feed.reads(_kind_of(info)):
-                self._read_into(info, tries)
-                return True
-        return False
+            info = self.tree.GetInfo(id) if again or tries < TRIES else None
+            if info is not None and self._feed.reads(_kind_of(info)):
+                yield info
 
-    def _read_into(self, info: Info, tries: int = 0) -> bool:
+    def _list_waiting(self) -> list[str]:
+        return [info.id for info in self._waiting()]
+
+    def _read_waiting(self, id: str) -> bool:
+        """Read a memory for the thread, if it still waits; says whether the next may follow at once."""
+        info = self.tree.GetInfo(id)
+        return info is None or waits_for(info) is None or self._read_into(info) is not _Outcome.DOWN
+
+    def _read_into(self, info: Info) -> _Outcome:
         """Read a memory that is there already; somebody who changes it meanwhile has the last word."""
         read = self._feed.read(info.content)
         with contextlib.suppress(VersionConflictError, NotFoundError, ConflictError):
-            if read is None:
-                own = {**memory_fields(info), "graph": {"waits": self._feed.means(), "tries": tries + 1}}
-                if "graph" not in memory_fields(info) or "waits" in memory_fields(info)["graph"]:
-                    self.tree.UpdateInfo(info.id, {"metadata": {**info.metadata, MEMORY_KEY: own}}, info.version)
-                return False
-            self._write_reading(info, _Reading(*read))
-            return True
-        return False
+            if isinstance(read, Reading):
+                self._write_reading(info, read)
+                return _Outcome.READ
+            self._note_failure(info, read)
+            return _Outcome.DOWN if read.is_down else _Outcome.UNUSABLE
+        return _Outcome.OVERTAKEN
 
-    def _write_reading(self, info: Info, reading: _Reading) -> None:
+    def _note_failure(self, info: Info, failure: Failure) -> None:
+        """Let a memory wait that could not be read; what was read of it before stays, and is read no more."""
+        own = memory_fields(info)
+        waits = waits_for(info)
+        if "graph" in own and (waits is None or failure.is_down):
+            return
+        tries = (0 if waits is None else waits[1]) + (not failure.is_down)
+        own = {**own, "graph": {"waits": failure.means, "tries": tries}}
+        self.tree.UpdateInfo(info.id, {"metadata": {**info.metadata, MEMORY_KEY: own}}, info.version)
+
+    def _write_reading(self, info: Info, reading: Reading) -> None:
         own = {name: value for name, value in memory_fields(info).items() if name != "graph"}
         with self._lock, self.tree.Operation("extract") as operation:
             self._feed.unlink(info.id)
@@ -599,7 +627,7 @@ class MemoryStore:
         created_by: str,
         names: list[str],
         own_of_new: Mapping[str, Any],
-        reading: _Reading | None,
+        reading: Reading | None,
     ) -> str:
         with self._lock, self.tree.Operation("correct") as operation:
             old = self._newest(id)
@@ -772,6 +800,7 @@ def _add_up(stats: Mapping[str, RecallStats], ids: Iterable[str]) -> RecallStats
 
 
 _ATTEMPTS = 9  # at a write that others disturb
+_DOWNS = 3  # in a row, after which the model counts as out of reach
 
 
 def _kind_of(info: Info) -> str:

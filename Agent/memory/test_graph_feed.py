@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 
 from Agent.keyword_tree import Info, InvalidInputError, KeywordTree, LLMClient, NotFoundError, StubLLMClient
 from Agent.lexical_client import LexicalLLMClient
-from Agent.memory.extraction import ExtractedEntity, Extraction, Extractor, FindKnown
+from Agent.memory import background
+from Agent.memory.extraction import ExtractedEntity, ExtractedRelation, Extraction, Extractor, FindKnown
 from Agent.memory.graph import GraphRelation, RelationDirection
 from Agent.memory.graph_feed import EXTRACTION
 from Agent.memory.store import MemoryStore
 from Agent.memory.tree_graph import TreeGraph
+from Agent.model_clients import ServiceError
 
 BOTH = RelationDirection.BOTH
 
@@ -325,6 +328,28 @@ BAD_REPLIES: dict[str, Any] = {
 }
 
 
+class APIConnectionError(Exception):
+    """As packages of model services name what is not of Python's own kind."""
+
+
+class UnreachedError(APIConnectionError):
+    """A kind of it."""
+
+
+class Outage(LLMClient):
+    """A model that cannot be reached, until it is up."""
+
+    def __init__(self) -> None:
+        self.is_up = False
+        self.asked = 0
+
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        self.asked += 1
+        if not self.is_up:
+            raise ConnectionError("down")
+        return reply(["Ada", "Bo"])
+
+
 class TestModelThatMisbehaves:
     @pytest.mark.parametrize("said", BAD_REPLIES.values(), ids=BAD_REPLIES)
     @pytest.mark.parametrize("extract", ["model", "auto"])
@@ -343,21 +368,43 @@ class TestModelThatMisbehaves:
             assert store.tree.Verify() == []
 
     def test_is_asked_again_where_it_failed_but_not_for_ever(self, tmp_path: Path) -> None:
-        client = StubLLMClient([OSError("down")] * 2 + [reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))])
+        client = StubLLMClient([KeyError("no")] * 3 + [reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))])
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            store.remember("Bo knows Ada.")
+            assert "KeyError" in store.extraction_failure
+            assert [store.extract_pending() for _ in range(9)] == [0] * 9
+            assert len(client.calls) == 3
+            assert not store.wait_for_extraction()
+            assert store.extract_pending(again=True) == 1  # told to, as with another model
+            assert related(store, "Bo") == ["Ada"]
+            assert store.extraction_failure == ""
+            assert store.wait_for_extraction()
+
+    @pytest.mark.parametrize("error", [ConnectionError(), TimeoutError("slow"), OSError("no route"), UnreachedError()])
+    def test_that_cannot_be_reached_costs_no_try(self, tmp_path: Path, error: Exception) -> None:
+        client = StubLLMClient([error] * 7 + [reply(["Ada", "Bo"], ("Ada", "knows", "Bo"))])
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            store.remember("Bo knows Ada.")
+            assert [store.extract_pending() for _ in range(7)] == [0] * 6 + [1]
+            assert related(store, "Bo") == ["Ada"]
+
+    def test_that_refuses_a_text_costs_a_try(self, tmp_path: Path) -> None:
+        client = StubLLMClient([ServiceError("too long", status=400)] * 9)
         with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
             store.remember(TEXT)
-            assert "down" in store.extraction_failure
-            assert (store.extract_pending(), names(store)) == (0, set())
-            assert store.extract_pending() == 1
-            assert related(store, "Ada") == ["Bo"]
-            assert store.extraction_failure == ""
-        with MemoryStore(
-            tmp_path, user="other", llm_client=StubLLMClient([OSError("no")] * 9), extract="model"
-        ) as other:
-            other.remember(TEXT)
-            assert [other.extract_pending() for _ in range(9)] == [0] * 9
-            assert len(other.graph.waiting()) == 1
-            assert isinstance(other._auto_link, bool)
+            assert [store.extract_pending() for _ in range(9)] == [0] * 9
+            assert len(client.calls) == 3
+
+    def test_that_cannot_be_reached_is_not_asked_for_each_that_waits(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path, llm_client=Outage(), extract="model", extract_in_background=True) as store:
+            for number in range(9):
+                store.remember(f"{TEXT} {number}")
+        client = Outage()
+        with MemoryStore(tmp_path, llm_client=client, extract="model") as store:
+            assert store.extract_pending() == 0
+            assert client.asked == 3
+            client.is_up = True
+            assert store.extract_pending() == 9
 
     def test_a_correction_goes_through_without_it(self, tmp_path: Path) -> None:
         client = StubLLMClient([reply(["Ada"]), OSError("down")])
@@ -391,6 +438,86 @@ class TestModelThatMisbehaves:
 
             assert names(store) == {"bees"}
             assert sorted(store.graph.find_tags("")) == ["honey"]
+
+
+def made(relation: ExtractedRelation) -> Extraction:
+    return Extraction("", (ExtractedEntity("Ada"), ExtractedEntity("Bo")), (relation,))
+
+
+KNOWS = ExtractedRelation("Ada", "Bo", "knows", 1.0, 0, 3)
+UNUSABLE: dict[str, Any] = {
+    "nothing": None,
+    "a reply": {"entities": [], "relations": []},
+    "a class": Extraction,
+    "no entities": Extraction("", None),  # type: ignore[arg-type]
+    "an error": ZeroDivisionError("no"),
+}
+PARTLY_USABLE: dict[str, Any] = {
+    "a weight that is none": made(replace(KNOWS, weight=float("nan"))),
+    "a stranger": made(replace(KNOWS, target="Eve")),
+    "a relation with itself": made(replace(KNOWS, target="Ada")),
+    "a place that is none": made(replace(KNOWS, start="x")),  # type: ignore[arg-type]
+    "a type that is none": made(replace(KNOWS, relation_type=None)),  # type: ignore[arg-type]
+    "a name that is none": Extraction("", (ExtractedEntity("Ada"), ExtractedEntity("Bo"), ExtractedEntity(None))),  # type: ignore[arg-type]
+    "a name that cannot be stored": Extraction(
+        "", (ExtractedEntity("Ada"), ExtractedEntity("Bo"), ExtractedEntity("\ud800"))
+    ),
+    "an entity that is none": Extraction("", (ExtractedEntity("Ada"), ExtractedEntity("Bo"), 5)),  # type: ignore[arg-type]
+    "tags that are none": Extraction("", (ExtractedEntity("Ada", tags=(5, "")), ExtractedEntity("Bo", tags=7))),  # type: ignore[arg-type]
+    "a description that is none": Extraction(
+        "",
+        (ExtractedEntity("Ada", description=5), ExtractedEntity("Bo", entity_type=[])),  # type: ignore[arg-type]
+    ),
+}
+
+
+class Giving(Extractor):
+    """Gives what it is told to, for each text that has Ada."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def extract(self, text: str, find_known: FindKnown = lambda _: None) -> Extraction:
+        if "Ada" not in text:
+            return Extraction(text, (ExtractedEntity("Zoe"),))
+        if isinstance(self.given, Exception):
+            raise self.given
+        return self.given  # type: ignore[no-any-return]
+
+
+class TestExtractorThatMisbehaves:
+    @pytest.mark.parametrize("given", UNUSABLE.values(), ids=UNUSABLE)
+    def test_never_loses_a_memory(self, tmp_path: Path, given: Any) -> None:
+        with MemoryStore(tmp_path, extract=Giving(given)) as store:
+            id = store.remember(TEXT)
+            assert [memory.info.id for memory in store.recall("bees")] == [id]
+            assert names(store) == set()
+            assert store.extraction_failure
+            assert store.correct(id, "Ada knows Bo.")
+            assert store.tree.Verify() == []
+
+    @pytest.mark.parametrize("given", PARTLY_USABLE.values(), ids=PARTLY_USABLE)
+    def test_of_an_answer_keeps_what_can_be_used(self, tmp_path: Path, given: Any) -> None:
+        with MemoryStore(tmp_path, extract=Giving(given)) as store:
+            store.remember(TEXT)
+            assert names(store) == {"Ada", "Bo"}
+            assert store.graph.get_relations(id_of(store, "Ada")) == []
+            assert store.extraction_failure == ""
+            assert store.tree.Verify() == []
+
+    @pytest.mark.parametrize("weight", [1, 7, 10**400, float("inf")], ids=["1", "7", "beyond floats", "without end"])
+    def test_of_an_answer_takes_what_is_right(self, tmp_path: Path, weight: float) -> None:
+        with MemoryStore(tmp_path, extract=Giving(made(replace(KNOWS, weight=weight)))) as store:
+            store.remember(TEXT)
+            assert steps(store, "Ada", "Bo") == ["Ada knows Bo: “Ada”"]
+
+    @pytest.mark.parametrize("given", [None, made(replace(KNOWS, weight=float("nan"))), ZeroDivisionError("no")])
+    def test_in_the_background_stops_nobody_else(self, tmp_path: Path, given: Any) -> None:
+        with MemoryStore(tmp_path, extract=Giving(given), extract_in_background=True) as store:
+            for text in ("Ada one", "two", "Ada three", "four"):
+                store.remember(text)
+            store.wait_for_extraction(30)
+            assert len(store.graph.view().memories_of(id_of(store, "Zoe"))) == 2
 
 
 class TestAutomaticLinks:
@@ -463,6 +590,46 @@ class TestInTheBackground:
             assert len(relation.said_by) == client.asked == 20
             assert store.graph.waiting() == {}
             check_same_from_nothing(store)
+
+    def test_what_came_while_the_model_was_down_is_read_when_it_is_back(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(background, "FIRST_PAUSE_S", 0.01)
+        client = Outage()
+        with MemoryStore(tmp_path, llm_client=client, extract="model", extract_in_background=True) as store:
+            for number in range(5):
+                store.remember(f"{TEXT} {number}")
+            assert not store.wait_for_extraction(0.3)
+            assert client.asked < 9  # each pause is twice as long as the one before
+            client.is_up = True
+            assert store.wait_for_extraction(30)
+            assert store.graph.waiting() == {}
+            assert len(store.graph.view().memories_of(id_of(store, "Ada"))) == 5
+
+    def test_one_text_that_nobody_can_read_stops_no_other(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(background, "FIRST_PAUSE_S", 0.01)
+        with MemoryStore(tmp_path, extract=Giving(TimeoutError("slow")), extract_in_background=True) as store:
+            for text in ("Ada one", "two", "three"):
+                store.remember(text)
+            assert not store.wait_for_extraction(0.5)
+            assert len(store.graph.view().memories_of(id_of(store, "Zoe"))) == 2
+
+    def test_a_write_that_fails_is_tried_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(background, "FIRST_PAUSE_S", 0.01)
+        with MemoryStore(tmp_path, extract=Giving(made(KNOWS)), extract_in_background=True) as store:
+            failures, link = [OSError("full"), RuntimeError("a fault")], store._feed.link
+
+            def fails_twice(*arguments: Any) -> None:
+                if failures:
+                    raise failures.pop()
+                link(*arguments)
+
+            monkeypatch.setattr(store._feed, "link", fails_twice)
+            store.remember(TEXT)
+            assert store.wait_for_extraction(30)
+            assert related(store, "Ada") == ["Bo"]
 
     def test_what_was_corrected_or_forgotten_meanwhile_is_left(self, tmp_path: Path) -> None:
         client = Slow()
