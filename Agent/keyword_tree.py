@@ -3447,7 +3447,7 @@ class Recall(Protocol):
 
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff"
-_FindRuns = re.compile(rf"([{_UNSPACED}]+)|((?:(?![{_UNSPACED}])[^\W_]|[{_MARKS}])+)").findall
+_FindRuns = re.compile(rf"([{_UNSPACED}]++)|((?:[^\W_{_UNSPACED}]++|[{_MARKS}]++)++)").findall
 _IsUnspaced = re.compile(f"[{_UNSPACED}]").match
 _DropIdleBlanks = partial(re.compile(f"(?<=[{_UNSPACED}]) | (?=[{_UNSPACED}])").sub, "")
 _FindCamel = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall
@@ -3460,6 +3460,7 @@ _STOP_WORDS = frozenset(
 _STOP_WEIGHT, _CHARACTER_WEIGHT, _TRIGRAMS_WEIGHT = 0.1, 0.15, 1.2  # beside 1 of a word; its trigrams share theirs
 _NAME_TF, _OTHER_TF = 1.5, 0.75  # what a name and another text of usual length count
 _OTHER_LENGTH = 0.75  # how much the length of another text counts, beside 1 of a name's
+_STEPS = [2 ** (step / 2) for step in range(1, 15)]  # between the lengths of texts that are told apart
 _SATURATION = 1.2  # tf that gains half of what a term can
 _FROM_ABOVE = 0.8  # share of what a keyword gains that its children do
 _THEME_DISCOUNT = 0.28  # less than 0.2 for three words of which one is held: a short query names the theme itself
@@ -3484,58 +3485,84 @@ def _Compose(text: str) -> str:
 
 
 def _TermsOf(text: str) -> dict[str, float]:
-    """Return the terms of `text` with their weights; trigrams begin with `~`."""
+    """Return the words of `text` and their parts, with their weights; trigrams begin with `~`."""
     terms = _WordsOf(text)
     for word in list(terms):
-        terms.update(_TrigramsOf(word))
+        terms.update(_PartsOf(word))
     return terms
 
 
 def _WordsOf(text: str) -> dict[str, float]:
-    """Return the words of `text` with their weights; of scripts without spaces characters, and pairs of them."""
+    """Return the words of `text` with their weights; of scripts without spaces pairs, and the last characters."""
     words: dict[str, float] = {}
-    for unspaced, spaced in dict.fromkeys(_FindRuns(_Compose(text))):
+    for unspaced, spaced in _FindRuns(_Compose(text)):
         if spaced:
-            words.update(_PartsOfWord(spaced) if len(spaced) < 64 else _PartsOfWord.__wrapped__(spaced))
+            words.update(_VariantsOf(spaced) if len(spaced) < 64 else _VariantsOf.__wrapped__(spaced))
             continue
         pairs = list(map(operator.add, unspaced, unspaced[1:]))
-        words.update(dict.fromkeys(unspaced, _CHARACTER_WEIGHT))
         words.update(dict.fromkeys(pairs, 1.0))
-        words.update(dict.fromkeys(_STOP_WORDS.intersection(unspaced), _CHARACTER_WEIGHT * _STOP_WEIGHT))
         words.update(dict.fromkeys(_STOP_WORDS.intersection(pairs), _STOP_WEIGHT))
+        words.update(_WeighCharacters(unspaced[-1]))
     return words
 
 
 @lru_cache(16_384)
-def _PartsOfWord(text: str) -> dict[str, float]:
+def _VariantsOf(text: str) -> dict[str, float]:
     """Return a word and its parts in camel case without a plural s, which nobody is to change."""
-    parts: dict[str, float] = {}
+    variants: dict[str, float] = {}
     for word in map(str.casefold, dict.fromkeys([text, *_FindCamel(text)])):
         if word in _STOP_WORDS:
-            parts[word] = _STOP_WEIGHT
+            variants[word] = _STOP_WEIGHT
         else:
-            parts[word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word] = 1.0
-    return parts
+            variants[word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word] = 1.0
+    return variants
 
 
-def _TrigramsOf(word: str) -> dict[str, float]:
-    """Return the trigrams of a word, none where it is short, a stop word, or of a script without spaces."""
-    if len(word) < 3 or word in _STOP_WORDS or _IsUnspaced(word):
+def _WeighCharacters(text: str) -> dict[str, float]:
+    return {one: _CHARACTER_WEIGHT * (_STOP_WEIGHT if one in _STOP_WORDS else 1.0) for one in text}
+
+
+def _PartsOf(word: str) -> dict[str, float]:
+    """Return by what a word is found that is not quite what was asked: its trigrams, or a pair's first character."""
+    if _IsUnspaced(word):
+        return _WeighCharacters(word[:-1])
+    if len(word) < 3 or word in _STOP_WORDS:
         return {}
     framed, weight = f"^{word}$", _TRIGRAMS_WEIGHT / len(word)
     return {"~" + framed[start : start + 3]: weight for start in range(len(word))}
 
 
+class _Postings(dict[str, "array[int]"]):
+    """Word -> a posting for each node that has it, in the order of their slots; made when first asked for."""
+
+    # A posting is one integer: slot << 8 | code.  A code holds two lengths, of the shortest name and of the shortest
+    # other text with the word, in steps of √2 and 0 for none: a table of 256 gains serves the whole tree.  A part of a
+    # word has no postings but those of the words that it is in: of six postings, five would be trigrams'.
+
+    def __init__(self) -> None:
+        self.words_with: defaultdict[str, dict[str, None]] = defaultdict(dict)  # part -> words that have it
+
+    def __missing__(self, word: str) -> array[int]:
+        for part in _PartsOf(word):
+            self.words_with[part][word] = None
+        return self.setdefault(word, array("I"))
+
+    def Drop(self, word: str) -> None:
+        for part in _PartsOf(word):
+            del self.words_with[part][word]
+        del self[word]
+
+    def Of(self, term: str) -> list[array[int]]:
+        """Return the postings of a term, and those of the words that it is a part of."""
+        held = [self[word] for word in self.words_with.get(term, ())]
+        return [*held, self[term]] if term in self else held
+
+
 class _LexicalRecall:
     """The built-in `Recall`: an inverted index in memory.  Ranks alike however the nodes came to be there."""
 
-    # A posting is one integer: slot << 8 | code.  A code holds two lengths, of the shortest name and of the shortest
-    # other text with the word, in steps of √2 and 0 for none: a table of 256 gains serves the whole tree.  A trigram
-    # has no postings of its own but the words that it is in: of six postings, five would be trigrams'.
-
     def __init__(self) -> None:
-        self._postings: defaultdict[str, array[int]] = defaultdict(lambda: array("I"))
-        self._words_with: defaultdict[str, list[str]] = defaultdict(list)  # trigram -> words that have postings
+        self._postings = _Postings()
         self._ids: list[str] = []  # by slot
         self._slot_of: dict[str, int] = {}
         self._free: list[int] = []  # slots of removed nodes
@@ -3545,10 +3572,9 @@ class _LexicalRecall:
         put: Callable[[array[int], int], None] = bisect.insort if self._free else array.append
         slot = self._slot_of[id] = self._free.pop() if self._free else len(self._ids)
         self._ids[slot : slot + 1] = [id]
+        postings, slot = self._postings, slot << 8
         for word, code in self._CountTexts(texts, 1).items():
-            if word not in self._postings:
-                self._NoteWord(word)
-            put(self._postings[word], slot << 8 | code)
+            put(postings[word], slot | code)
 
     def Remove(self, id: str, texts: Texts) -> None:
         slot = self._slot_of.pop(id)
@@ -3557,43 +3583,33 @@ class _LexicalRecall:
             held = self._postings[word]
             del held[bisect.bisect_left(held, slot << 8)]
             if not held:
-                del self._postings[word]
-                for trigram in _TrigramsOf(word):
-                    self._words_with[trigram].remove(word)
-
-    def _NoteWord(self, word: str) -> None:
-        for trigram in _TrigramsOf(word):
-            self._words_with[trigram].append(word)
-
-    def _WordsOf(self, term: str) -> Sequence[str]:
-        """Return the words of the tree by which a term is found: itself, or those that a trigram is in."""
-        return self._words_with.get(term, ()) if term[0] == "~" else (term,) * (term in self._postings)
+                self._postings.Drop(word)
 
     def _CountTexts(self, texts: Texts, change: int) -> dict[str, int]:
         """Return the code of every word, and add `change` to the counts of lengths."""
-        names = self._MeasureTexts(texts.names, self._lengths[0], change)
-        codes = {term: length << 4 for term, length in names.items()}
+        codes = self._MeasureTexts(texts.names, 4, self._lengths[0], change)
         others = [*texts.others, *texts.infos]
-        for term, length in self._MeasureTexts(others, self._lengths[1], change).items() if others else ():
-            codes[term] = codes.get(term, 0) | length
+        for word, code in self._MeasureTexts(others, 0, self._lengths[1], change).items() if others else ():
+            codes[word] = codes.get(word, 0) | code
         return codes
 
-    def _MeasureTexts(self, texts: Sequence[str], counts: list[int], change: int) -> dict[str, int]:
+    def _MeasureTexts(self, texts: Sequence[str], shift: int, counts: list[int], change: int) -> dict[str, int]:
         """Return word -> length of the shortest text that has it; as if it were shorter where several have it."""
         measured: list[tuple[int, dict[str, float]]] = []
         for words in map(_WordsOf, texts):
-            length = min(15, 1 + int(2 * math.log2(max(1.0, sum(words.values())))))
+            length = 1 + bisect.bisect(_STEPS, sum(words.values()))
             counts[length] += change
             measured.append((length, words))
         measured.sort(key=operator.itemgetter(0), reverse=True)
-        lengths: dict[str, int] = {}
+        codes: dict[str, int] = {}
         for length, words in measured:
-            lengths.update(dict.fromkeys(words, length))
+            codes.update(dict.fromkeys(words, length << shift))
         if len(measured) > 1:
             told = Counter(itertools.chain.from_iterable(words for _, words in measured))
             for word in [word for word, count in told.items() if count > 1]:
-                lengths[word] = max(1, lengths[word] - round(2 * math.log2(1 + math.log(told[word]))))
-        return lengths
+                length = (codes[word] >> shift) - round(2 * math.log2(1 + math.log(told[word])))
+                codes[word] = max(1, length) << shift
+        return codes
 
     def Dump(self) -> tuple[bytes, bytes]:
         """Return all of it as parts for `Load`: a line of JSON, and the postings of all words in its order."""
@@ -3610,8 +3626,7 @@ class _LexicalRecall:
         self._free = [slot for slot, id in enumerate(ids) if id is None]
         postings, start = array("I", body), 0
         for word, count in counts.items():
-            self._NoteWord(word)
-            self._postings[word] = postings[start : start + count]
+            self._postings[word].extend(postings[start : start + count])
             start += count
 
     def Rank(self, query: str, description: str = "") -> Ranking:
@@ -3655,14 +3670,14 @@ class _LexicalRecall:
         return gains
 
     def _CountNodes(self, term: str) -> int:
-        """Return how many nodes have a term; one that has a trigram in several words counts with each."""
-        return sum(len(self._postings[word]) for word in self._WordsOf(term))
+        """Return how many nodes have a term; one that has it in several words counts with each."""
+        return sum(map(len, self._postings.Of(term)))
 
     def _FindNodes(self, term: str, gains: Sequence[float]) -> dict[int, float]:
         """Return slot -> gain of the nodes that have a term; the best of its words counts."""
         found: dict[int, float] = {}
-        for word in self._WordsOf(term):
-            for posting in self._postings[word]:
+        for held in self._postings.Of(term):
+            for posting in held:
                 gain = gains[posting & 255]
                 if gain > found.get(posting >> 8, 0.0):
                     found[posting >> 8] = gain
@@ -3913,10 +3928,8 @@ class _Ranker:
     def _TakeIn(self, recall: Recall, ids: list[str]) -> None:
         """Tell the recall what the keywords say now."""
         with self._see() as state:
-            now = [(state.nodes.get(id), self._FindInfos(state, id)) for id in ids]
-        for id, (row, found) in zip(ids, now, strict=True):
-            if id == _ROOT_ID:
-                continue
+            now = [(id, state.nodes.get(id), self._FindInfos(state, id)) for id in ids if id != _ROOT_ID]
+        for id, row, found in now:
             old_row, old_infos = self._rows.pop(id, None), self._infos.pop(id, ())
             infos = self._Hear(found)
             old = None if old_row is None else _TextsOf(old_row, old_infos)
@@ -3932,9 +3945,8 @@ class _Ranker:
 
     def _FindInfos(self, state: _State, id: str) -> list[tuple[str, bytes | _Extent]]:
         """Return the ids of a keyword's newest infos with where they are.  The tree's lock is held."""
-        links = state.by_node.Get(id) if self._infos_heard else ()
-        info_ids = [_ReadLinkHead(link).info_id for link in links[-self._infos_heard :]]
-        return [(info_id, state.infos[info_id]) for info_id in info_ids]
+        links = state.by_node.Get(id)[-self._infos_heard :] if self._infos_heard else ()
+        return [(info_id := _ReadLinkHead(link).info_id, state.infos[info_id]) for link in links]
 
     def _Hear(self, found: Iterable[tuple[str, bytes | _Extent]]) -> tuple[_HeardInfo, ...]:
         """Return what is kept of infos; the beginning of one that stays on the disk is read there once."""
@@ -3973,7 +3985,7 @@ class _Ranker:
 
     def _HeadOf(self, position: str, line: bytes, body: bytes) -> bytes:
         crc = zlib.crc32(body, zlib.crc32(line))
-        return _EncodeText({"format": 1, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
+        return _EncodeText({"format": 2, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
 
     def _LoadKept(self, recall: Recall) -> bool:
         """Read the index from its file, if that says what the tree says now."""
@@ -4008,14 +4020,25 @@ class _Ranker:
         self._kept = ""
 
 
+# Most rows: no aliases, nothing escaped, no query confirmed.
+_MatchPlainTexts = re.compile(
+    rb'\{"id":"[^"\\]*+","ordinal":\d++,"deleted":false,"parent_id":"[^"\\]*+","name":"([^"\\]*+)","aliases":\[\],'
+    rb'"normalized":\["[^"\\]*+"\],"level":\d++,"children":\[\],"description":"([^"\\]*+)",(?!.*"confirmed":)'
+).match
+
+
 def _TextsOf(row: bytes, infos: Iterable[_HeardInfo] = ()) -> Texts:
-    fields = _DecodeRow(row, KeywordNode)
-    others = [*filter(None, [fields["description"]]), *fields.get("confirmed", [])]
+    plain = _MatchPlainTexts(row)
+    if plain:
+        names, others = [str(plain[1], "utf-8")], [str(plain[2], "utf-8")]
+    else:
+        fields = _DecodeRow(row, KeywordNode)
+        names, others = [fields["name"], *fields["aliases"]], [fields["description"], *fields["confirmed"]]
     beginnings = []
     for info in infos:
         content = info if isinstance(info, str) else _DecodeJson(str(info, "utf-8"))[0]["content"]
         beginnings.append(content[:_HEARD])
-    return Texts([fields["name"], *fields["aliases"]], others, beginnings)
+    return Texts(names, others if others[0] else others[1:], beginnings)
 
 
 # == Descent ==================================================================

@@ -77,9 +77,9 @@ class Finder:
     def index_mib(self) -> float:
         """Return what the index holds beside the ids, which the tree has anyway."""
         recall = self._recall()
-        lists = [*recall._postings.items(), *recall._words_with.items()]
+        lists = [*recall._postings.items(), *recall._postings.words_with.items()]
         held = sum(sys.getsizeof(term) + sys.getsizeof(postings) for term, postings in lists)
-        own = (recall._postings, recall._words_with, recall._ids, recall._slot_of, recall._free)
+        own = (recall._postings, recall._postings.words_with, recall._ids, recall._slot_of, recall._free)
         tables = sum(map(sys.getsizeof, own))
         return (held + tables) / 2**20
 

@@ -336,7 +336,8 @@ def _contents(recall: object) -> tuple[Any, ...]:
         term: sorted((recall._ids[posting >> 8], posting & 255) for posting in postings)
         for term, postings in recall._postings.items()
     }
-    return held, recall._lengths, set(recall._slot_of)
+    parts = {part: set(words) for part, words in recall._postings.words_with.items() if words}
+    return held, parts, recall._lengths, set(recall._slot_of)
 
 
 def check_ranking(tree: KeywordTree) -> None:
@@ -353,12 +354,12 @@ terms_of = kt._TermsOf
 
 def remembered_words() -> int:
     """Return of how many words the terms are kept in memory."""
-    return kt._PartsOfWord.cache_info().currsize
+    return kt._VariantsOf.cache_info().currsize
 
 
 def forget_words() -> None:
     """Empty what is kept of words' terms."""
-    kt._PartsOfWord.cache_clear()
+    kt._VariantsOf.cache_clear()
 
 
 token_of = kt._TokenOf
