@@ -349,8 +349,41 @@ class TestMerging:
 
         assert "- lives_in: Rome <!--" in content
         assert "- ~~lives_in: Paris~~ <!--" in content
-        assert "until:2026-11-20 by:" in content
+        assert "until:2026-11-20T08:00:00Z by:" in content
         assert "Paris" not in engine.get_node(ADA, f"{MEMORIES}/profile").abstract
+
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [("Rome", "Paris"), ("Berlin", "Madrid"), ("Oslo", "Lima"), ("Cairo", "Delhi"), ("罗马", "巴黎")],
+    )
+    def test_lets_the_later_one_of_a_day_be_current(
+        self, engine: ContextEngineService, first: str, second: str, clock: Any
+    ) -> None:
+        def current() -> str:
+            return engine.get_node(ADA, f"{MEMORIES}/profile").abstract
+
+        engine.fs.clock = clock  # which stands: both at one moment
+        for city in (first, second, first):
+            engine.remember(ADA, f"lives_in: {city}", "profile")
+            assert current() == f"profile: lives_in: {city}"
+        other, day = RequestContext("acme", "ada", "helper", "s2"), "2026-11-20"
+        engine.commit_session(other, [*say("I live in Berlin.", at=f"{day}T08:00:00Z"),
+                                      *say("I moved to Madrid.", at=f"{day}T20:00:00Z")])  # fmt: skip
+        assert current() == "profile: lives_in: Madrid"
+        engine.commit_session(ADA, say("I live in Bonn.", at=f"{day}T12:00:00Z"))
+        assert current() == "profile: lives_in: Madrid"
+        engine.commit_session(ADA, say("我住在杭州,不,我搬到苏州了。我现在住在杭州。", at=f"{day}T21:00:00Z"))
+        assert current() == "profile: lives_in: 杭州"
+
+    def test_reads_entries_that_tell_the_day_alone(self, engine: ContextEngineService) -> None:
+        engine.commit_session(ADA, say("I live in Rome.", at="2026-11-20T08:00:00Z"))
+        path = Path(engine.fs.resolve_path(ADA, f"{MEMORIES}/profile")) / "content.md"
+        path.write_text(path.read_text(encoding="utf-8").replace("T08:00:00Z", ""), encoding="utf-8")
+        engine.commit_session(ADA, say("I live in Bonn.", at="2026-11-20T01:00:00Z"))
+
+        content = engine.get_node(ADA, f"{MEMORIES}/profile").content
+        assert "- ~~lives_in: Rome~~" in content
+        assert "at:2026-11-20 until:2026-11-20T01:00:00Z" in content
 
     def test_adds_a_source_to_what_is_said_again(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("I live in Rome."))

@@ -62,7 +62,7 @@ class CandidatePipeline:
             if count_tokens(made.content) > LEVEL_TOKENS["L2"]:
                 continue
             key = (candidate.category, uri, fold(candidate.content))
-            known = merged.get(key)
+            known = merged.pop(key, None)  # what is said again goes behind what was said in between
             refs = merge_unique(known.source_refs if known else [], made.source_refs)
             merged[key] = replace(known or made, source_refs=refs, at=max(known.at if known else 0.0, made.at))
         return list(merged.values())

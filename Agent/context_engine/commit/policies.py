@@ -13,7 +13,17 @@ from typing import Any
 from ..core.config import APPEND, CREATE, LEVEL_TOKENS, MERGE, SKIP
 from ..core.entries import Entry, current_entries, entry_id, parse_entries, render_entries, safe_text
 from ..core.objects import CandidateMemory, ContextNode, RequestContext, WritePlan
-from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, fold, mapping_of, merge_unique
+from ..core.text import (
+    CountTokens,
+    count_tokens,
+    cut_tokens,
+    date_of,
+    digest_of,
+    fold,
+    mapping_of,
+    merge_unique,
+    moment_of,
+)
 from ..fs.uri import memory_uri, parse_uri
 from ..providers.names import make_slug
 from .advisor import MergeAdvisor
@@ -77,10 +87,10 @@ class AggregateTopicPolicy:
             if entry.is_entry and not entry.is_struck and _says_same(entry, new):
                 return _replace(entries, place, _with_sources(entry, new)), "said again"
         for place, entry in enumerate(entries):
-            if entry.is_struck and _says_same(entry, new) and new.at <= entry.until:
+            if entry.is_struck and _says_same(entry, new) and new.at < entry.until:
                 return _replace(entries, place, _with_sources(entry, new)), "said before it was superseded"
         superseded = [entry for entry in current_entries(entries) if self._supersedes(new, entry)]
-        later = [entry for entry in current_entries(entries) if self._supersedes(entry, new)]
+        later = [entry for entry in current_entries(entries) if self._has_key_of(entry, new) and entry.at > new.at]
         if not superseded and not later and self._advisor is not None and current_entries(entries):
             same, superseded = self._advisor.compare(new, current_entries(entries), ctx)
             if same is not None:
@@ -92,7 +102,11 @@ class AggregateTopicPolicy:
         return _insert(struck, new), "supersedes what was said before" if superseded else "new"
 
     def _supersedes(self, new: Entry, old: Entry) -> bool:
-        return self.has_keys and bool(new.key) and new.key == old.key and (new.at, new.id) > (old.at, old.id)
+        """Whether a new entry takes an old one's place: of two said at one moment, the one that comes later."""
+        return self._has_key_of(new, old) and new.at >= old.at
+
+    def _has_key_of(self, one: Entry, other: Entry) -> bool:
+        return self.has_keys and bool(one.key) and one.key == other.key
 
 
 class ProfilePolicy(AggregateTopicPolicy):
@@ -149,7 +163,7 @@ class AppendOnlyPolicy:
             "category": candidate.category,
             "content": render_entries([*_heading(candidate.routing_key), entry]),
             "abstract": candidate.abstract
-            or cut_tokens(f"{entry.at} {entry.text}".strip(), LEVEL_TOKENS["L0"], self._count),
+            or cut_tokens(f"{entry.at[:10]} {entry.text}".strip(), LEVEL_TOKENS["L0"], self._count),
             "overview": candidate.overview or cut_tokens(entry.text, LEVEL_TOKENS["L1"], self._count),
             "source_refs": _refs(candidate, None),
         }
@@ -188,7 +202,7 @@ def _entry_of(candidate: CandidateMemory, slug: str) -> Entry:
     text = safe_text(candidate.content)
     sources = tuple(filter(None, map(_label, candidate.source_refs)))
     id = entry_id(candidate.category, slug, text)
-    return Entry(text, id, date_of(candidate.at) if candidate.at else "", sources)
+    return Entry(text, id, moment_of(candidate.at) if candidate.at else "", sources)
 
 
 def _says_same(one: Entry, other: Entry) -> bool:

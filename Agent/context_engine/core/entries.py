@@ -1,9 +1,10 @@
 r"""Lists of entries, which people can read and edit: what a profile, an aggregate or a skill says, newest first.
 
-    - lives_in: Rome <!-- e:9f2c41d0ab12 at:2026-11-20 from:0002-1f3a9c04#m7 -->
-    - ~~lives_in: Paris~~ <!-- e:41d09f2cab34 at:2026-03-02 until:2026-11-20 by:9f2c41d0ab12 -->
+    - lives_in: Rome <!-- e:9f2c41d0ab12 at:2026-11-20T08:00:00Z from:0002-1f3a9c04#m7 -->
+    - ~~lives_in: Paris~~ <!-- e:41d09f2cab34 at:2026-03-02 until:2026-11-20T08:00:00Z by:9f2c41d0ab12 -->
 
-A bullet without a comment, as a hand writes it, is an entry, too. All other lines stay where they are.
+A time is a moment in UTC; a day alone is its midnight. A bullet without a comment, as a hand writes it, is an entry,
+too. All other lines stay where they are.
 
 >>> entries = parse_entries("# Tea\n- no sugar\n")
 >>> entries[1].text, entries[1].at
@@ -32,7 +33,7 @@ class Entry:
     text: str
     id: str = ""
     at: str = ""
-    """The day it was said; "" where nobody knows."""
+    """When it was said: a moment or a day, in UTC; "" where nobody knows. Texts of both compare in order."""
     sources: tuple[str, ...] = ()
     """`archive#message` for each."""
     until: str = ""

@@ -92,6 +92,15 @@ def time_of(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def moment_of(seconds: float) -> str:
+    """Return a moment as lists of entries have it: the day alone at midnight, so that texts of both compare in order.
+
+    >>> moment_of(1_795_305_600.0), moment_of(1_795_334_400.0), moment_of(1e30)
+    ('2026-11-22', '2026-11-22T08:00:00Z', '')
+    """
+    return time_of(seconds).removesuffix("T00:00:00Z") if date_of(seconds) else ""
+
+
 def read_time(value: object) -> float | None:
     """Return a moment in seconds since the epoch from what messages carry; None for what is none.
 

@@ -170,6 +170,8 @@ class ModelReader:
                 made.append(candidate)
             else:
                 dropped.append({"extractor": "model", "error": wrong})
+        # What is said last is what holds, in whatever order a model tells it.
+        made.sort(key=lambda candidate: int(candidate.source_refs[-1]["message"][1:]))
         return made, dropped
 
 
@@ -212,7 +214,7 @@ def check_candidate(
     sources = made.get("sources")
     if not isinstance(sources, list) or not sources or not all(_is_shown(idx, chunk) for idx in sources):
         return None, f"{category}: a source that was not shown"
-    cited = [chunk[idx] for idx in dict.fromkeys(sources)]
+    cited = [chunk[idx] for idx in sorted(set(sources))]
     own = [message for _, message in cited if message.role == "user" and own_words(message).strip()]
     if category in ("profile", "preferences"):
         if not own:

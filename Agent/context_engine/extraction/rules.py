@@ -29,13 +29,11 @@ def read_profile(messages: Sequence[Message], archive: SessionArchive) -> list[C
     """Return who the user says to be: name, home, work, birthday."""
     found = []
     for number, message, sentence in _own_sentences(messages, "fact"):
-        for cue in FACTS:
-            for match in cue.pattern.finditer(sentence):
-                value = one_line(match["value"]).strip(" .'’")
-                if value:
-                    found.append(
-                        _candidate("profile", "profile", f"{cue.key}: {value}", archive, number, message, cue.key)
-                    )
+        matches = [(match, cue.key) for cue in FACTS for match in cue.pattern.finditer(sentence)]
+        for match, key in sorted(matches, key=lambda each: each[0].start()):  # what is said last is what holds
+            value = one_line(match["value"]).strip(" .'’")
+            if value:
+                found.append(_candidate("profile", "profile", f"{key}: {value}", archive, number, message, key))
     return found
 
 
