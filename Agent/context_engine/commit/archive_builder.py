@@ -1,5 +1,6 @@
 """`ArchiveBuilder`: what was said, as a node: `messages.jsonl` as it came, `content.md` to be read."""
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,13 +13,16 @@ from ..core.config import (
     CONTENT,
     LEVEL_TOKENS,
     MESSAGES,
+    META,
     OVERVIEW,
 )
+from ..core.errors import StoreError
 from ..core.messages import decode_messages, encode_messages, read_messages, said_digest
 from ..core.objects import Message, RequestContext, SessionArchive
 from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, one_line, strings_of, time_of
 from ..extraction.rules import describe_tool
 from ..fs.context_fs import ContextFS
+from ..fs.meta import read_meta
 from ..fs.uri import archive_folder, check_access, parse_uri, session_uri
 from ..providers.telling import telling_sentences, telling_words
 
@@ -88,12 +92,14 @@ class ArchiveBuilder:
         found: dict[str, str] = {}
         for name in self.names(ctx):
             uri = f"{session_uri(ctx)}/{name}"
-            held = self._fs.read_metadata(ctx, uri)["metadata"].get("ids")
-            if isinstance(held, Mapping):
-                found |= {str(id): str(digest) for id, digest in held.items()}
-            else:  # a hand has changed it: the messages tell
-                data = self._fs.read_file(ctx, uri, MESSAGES)
-                found |= {message.id: said_digest(message) for message in decode_messages(data, uri)}
+            parsed = parse_uri(uri)
+            with contextlib.suppress(StoreError):  # what cannot be read is not known: rather twice than never
+                held = read_meta(parsed, self._fs.folders.read(parsed.folders, (META,)))["metadata"].get("ids")
+                if isinstance(held, Mapping):
+                    found |= {str(id): str(digest) for id, digest in held.items()}
+                else:  # a hand has changed it: the messages tell
+                    data = self._fs.folders.read(parsed.folders, (MESSAGES,)).get(MESSAGES, b"")
+                    found |= {message.id: said_digest(message) for message in decode_messages(data, uri)}
         return found
 
     def read(self, ctx: RequestContext, uri: str) -> SessionArchive:
@@ -167,7 +173,7 @@ def render_archive(messages: Sequence[Message], count: CountTokens = count_token
 def archive_metadata(archive: SessionArchive, ledger: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an archive's metadata holds besides the engine's own fields."""
     ids = {message.id: said_digest(message) for message in archive.recent_messages}
-    volatile = ("failures", "done_chunks", "waiting_chunks")
+    volatile = ("allowance", "done", "dropped", "failures", "waiting")
     stats = {name: value for name, value in archive.stats.items() if name not in volatile}
     return json.loads(json.dumps({"session": archive.session_id, "ids": ids, "stats": stats, "ledger": dict(ledger)}))  # type: ignore[no-any-return]
 

@@ -8,10 +8,10 @@ from ..core.config import LEVEL_TOKENS, OWNER_OF
 from ..core.errors import ContextEngineError
 from ..core.objects import CandidateMemory, Message, RequestContext, SessionArchive
 from ..core.ports import CandidateExtractor
-from ..core.text import clean, count_tokens, cut_tokens, digest_of, fold, merge_unique, one_line
+from ..core.text import clean, count_tokens, cut_tokens, fold, merge_unique, one_line
 from ..fs.uri import memory_uri
 
-__all__ = ["CandidatePipeline", "candidate_id"]
+__all__ = ["CandidatePipeline"]
 
 
 class CandidatePipeline:
@@ -65,7 +65,14 @@ class CandidatePipeline:
             known = merged.pop(key, None)  # what is said again goes behind what was said in between
             refs = merge_unique(known.source_refs if known else [], made.source_refs)
             merged[key] = replace(known or made, source_refs=refs, at=max(known.at if known else 0.0, made.at))
-        return list(merged.values())
+        # What was said later is written later, whatever finds it: of one moment it takes the other's place.
+        return sorted(merged.values(), key=lambda made: (made.at, _last_message(made)))
+
+
+def _last_message(candidate: CandidateMemory) -> int:
+    """Return the number of the last message that a candidate cites; 0 where it cites none."""
+    names = [str(ref.get("message") or "").removeprefix("m") for ref in candidate.source_refs]
+    return max((int(name) for name in names if name.isascii() and name.isdecimal()), default=0)
 
 
 def _cleaned(candidate: CandidateMemory) -> CandidateMemory:
@@ -73,8 +80,3 @@ def _cleaned(candidate: CandidateMemory) -> CandidateMemory:
     names = ("routing_key", "abstract", "overview", "content", "key")
     texts: dict[str, Any] = {name: clean(str(getattr(candidate, name))) for name in names}
     return replace(candidate, **texts)
-
-
-def candidate_id(candidate: CandidateMemory) -> str:
-    """Return what a candidate is known by in its archive's ledger: the same is not applied twice."""
-    return digest_of(candidate.category, fold(candidate.routing_key), fold(candidate.content), size=6)

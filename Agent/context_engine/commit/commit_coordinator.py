@@ -8,10 +8,13 @@ After a crash in between a worker takes the event up. A ledger knows which candi
 """
 
 import contextlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
-from ..core.config import EXTRACT_ARCHIVE, LEASE_S, SESSIONS, SKIP
+from ..core.config import EXTRACT_ARCHIVE, LEASE_S, MODEL_CANDIDATES, MODEL_SECONDS, SESSIONS, SKIP
+from ..core.entries import candidate_id
 from ..core.errors import ContextEngineError, InvalidInputError, ProviderDownError, StoreError, VersionConflictError
 from ..core.messages import read_messages, said_digest
 from ..core.objects import (
@@ -24,8 +27,8 @@ from ..core.objects import (
     WritePlan,
     WriteResult,
 )
-from ..core.text import mapping_of, shorten
-from ..extraction.reading import ModelReader
+from ..core.text import mapping_of, shorten, strings_of
+from ..extraction.reading import Allowance, ModelReader
 from ..fs.context_fs import ContextFS
 from ..fs.meta import read_meta
 from ..fs.transaction import Staged, Transaction
@@ -38,14 +41,15 @@ from .archive_builder import (
     render_archive,
     split_messages,
 )
-from .candidate_pipeline import CandidatePipeline, candidate_id
+from .candidate_pipeline import CandidatePipeline
 from .context_writer import ContextWriter
 from .policy_router import PolicyRouter
 from .relation_writer import RelationWriter
 
 __all__ = ["CommitCoordinator"]
 
-_TRIES = 3
+_TRIES, _FAILURES = 3, 20
+_LEDGER = ("state", "extractors", "applied", "failures")  # every ledger has these
 _OPTIONS = frozenset(("background", "extract"))
 
 
@@ -109,12 +113,13 @@ class CommitCoordinator:
         failures: list[dict[str, str]] = []
         waits: list[str] = []
         candidates = 0
+        allowance = Allowance()
         for archive in archives:
             event = next(
                 each for each in events if each.uri == archive.archive_uri and each.event_type == EXTRACT_ARCHIVE
             )
             try:
-                done = self.extract(ctx, archive.archive_uri, [event.event_id])
+                done = self.extract(ctx, archive.archive_uri, [event.event_id], allowance=allowance)
             except ContextEngineError as error:
                 if isinstance(error, StoreError) and not error.is_committed:
                     raise
@@ -185,27 +190,37 @@ class CommitCoordinator:
                 uri = parse_uri(f"{uri.parent}/{int(head) + place:04d}-{digest}")
                 archive.archive_uri = uri.text
             meta = read_meta(uri, {})
-            ledger = {"state": "waiting", "extractors": {}, "applied": [], "failures": [], "done_chunks": []}
+            ledger: dict[str, Any] = {"state": "waiting", "extractors": {}, "applied": [], "failures": []}
             meta |= {"type": "session", "category": SESSIONS, "title": archive_title(archive)}
-            meta["metadata"] = archive_metadata(archive, ledger)
+            meta["metadata"] = {**archive_metadata(archive, ledger), "agent": ctx.agent_id}
             tx.put(uri, Staged(render_archive(part, self._fs.count_tokens), meta))
-            # Its own process has a minute's start before a worker takes it for dead.
-            tx.add_event(EXTRACT_ARCHIVE, uri.text, _request(ctx), 0.0 if is_background else LEASE_S)
+            # Its own process has a start before a worker takes it for dead, longer than it may ask a model.
+            tx.add_event(EXTRACT_ARCHIVE, uri.text, _request(ctx), 0.0 if is_background else LEASE_S + MODEL_SECONDS)
             archives.append(archive)
         return archives
 
     # -- the second transaction --
 
     def extract(
-        self, ctx: RequestContext, archive_uri: str, ends: Sequence[str] = (), must: bool = False
+        self,
+        ctx: RequestContext,
+        archive_uri: str,
+        ends: Sequence[str] = (),
+        must: bool = False,
+        allowance: Allowance | None = None,
     ) -> CommitResult:
         """Extract what an archive holds, and write what was not applied yet.
 
         Args:
             ctx: Whose it is.
             archive_uri: The archive.
-            ends: Events that this is the end of.
-            must: Ask again for what was extracted already.
+            ends: The events that this is the end of. Where some of the archive waits, another one takes their place if
+                this got further, and else they stay.
+            must: Ask again where something failed.
+            allowance: What may be asked of a model; None is as much as a commit may.
+
+        Returns:
+            `stats["waiting"]` tells what was not asked about, `stats["is_further"]` whether anything was.
 
         Raises:
             NodeNotFoundError: There is no such archive.
@@ -213,65 +228,105 @@ class CommitCoordinator:
         """
         archive = self.builder.read(ctx, archive_uri)
         ledger = self._ledger(ctx, archive_uri)
-        is_newer = ledger.get("extractors") != self._versions
-        archive.stats["done_chunks"] = [] if is_newer or must else list(ledger.get("done_chunks") or ())
-        archive.stats["failures"] = []
-        messages = archive.recent_messages
-        if self._reader is not None:
-            self._reader.forget(archive.archive_uri)
-        if ledger.get("state") == "done" and not is_newer and not must:
-            candidates: list[CandidateMemory] = []
-        else:
-            found = self._pipeline.extract_candidates(ctx, archive, messages)
-            candidates = self._pipeline.normalize_candidates(ctx, found)
-        done = archive.stats.get("done_chunks") or []
-        waiting = archive.stats.get("waiting_chunks") or []
-        failures = list(archive.stats["failures"])
-        if self._reader is not None and waiting and not done and not candidates and ends and _is_down(failures):
+        candidates = self._candidates(ctx, archive, ledger, must, allowance)
+        asked = archive.stats
+        del asked["allowance"]
+        failures = _summed(asked["failures"])
+        is_further = bool(candidates) or len(asked["done"]) > len(_ranges(ledger.get("done")))
+        if self._reader is not None and asked["waiting"] and not is_further and ends and _is_down(failures):
             raise ProviderDownError(failures[-1]["error"])
         if self._advisor is not None:
             self._advisor.begin()
         for attempt in range(_TRIES):
             try:
                 with self._fs.transaction(ctx, "extract session") as tx:
-                    results, applied, refused = self._apply(ctx, candidates, ledger)
-                    state = "waiting" if waiting else "partial" if failures or refused else "done"
-                    self._write_ledger(
-                        tx,
-                        archive,
-                        {
-                            "state": state,
-                            "extractors": self._versions,
-                            "applied": [*(ledger.get("applied") or ()), *applied],
-                            "failures": [*failures, *refused],
-                            "done_chunks": done,
-                        },
-                    )
-                    tx.ends += ends
+                    done = self._write(ctx, tx, archive, candidates, failures)
+                    if not done.waits:
+                        tx.ends += ends
+                    elif is_further and ends:
+                        tx.ends += ends
+                        tx.add_event(EXTRACT_ARCHIVE, parse_uri(archive.archive_uri).text, _request(ctx))
                 break
             except VersionConflictError:
                 if attempt == _TRIES - 1:
                     raise
-                ledger = self._ledger(ctx, archive_uri)
-        stats = {"candidates": len(candidates), "failures": [*failures, *refused], "waiting": waiting}
-        status = "partial" if stats["failures"] or waiting else "committed"
-        return CommitResult(archive, results, list(tx.events), stats, status, tx.commit_id if tx.sequence else "")
+        stats = {"candidates": len(candidates), "failures": [*failures, *done.refused], "waiting": done.waits}
+        status = "partial" if stats["failures"] or done.waits else "committed"
+        stats["is_further"] = is_further
+        return CommitResult(archive, done.results, list(tx.events), stats, status, tx.commit_id if tx.sequence else "")
+
+    def _candidates(
+        self,
+        ctx: RequestContext,
+        archive: SessionArchive,
+        ledger: Mapping[str, Any],
+        must: bool,
+        allowance: Allowance | None,
+    ) -> list[CandidateMemory]:
+        """Return what is to be written of an archive; what became of asking a model is in its stats."""
+        is_newer = ledger.get("extractors") != self._versions
+        done = [] if is_newer else _ranges(ledger.get("done"))
+        left = [] if is_newer else [made for made in map(_candidate_of, ledger.get("left") or ()) if made is not None]
+        if must:
+            done = [each for each in done if each not in _ranges(ledger.get("dropped"))]
+        dropped = [] if is_newer or must else _ranges(ledger.get("dropped"))
+        archive.stats |= {"done": done, "dropped": dropped, "waiting": [], "failures": [], "allowance": allowance}
+        if left:  # which a commit before found, and had no room for
+            archive.stats["waiting"] = list(ledger.get("waiting") or ())
+            return self._pipeline.normalize_candidates(ctx, left)
+        if ledger.get("state") == "done" and not is_newer:
+            return []
+        if self._reader is not None:
+            self._reader.forget(archive.archive_uri)
+        found = self._pipeline.extract_candidates(ctx, archive, archive.recent_messages)
+        return self._pipeline.normalize_candidates(ctx, found)
+
+    def _write(
+        self,
+        ctx: RequestContext,
+        tx: Transaction,
+        archive: SessionArchive,
+        candidates: Sequence[CandidateMemory],
+        failures: Sequence[dict[str, str]],
+    ) -> "_Done":
+        """Stage what was not applied yet, and the ledger; another process may have written there meanwhile."""
+        ledger = self._ledger(ctx, archive.archive_uri)
+        is_newer = ledger.get("extractors") != self._versions
+        known = set(strings_of(ledger.get("applied")))
+        new = [candidate for candidate in candidates if candidate_id(candidate) not in known]
+        limit = MODEL_CANDIDATES if self._reader is not None else len(new)
+        results, applied, refused = self._apply(ctx, new[:limit])
+        asked = archive.stats
+        done = sorted({*asked["done"], *(() if is_newer else _ranges(ledger.get("done")))})
+        # What was refused is asked about again, when somebody wants that: so is what a check has dropped.
+        dropped = done if refused else [each for each in asked["dropped"] if each in done]
+        left = [asdict(candidate) for candidate in new[limit:]]
+        waits = [*asked["waiting"], *(["candidates"] if left else [])]
+        state = "waiting" if waits else "partial" if failures or refused or dropped else "done"
+        made = {
+            "state": state,
+            "extractors": self._versions,
+            "applied": [*strings_of(ledger.get("applied")), *applied],
+            "failures": [*failures, *_summed(refused)],
+            "done": done,
+            "dropped": dropped,
+            "waiting": asked["waiting"],
+            "left": left,
+        }
+        self._write_ledger(tx, archive, {name: value for name, value in made.items() if value or name in _LEDGER})
+        return _Done(results, _summed(refused), waits)
 
     def _ledger(self, ctx: RequestContext, uri: str) -> dict[str, Any]:
         return mapping_of(self._fs.read_metadata(ctx, uri)["metadata"].get("ledger"))
 
     def _apply(
-        self, ctx: RequestContext, candidates: Sequence[CandidateMemory], ledger: Mapping[str, Any]
+        self, ctx: RequestContext, candidates: Sequence[CandidateMemory]
     ) -> tuple[list[WriteResult], list[str], list[dict[str, str]]]:
         """Plan and stage candidates one by one: each plan is made from what those before it wrote."""
-        known = set(ledger.get("applied") or ())
         results: list[WriteResult] = []
         applied: list[str] = []
         refused: list[dict[str, str]] = []
         for candidate in candidates:
-            id = candidate_id(candidate)
-            if id in known:
-                continue
             try:
                 result = self.apply_plan(ctx, self._router.build_plan(candidate, ctx))
             except VersionConflictError:
@@ -280,9 +335,8 @@ class CommitCoordinator:
                 refused.append({"extractor": candidate.category, "error": f"{type(error).__name__}: {error}"[:300]})
                 continue
             results.append(result)
-            applied.append(id)
-            known.add(id)
-        return results, applied, refused
+            applied.append(candidate_id(candidate))
+        return results, list(dict.fromkeys(applied)), refused
 
     def apply_plan(self, ctx: RequestContext, plan: WritePlan) -> WriteResult:
         """Write a plan with its edges."""
@@ -316,6 +370,45 @@ class CommitCoordinator:
                     result = self.apply_plan(ctx, self._router.build_plan(made[0], ctx))
                 return result, tx.commit_id if tx.sequence else "", list(tx.events)
         raise AssertionError("unreachable")
+
+
+class _Done(NamedTuple):
+    """What one transaction wrote of an archive's candidates."""
+
+    results: list[WriteResult]
+    refused: list[dict[str, str]]
+    waits: list[Any]
+    """The first message of each chunk that waits, and `"candidates"` where some of them do."""
+
+
+def _ranges(held: object) -> list[tuple[int, int]]:
+    """Return ranges of messages, from what a ledger holds."""
+    rows = held if isinstance(held, list) else []
+    return [
+        (row[0], row[1])
+        for row in rows
+        if isinstance(row, (list, tuple)) and len(row) == 2 and all(type(each) is int for each in row)
+    ]
+
+
+def _candidate_of(row: object) -> CandidateMemory | None:
+    """Return a candidate that a ledger holds; None for what a hand has spoilt."""
+    with contextlib.suppress(TypeError, ValueError):
+        made = CandidateMemory(**mapping_of(row))
+        made.at, made.source_refs = float(made.at), [mapping_of(ref) for ref in made.source_refs]
+        return made
+    return None
+
+
+def _summed(failures: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return failures, equal ones once, and no more of them than a ledger should hold."""
+    counts = Counter((failure["extractor"], failure["error"]) for failure in failures)
+    rows = [
+        {"extractor": extractor, "error": error if count == 1 else f"{error} ({count} times)"}
+        for (extractor, error), count in counts.items()
+    ]
+    more = [{"extractor": "model", "error": f"{len(rows) - _FAILURES} more kinds of failures"}]
+    return rows[:_FAILURES] + (more if len(rows) > _FAILURES else [])
 
 
 def _new(message: Message, known: Mapping[str, str]) -> Message | None:

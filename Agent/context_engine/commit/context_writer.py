@@ -92,16 +92,24 @@ class ContextWriter:
         return WriteResult(node.uri, action, version, not is_there, is_there)
 
     def _keep_older(self, ctx: RequestContext, uri: str, patch: Mapping[str, Any]) -> None:
-        """Move the oldest entries to a node beneath: `older-001`, and so on as they fill up."""
-        more, title = str(patch["older"]), str(patch.get("title") or "")
+        """Move the oldest entries to nodes beneath: `older-001`, and so on as they fill up."""
+        above = check_access(ctx, uri).text
         number = 1
-        while True:
-            child = f"{check_access(ctx, uri).text}/older-{number:03d}"
-            held = self._fs.read_level(ctx, child, "L2") if self._fs.exists(ctx, child) else ""
-            content = more + held
-            if self._fs.count_tokens(content) <= LEVEL_TOKENS["L2"]:
-                break
+        while self._fs.exists(ctx, f"{above}/older-{number + 1:03d}"):
             number += 1
+        child = f"{above}/older-{number:03d}"
+        content = self._fs.read_level(ctx, child, "L2") if self._fs.exists(ctx, child) else ""
+        size, limit = self._fs.count_tokens(content), LEVEL_TOKENS["L2"]
+        for line in reversed(str(patch["older"]).splitlines(keepends=True)):  # the oldest first
+            tokens = self._fs.count_tokens(line) + 1
+            if content and size + tokens > limit:
+                self._write_older(ctx, f"{above}/older-{number:03d}", number, content, patch)
+                content, size, number = "", 0, number + 1
+            content, size = line + content, size + tokens
+        self._write_older(ctx, f"{above}/older-{number:03d}", number, content, patch)
+
+    def _write_older(self, ctx: RequestContext, uri: str, number: int, content: str, patch: Mapping[str, Any]) -> None:
+        title = str(patch.get("title") or "")
         made = {
             "title": f"{title} ({number})",
             "category": patch.get("category"),
@@ -109,4 +117,4 @@ class ContextWriter:
             "abstract": cut_tokens(f"{title}: {content}", LEVEL_TOKENS["L0"] - 10, self._fs.count_tokens),
             "source_refs": merge_unique(patch.get("source_refs") or ()),
         }
-        self._write(ctx, child, made, MERGE if held else CREATE, None)
+        self._write(ctx, uri, made, MERGE if self._fs.exists(ctx, uri) else CREATE, None)

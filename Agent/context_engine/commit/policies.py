@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.config import APPEND, CREATE, LEVEL_TOKENS, MERGE, SKIP
-from ..core.entries import Entry, current_entries, entry_id, parse_entries, render_entries, safe_text
+from ..core.entries import Entry, candidate_id, current_entries, entry_id, parse_entries, render_entries, safe_text
 from ..core.objects import CandidateMemory, ContextNode, RequestContext, WritePlan
 from ..core.text import (
     CountTokens,
@@ -27,7 +27,6 @@ from ..core.text import (
 from ..fs.uri import memory_uri, parse_uri
 from ..providers.names import make_slug
 from .advisor import MergeAdvisor
-from .candidate_pipeline import candidate_id
 
 __all__ = ["AggregateTopicPolicy", "AppendOnlyPolicy", "ProfilePolicy", "SkillToolPolicy", "appended_uri"]
 
@@ -87,7 +86,7 @@ class AggregateTopicPolicy:
             if entry.is_entry and not entry.is_struck and _says_same(entry, new):
                 return _replace(entries, place, _with_sources(entry, new)), "said again"
         for place, entry in enumerate(entries):
-            if entry.is_struck and _says_same(entry, new) and new.at < entry.until:
+            if entry.is_struck and _says_same(entry, new) and _is_before(new, entry):
                 return _replace(entries, place, _with_sources(entry, new)), "said before it was superseded"
         superseded = [entry for entry in current_entries(entries) if self._supersedes(new, entry)]
         later = [entry for entry in current_entries(entries) if self._has_key_of(entry, new) and entry.at > new.at]
@@ -205,6 +204,12 @@ def _entry_of(candidate: CandidateMemory, slug: str) -> Entry:
     return Entry(text, id, moment_of(candidate.at) if candidate.at else "", sources)
 
 
+
+def _is_before(new: Entry, struck: Entry) -> bool:
+    """Whether a statement is of the time before another took its place: told again, it does not come back."""
+    return new.at < struck.until or (bool(new.sources) and set(new.sources) <= set(struck.sources))
+
+
 def _says_same(one: Entry, other: Entry) -> bool:
     return one.id == other.id or fold(one.text) == fold(other.text)
 
@@ -237,6 +242,7 @@ def _fit(entries: list[Entry], count: CountTokens) -> tuple[list[Entry], list[En
     """Return what fits into a node, and what moves on: superseded entries leave first, which the history has."""
     limit = LEVEL_TOKENS["L2"] - 100
     sizes = {id(entry): count(entry.render()) + 1 for entry in entries}
+    sizes = {key: size for key, size in sizes.items() if size < limit}  # a longer one, by a hand, stays where it is
     total = sum(sizes.values())
     dropped: set[int] = set()
     older: list[Entry] = []
@@ -244,7 +250,7 @@ def _fit(entries: list[Entry], count: CountTokens) -> tuple[list[Entry], list[En
         for entry in reversed(entries):
             if total <= limit:
                 break
-            if entry.is_entry and entry.is_struck == only_struck and id(entry) not in dropped:
+            if entry.is_entry and entry.is_struck == only_struck and id(entry) in sizes.keys() - dropped:
                 dropped.add(id(entry))
                 total -= sizes[id(entry)]
                 if not only_struck:

@@ -17,11 +17,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from .objects import CandidateMemory
 from .text import digest_of, fold, one_line
 
-__all__ = ["Entry", "current_entries", "entry_id", "parse_entries", "render_entries", "safe_text"]
+__all__ = ["Entry", "candidate_id", "current_entries", "entry_id", "parse_entries", "render_entries", "safe_text"]
 
-_parse = re.compile(r"^\s*[-*+]\s+(?P<text>.*?)\s*(?:<!--\s*(?P<note>e:[^>]*?)\s*-->)?\s*$").match
+_parse = re.compile(r"[-*+]\s+(?P<text>\S.*|)$").match
+_parse_note = re.compile(r"<!--\s*(?P<note>e:[^>]*)-->").fullmatch
 _parse_struck = re.compile(r"^~~(.*)~~$").match
 _parse_key = re.compile(r"^([a-z_]{2,32}): ").match
 
@@ -87,17 +89,26 @@ def entry_id(category: str, slug: str, text: str) -> str:
     return digest_of(category, slug, fold(text), size=6)
 
 
+def candidate_id(candidate: CandidateMemory) -> str:
+    """Return what a candidate is known by in its archive's ledger: the same is not applied twice."""
+    return digest_of(candidate.category, fold(candidate.routing_key), fold(candidate.content), size=6)
+
+
 def parse_entries(content: str, category: str = "", slug: str = "") -> list[Entry]:
     """Return the lines of a content; entries that a hand wrote get the id that their text makes."""
     found = []
     for line in content.splitlines():
-        match = _parse(line)
+        stripped = line.strip()
+        match = _parse(stripped)
         if match is None:
             found.append(Entry("", is_entry=False, line=line))
             continue
-        notes = dict(part.partition(":")[::2] for part in (match["note"] or "").split())
-        struck = _parse_struck(match["text"])
-        text = struck[1] if struck else match["text"]
+        end = stripped.rfind("<!--")
+        note = _parse_note(stripped[end:]) if end >= 0 else None
+        notes = dict(part.partition(":")[::2] for part in note["note"].split()) if note else {}
+        text = stripped[match.start("text") : end].rstrip() if note else match["text"]
+        struck = _parse_struck(text)
+        text = struck[1] if struck else text
         sources = tuple(filter(None, notes.get("from", "").split(",")))
         id = notes.get("e") or entry_id(category, slug, text)
         found.append(

@@ -130,7 +130,7 @@ def _role_of(raw: Mapping[str, Any]) -> str:
     role = _SAME.get(role, role) if isinstance(role, str) else "unknown"
     parts = raw.get("content")
     if role == "user" and isinstance(parts, list) and parts:
-        kinds = {part.get("type") for part in parts if isinstance(part, dict)}
+        kinds = {str(part.get("type")) for part in parts if isinstance(part, dict)}
         if kinds == {"tool_result"}:  # a tool speaks, whoever hands it on
             return "tool"
     return role if role in _ROLES else "unknown"

@@ -88,8 +88,11 @@ def date_of(seconds: float) -> str:
 
 
 def time_of(seconds: float) -> str:
-    """Return a moment in UTC, as `2026-11-22T08:00:00Z`."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return a moment in UTC, as `2026-11-22T08:00:00Z`; "" for a time that no calendar has."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, OSError, ValueError):
+        return ""
 
 
 def moment_of(seconds: float) -> str:
@@ -110,6 +113,8 @@ def read_time(value: object) -> float | None:
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not abs(value) < 1 << 53:
+            return None
         seconds = float(value) / 1000 if value > 1e11 else float(value)  # some services count milliseconds
         return seconds if date_of(seconds) else None
     if not isinstance(value, str):

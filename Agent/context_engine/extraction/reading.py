@@ -16,13 +16,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..core.config import (
     CHUNK_TOKENS,
     LEVEL_TOKENS,
     MODEL_CALLS,
-    MODEL_CANDIDATES,
     MODEL_SECONDS,
     MODEL_THREADS,
     OWNER_OF,
@@ -33,7 +32,7 @@ from ..core.ports import LLM
 from ..core.text import CountTokens, count_tokens, cut_tokens, fold, mapping_of, one_line, time_of, to_json
 from .cues import proper_names
 
-__all__ = ["SCHEMA", "ModelReader", "check_candidate"]
+__all__ = ["SCHEMA", "Allowance", "ModelReader", "check_candidate"]
 
 CATEGORIES = tuple(category for category in OWNER_OF if category != "tools")
 
@@ -74,8 +73,34 @@ SCHEMA: dict[str, Any] = {
 }
 
 _TOPIC_LIMIT, _TEXT_TOKENS = 120, 400
+_ROWS = 400  # so many statements 6,000 tokens may hold, of 15 tokens each
 _find_numbers = re.compile(r"\d+(?:[.,:]\d+)*").findall
 _is_key = re.compile(r"[a-z_]{2,32}").fullmatch
+
+
+Chunk: TypeAlias = list[tuple[int, Message]]
+"""Messages that are asked about together, with their numbers from 1."""
+
+
+class Allowance:
+    """What one commit may still ask of a model; its archives share it.
+
+    Args:
+        clock: Seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._until, self._calls = clock, clock() + MODEL_SECONDS, MODEL_CALLS
+
+    def take(self, wanted: int) -> int:
+        """Return how many calls of those that are wanted may be made."""
+        taken = min(wanted, self._calls)
+        self._calls -= taken
+        return taken
+
+    def is_over(self) -> bool:
+        """Whether its time is over."""
+        return self._clock() > self._until
 
 
 class ModelReader:
@@ -95,10 +120,13 @@ class ModelReader:
         self._known: OrderedDict[str, list[CandidateMemory]] = OrderedDict()
 
     def read(self, messages: Sequence[Message], archive: SessionArchive, ctx: RequestContext) -> list[CandidateMemory]:
-        """Return the model's candidates; what went wrong is in `archive.stats["failures"]`.
+        """Return the model's candidates, and put into `archive.stats` what became of asking.
 
-        Which chunks are still to be asked about is in `archive.stats["waiting_chunks"]`: a commit asks 8 times, for 60
-        seconds at most; `archive.stats["done_chunks"]` are not asked about again.
+            allowance   (given) what may still be asked; 8 calls and 60 seconds, where nothing is given
+            done        (given, and told) the messages that were asked about, as [first, last] each
+            dropped     (given, and told) those of them of whose candidates some were dropped
+            waiting     (told) the first message of each chunk that was not asked about
+            failures    (told) what went wrong
 
         Cost: a call of the model for each 6,000 tokens, four at a time; none for what was read just before.
         """
@@ -121,36 +149,36 @@ class ModelReader:
     def _ask_all(
         self, messages: Sequence[Message], archive: SessionArchive, ctx: RequestContext
     ) -> list[CandidateMemory]:
-        chunks = chunk_messages(messages, self._count)
-        done = set(archive.stats.get("done_chunks") or ())
-        open_ = [number for number in range(len(chunks)) if number not in done]
-        deadline = self._clock() + MODEL_SECONDS
+        done = [tuple(each) for each in archive.stats.get("done") or ()]
+        chunks = chunk_messages(messages, self._count, done)
+        allowance = archive.stats.get("allowance") or Allowance(self._clock)
         failures = archive.stats.setdefault("failures", [])
         candidates: list[CandidateMemory] = []
+        dropped = [tuple(each) for each in archive.stats.get("dropped") or ()]
+        waiting: list[int] = []
 
-        def ask(number: int) -> tuple[int, list[CandidateMemory], list[dict[str, str]], Exception | None]:
-            if self._clock() > deadline:
-                return number, [], [], TimeoutError("the commit's time for the model is over")
+        def ask(chunk: Chunk) -> tuple[list[CandidateMemory], list[dict[str, str]], Exception | None]:
+            if allowance.is_over():
+                return [], [], TimeoutError("the commit's time for the model is over")
             try:
-                made, dropped = self._ask(chunks[number], archive, ctx)
+                return *self._ask(chunk, archive, ctx), None
             except Exception as error:  # the model's port: whatever happens there, the archive is kept
-                return number, [], [], error
-            return number, made, dropped, None
+                return [], [], error
 
+        asked = chunks[: allowance.take(len(chunks))]
         with ThreadPoolExecutor(MODEL_THREADS) as pool:
-            for number, made, dropped, error in pool.map(ask, open_[:MODEL_CALLS]):
-                failures += dropped
+            for chunk, (made, wrong, error) in zip(asked, pool.map(ask, asked), strict=True):
+                failures += wrong
+                candidates += made
                 if error is not None:
                     failures.append({"extractor": "model", "error": f"{type(error).__name__}: {error}"[:300]})
+                    waiting.append(chunk[0][0])
                     continue
-                done.add(number)
-                candidates += made
-        archive.stats["done_chunks"] = sorted(done)
-        archive.stats["waiting_chunks"] = [number for number in range(len(chunks)) if number not in done]
-        if len(candidates) > MODEL_CANDIDATES:
-            dropped_count = len(candidates) - MODEL_CANDIDATES
-            failures.append({"extractor": "model", "error": f"{dropped_count} candidates beyond {MODEL_CANDIDATES}"})
-        return candidates[:MODEL_CANDIDATES]
+                done.append((chunk[0][0], chunk[-1][0]))
+                dropped += done[-1:] if wrong else []
+        archive.stats["done"], archive.stats["dropped"] = sorted(done), dropped
+        archive.stats["waiting"] = sorted([*waiting, *(chunk[0][0] for chunk in chunks[len(asked) :])])
+        return candidates
 
     def _ask(
         self, chunk: Sequence[tuple[int, Message]], archive: SessionArchive, ctx: RequestContext
@@ -164,7 +192,9 @@ class ModelReader:
         if not isinstance(rows, list):
             raise ValueError("the reply has no list of candidates")
         made, dropped = [], []
-        for row in rows:
+        if len(rows) > _ROWS:
+            dropped.append({"extractor": "model", "error": f"{len(rows) - _ROWS} candidates beyond {_ROWS} of a reply"})
+        for row in rows[:_ROWS]:
             candidate, wrong = check_candidate(row, chunk, archive)
             if candidate is not None:
                 made.append(candidate)
@@ -179,12 +209,18 @@ def _shown(message: Message) -> str:
     return f"{message.name}: {message.text}" if message.name else message.text
 
 
-def chunk_messages(messages: Sequence[Message], count: CountTokens = count_tokens) -> list[list[tuple[int, Message]]]:
-    """Return whole messages in chunks of some 6,000 tokens, with their numbers from 1, without forgotten ones."""
-    chunks: list[list[tuple[int, Message]]] = []
+def chunk_messages(
+    messages: Sequence[Message], count: CountTokens = count_tokens, done: Sequence[tuple[int, int]] = ()
+) -> list[Chunk]:
+    """Return whole messages in chunks of some 6,000 tokens, without forgotten ones and those that are done.
+
+    What is done is known by the numbers of messages, which stay, whatever is forgotten of them.
+    """
+    chunks: list[Chunk] = []
     size = 0
+    known = {number for first, last in done for number in range(first, min(last, len(messages)) + 1)}
     for number, message in enumerate(messages, 1):
-        if message.forgotten or not message.text.strip():
+        if message.forgotten or not message.text.strip() or number in known:
             continue
         tokens = count(message.text) + 20
         if not chunks or size + tokens > CHUNK_TOKENS:

@@ -64,11 +64,14 @@ def check_meta(metadata: Mapping[str, Any]) -> dict[str, Any]:
         fields["title"] = metadata["title"]
     for name in ("aliases", "confirmed"):
         if name in metadata:
-            if strings_of(metadata[name]) != list(metadata[name] or ()):
+            if not isinstance(metadata[name], (list, tuple)) or strings_of(metadata[name]) != list(metadata[name]):
                 raise InvalidInputError(f"{name} must be a list of strings, not {shorten(metadata[name])}")
             fields[name] = list(dict.fromkeys(metadata[name]))
     if "source_refs" in metadata:
-        fields["source_refs"] = merge_unique(mapping_of(ref) for ref in metadata["source_refs"])
+        refs = metadata["source_refs"]
+        if not isinstance(refs, (list, tuple)) or not all(isinstance(ref, Mapping) for ref in refs):
+            raise InvalidInputError(f"source_refs must be a list of objects, not {shorten(refs)}")
+        fields["source_refs"] = merge_unique(mapping_of(ref) for ref in refs)
     if "metadata" in metadata:
         if not isinstance(metadata["metadata"], Mapping):
             raise InvalidInputError(f"metadata must be an object, not {shorten(metadata['metadata'])}")

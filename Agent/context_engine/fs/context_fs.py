@@ -267,11 +267,11 @@ class ContextFS(MainStore):
         uri = self.follow(ctx, node.uri)
         files = {ABSTRACT: node.abstract, OVERVIEW: node.overview, CONTENT: node.content}
         encoded = {name: encode(uri, name, text) for name, text in files.items()}
-        if node.category != "sessions":
-            self._check_lengths(uri, node.abstract, node.overview, node.content)
 
         def change(tx: Transaction) -> None:
             present = tx.look(uri) if tx.has(uri) else None
+            if node.category != "sessions":
+                self._check_lengths(uri, encoded, present.files if present else {})
             check_version(uri, node.metadata, present)
             meta = (present.meta if present else None) or read_meta(uri, {})
             meta |= {"type": node.context_type or context_type_of(node.category), "category": node.category}
@@ -308,7 +308,7 @@ class ContextFS(MainStore):
         def change(tx: Transaction) -> None:
             staged = tx.look(found)
             if (staged.meta or {})["category"] != "sessions":
-                self._check_length(found, level, text)
+                self._check_lengths(found, {name: data}, staged.files)
             tx.put(found, Staged({**staged.files, name: data}, staged.meta))
 
         self.run(ctx, "write_level", change)
@@ -375,14 +375,14 @@ class ContextFS(MainStore):
 
         self.run(ctx, "delete_node", change)
 
-    def _check_lengths(self, uri: Uri, *levels: str) -> None:
-        for level, text in zip(LEVELS, levels, strict=True):
-            self._check_length(uri, level, text)
-
-    def _check_length(self, uri: Uri, level: str, text: str) -> None:
-        tokens = self.count_tokens(text)
-        if tokens > LEVEL_TOKENS[level]:
-            raise InvalidInputError(f"{level} of {uri.text!r} has {tokens} tokens, more than {LEVEL_TOKENS[level]}")
+    def _check_lengths(self, uri: Uri, files: Image, present: Image) -> None:
+        """Refuse a level that is too long; where a hand has made it longer, it may grow by what one may have."""
+        for level, name in LEVELS.items():
+            tokens, limit = self.count_tokens(files.get(name, b"").decode()), LEVEL_TOKENS[level]
+            if tokens > limit:
+                held = self.count_tokens(present.get(name, b"").decode("utf-8", "replace"))
+                if held <= limit or tokens > held + limit:
+                    raise InvalidInputError(f"{level} of {uri.text!r} has {tokens} tokens, more than {limit}")
 
     # -- edits by hand --
 

@@ -101,6 +101,10 @@ class Disk:
         """Close a file or a folder."""
         os.close(fd)
 
+    def may_write(self, fd: int) -> bool:
+        """Whether this process may make files in a folder."""
+        return os.access(".", os.W_OK | os.X_OK, dir_fd=fd)
+
     def open_lock(self, path: str, create: bool) -> int:
         """Open the file that is locked; it is never deleted, else two could hold it."""
         return os.open(path, (os.O_RDWR | os.O_CREAT if create else os.O_RDONLY) | os.O_CLOEXEC, 0o600)

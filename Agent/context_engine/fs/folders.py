@@ -21,6 +21,7 @@ Image: TypeAlias = dict[str, bytes]
 Change: TypeAlias = Mapping[str, bytes | None]
 
 _NEW = ".new"  # what a file is called until it is whole
+_REFUSED = (errno.EACCES, errno.EPERM)
 
 
 class Entry(NamedTuple):
@@ -63,9 +64,11 @@ class Folders:
                     self._disk.make_folder(name, fd)
                     below = self._disk.open_folder(name, fd)
                 except OSError as error:
+                    where = "/".join(names[: place + 1])
                     if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                        where = "/".join(names[: place + 1])
                         raise StoreError(f"{where!r} is a symlink or a file, where a folder belongs") from error
+                    if error.errno in _REFUSED:
+                        raise StoreError(f"{where!r} may not be opened") from error
                     raise
                 fd, above = below, fd
                 self._disk.close(above)
@@ -93,6 +96,8 @@ class Folders:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise StoreError(f"{where!r} is a symlink, where a file belongs") from error
+            if error.errno in _REFUSED:
+                raise StoreError(f"{where!r} may not be read") from error
             raise
         try:
             if not self._disk.is_regular(fd):
@@ -105,16 +110,41 @@ class Folders:
         return data
 
     def write(self, names: Sequence[str], change: Change) -> None:
-        """Write some files of a node and remove others; the metadata is the last to come and the first to go."""
-        if not any(data is not None for data in change.values()):
-            return self._remove(names, change)
-        with self._opened(names, create=True) as fd:
-            for name in FILES:
-                if name in change and (data := change[name]) is None:
-                    self._disk.remove_file(name, fd)
-                elif name in change:
-                    self._write_file(name, data or b"", fd)
-        return None
+        """Write some files of a node and remove others; the metadata is the last to come and the first to go.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        try:
+            if not any(data is not None for data in change.values()):
+                self._remove(names, change)
+                return
+            with self._opened(names, create=True) as fd:
+                for name in FILES:
+                    if name in change and (data := change[name]) is None:
+                        self._disk.remove_file(name, fd)
+                    elif name in change:
+                        self._write_file(name, data or b"", fd)
+        except StoreError:
+            raise
+        except OSError as error:
+            raise StoreError(f"{'/'.join(names)!r} cannot be written: {error}") from error
+
+    def check_writable(self, names: Sequence[str]) -> None:
+        """Look whether a node can be written, before its commit is logged: until that is in the files, nothing else is.
+
+        Raises:
+            StoreError: A folder may not be written, or what is no plain file stands where a file belongs.
+        """
+        for depth in range(len(names), -1, -1):
+            with contextlib.suppress(FileNotFoundError), self._opened(names[:depth]) as fd:
+                where = "/".join(names[:depth])
+                if not self._disk.may_write(fd):
+                    raise StoreError(f"{where!r} may not be written")
+                for entry in self._disk.list_folder(fd) if depth == len(names) else ():
+                    if entry.name.removesuffix(_NEW) in FILES and not entry.is_file(follow_symlinks=False):
+                        raise StoreError(f"{where}/{entry.name} is no plain file, where one belongs")
+                return
 
     def _write_file(self, name: str, data: bytes, parent: int) -> None:
         fd = self._disk.create_file(name + _NEW, parent)

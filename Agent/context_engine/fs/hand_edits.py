@@ -78,9 +78,14 @@ class HandEdits:
             with contextlib.suppress(StoreError):
                 if self.is_edited(uri):
                     found.append(uri.text)
-        found += [uri for uri in known if not self._store.folders.exists(parse_uri(uri).folders)]
+        found += [uri for uri in known if self._is_gone(parse_uri(uri))]
         found += [uri.text for uri in self._bare(root) if uri.text not in found]
         return found
+
+    def _is_gone(self, uri: Uri) -> bool:
+        with contextlib.suppress(StoreError):  # what cannot be looked at is told by `verify`
+            return not self._store.folders.exists(uri.folders)
+        return False
 
     def _bare(self, uri: Uri) -> Iterator[Uri]:
         """Yield folders that a hand has put a content into, and no metadata."""

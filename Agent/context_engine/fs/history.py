@@ -1,5 +1,6 @@
 """`History`: what commits made of a node, taking one back, and what is to be in no history any more."""
 
+import json
 import shutil
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -65,8 +66,8 @@ class History:
     def _last_move(self, uri: str, before: int) -> tuple[int, str] | None:
         """Return the sequence of the move that brought a node here, and where it was."""
         rows = self._journal.query(
-            "SELECT sequence, uri, after FROM changes WHERE file = ? AND sequence < ? ORDER BY sequence DESC",
-            (MOVE, before),
+            f"SELECT sequence, uri, after FROM changes WHERE file = '{MOVE}' AND sequence < ? ORDER BY sequence DESC",
+            (before,),
         )
         for sequence, source, after in rows:
             to = bytes(after).decode()
@@ -95,14 +96,14 @@ class History:
         limit = check_count("limit", limit)
         spaces = check_context(ctx)
         rows = self._journal.query(
-            "SELECT c.id, c.sequence, c.name, c.at, c.author, c.state, group_concat(DISTINCT h.uri) FROM commits c JOIN"
-            " changes h USING (sequence) WHERE "
+            "SELECT c.id, c.sequence, c.name, c.at, c.author, c.state, json_group_array(DISTINCT h.uri) FROM commits c"
+            " JOIN changes h USING (sequence) WHERE "
             + " OR ".join("(h.uri >= ? AND h.uri < ?)" for _ in spaces)
             + " GROUP BY c.sequence ORDER BY c.sequence DESC LIMIT ?",
             (*(bound for space in spaces for bound in (f"{space}/", f"{space}0")), limit),
         )
         names = ("id", "sequence", "name", "at", "author", "state")
-        return [{**dict(zip(names, row, strict=False)), "uris": sorted(row[6].split(","))} for row in rows]
+        return [{**dict(zip(names, row, strict=False)), "uris": sorted(json.loads(row[6]))} for row in rows]
 
     # -- taking back --
 

@@ -43,6 +43,7 @@ CREATE TABLE IF NOT EXISTS changes(
     sequence INTEGER NOT NULL, step INTEGER NOT NULL, uri TEXT NOT NULL, file TEXT NOT NULL, before BLOB, after BLOB);
 CREATE INDEX IF NOT EXISTS changes_of ON changes(sequence, step);
 CREATE INDEX IF NOT EXISTS changes_at ON changes(uri, sequence);
+CREATE INDEX IF NOT EXISTS changes_moves ON changes(sequence) WHERE file = '>';
 CREATE TABLE IF NOT EXISTS nodes(
     uri TEXT PRIMARY KEY, sequence INTEGER NOT NULL, version INTEGER NOT NULL, state TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS outbox(

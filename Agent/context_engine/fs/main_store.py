@@ -240,8 +240,13 @@ class MainStore:
 
     # -- where things are --
 
-    def read_image(self, uri: Uri) -> Image:
+    def read_image(self, uri: Uri, may_lock: bool = True) -> Image:
         """Return a node's files as they are, whole; {} where there are none.
+
+        Args:
+            uri: The node's.
+            may_lock: Whether what is not whole is read again under the lock. Who holds an index must not wait for it:
+                whoever has it may wait for the index; then what is not whole is an edit, or its event is yet to come.
 
         Cost: one open a file and folder. Of an edit that is new to this process: the lock, once.
         """
@@ -253,7 +258,7 @@ class MainStore:
                 return image
             time.sleep(pause)
             image = self.folders.read(uri.folders)
-        if self.readonly:
+        if self.readonly or not may_lock:
             return image
         with self.locked():
             image = self.folders.read(uri.folders)

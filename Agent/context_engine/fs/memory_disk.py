@@ -126,6 +126,10 @@ class MemoryDisk(Disk):
         """Close a file or a folder."""
         del self._opened[fd]
 
+    def may_write(self, fd: int) -> bool:
+        """Whether files may be made in a folder."""
+        return True
+
     def open_lock(self, path: str, create: bool) -> int:
         """Open what is locked: there is nobody but this process's threads, who have a lock of their own."""
         return self._open(bytearray())

@@ -69,7 +69,7 @@ def state_of(image: Image) -> str:
 def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
     """Return a node's metadata, every field of its type, whatever the file holds."""
     held = _load(image.get(META, b""))
-    whole = {name: value if isinstance(value, int) and value > 0 else 0 for name in ("version", "sequence")
+    whole = {name: value if isinstance(value, int) and 0 < value < 1 << 53 else 0 for name in ("version", "sequence")
              for value in [held.get(name)]}  # fmt: skip
     created = read_time(held.get("created_at")) or 0.0
     return {

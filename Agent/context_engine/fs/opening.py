@@ -9,9 +9,10 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..core.config import SPACE, UPSERT_CONTEXT
+from ..core.config import EXTRACT_ARCHIVE, SESSIONS, SPACE, UPSERT_CONTEXT
 from ..core.errors import ContextEngineError, StoreCorruptError, StoreError
 from ..core.objects import OutboxEvent
+from ..core.text import mapping_of
 from .journal import Journal, NodeRow, put_event
 from .meta import read_meta, state_of
 from .redo import redo
@@ -41,6 +42,9 @@ def open_store(store: "MainStore") -> None:
                 store.journal.check()
                 _note_boot(store)
         except (sqlite3.DatabaseError, StoreCorruptError) as error:
+            if not is_damage(error):
+                store.journal.close()
+                raise StoreError(f"the journal at {store.journal.path!r} cannot be opened: {error}") from error
             _set_journal_aside(store, error)
             is_new = True
         redo(store.journal, store.folders, store.boot, store.aside)
@@ -85,15 +89,29 @@ def _set_journal_aside(store: "MainStore", error: Exception) -> None:
     store.journal.report(store.clock(), "", f"the journal was damaged ({error}): it is in {place.name}, undo is gone")
 
 
+def is_damage(error: BaseException) -> bool:
+    """Whether sqlite3 says that a file is damaged, or none of its own; a full disk, say, damages nothing."""
+    codes = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    if isinstance(error, StoreCorruptError):
+        return True
+    # `quick_check` gives sentences and no code.
+    return (getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) or 0) & 0xFF in codes
+
+
 def _adopt_folder(store: "MainStore") -> None:
     """Take in what is there without a journal: sequences go on above the highest, and all is indexed anew."""
-    rows, spaces = [], store.spaces()
+    rows, waiting, spaces = [], list[OutboxEvent](), store.spaces()
     for space in spaces:
         for uri in store.walk(parse_uri(space)):
             with contextlib.suppress(ContextEngineError, OSError):
                 image = store.folders.read(uri.folders)
                 meta = read_meta(uri, image)
                 rows.append(NodeRow(uri.text, meta["sequence"], meta["version"], state_of(image)))
+                held = meta["metadata"]
+                if uri.category == SESSIONS and mapping_of(held.get("ledger")).get("state") == "waiting":
+                    request = {"user": uri.segments[2], "agent": str(held.get("agent")), "session": uri.segments[-2]}
+                    event = OutboxEvent(store.new_id(), EXTRACT_ARCHIVE, uri.text, request, "pending", 0, store.clock())
+                    waiting.append(event)
     last = max((row.sequence for row in rows), default=0)
     store.journal.put_nodes(rows)
     with store.journal.writing() as connection:
@@ -101,5 +119,7 @@ def _adopt_folder(store: "MainStore") -> None:
             event = OutboxEvent(
                 store.new_id(), UPSERT_CONTEXT, text, {"recursive": True}, "pending", 0, store.clock(), last
             )
+            put_event(connection, event, store.clock(), "pending")
+        for event in waiting:
             put_event(connection, event, store.clock(), "pending")
     store.journal.raise_sequence(last)

@@ -1,9 +1,10 @@
 """What a dead process or a power cut left undone is done again, from the images in the journal.
 
-For each file the newest image counts. A file that equals it stays; one that is missing, torn, or an older image is
-written. Any other is somebody's work: it is copied to `.ctx/aside/` first, and reported.
+For each file the newest image counts. A file that equals it stays; one that is missing, empty, torn, or an older image
+is written. Any other may be somebody's work: it is copied to `.ctx/aside/` first, and reported. So is one that is only
+shorter than the image: a power cut may have done that, or somebody who has deleted its last lines.
 
-    torn    no longer than the image, and each block of it is the image's or zeros
+    torn    no longer than the image, and each block of it is the image's or zeros, of which it has some
 """
 
 import os
@@ -95,8 +96,8 @@ def _write_again(
     strange = {
         file: present[file]
         for file, image in stale.items()
-        if file in present
-        and not is_torn(present[file], image or b"")
+        if present.get(file)
+        and not (b"\0" in present[file] and is_torn(present[file], image or b""))
         and present[file] not in journal.images_of(uri, file)
     }
     reports = []

@@ -149,6 +149,7 @@ class Transaction:
                 check()
             for uri in self._staged:
                 self._compare(uri)
+                fs.folders.check_writable(parse_uri(uri).folders)
             commit = Commit(
                 sequence=fs.journal.last_sequence() + 1,
                 id=self.commit_id,

@@ -22,7 +22,7 @@ from ..core.config import (
     UPSERT_CONTEXT,
     UPSERT_RELATION,
 )
-from ..core.errors import ContextEngineError, InvalidUriError, ProviderDownError, StoreCorruptError
+from ..core.errors import ContextEngineError, InvalidUriError, ProviderDownError, StoreCorruptError, StoreError
 from ..core.messages import decode_messages
 from ..core.objects import ContextNode, IndexBatchResult, OutboxEvent, RequestContext
 from ..core.ports import GraphStore
@@ -108,7 +108,7 @@ class IndexWorker:
             self._outbox.postpone(event.event_type, str(error))
             result.retried += 1
         except Exception as error:  # whatever it is, the other events go on, and this one is not lost
-            is_final = isinstance(error, (StoreCorruptError, InvalidUriError, KeyError))
+            is_final = isinstance(error, (StoreCorruptError, StoreError, InvalidUriError, KeyError))
             _log.warning("event %s at %s failed: %s", event.event_type, event.uri, error)
             self._outbox.mark_failed(event.event_id, f"{type(error).__name__}: {error}", not is_final, self.worker_id)
             result.failed += is_final
@@ -175,16 +175,16 @@ class IndexWorker:
 
     def _project(self, index: WordIndex, uri: Uri) -> None:
         """Let the index hold one node as it is now."""
-        image = self._fs.read_image(uri) if uri.is_node else {}
-        if META not in image or leads_on(image[META]):
-            index.remove(uri.text)
-            return
-        known, digest = index.node(uri.text), projected_digest(uri, image)
-        if known is not None and known.digest == digest:
-            return
         try:
+            image = self._fs.read_image(uri, may_lock=False) if uri.is_node else {}
+            if META not in image or leads_on(image[META]):
+                index.remove(uri.text)
+                return
+            known, digest = index.node(uri.text), projected_digest(uri, image)
+            if known is not None and known.digest == digest:
+                return
             node = self._read(uri, image)
-        except StoreCorruptError as error:  # it is left out, and told; the others are found
+        except StoreError as error:  # it is left out, and told; the others are found
             index.remove(uri.text)
             if not any(row[1:] == (uri.text, str(error)) for row in self._fs.journal.reports()):
                 if not self._fs.readonly:

@@ -39,7 +39,7 @@ class TestClaiming:
         assert [each.event_id for each in claimed] == [made[0].event_id, made[2].event_id]
         assert outbox.claim_batch("two", 10) == []
         outbox.mark_done(made[0].event_id, "one")
-        assert [each.event_id for each in outbox.claim_batch("two", 10)] == [made[1].event_id]
+        assert outbox.counts() == {"held": 0, "pending": 0, "leased": 1, "dead": 0}  # one look has served both
 
     def test_keeps_a_recursive_one_and_those_beneath_apart(self, outbox: OutboxStore) -> None:
         outbox.append_batch([event(SPACE, recursive=True), event(TEA)])

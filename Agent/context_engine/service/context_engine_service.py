@@ -303,6 +303,8 @@ class ContextEngineService:
         with contextlib.suppress(NodeNotFoundError):  # deleted meanwhile
             done = self.coordinator.extract(owner, event.uri, [event.event_id])
             self._settle(done.outbox_events)
+            if done.stats["waiting"] and not done.stats["is_further"]:
+                raise ContextEngineError(f"the rest of {event.uri} waits: {done.stats['failures']}"[:300])
 
     def extract_again(self, ctx: RequestContext, archive_uri: str) -> CommitResult:
         """Extract what failed, what waited, or what an older extractor did; what was applied is not applied twice.

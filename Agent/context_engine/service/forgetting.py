@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..commit.archive_builder import ArchiveBuilder, render_archive
-from ..core.config import RELATIONS, SESSIONS
-from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
+from ..core.config import META, RELATIONS, SESSIONS
+from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.messages import decode_messages
 from ..core.objects import ForgetResult, Message, RequestContext
 from ..core.text import digest_of, mapping_of, shorten, strings_of
 from ..fs.context_fs import ContextFS
-from ..fs.meta import read_edges, write_edges
+from ..fs.meta import leads_on, read_edges, read_meta, write_edges
 from ..fs.transaction import Staged, Transaction
 from ..fs.uri import Uri, check_access, parse_uri, space_uris
 from ..index.index_worker import IndexWorker
@@ -77,7 +77,8 @@ class Forgetter:
             )
             kept = sorted({*cited, *named})
             payload.update(gone=result.uris, kept=kept, former=[each.text for each in former])
-            tx.add_event(FORGET, found.text, dict(payload))
+            # At a memory that is gone, so that the journal drops the event with all else that names it.
+            tx.add_event(FORGET, result.uris[0] if result.uris else found.text, dict(payload))
 
         self._fs.run(ctx, "forget", change)
         self.finish(payload)
@@ -120,7 +121,7 @@ class Forgetter:
         """Stage what names memories that will be gone without their names, and return which nodes it were."""
         changed = []
         for uri in (uri for space in space_uris(ctx) for uri in self._fs.walk(parse_uri(space))):
-            if uri.text in gone or not tx.has(uri):
+            if uri.text in gone or not self._names_one(uri, gone):
                 continue
             staged = tx.look(uri)
             edges = read_edges(uri.text, staged.files.get(RELATIONS, b""))
@@ -132,6 +133,15 @@ class Forgetter:
                 tx.put(uri, Staged(staged.files, meta))
                 changed.append(uri.text)
         return changed
+
+    def _names_one(self, uri: Uri, gone: set[str]) -> bool:
+        """Whether a node's edges or its metadata name a memory; one that cannot be read is told by `verify`."""
+        with contextlib.suppress(StoreError):
+            image = self._fs.folders.read(uri.folders, (RELATIONS, META))
+            if not leads_on(image.get(META, b"")):
+                edges, meta = read_edges(uri.text, image.get(RELATIONS, b"")), read_meta(uri, image)
+                return any(edge.to_uri in gone for edge in edges) or _without_uses(meta, gone) != meta
+        return False
 
     def _citing(self, ctx: RequestContext) -> Iterator[tuple[Uri, set[tuple[str, str]]]]:
         """Yield every memory of the request, with the messages that it cites."""
