@@ -34,7 +34,7 @@ from ..model_clients import client_from_environment
 from .hub import LOCAL, KnowHub
 from .schemas import RIGHTS, Json, KnowHubError
 from .tokens import Token, Tokens, write_new
-from .vault import config_folder, keep_ring, key_path
+from .vault import config_folder, key_path
 
 __all__ = ["data_folder", "main", "make_app", "own_principal", "own_token", "read_foreign"]
 
@@ -284,19 +284,18 @@ def _key(options: argparse.Namespace) -> int:
     if options.action == "path":
         print("KNOWHUB_KEY" if os.environ.get("KNOWHUB_KEY") else key_path())
         return 0
-    if os.environ.get("KNOWHUB_KEY"):
-        raise KnowHubError("invalid", "the key stands in KNOWHUB_KEY: put a new one before it there, and rotate again")
+    is_given = bool(os.environ.get("KNOWHUB_KEY"))
     with KnowHub(data_folder(options.data)) as hub:
-        ring = hub.vault.ring().with_new()
-        keep_ring(ring)  # first the key, then what it wraps: a kill between loses nothing
-        count = hub.vault.rotate(ring)
-        if options.drop_old:
-            if hub.vault.problems():
-                raise KnowHubError("vault-locked", "some secrets do not open: the old keys stay, see `knowhub doctor`")
-            keep_ring(ring.only_newest())
-    print(f"{count} secrets are wrapped by a new key in {key_path()}")
-    if not options.drop_old:
-        print("The old keys are still there, for old backups; --drop-old takes them away.")
+        if is_given and len(hub.vault.ring()) < 2:
+            detail = "the key stands in KNOWHUB_KEY: put a new one before it there, and rotate again"
+            raise KnowHubError("invalid", detail)
+        count = hub.vault.rotate(drop_old=options.drop_old)
+    print(
+        f"{count} secrets are wrapped by {'the first key of KNOWHUB_KEY' if is_given else f'a new key in {key_path()}'}"
+    )
+    if not options.drop_old or is_given:
+        how = "take them out of KNOWHUB_KEY" if is_given else "--drop-old takes them away"
+        print(f"The old keys are still there, for old backups and other hubs; {how}.")
     return 0
 
 
@@ -486,7 +485,9 @@ def make_parser() -> argparse.ArgumentParser:
     token.add_argument("--port", type=int, default=PORT)
     key = add("key", _key, "rotate the vault's master key")
     key.add_argument("action", choices=("rotate", "path"))
-    key.add_argument("--drop-old", action="store_true", help="forget the old keys: old backups open no more")
+    key.add_argument(
+        "--drop-old", action="store_true", help="forget the old keys: old backups, and hubs not rotated, open no more"
+    )
     take = add("import", _import, "read knowledge in")
     take.add_argument("file", help="- is stdin")
     take.add_argument("--format", choices=("auto", "knowhub", "mem0", "mcp"), default="auto")

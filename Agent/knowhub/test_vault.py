@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,10 +20,11 @@ import pytest
 
 from Agent.keyword_tree import StubLLMClient
 from Agent.knowhub.hub import LOCAL, KnowHub
+from Agent.knowhub.program import main
 from Agent.knowhub.schemas import Json, KnowHubError, ResourceIn
 from Agent.knowhub.shapes import secret_shape
 from Agent.knowhub.support import serve
-from Agent.knowhub.tokens import Token
+from Agent.knowhub.tokens import Token, write_new
 from Agent.knowhub.vault import KeyRing, Vault, find_ring, key_path
 
 SECRET = "SENTINEL-密码-hunter2-Zq9x"
@@ -327,11 +329,9 @@ class TestMasterKey:
 
     def test_a_wrong_one_is_told_and_nothing_is_destroyed(self, hub: KnowHub, monkeypatch: pytest.MonkeyPatch) -> None:
         hub.put_resource(LOCAL, "a", RESOURCE)
-        hub.vault.forget_ring()
         monkeypatch.setenv("KNOWHUB_KEY", KeyRing.make().to_text())
         assert "no master key at hand" in refused("vault-locked", hub.reveal, LOCAL, "a").detail
         monkeypatch.delenv("KNOWHUB_KEY")
-        hub.vault.forget_ring()
 
         assert hub.reveal(LOCAL, "a")["secure_body"] == SECRET
 
@@ -360,8 +360,8 @@ class TestMasterKey:
         vault = Vault(tmp_path / "vault", ring)
         references = [vault.seal(f"r/{number}", f"{SECRET}{number}") for number in range(3)]
         newer = ring.with_new()
-        assert vault.rotate(newer) == 3
-        assert vault.rotate(newer) == 0
+        rotating = Vault(tmp_path / "vault", newer)
+        assert [rotating.rotate(), rotating.rotate()] == [3, 0]
         only = Vault(tmp_path / "vault", newer.only_newest())
 
         assert [only.open(each, f"r/{number}") for number, each in enumerate(references)] == [
@@ -370,15 +370,72 @@ class TestMasterKey:
         refused("vault-locked", Vault(tmp_path / "vault", ring).open, references[0], "r/0")
         assert KeyRing.parse(newer.to_text()).to_text() == newer.to_text()
 
-    def test_the_command_rotates(self, hub: KnowHub, capsys: pytest.CaptureFixture[str]) -> None:
-        from Agent.knowhub.program import main
-
+    def test_the_command_rotates_beside_a_hub_that_goes_on(
+        self, hub: KnowHub, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         hub.put_resource(LOCAL, "a", RESOURCE)
         assert main(["key", "rotate", "--data", str(hub.folder), "--drop-old"]) == 0
         assert "1 secrets" in capsys.readouterr().out
-        hub.vault.forget_ring()
+
         assert len(hub.vault.ring()) == 1
         assert hub.reveal(LOCAL, "a")["secure_body"] == SECRET
+        hub.put_resource(LOCAL, "b", RESOURCE)
+        assert Vault(hub.folder / "vault").problems() == []
+
+    def test_what_is_sealed_while_keys_are_dropped_opens(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        vault, sealing = Vault(tmp_path / "hub" / "vault"), threading.Event()
+        vault.seal("r/1", SECRET)
+        sealed: list[str] = []
+
+        def write_late(path: Path, data: bytes, **more: Any) -> None:
+            if threading.current_thread() is late:
+                sealing.set()
+                time.sleep(0.3)  # it has its key, and has not written
+            write_new(path, data, **more)
+
+        monkeypatch.setattr("Agent.knowhub.vault.write_new", write_late)
+        late = threading.Thread(target=lambda: sealed.append(vault.seal("r/2", SECRET)))
+        late.start()
+        sealing.wait()
+        Vault(vault._folder).rotate(drop_old=True)
+        late.join()
+
+        assert Vault(vault._folder).open(sealed[0], "r/2") == SECRET
+
+    def test_of_two_first_keys_one_stays(self, tmp_path: Path) -> None:
+        for number in range(20):
+            folder, meeting = tmp_path / f"hub {number}" / "vault", threading.Barrier(4)
+            key_path().unlink(missing_ok=True)
+            sealed: list[str] = []
+
+            def seal(folder: Path = folder, meeting: threading.Barrier = meeting, into: list[str] = sealed) -> None:
+                vault = Vault(folder)
+                meeting.wait()
+                into.append(vault.seal("r", SECRET))
+
+            threads = [threading.Thread(target=seal) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+            assert [Vault(folder).open(reference, "r") for reference in sealed] == [SECRET] * 4
+
+    def test_keys_in_the_environment_rotate_there(
+        self, hub: KnowHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ring = KeyRing.make()
+        monkeypatch.setenv("KNOWHUB_KEY", ring.to_text())
+        hub.put_resource(LOCAL, "a", RESOURCE)
+        assert main(["key", "rotate", "--data", str(hub.folder)]) == 2
+        newer = ring.with_new()
+        monkeypatch.setenv("KNOWHUB_KEY", newer.to_text())
+        assert main(["key", "rotate", "--data", str(hub.folder)]) == 0
+        assert "1 secrets are wrapped by the first key of KNOWHUB_KEY" in capsys.readouterr().out
+
+        monkeypatch.setenv("KNOWHUB_KEY", newer.only_newest().to_text())
+        assert hub.reveal(LOCAL, "a")["secure_body"] == SECRET
+        assert not key_path().exists()
 
     def test_a_copied_folder_is_of_no_use(self, hub: KnowHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         hub.put_resource(LOCAL, "a", RESOURCE)

@@ -253,8 +253,12 @@ def _digest(text: str) -> str:
 _is_digest = re.compile("[0-9a-f]{64}").fullmatch
 
 
-def write_new(path: Path, data: bytes) -> None:
-    """Write a file that nobody else may read, whole and durable, under its name only when it is."""
+def write_new(path: Path, data: bytes, *, is_first: bool = False) -> None:
+    """Write a file that nobody else may read, whole and durable, under its name only when it is.
+
+    Raises:
+        FileExistsError: It was to be the first one of its name, and there is one.
+    """
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -262,11 +266,13 @@ def write_new(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
+        if is_first:
+            os.link(beside, path)
+        else:
+            os.replace(beside, path)
+    finally:
+        with contextlib.suppress(OSError):  # where it was replaced, it has gone
             os.unlink(beside)
-        raise
     sync_folder(path.parent)
 
 

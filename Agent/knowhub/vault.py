@@ -17,13 +17,14 @@ renamed, or named by another resource, does not open. Master keys never lie in t
 import base64
 import binascii
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from .schemas import KnowHubError
@@ -126,27 +127,38 @@ def find_ring(data_folder: Path, *, may_make: bool) -> KeyRing:
     path = key_path()
     if path.resolve().is_relative_to(data_folder.resolve()):
         raise KnowHubError("vault-locked", "the master key must not lie in the data folder")
-    try:
-        if path.stat().st_mode & 0o077:
-            raise KnowHubError("vault-locked", "others can read the file of the master key: chmod 600")
-        return KeyRing.parse(path.read_text(encoding="ascii"))
-    except FileNotFoundError:
-        if not may_make:
-            raise KnowHubError(
-                "vault-locked", "there are secrets, but no master key: bring back its file, or set KNOWHUB_KEY"
-            ) from None
-    except (OSError, UnicodeDecodeError):
-        raise KnowHubError("vault-locked", "the file of the master key cannot be read") from None
-    made = KeyRing.make()
-    keep_ring(made, path)
-    return made
+    for _ in range(2):
+        try:
+            if path.stat().st_mode & 0o077:
+                raise KnowHubError("vault-locked", "others can read the file of the master key: chmod 600")
+            return KeyRing.parse(path.read_text(encoding="ascii"))
+        except FileNotFoundError:
+            if not may_make:
+                raise KnowHubError(
+                    "vault-locked", "there are secrets, but no master key: bring back its file, or set KNOWHUB_KEY"
+                ) from None
+            with contextlib.suppress(FileExistsError):  # somebody was quicker: theirs is read
+                keep_ring(KeyRing.make(), path, is_first=True)
+        except (OSError, UnicodeDecodeError):
+            break
+    raise KnowHubError("vault-locked", "the file of the master key cannot be read")
 
 
-def keep_ring(ring: KeyRing, path: Path | None = None) -> None:
-    """Write a ring to its file, for its owner alone."""
+def keep_ring(ring: KeyRing, path: Path | None = None, *, is_first: bool = False) -> None:
+    """Write a ring to its file, for its owner alone.
+
+    Raises:
+        FileExistsError: It was to be the first one, and there is one.
+        KnowHubError: `vault-locked`: it cannot be written.
+    """
     path = path or key_path()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_new(path, ring.to_text().encode())
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_new(path, ring.to_text().encode(), is_first=is_first)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise KnowHubError("vault-locked", "the file of the master key cannot be written") from error
 
 
 # The vault
@@ -165,7 +177,8 @@ class Vault:
 
     def __init__(self, folder: Path, ring: KeyRing | None = None, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
-        self._ring = ring
+        self._given = ring
+        self._found: tuple[object, KeyRing] | None = None  # where the keys came from, as it was then
         self._clock = clock
 
     def ring(self) -> KeyRing:
@@ -174,33 +187,41 @@ class Vault:
         Raises:
             KnowHubError: `vault-locked`, with the reason.
         """
-        if self._ring is None:
-            self._ring = find_ring(self._folder.parent, may_make=not self.references())
-        return self._ring
+        if self._given is not None:
+            return self._given
+        mark, found = _mark_of_keys(), self._found
+        if found is None or mark not in (found[0], None):  # another process may have rotated them
+            found = self._found = mark, find_ring(self._folder.parent, may_make=not self.references())
+        return found[1]
 
-    def forget_ring(self) -> None:
-        """Look for the keys anew, the next time."""
-        self._ring = None
+    @contextlib.contextmanager
+    def _keys_held(self, *, alone: bool = False) -> Iterator[None]:
+        """Keep the master keys as they are within the block, for all hubs that use their file; or be alone with them.
+
+        Else what is sealed while they are rotated could be sealed by a key that is being dropped.
+        """
+        folder = self._folder if self._given is not None or os.environ.get("KNOWHUB_KEY") else key_path().parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            yield
+        finally:
+            os.close(descriptor)
 
     def seal(self, resource_id: str, text: str) -> str:
         """Write a secret, durably, and return its reference."""
-        reference = secrets.token_hex(16)
-        name, master = self.ring().newest()
-        data_key = secrets.token_bytes(32)
+        reference, data_key = secrets.token_hex(16), secrets.token_bytes(32)
         bound = _bind(reference, resource_id)
         nonce, nonce2 = secrets.token_bytes(12), secrets.token_bytes(12)
         sealed = AESGCM(data_key).encrypt(nonce2, text.encode(), bound)
-        held = {
-            "key": name,
-            "nonce": _b64(nonce),
-            "wrapped": _b64(AESGCM(master).encrypt(nonce, data_key, bound)),
-            "nonce2": _b64(nonce2),
-            "sealed": _b64(sealed),
-            "for": resource_id,
-        }
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_new(self._folder / reference, json.dumps(held).encode() + b"\n")
+            with self._keys_held():
+                name, master = self.ring().newest()
+                held = {"key": name, "nonce": _b64(nonce), "nonce2": _b64(nonce2), "for": resource_id}
+                held |= {"wrapped": _b64(AESGCM(master).encrypt(nonce, data_key, bound)), "sealed": _b64(sealed)}
+                write_new(self._folder / reference, json.dumps(held).encode() + b"\n")
         except OSError as error:
             raise KnowHubError("disk-full", "the disk refuses the secret; nothing was changed") from error
         return reference
@@ -271,14 +292,31 @@ class Vault:
                         path.unlink()
         return count
 
-    def rotate(self, ring: KeyRing) -> int:
-        """Wrap all data keys by a ring's newest key, and return how many; what does not open stays as it is.
+    def rotate(self, *, drop_old: bool = False) -> int:
+        """Make a new master key, wrap all data keys by it, and return how many.
+
+        Keys that stand in KNOWHUB_KEY are not made here: there the first one wraps, and whoever set it drops the old.
+
+        Args:
+            drop_old: Forget the old keys. Whatever else they sealed opens no more: old backups, and other hubs that
+                use the same file.
 
         Raises:
             KnowHubError: `vault-locked`: one of them does not open. Those before it are rotated; run it again.
         """
+        with self._keys_held(alone=True):
+            ring, is_ours = self.ring(), self._given is None and not os.environ.get("KNOWHUB_KEY")
+            if is_ours:
+                ring = ring.with_new()
+                keep_ring(ring)  # first the key, then what it wraps: a kill between loses nothing
+            count = self._rewrap(ring)
+            if drop_old and is_ours:
+                keep_ring(ring.only_newest())
+        return count
+
+    def _rewrap(self, ring: KeyRing) -> int:
         name, master = ring.newest()
-        self._ring, count = ring, 0
+        count = 0
         for reference in self.references():
             held = self._read(reference)
             if held is None or held.get("key") == name:
@@ -330,6 +368,17 @@ class Vault:
         if not isinstance(held, dict):
             raise KnowHubError("vault-locked", f"the sealed file {reference} is damaged")
         return held
+
+
+def _mark_of_keys() -> object:
+    """Return what changes when the master keys do; None where their file is not there."""
+    if text := os.environ.get("KNOWHUB_KEY"):
+        return text
+    try:
+        status = key_path().stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
 
 
 def _bind(reference: str, resource_id: str) -> bytes:
