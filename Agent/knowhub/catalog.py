@@ -89,7 +89,7 @@ class Catalog:
 
     def _forget(self) -> None:
         self._known: dict[str, Known] = {}
-        self._gone: dict[str, tuple[float, int]] = {}  # what is older than its going is no news
+        self._gone: dict[str, tuple[float, int]] = {}  # when it was made, and the version that went
         self._in_time: dict[str, list[tuple[float, str]]] = {}  # by kind, sorted
         self._entries: set[str] = set()  # these five: of knowledge alone
         self._by_scope: dict[str, set[str]] = {}
@@ -182,18 +182,20 @@ class Catalog:
             self._take(record)
 
     def _take(self, record: Record, at_once: bool = True) -> None:
-        old, mark = self._known.get(record.id), (record.created_at, record.version)
-        if old is not None and (old.created_at, old.version) >= mark:
-            return
-        if self._gone.get(record.id, (0.0, 0)) >= mark:
+        # Whoever writes tells it first, and the log tells it once more. Of one life of a record the higher version is
+        # the newer; of two lives, one deleted and one made again, clocks may say anything: the log has the last word.
+        old, gone = self._known.get(record.id), self._gone.get(record.id)
+        seen = [gone] if gone is not None else []
+        if old is not None:
+            seen.append((old.created_at, old.version))
+        if any(life == record.created_at and version >= record.version for life, version in seen):
             return
         if old is not None:
             self._unlist(old)
             del self._known[record.id]
         if record.deleted:
-            self._gone[record.id] = mark
+            self._gone[record.id] = (record.created_at, record.version)
         else:
-            self._gone.pop(record.id, None)
             known = self._known[record.id] = _know(record)
             self._list(known, at_once)
 

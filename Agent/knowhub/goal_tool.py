@@ -49,7 +49,7 @@ def open_trace(trace_id: str, store: TraceStore) -> Iterator[None]:
 
 @tool()
 async def goal(action: str, goal_id: str = "", description: str = "", parent_id: str = "") -> ToolResult:
-    """Plan: `add` a goal (description, parent_id), `focus` one to see what is known, mark it `done` or `abandoned`."""
+    """Plan: `add` a goal (description, parent_id), `focus` one to see what is known, it is `done`, or `abandon` it."""
     trace = _TRACE.get()
     if trace is None:
         return _refused("no trace is open")
@@ -70,8 +70,9 @@ async def goal(action: str, goal_id: str = "", description: str = "", parent_id:
             )
         if action == "focus":
             return await focus_goal(goal_id, tree, trace.store, trace.id)
+        action = "abandoned" if action == "abandon" else action  # what is done, or how the goal is called then
         if action not in ("done", "abandoned"):
-            return _refused(f"there is no action {action[:60]!r}: add, focus, done, abandoned")
+            return _refused(f"there is no action {action[:60]!r}: add, focus, done, abandon")
         found.status = action
         await trace.store.update_goal_tree(trace.id, tree)
         return ToolResult(f"✅ Goal {found.id}: {action}", tree.render(), {"items": [], "goal_id": found.id})

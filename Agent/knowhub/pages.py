@@ -467,9 +467,11 @@ def _add_resources(pages: Pages, route: Route) -> None:
         body["scopes"] = _entry_of(form)["scopes"] or ["user:owner"]
         if form.get("secure_body"):
             body["secure_body"] = form["secure_body"].replace("\r\n", "\n")
-        if form.get("expires_at"):
-            body["expires_at"] = form["expires_at"]
-        await run_in_threadpool(hub.put_resource, token, id, body, version, keep_secret=True)
+        body["expires_at"] = form.get("expires_at") or None
+        if version is not None:  # what the form does not show stays
+            there = await run_in_threadpool(hub.get_resource, token, id)
+            body |= {name: there[name] for name in ("metadata", "owner")}
+        await run_in_threadpool(hub.put_resource, token, id, body, version)
         return RedirectResponse(f"/resources/{quote(id, safe='/')}", 303)
 
     async def show(request: Request, token: Token, secret: str | None) -> Response:

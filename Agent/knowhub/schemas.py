@@ -161,7 +161,11 @@ def iso_time(seconds: float) -> str:
     >>> iso_time(0)
     '1970-01-01T00:00:00Z'
     """
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="auto").replace("+00:00", "Z")
+    within = min(max(seconds, _FIRST_S), _LAST_S)  # what a calendar has: no stored number may stop a whole list
+    return datetime.fromtimestamp(within, UTC).isoformat(timespec="auto").replace("+00:00", "Z")
+
+
+_FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799  # the years 1 to 9999
 
 
 def from_iso(text: object) -> float | None:
@@ -254,8 +258,15 @@ def _iso(value: object) -> object:
     raise ValueError("it must be a time in ISO 8601, with its zone")
 
 
+def _in_utc(time: datetime) -> datetime:
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("it must be a time of the years 1 to 9999, in UTC, too") from None
+
+
 _Storable = AfterValidator(_storable)
-Time = Annotated[AwareDatetime, BeforeValidator(_iso)]
+Time = Annotated[AwareDatetime, BeforeValidator(_iso), AfterValidator(_in_utc)]
 _SAID = r"[^\s]"  # something must be said
 _NAMED = r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$"
 
@@ -446,11 +457,34 @@ class ResourceIn(Body):
     def _is_storable(self) -> "ResourceIn":
         _storable(self.secret())
         _check_json(self.metadata)
+        ends_at = self.ends_at()
+        # Whoever says when a secret ends relies on it.
+        if self.metadata.get("expires_at") is not None and (ends_at is None or not 0 <= ends_at <= _LAST_S):
+            raise ValueError("metadata.expires_at must be a time in ISO 8601, or seconds since the epoch")
         return self
 
     def secret(self) -> str:
         """Return what is to be sealed; "" is nothing."""
         return self.secure_body.get_secret_value() if self.secure_body is not None else ""
+
+    def keeps_secret(self) -> bool:
+        """Return whether a secret that is there stays: where the body says nothing of one. `null` and `""` end it."""
+        return "secure_body" not in self.model_fields_set
+
+    def ends_at(self) -> float | None:
+        """Return when the secret ends, in seconds since the epoch: as `expires_at` says, or the metadata's own."""
+        if self.expires_at is not None:
+            return self.expires_at.timestamp()
+        told = self.metadata.get("expires_at")
+        if isinstance(told, (int, float)) and not isinstance(told, bool):
+            return float(told)  # as cookies have it
+        return from_iso(told)
+
+
+class ResourceLine(ResourceIn):
+    """A resource as an export has it."""
+
+    created_by: Short = ""
 
 
 def _check_json(value: object, limit: int = 20_000) -> None:

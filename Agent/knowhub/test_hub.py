@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -340,13 +341,14 @@ class TestRouting:
             assert [result["task"] for result in answer["results"]] == ["green tea"]
             assert (answer["routing"], answer["reason"]) == ("recall", reason)
 
-    def test_may_choose_nothing(self, tmp_path: Path) -> None:
-        hub, _ = model_hub(tmp_path, {"chosen": []})
+    def test_may_choose_nothing_and_is_asked_once(self, tmp_path: Path) -> None:
+        hub, client = model_hub(tmp_path, {"chosen": []}, {"chosen": [0]})
         with hub:
             save(hub, task="green tea")
-            answer = hub.search(LOCAL, {"q": "tea"})
+            answers = [hub.search(LOCAL, {"q": "tea"}) for _ in range(2)]
 
-            assert (answer["results"], answer["routing"]) == ([], "model")
+            assert [(answer["results"], answer["routing"]) for answer in answers] == [([], "model")] * 2
+            assert len(client.calls) == 1
 
     def test_is_shown_a_hundred_and_chooses_twice_as_many_as_are_wanted(self, tmp_path: Path) -> None:
         hub, client = model_hub(tmp_path, {"chosen": list(range(100))})
@@ -707,6 +709,42 @@ class TestProcesses:
         assert found(hub, "tea") == ["tea"]
         assert hub.get(LOCAL, id)["eval"]["helpful"] == 1
 
+    def test_a_version_that_another_process_told_is_known_here(self, hub: KnowHub, tmp_path: Path) -> None:
+        id = save(hub)
+        with KnowHub(tmp_path / "hub") as other:
+            for number in range(2, 12):
+                one, two = (hub, other) if number % 2 else (other, hub)
+                assert one.patch(LOCAL, id, {"content": f"{number}"}, number - 1)["entry"]["version"] == number
+            two.delete(LOCAL, id, 11)
+
+    def test_nothing_is_written_back_from_an_older_version(
+        self, hub: KnowHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        id = save(hub)
+        with KnowHub(tmp_path / "hub") as other:
+            check_owner = other._check_owner
+
+            def change_meanwhile(token: Token, record: Any) -> None:
+                hub.patch(LOCAL, id, {"content": "new"}, 1)
+                other.ledger.refresh()
+                check_owner(token, record)
+
+            monkeypatch.setattr(other, "_check_owner", change_meanwhile)
+            refused("changed", other.patch, LOCAL, id, {"score": 5}, 1)
+
+            assert other.get(LOCAL, id)["content"] == "new"
+
+    def test_what_is_made_again_is_there_though_the_clock_went_back(self, tmp_path: Path) -> None:
+        now = [1_800_000_000.0]
+        with KnowHub(tmp_path, clock=lambda: now[0]) as hub:
+            for step in (0, -100, -1, 5000):
+                now[0] += step
+                hub.put_resource(LOCAL, "a", {"title": f"t{step}"})
+                hub.catalog.catch_up()
+                assert hub.get_resource(LOCAL, "a")["title"] == f"t{step}"
+                hub.delete_resource(LOCAL, "a")
+                refused("not-found", hub.get_resource, LOCAL, "a")
+
 
 class TestGoals:
     def test_are_their_principals_alone(self, hub: KnowHub) -> None:
@@ -725,18 +763,21 @@ class TestExport:
         id = hub.save(ADA, told(task="tea", scopes=["team:a"], tags={"a": "b"}, score=5))["entry"]["id"]
         hub.update(BOB, id, {"add_helpful_case": {"task": "x"}})
         hub.put_resource(ADA, "code/login", {"title": "Login", "body": "import x", "scopes": ["team:a"]})
+        hub.put_resource(ADA, "mine", {"title": "for ada alone"})
         lines = list(hub.export(LOCAL))
         with KnowHub(tmp_path / "other") as other:
             reports = [other.take_in(LOCAL, lines) for _ in range(2)]
 
             assert [(report["written"], report["skipped"], report["errors"]) for report in reports] == [
-                (3, 0, []),
-                (0, 3, []),
+                (4, 0, []),
+                (0, 4, []),
             ]
             mine, theirs = hub.get(ADA, id), other.get(ADA, id)
             same = ("id", "task", "content", "types", "tags", "scopes", "owner", "created_by", "source", "eval")
             assert {name: mine[name] for name in same} == {name: theirs[name] for name in same}
             assert other.get_resource(LOCAL, "code/login")["body"] == "import x"
+            assert other.get_resource(LOCAL, "mine")["created_by"] == "ada"
+            assert other.get_resource(ADA, "mine")["title"] == "for ada alone"
 
     def test_bad_lines_are_named_and_the_rest_is_taken(self, hub: KnowHub) -> None:
         good = {"kind": "knowledge", "id": "knowledge-20260305-a1b2", **told()}
@@ -770,6 +811,28 @@ class TestExport:
         hub.take_in(ADA, [{"id": "knowledge-20260305-a1b2", "created_by": "bob", **told()}])
 
         assert hub.get(ADA, "knowledge-20260305-a1b2")["created_by"] == "ada"
+
+
+class TestTimes:
+    LATE, EARLY = "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00"
+
+    @pytest.mark.parametrize("time", [LATE, EARLY])
+    def test_one_outside_of_the_calendar_is_refused_before_anything_is_written(self, hub: KnowHub, time: str) -> None:
+        refused("invalid", hub.make_token, LOCAL, {"principal": "x", "expires_at": time})
+        refused("invalid", hub.put_resource, LOCAL, "a", {"title": "x", "expires_at": time})
+        refused("invalid", hub.put_resource, LOCAL, "a", {"title": "x", "metadata": {"expires_at": time}})
+        line = {"id": "knowledge-1", **told()}
+        report = hub.take_in(LOCAL, [{**line, "created_at": time}, {**line, "id": "knowledge-2"}])
+
+        assert (report["written"], len(report["errors"])) == (1, 1)
+        assert hub.list_tokens(LOCAL)["results"] == []
+
+    def test_a_stored_one_stops_no_list(self, hub: KnowHub) -> None:
+        hub.tokens.make("x", ["read"], expires_at=1e18)
+        hub.tokens.make("y", ["read"], expires_at=datetime.max.replace(tzinfo=UTC).timestamp())
+
+        ends = [token["expires_at"] for token in hub.list_tokens(LOCAL)["results"]]
+        assert ends == ["9999-12-31T23:59:59Z"] * 2
 
 
 class TestProblem:

@@ -141,6 +141,12 @@ class TestTools:
         assert SECRET not in revealed.output
         assert run(fill_secrets("login {{secret:credentials/a}} now {{other}}")) == f"login {SECRET} now {{{{other}}}}"
 
+    def test_saving_a_resource_again_leaves_its_secret(self, server: str) -> None:
+        run(resource_save("credentials/w", "Account", "100 calls a day", SECRET, "credential"))
+        assert run(resource_save("credentials/w", "Account", "200 calls a day")).error is None
+
+        assert run(resource_get("credentials/w", reveal=True)).metadata["secure_body"] == SECRET
+
     def test_saving_a_resource_again_takes_its_place(self, server: str) -> None:
         for body in ("one", "two"):
             assert run(resource_save("code/x", "X", body, content_type="code")).error is None

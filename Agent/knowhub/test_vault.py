@@ -190,6 +190,16 @@ class TestReveal:
             assert hub.get_resource(LOCAL, "a")["secret"] == "destroyed"
             refused("gone", hub.reveal, LOCAL, "a")
 
+    @pytest.mark.parametrize("told", ["soon", -1, float(10**15), True, [], {"at": 1}])
+    def test_an_end_that_cannot_be_read_is_refused(self, hub: KnowHub, told: Any) -> None:
+        refused("invalid", hub.put_resource, LOCAL, "a", {**RESOURCE, "metadata": {"expires_at": told}})
+
+    def test_an_end_in_seconds_counts_as_cookies_have_it(self, hub: KnowHub) -> None:
+        hub.put_resource(LOCAL, "a", {**RESOURCE, "metadata": {"expires_at": 1}})
+
+        assert hub.get_resource(LOCAL, "a")["secret"] == "expired"
+        refused("gone", hub.reveal, LOCAL, "a")
+
     def test_over_the_wire(self, hub: KnowHub) -> None:
         with serve(hub) as running:
             client = running.client()
@@ -209,14 +219,18 @@ class TestReplacing:
         assert hub.vault.references() != [old]
         assert len(hub.vault.references()) == 1
         assert hub.reveal(LOCAL, "a")["secure_body"] == "new"
-        hub.put_resource(LOCAL, "a", {"title": "without"}, 2)
+        hub.put_resource(LOCAL, "a", {"title": "without", "secure_body": ""}, 2)
         assert hub.vault.references() == []
 
-    def test_it_can_be_kept(self, hub: KnowHub) -> None:
-        hub.put_resource(LOCAL, "a", RESOURCE)
-        hub.put_resource(LOCAL, "a", {"title": "renamed"}, 1, keep_secret=True)
-
+    def test_it_stays_where_nothing_is_said_of_it_and_ends_when_it_would(self, hub: KnowHub) -> None:
+        hub.put_resource(LOCAL, "a", {**RESOURCE, "expires_at": "2099-01-01T00:00:00Z"})
+        first = hub.put_resource(LOCAL, "a", {"title": "renamed"}, 1, key="k")
+        assert hub.put_resource(LOCAL, "a", {"title": "renamed"}, 1, key="k") == first
         assert hub.reveal(LOCAL, "a")["secure_body"] == SECRET
+        assert hub.get_resource(LOCAL, "a")["expires_at"] == "2099-01-01T00:00:00Z"
+
+        hub.put_resource(LOCAL, "a", {"title": "renamed", "secure_body": None}, 2)
+        assert (hub.get_resource(LOCAL, "a")["secret"], hub.vault.references()) == ("none", [])
 
     def test_undo_brings_back_the_body_alone(self, hub: KnowHub) -> None:
         hub.put_resource(LOCAL, "a", RESOURCE)
@@ -495,6 +509,34 @@ class TestShapes:
         refused("secret-shape", hub.patch, LOCAL, id, {"content": text})
         refused("secret-shape", hub.update, LOCAL, id, {"add_helpful_case": {"outcome": text}})
         refused("secret-shape", hub.update, LOCAL, id, {"evolve_feedback": text})
+        batch = {"feedback_list": [{"knowledge_id": id, "is_helpful": True, "case": {"reason": text}}], "atomic": False}
+        assert not hub.batch_update(LOCAL, batch)["results"][0]["ok"]
+
+    @pytest.mark.parametrize(
+        "field",
+        [
+            {"task": "KEY"}, {"tags": {"KEY": "x"}}, {"tags": {"x": "KEY"}}, {"owner": "KEY"}, {"message_id": "KEY"},
+            {"source": {"urls": ["https://example.com/?token=KEY"]}}, {"source": {"name": "KEY"}},
+            {"source": {"agent_id": "KEY"}}, {"source": {"submitted_by": "KEY"}}, {"source": {"message_id": "KEY"}},
+            {"scopes": ["KEY"]},
+        ],
+    )  # fmt: skip
+    def test_in_whichever_field(self, hub: KnowHub, tmp_path: Path, field: Json) -> None:
+        key = "ghp_" + "a1B2" * 9
+        more = json.loads(json.dumps(field).replace("KEY", key))
+        body = {"task": "t", "content": "c", "types": ["tool"], **more}
+        refused("secret-shape", hub.save, LOCAL, body)
+        report = hub.take_in(LOCAL, [{"id": "knowledge-1", **body}])
+        assert (report["written"], len(report["errors"])) == (0, 1)
+        for resource in (
+            {"title": key},
+            {"title": "t", "metadata": {key: 1}},
+            {"title": "t", "metadata": {"a": [key]}},
+        ):
+            refused("secret-shape", hub.put_resource, LOCAL, "a", resource)
+        refused("secret-shape", hub.put_goals, LOCAL, "t", {"goals": [{"id": "g", "knowledge": [{key: 1}]}]})
+
+        assert search_folder(tmp_path, key) == []
 
     @pytest.mark.parametrize("text", ["sk-short", "the key is {{secret:credentials/a}}", "BEGIN PUBLIC KEY", "a.b.c"])
     def test_others_are_not(self, text: str) -> None:

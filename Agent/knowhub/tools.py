@@ -290,9 +290,9 @@ async def resource_save(
 
     async def call() -> ToolResult:
         given: Json = {"title": title, "body": body, "content_type": content_type, "metadata": metadata or {}}
-        given |= {"scopes": scopes or await default_scopes(), "expires_at": expires_at}
-        if secure_body:
-            given["secure_body"] = secure_body
+        given["scopes"] = scopes or await default_scopes()
+        # A secret that is there stays, and ends when it would, unless something is said of it.
+        given |= {name: said for name, said in (("secure_body", secure_body), ("expires_at", expires_at)) if said}
         path = _resource_path(resource_id)
         try:
             told = await request("PUT", path, body=given)

@@ -53,7 +53,7 @@ class Entries(Room):
         need(token, "write")
         body = parse(KnowledgeIn, body)
         self._check_scopes(token, body.scopes)
-        self._check_secrets(body.task, body.content, *body.tags.values(), body.message_id)
+        self._check_secrets(body.model_dump())
         request = digest_of(body.model_dump_json())
         while True:
             ids = self._new_ids("knowledge", token, key)
@@ -177,16 +177,16 @@ class Entries(Room):
         need(token, "write")
         body = parse(KnowledgePatch, body)
         given = body.model_dump(exclude_none=True)
-        record = self._record(token, id, "knowledge")
+        record = self._record_at(token, id, "knowledge", version)
         self._check_owner(token, record)
         self._check_scopes(token, given.get("scopes", ()), record)
-        self._check_secrets(*(str(given.get(name, "")) for name in ("task", "content", "tags")))
+        self._check_secrets(given)
 
         def plan() -> list[Record]:
             content = given.get("content", record.content)
             own = {**record.fields, **{name: value for name, value in given.items() if name != "content"}}
             changed = Record(record.id, content, record.source, own, record.created_by)
-            return [self.ledger.update(changed, record.version if version is None else version)]
+            return [self.ledger.update(changed, record.version)]
 
         operation_id, [made] = self._changing(lambda: self._write(token, "change", plan))
         return {"entry": self._entry(token, made), "operation_id": operation_id}
@@ -194,11 +194,10 @@ class Entries(Room):
     def delete(self, token: Token, id: str, version: int | None = None) -> Json:
         """Hide an entry, undoably; its bytes stay in the log until `knowhub purge`."""
         need(token, "write")
-        record = self._record(token, id, "knowledge")
+        record = self._record_at(token, id, "knowledge", version)
         self._check_owner(token, record)
-        seen = record.version if version is None else version
         operation_id, _ = self._changing(
-            lambda: self._write(token, "delete", lambda: [self.ledger.delete(record.id, seen)])
+            lambda: self._write(token, "delete", lambda: [self.ledger.delete(record.id, record.version)])
         )
         self.catalog.catch_up()
         return {"id": record.id, "operation_id": operation_id}

@@ -80,15 +80,14 @@ class Finding(Room):
         candidates = self._candidates(eligible, recalled)
         asked, key = self._ask_route(token, query.q, candidates, limit)
         chosen = self.models.cached(key)
-        state = Searching(token, query, began, len(eligible), candidates, recalled[:limit], None if chosen else asked)
-        state.chosen = chosen
-        return state
+        needed = asked if chosen is None else None
+        return Searching(token, query, began, len(eligible), candidates, recalled[:limit], needed, chosen)
 
     def _candidates(self, eligible: Collection[str], recalled: list[str]) -> list[str]:
         """Return what a model is shown: up to 100 all there is, else what words found, filled up by quality."""
         if len(eligible) <= SHOWN_LIMIT:
             return sorted(eligible, key=self._newest_first)
-        left = [id for id in eligible if id not in set(recalled)]
+        left = set(eligible).difference(recalled)
         best = heapq.nlargest(SHOWN_LIMIT - len(recalled), left, key=lambda id: (self._quality(id), id))
         return recalled + best
 

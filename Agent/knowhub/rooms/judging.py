@@ -20,7 +20,7 @@ from ..schemas import (
 )
 from ..tokens import Token, is_visible
 from .rewriting import Evolving, Rewriting
-from .shared import asker_of, digest_of, read_case, read_cursor, texts_of, write_cursor
+from .shared import asker_of, digest_of, read_case, read_cursor, write_cursor
 
 __all__ = ["Judging"]
 
@@ -55,7 +55,7 @@ class Judging(Rewriting):
             self.models.check_share(asker_of(token))
         cases = [(True, body.add_helpful_case), (False, body.add_harmful_case)]
         given = [(is_helpful, case) for is_helpful, case in cases if case is not None]
-        self._check_secrets(body.evolve_feedback or "", *(text for _, case in given for text in texts_of(case)))
+        self._check_secrets(body.model_dump(mode="json"))
         request = digest_of(f"{record.id}\0{body.model_dump_json()}")
         made = [
             self._feedback(token, record, is_helpful, case, key, request, str(is_helpful)) for is_helpful, case in given
@@ -139,7 +139,7 @@ class Judging(Rewriting):
         for place, one in enumerate(body.feedback_list):
             try:
                 record = self._record(token, one.knowledge_id, "knowledge")
-                self._check_secrets(*texts_of(one.case))
+                self._check_secrets(one.case.to_json())
             except KnowHubError as error:
                 problems.append({"pointer": f"/feedback_list/{place}", "detail": error.detail})
                 results.append({"knowledge_id": one.knowledge_id, "ok": False, "detail": error.detail})

@@ -1,6 +1,5 @@
 """Resources, whose public part is a record like any other, and whose secret goes to the vault alone."""
 
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -38,9 +37,11 @@ class Resources(Room):
         version: int | None = None,
         key: str = "",
         *,
-        keep_secret: bool = False,
+        created_by: str = "",
     ) -> Json:
         """Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone.
+
+        A body that says nothing of a secret leaves the one that is there; `null` or "" destroys it.
 
         Args:
             token: Who keeps it.
@@ -48,16 +49,15 @@ class Resources(Room):
             body: See `ResourceIn`.
             version: Which one it takes the place of; None makes a new one.
             key: As in `save`.
-            keep_secret: Leave the secret that is there, where the body brings none.
+            created_by: Whose a new one is: for imports; "" is who keeps it.
 
         Cost: one sync; with a secret, three.
         """
         need(token, "write")
         body = parse(ResourceIn, body)
         self._check_scopes(token, body.scopes)
-        told = json.dumps(body.metadata, ensure_ascii=False)
-        self._check_secrets(body.title, body.body, told)
-        old = self._resource_there(token, id)
+        self._check_secrets(body.model_dump(mode="json", exclude={"secure_body"}))
+        old = self._resource_there(token, id, version)
         mark = digest_of(f"{token.principal}\0{key}") if key else ""
         request = digest_of(f"{id}\0{body.model_dump_json(exclude={'secure_body'})}")
         if old is not None and key and old.fields.get("idempotency") == mark:
@@ -69,15 +69,20 @@ class Resources(Room):
             self._check_scopes(token, body.scopes, old)
             if version is None:
                 raise KnowHubError("version-needed", "the resource is there: If-Match must say which version is meant")
-        expires_at = body.expires_at.timestamp() if body.expires_at else from_iso(body.metadata.get("expires_at"))
+            if version != old.version:
+                raise KnowHubError("changed", f"it has version {old.version} by now: read it again")
+        expires_at, whose = body.ends_at(), created_by or token.principal
+        if old is not None and body.keeps_secret() and "expires_at" not in body.model_fields_set:
+            expires_at = expires_at or from_iso(old.fields.get("expires_at"))
         own: Json = {"content_type": body.content_type, "metadata": body.metadata}
-        own |= {"scopes": list(dict.fromkeys(body.scopes)), "owner": body.owner or token.principal}
+        own |= {"scopes": list(dict.fromkeys(body.scopes)), "owner": body.owner or whose}
         own["expires_at"] = iso_time(expires_at) if expires_at is not None else None
         own |= {"request": request, "idempotency": mark}
         before = str(old.fields.get("secret_ref") or "") if old is not None else ""
         secret = body.secret()
-        own["secret_ref"] = self.vault.seal(f"resource/{id}", secret) if secret else before if keep_secret else ""
-        record = Record(f"resource/{id}", body.body, body.title, own, old.created_by if old else token.principal)
+        kept = before if body.keeps_secret() else ""
+        own["secret_ref"] = self.vault.seal(f"resource/{id}", secret) if secret else kept
+        record = Record(f"resource/{id}", body.body, body.title, own, old.created_by if old else whose)
 
         def plan() -> list[Record]:
             return self.ledger.create([record]) if old is None else [self.ledger.update(record, version or 0)]
@@ -95,11 +100,11 @@ class Resources(Room):
             self.vault.destroy(before)
         return {"resource": self._told_resource(made), "operation_id": operation_id}
 
-    def _resource_there(self, token: Token, id: str) -> Record | None:
+    def _resource_there(self, token: Token, id: str, version: int | None) -> Record | None:
         """Return the resource of an id; of one that a token does not see it learns only that the id is in use."""
         check_resource_id(id)
         old = self.ledger.read(f"resource/{id}")
-        if old is None:
+        if old is None or (version is not None and old.version < version):
             self.catalog.catch_up()
             old = self.ledger.read(f"resource/{id}")
         if old is not None and not sees(token, old):
@@ -109,7 +114,8 @@ class Resources(Room):
     def _first_resource(self, token: Token, old: Record, body: ResourceIn, request: str) -> Json:
         reference = str(old.fields.get("secret_ref") or "")
         sealed = self.vault.open(reference, old.id) if reference else ""
-        if old.fields.get("request") != request or (sealed is not None and sealed != body.secret()):
+        is_other = sealed is not None and not body.keeps_secret() and sealed != body.secret()
+        if old.fields.get("request") != request or is_other:
             raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
         entries = self.ledger.history(old.id, 1)
         return {"resource": self._told_resource(old), "operation_id": entries[0].operation_id if entries else ""}
@@ -152,11 +158,10 @@ class Resources(Room):
         """Hide a resource, undoably, and destroy its secret, for good."""
         need(token, "write")
         check_resource_id(id)
-        record = self._record(token, f"resource/{id}", "resource")
+        record = self._record_at(token, f"resource/{id}", "resource", version)
         self._check_owner(token, record)
-        seen = record.version if version is None else version
         operation_id, _ = self._changing(
-            lambda: self._write(token, "drop", lambda: [self.ledger.delete(record.id, seen)])
+            lambda: self._write(token, "drop", lambda: [self.ledger.delete(record.id, record.version)])
         )
         self.vault.destroy(str(record.fields.get("secret_ref") or ""))
         self.catalog.catch_up()

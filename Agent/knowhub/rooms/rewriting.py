@@ -93,7 +93,7 @@ class Rewriting(Entries):
             stopped.append("it is another's entry")
         if not stopped:
             with contextlib.suppress(VersionConflictError):
-                operation_id = self._apply(token, evolving.proposal, record, text, record.version)
+                operation_id = self._apply(token, evolving.proposal, record, text)
                 return told | {"state": "applied", "operation_id": operation_id}
             stopped.append("the entry was changed meanwhile")
         why = "; ".join(stopped)[:1000]
@@ -105,14 +105,14 @@ class Rewriting(Entries):
         )
         return told | {"state": "proposed", "reason": why, "operation_id": operation_id}
 
-    def _apply(self, token: Token, proposal: Record, record: Record, text: str, version: int) -> str:
+    def _apply(self, token: Token, proposal: Record, record: Record, text: str) -> str:
         """Give an entry a new content, and close the proposal: one operation."""
         own = {**proposal.fields, "state": "accepted"}
 
         def plan() -> list[Record]:
             changed = Record(record.id, text, record.source, record.fields, record.created_by)
             closed = Record(proposal.id, text, "", own, proposal.created_by)
-            return [self.ledger.update(changed, version), self.ledger.update(closed, proposal.version)]
+            return [self.ledger.update(changed, record.version), self.ledger.update(closed, proposal.version)]
 
         return self._write(token, "evolve", plan)[0]
 
@@ -163,9 +163,13 @@ class Rewriting(Entries):
         if not text:
             raise KnowHubError("conflict", "nobody has written a text yet: give one as `content`")
         self._check_secrets(text)
+        if not own_words and record.version < proposal.fields["version"]:  # another process wrote it just now
+            self.catalog.catch_up()
+            proposal, record = self._open_proposal(token, id)
+        if not own_words and record.version != proposal.fields["version"]:
+            raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal")
         try:
-            seen = record.version if own_words else proposal.fields["version"]
-            operation_id = self._apply(token, proposal, record, text, seen)
+            operation_id = self._apply(token, proposal, record, text)
         except VersionConflictError as error:
             self.catalog.catch_up()
             raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal") from error

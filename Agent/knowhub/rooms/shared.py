@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from ..routing import (
 )
 from ..schemas import (
     OWNER_SCOPE,
-    Case,
     Json,
     KnowHubError,
     ListQuery,
@@ -32,7 +31,7 @@ from ..shapes import secret_shape
 from ..tokens import Token, Tokens, sees
 from ..vault import Vault
 
-__all__ = ["Room", "asker_of", "digest_of", "read_case", "read_cursor", "texts_of", "told_operation", "write_cursor"]
+__all__ = ["Room", "asker_of", "digest_of", "read_case", "read_cursor", "told_operation", "write_cursor"]
 
 
 class Room:
@@ -85,6 +84,20 @@ class Room:
             raise not_found()
         return record
 
+    def _record_at(self, token: Token, id: str, kind: str, version: int | None) -> Record:
+        """Return a record that a token sees, in the version that it means; None is the newest.
+
+        Raises:
+            KnowHubError: `changed`: it has another one by now.
+        """
+        record = self._record(token, id, kind)
+        if version is not None and record.version < version:  # this process is behind the one that told it
+            self.catalog.catch_up()
+            record = self._record(token, id, kind)
+        if version not in (None, record.version):
+            raise KnowHubError("changed", f"it has version {record.version} by now: read it again")
+        return record
+
     def _new_ids(self, kind: str, token: Token, key: str, place: str = "") -> list[str]:
         """Return the id of a new record; with a key, also the one that it would have had yesterday."""
         digest = digest_of("\0".join([token.principal, key, place])) if key else secrets.token_hex(16)
@@ -108,14 +121,12 @@ class Room:
 
     # -- what nobody may do --
 
-    def _check_secrets(self, *texts: str) -> None:
-        if self._allow_secret_shapes:
-            return
-        for text in texts:
-            shape = secret_shape(text)
-            if shape:
-                detail = f"it holds what looks like {shape}: keep it with resource_save, as secure_body, and name that"
-                raise KnowHubError("secret-shape", detail)
+    def _check_secrets(self, body: object) -> None:
+        """Refuse what would put a secret into the log, in whichever field, or as the name of one."""
+        shape = "" if self._allow_secret_shapes else secret_shape("\n".join(_strings_in(body)))
+        if shape:
+            detail = f"it holds what looks like {shape}: keep it with resource_save, as secure_body, and name that"
+            raise KnowHubError("secret-shape", detail)
 
     def _check_scopes(self, token: Token, scopes: Iterable[str], old: Record | None = None) -> None:
         """Refuse scopes that are not a token's own; of another's record `user:owner` means that other one."""
@@ -149,9 +160,14 @@ def read_case(record: Record) -> Json:
     return held if isinstance(held, dict) else {}
 
 
-def texts_of(case: Case) -> tuple[str, str, str]:
-    """Return what a case says."""
-    return (case.task, case.outcome, case.reason)
+def _strings_in(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _strings_in([*value, *value.values()])
+    elif isinstance(value, list):
+        for each in value:
+            yield from _strings_in(each)
 
 
 def digest_of(text: str) -> str:

@@ -171,7 +171,7 @@ class Slimming(Room):
             stopped = self._check_cluster(cluster, records)
             if stopped:
                 raise KnowHubError("conflict", "a guard stops the merging: " + "; ".join(stopped)[:500])
-            self._check_secrets(cluster.task, cluster.content)
+            self._check_secrets([cluster.task, cluster.content])
         return clusters
 
     def _merge(self, token: Token, clusters: Sequence[Cluster]) -> str:

@@ -1,7 +1,6 @@
 """Goal trees, each its principal's alone."""
 
 import contextlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,7 +40,7 @@ class Traces(Room):
         """Keep a goal tree, in the place of the one that is there: it is its principal's alone."""
         need(token, "write")
         goals = parse(GoalsIn, body).model_dump(mode="json")["goals"]
-        self._check_secrets(json.dumps(goals, ensure_ascii=False))
+        self._check_secrets(goals)
         for _ in range(ATTEMPTS):
             old = self.ledger.read(f"trace/{trace_id}")
             if old is not None and old.created_by != token.principal:

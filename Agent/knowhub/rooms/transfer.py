@@ -11,7 +11,7 @@ from ..schemas import (
     KnowHubError,
     KnowledgeLine,
     Record,
-    ResourceIn,
+    ResourceLine,
     invalid,
     iso_time,
     not_found,
@@ -20,7 +20,7 @@ from ..tokens import Token, is_visible, sees
 from .entries import ENTRY_NAMES
 from .judging import Judging
 from .resources import RESOURCE_NAMES, Resources
-from .shared import read_case, texts_of
+from .shared import read_case
 
 __all__ = ["Transfer"]
 
@@ -54,7 +54,7 @@ class Transfer(Judging, Resources):
         own = record.fields
         told: Json = {"id": record.id.removeprefix("resource/")}
         if record.kind == "resource":
-            told |= {"title": record.source, "body": record.content}
+            told |= {"title": record.source, "body": record.content, "created_by": record.created_by}
             return told | {name: own.get(name) for name in RESOURCE_NAMES}
         if record.kind == "feedback":
             told |= {"knowledge_id": own["of"], "is_helpful": own["helpful"], "case": read_case(record)}
@@ -117,7 +117,8 @@ class Transfer(Judging, Resources):
             check_resource_id(id)
             if self.ledger.read(f"resource/{id}") is not None:
                 return False
-            self.put_resource(token, id, parse(ResourceIn, rest))
+            told = parse(ResourceLine, rest)
+            self.put_resource(token, id, told, created_by=self._whose(token, told.created_by).principal)
             return True
         if kind == "feedback":
             return self._take_feedback(token, parse(FeedbackLine, rest), waiting)
@@ -125,7 +126,7 @@ class Transfer(Judging, Resources):
             raise invalid("/kind", "a line is knowledge, a resource or feedback")
         body = parse(KnowledgeLine, rest)
         self._check_scopes(token, body.scopes)
-        self._check_secrets(body.task, body.content, *body.tags.values())
+        self._check_secrets(body.model_dump(mode="json"))
         if self.ledger.read(body.id) is not None or any(each.id == body.id for each in waiting):
             return False
         whose = self._whose(token, body.created_by)
@@ -140,7 +141,7 @@ class Transfer(Judging, Resources):
         return Record(body.id, body.content, body.source.name, own, whose.principal)
 
     def _take_feedback(self, token: Token, body: FeedbackLine, waiting: list[Record]) -> Record | bool:
-        self._check_secrets(*texts_of(body.case))
+        self._check_secrets(body.case.to_json())
         if self.ledger.read(body.id) is not None or any(each.id == body.id for each in waiting):
             return False
         record = self.ledger.read(body.knowledge_id)
