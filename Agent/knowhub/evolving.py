@@ -32,7 +32,10 @@ SLIM_SHARE = 0.2
 """At most this share of the entries goes at once."""
 
 _URL = re.compile(r"https?://[^\s<>\"'`，。；、！？）】」』)\]]+")
-_HOST = re.compile(r"(?<![@\w.-])(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:[a-z]{2,24})(?![\w-])(?!\()", re.IGNORECASE)
+_HOST = re.compile(
+    r"(?<![\w.-])(?:(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:[a-z]{2,24})(?![\w-])(?!\()|\d{1,3}(?:\.\d{1,3}){3}(?![\w.]))",
+    re.IGNORECASE,
+)
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _QUOTED = re.compile(r"\"[^\"\n]{2,200}\"|“[^”\n]{2,200}”|「[^」\n]{2,200}」|『[^』\n]{2,200}』")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:[.,:/]\d+)*%?")
@@ -98,11 +101,11 @@ def _check_new(new: str, olds: Sequence[str], length: int, script: str, *, has_m
         said.append("it is less than half as long")
     elif has_most and len(new) > length * LENGTHS[1]:
         said.append("it is more than twice as long")
-    for pattern in (_URL, _CODE):
-        for match in dict.fromkeys(pattern.findall(new)):
-            bare = match.strip("`\n ").rstrip(".,;:!?")
-            if not any(bare in old for old in olds):
-                said.append(f"it brings in {_short(match.rstrip('.,;:!?'))}")
+    addresses = {found for old in olds for found in _addresses_in(old)}
+    said += [f"it brings in {_short(found)}" for found in _addresses_in(new) if found not in addresses]
+    for match in dict.fromkeys(_CODE.findall(new)):
+        if not any(match.strip("`\n ") in old for old in olds):
+            said.append(f"it brings in {_short(match)}")
     known = {host.lower() for old in olds for host in _HOST.findall(old)}
     for host in dict.fromkeys(_HOST.findall(_URL.sub(" ", new))):
         if host.lower() not in known:
@@ -113,6 +116,11 @@ def _check_new(new: str, olds: Sequence[str], length: int, script: str, *, has_m
     if script and script_of(new) != script:
         said.append("it is written in another script")
     return said
+
+
+def _addresses_in(text: str) -> list[str]:
+    """Return the addresses of a text, whole: one that another begins with is another one."""
+    return list(dict.fromkeys(found.rstrip(".,;:!?").rstrip("/") for found in _URL.findall(text)))
 
 
 def _short(text: str) -> str:

@@ -157,7 +157,7 @@ class Gate:
         token = self._identify(scope, headers)
         scope["state"]["token"] = token
         if token is not None:
-            self._count(token)
+            self.count(token)
         return await self._read_body(headers, receive)
 
     def _identify(self, scope: Scope, headers: dict[bytes, bytes]) -> Token | None:
@@ -180,7 +180,7 @@ class Gate:
         """The name of the cookie that pages know a browser by."""
         return "__Host-knowhub" if self._settings.is_secure else "knowhub"
 
-    def _count(self, token: Token) -> None:
+    def count(self, token: Token) -> None:
         """Refuse more requests of one token than its share."""
         rate, now = self._settings.requests_per_second, self._clock()
         key = token.parent or token.digest or token.principal

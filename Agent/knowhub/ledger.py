@@ -110,10 +110,25 @@ class Ledger(Protocol):
         """Take in what others wrote."""
 
 
+_SHARED = (("scopes", list), ("owner", str))
+_FORMS: Mapping[str, Sequence[tuple[str, type | tuple[type, ...]]]] = {
+    "knowledge": (
+        *(*_SHARED, ("task", str), ("types", list), ("tags", dict), ("resource_ids", list), ("message_id", str)),
+        *(("source", dict), ("score", int), ("confidence", (int, float))),
+    ),
+    "feedback": (*_SHARED, ("of", str), ("helpful", bool)),
+    "proposal": (*_SHARED, ("of", str), ("version", int), ("feedback", str), ("why", str), ("state", str)),
+    "resource": (*_SHARED, ("content_type", str), ("metadata", dict)),
+    "trace": (*_SHARED, ("goals", list)),
+}
+"""What a record of each kind has at least: kind → name and type of a field."""
+
+
 def record_of(info: Info) -> Record | None:
-    """Return the record that an info holds; None for what no hub wrote."""
+    """Return the record that an info holds; None for what no hub wrote, whatever its id is: the tree is open."""
     own = info.metadata.get(OWN)
-    if not kind_of(info.id) or not isinstance(own, dict):
+    form = _FORMS.get(kind_of(info.id))
+    if form is None or not isinstance(own, dict) or not all(isinstance(own.get(name), kind) for name, kind in form):
         return None
     made = Record(info.id, info.content, info.source, own, info.created_by, info.version)
     made.created_at, made.updated_at, made.deleted = info.created_at, info.updated_at, info.deleted
@@ -229,6 +244,14 @@ class TreeLedger:
         while infos := self.tree.ListInfos(page, _PAGE):
             yield [found for info in infos if (found := record_of(info)) is not None]
             page += 1
+
+    def odd_ids(self) -> list[str]:
+        """Return the ids of infos that are called like records and are none.  Cost: reads all."""
+        page, found = 0, list[str]()
+        while infos := self.tree.ListInfos(page, _PAGE):
+            found += [info.id for info in infos if kind_of(info.id) and record_of(info) is None]
+            page += 1
+        return found
 
     def history(self, id: str | None = None, limit: int = 200) -> list[Entry]:
         """Return the newest operations.  Cost: reads the log backwards."""

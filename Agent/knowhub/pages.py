@@ -7,9 +7,8 @@ that it was sent from these pages (Sec-Fetch-Site, else Origin); the cookie is H
 
 import contextlib
 import difflib
-import itertools
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -37,6 +36,9 @@ _FOLDER = Path(__file__).parent / "templates"
 _LANGUAGE_COOKIE = "knowhub_language"
 
 FIELDS_LIMIT = 200
+
+MARKDOWN_LIMIT = 16_384
+"""Characters that are rendered: the renderer's time grows with the square of some texts."""
 """Fields of a form."""
 
 
@@ -72,11 +74,13 @@ _markdown = _make_markdown()
 
 
 def render_markdown(text: str) -> Markup:
-    """Return a text as HTML in which nothing runs and nothing is fetched.
+    """Return a text as HTML in which nothing runs and nothing is fetched; a very long one as it stands.
 
     >>> str(render_markdown("**bold** <script>alert(1)</script>")).strip()
     '<p><strong>bold</strong> &lt;script&gt;alert(1)&lt;/script&gt;</p>'
     """
+    if len(text) > MARKDOWN_LIMIT:
+        return Markup('<pre tabindex="0">{}</pre>').format(text)
     return Markup(_markdown.render(text))
 
 
@@ -112,18 +116,18 @@ class Pages:
         first = request.headers.get("accept-language", "").split(",")[0].strip().lower()
         return "zh" if first.startswith("zh") else "en"
 
-    def show(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
-        """Return a page."""
+    async def show(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
+        """Return a page.  It is written in the pool: Markdown of a long text takes its time."""
         language = self.language(request)
         token = request.state.token
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         shared = {"t": WORDS[language], "language": language, "token": token, "here": path, "types_known": TYPES}
-        body = self._environment.get_template(name).render(**shared, **values)
-        return HTMLResponse(body, status)
+        template = self._environment.get_template(name)
+        return HTMLResponse(await run_in_threadpool(template.render, **shared, **values), status)
 
-    def refuse(self, request: Request, error: KnowHubError) -> Response:
+    async def refuse(self, request: Request, error: KnowHubError) -> Response:
         """Return the page of a problem."""
-        return self.show(request, "problem.html", error.status, problem=error)
+        return await self.show(request, "problem.html", error.status, problem=error)
 
 
 async def _form(request: Request) -> dict[str, str]:
@@ -162,13 +166,13 @@ def add_pages(application: Application) -> None:
                 token = request.state.token
                 if request.method != "GET" and not _is_from_here(request):
                     error = KnowHubError("forbidden", "a form of another site is not believed")
-                    return pages.refuse(request, error)
+                    return await pages.refuse(request, error)
                 if token is None:
                     return RedirectResponse(f"/login?{urlencode({'next': request.url.path})}", 303)
                 try:
                     return await handle(request, token)
                 except KnowHubError as error:
-                    return pages.refuse(request, error)
+                    return await pages.refuse(request, error)
 
             api.add_route(path, answer, methods=list(methods or ("GET",)), include_in_schema=False)
             return handle
@@ -190,17 +194,18 @@ def _add_login(pages: Pages) -> None:
         try:
             form = await _form(request) if request.method == "POST" else {}
         except KnowHubError as error:
-            return pages.refuse(request, error)
+            return await pages.refuse(request, error)
         given = form.get("token", "") if request.method == "POST" else request.query_params.get("code", "")
         wanted = request.query_params.get("next", "/")
         wanted = wanted if wanted.startswith("/") and not wanted.startswith(("//", "/\\")) else "/"
         if request.method == "POST" and not _is_from_here(request):
-            return pages.refuse(request, KnowHubError("forbidden", "a form of another site is not believed"))
+            return await pages.refuse(request, KnowHubError("forbidden", "a form of another site is not believed"))
         if not given:
-            return pages.show(request, "login.html", failed=False)
+            return await pages.show(request, "login.html", failed=False)
         made = await run_in_threadpool(hub.tokens.log_in, given.strip())
         if made is None:
-            return pages.show(request, "login.html", 401, failed=True)
+            return await pages.show(request, "login.html", 401, failed=True)
+        pages.app.gate.count(made[1])
         answer = RedirectResponse(wanted, 303)
         answer.set_cookie(
             pages.app.gate.cookie_name,
@@ -215,11 +220,12 @@ def _add_login(pages: Pages) -> None:
     async def logout(request: Request) -> Response:
         token = request.state.token
         if not _is_from_here(request):
-            return pages.refuse(request, KnowHubError("forbidden", "a form of another site is not believed"))
-        if token is not None:
+            return await pages.refuse(request, KnowHubError("forbidden", "a form of another site is not believed"))
+        if token is not None and token.kind == "session":  # a token of its own stays: it was asked with, not logged in
             await run_in_threadpool(hub.tokens.revoke, token.digest)
         answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(pages.app.gate.cookie_name)
+        is_secure = pages.app.settings.is_secure
+        answer.delete_cookie(pages.app.gate.cookie_name, secure=is_secure, httponly=True, samesite="strict")
         return answer
 
     async def language(request: Request) -> Response:
@@ -242,7 +248,7 @@ def _add_login(pages: Pages) -> None:
             for path, operations in told["paths"].items()
             for method, operation in operations.items()
         ]
-        return pages.show(request, "api.html", rows=rows)
+        return await pages.show(request, "api.html", rows=rows)
 
     for path, handle, methods in (
         ("/login", login, ["GET", "POST"]),
@@ -271,13 +277,12 @@ def _add_entries(pages: Pages, route: Route) -> None:
             searching = await run_in_threadpool(hub.begin_search, token, asked)
             reply = await wait_for(hub.models, searching.asked)
             found = await run_in_threadpool(hub.finish_search, searching, reply)
-        newest = (
-            hub.list_knowledge(token, {"limit": 10, **_query(request, "cursor", "tag", "types")})
-            if found is None
-            else None
-        )
+        newest = None
+        if found is None:
+            wanted = {"limit": 10, **_query(request, "cursor", "tag", "types")}
+            newest = await run_in_threadpool(hub.list_knowledge, token, wanted)
         has_model = not hub.models.available()
-        return pages.show(request, "home.html", query=query, found=found, newest=newest, has_model=has_model)
+        return await pages.show(request, "home.html", query=query, found=found, newest=newest, has_model=has_model)
 
     @route("/knowledge/new", "GET", "POST")
     async def new(request: Request, token: Token) -> Response:
@@ -285,7 +290,7 @@ def _add_entries(pages: Pages, route: Route) -> None:
             made = await run_in_threadpool(hub.save, token, _entry_of(await _form(request)))
             return RedirectResponse(f"/knowledge/{made['entry']['id']}", 303)
         scopes = ["user:owner", *sorted(token.scopes - {"*"})]
-        return pages.show(request, "edit.html", entry=None, scopes=scopes)
+        return await pages.show(request, "edit.html", entry=None, scopes=scopes)
 
     @route("/knowledge/{id:knowledge_id}")
     async def entry(request: Request, token: Token) -> Response:
@@ -293,7 +298,7 @@ def _add_entries(pages: Pages, route: Route) -> None:
         cases = await run_in_threadpool(hub.feedback, token, told["id"], {"limit": 20})
         paths = [["types", name] for name in told["types"]] + [["tags", *pair] for pair in told["tags"].items()]
         is_own = told["created_by"] == token.principal or token.may("curate")
-        return pages.show(request, "entry.html", entry=told, cases=cases, paths=paths, is_own=is_own)
+        return await pages.show(request, "entry.html", entry=told, cases=cases, paths=paths, is_own=is_own)
 
     @route("/knowledge/{id:knowledge_id}/edit", "GET", "POST")
     async def edit(request: Request, token: Token) -> Response:
@@ -307,7 +312,7 @@ def _add_entries(pages: Pages, route: Route) -> None:
             }
             await run_in_threadpool(hub.patch, token, id, patch, _number(form.get("version")))
             return RedirectResponse(f"/knowledge/{id}", 303)
-        return pages.show(request, "edit.html", entry=told, scopes=told["scopes"])
+        return await pages.show(request, "edit.html", entry=told, scopes=told["scopes"])
 
     @route("/knowledge/{id:knowledge_id}/delete", "POST")
     async def delete(request: Request, token: Token) -> Response:
@@ -319,9 +324,8 @@ def _add_entries(pages: Pages, route: Route) -> None:
     async def history(request: Request, token: Token) -> Response:
         told = await run_in_threadpool(hub.history, token, request.path_params["id"])
         versions = told["results"]
-        for newer, older in zip(versions, [*versions[1:], None], strict=True):
-            newer["lines"] = _difference(older, newer)
-        return pages.show(request, "history.html", id=told["id"], versions=versions)
+        await run_in_threadpool(_compare, versions)
+        return await pages.show(request, "history.html", id=told["id"], versions=versions)
 
     @route("/tree")
     async def tree(request: Request, token: Token) -> Response:
@@ -329,7 +333,7 @@ def _add_entries(pages: Pages, route: Route) -> None:
         chosen = _query(request, "types", "tag", "cursor")
         found = await run_in_threadpool(hub.list_knowledge, token, {"limit": 20, **chosen}) if chosen else None
         counts, tags = await run_in_threadpool(_count_tree, hub, token)
-        return pages.show(request, "tree.html", counts=counts, tags=tags, found=found, chosen=chosen)
+        return await pages.show(request, "tree.html", counts=counts, tags=tags, found=found, chosen=chosen)
 
 
 def _count_tree(hub: KnowHub, token: Token) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
@@ -348,6 +352,17 @@ def _count_tree(hub: KnowHub, token: Token) -> tuple[dict[str, int], dict[str, d
     }
 
 
+def _compare(versions: Sequence[Json]) -> None:
+    """Let each version, newest first, say what it changed in the one before it; of many, the newest."""
+    for place, (newer, older) in enumerate(zip(versions, [*versions[1:], None], strict=True)):
+        newer["lines"] = _difference(older, newer) if place < _VERSIONS_COMPARED else []
+
+
+def _compare_proposals(proposals: Sequence[Json]) -> None:
+    for each in proposals:
+        each["lines"] = _difference({"content": each["old_content"]}, {"content": each["content"]})
+
+
 def _difference(older: Mapping[str, Any] | None, newer: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what changed between two versions, line by line: "+", "-" or " ", and the line."""
 
@@ -355,13 +370,19 @@ def _difference(older: Mapping[str, Any] | None, newer: Mapping[str, Any]) -> li
         if version is None:
             return []
         shown = [f"{name}: {json.dumps(version[name], ensure_ascii=False)}" for name in _COMPARED if name in version]
-        return [*shown, *str(version["content"]).splitlines()]
+        said = str(version["content"]).splitlines()
+        return [*shown, *said[:_LINES_COMPARED], *(["…"] if len(said) > _LINES_COMPARED else [])]
 
-    found = itertools.islice(difflib.ndiff(lines(older), lines(newer)), _LINES_COMPARED)
-    return [(line[0], line[2:]) for line in found if line[0] in "+- "]
+    old, new = lines(older), lines(newer)
+    found: list[tuple[str, str]] = []
+    # Not `ndiff`, which also looks for the likest line of each: of 200 new lines that takes a second.
+    for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new).get_opcodes():
+        found += [(" " if tag == "equal" else "-", line) for line in old[i1:i2]]
+        found += [("+", line) for line in new[j1:j2] if tag != "equal"]
+    return found
 
 
-_LINES_COMPARED = 400
+_LINES_COMPARED, _VERSIONS_COMPARED = 400, 20
 _COMPARED = ("task", "title", "types", "tags", "scopes", "score", "resource_ids", "merged_into")
 
 
@@ -375,7 +396,7 @@ def _entry_of(form: Mapping[str, str]) -> Json:
     """Return the body that a form describes."""
     tags = {}
     for line in form.get("tags", "").splitlines():
-        key, _, value = line.partition(":")
+        key, _, value = line.partition(": " if ": " in line else ":")  # as they are shown; a key may hold a colon
         if key.strip() and value.strip():
             tags[key.strip()] = value.strip()
     return {
@@ -418,9 +439,8 @@ def _add_judging(pages: Pages, route: Route) -> None:
     @route("/proposals")
     async def proposals(request: Request, token: Token) -> Response:
         told = await run_in_threadpool(hub.proposals, token, {"limit": 20, **_query(request, "state", "cursor")})
-        for each in told["results"]:
-            each["lines"] = _difference({"content": each["old_content"]}, {"content": each["content"]})
-        return pages.show(request, "proposals.html", told=told)
+        await run_in_threadpool(_compare_proposals, told["results"])
+        return await pages.show(request, "proposals.html", told=told)
 
     @route("/proposals/{id:proposal_id}/{decision}", "POST")
     async def decide(request: Request, token: Token) -> Response:
@@ -447,7 +467,7 @@ def _add_judging(pages: Pages, route: Route) -> None:
         told = await run_in_threadpool(hub.slim, token, {"dry_run": True})
         plan = json.dumps(told["plan"], ensure_ascii=False)
         names = {each["keep"]: each["task"] for each in told["plan"]["clusters"]}
-        return pages.show(request, "slim.html", told=told, plan=plan, names=names)
+        return await pages.show(request, "slim.html", told=told, plan=plan, names=names)
 
 
 def _add_resources(pages: Pages, route: Route) -> None:
@@ -456,7 +476,7 @@ def _add_resources(pages: Pages, route: Route) -> None:
     @route("/resources")
     async def resources(request: Request, token: Token) -> Response:
         told = await run_in_threadpool(hub.list_resources, token, {"limit": 20, **_query(request, "prefix", "cursor")})
-        return pages.show(request, "resources.html", told=told, content_types=CONTENT_TYPES)
+        return await pages.show(request, "resources.html", told=told, content_types=CONTENT_TYPES)
 
     @route("/resources", "POST")
     async def keep(request: Request, token: Token) -> Response:
@@ -477,7 +497,7 @@ def _add_resources(pages: Pages, route: Route) -> None:
     async def show(request: Request, token: Token, secret: str | None) -> Response:
         told = await run_in_threadpool(hub.get_resource, token, request.path_params["id"])
         history = await run_in_threadpool(hub.history, token, f"resource/{told['id']}")
-        return pages.show(
+        return await pages.show(
             request, "resource.html", resource=told, secret=secret, history=history, content_types=CONTENT_TYPES
         )
 
@@ -504,7 +524,7 @@ def _add_others(pages: Pages, route: Route) -> None:
     @route("/operations")
     async def operations(request: Request, token: Token) -> Response:
         told = await run_in_threadpool(hub.operations, token, {"limit": 20, **_query(request, "cursor")})
-        return pages.show(request, "operations.html", told=told, kind_of=kind_of)
+        return await pages.show(request, "operations.html", told=told, kind_of=kind_of)
 
     @route("/operations/{id}/undo", "POST")
     async def undo(request: Request, token: Token) -> Response:
@@ -518,7 +538,7 @@ def _add_others(pages: Pages, route: Route) -> None:
         told = await run_in_threadpool(hub.list_goals, token, {"limit": 20, **_query(request, "cursor")})
         for each in told["results"]:
             each["text"] = GoalTree.from_json(each).render()
-        return pages.show(request, "goals.html", told=told)
+        return await pages.show(request, "goals.html", told=told)
 
     @route("/tokens", "GET", "POST")
     async def tokens(request: Request, token: Token) -> Response:
@@ -528,7 +548,7 @@ def _add_others(pages: Pages, route: Route) -> None:
             body = {"principal": form.get("principal", ""), "rights": _list(form.get("rights"))}
             made = await run_in_threadpool(hub.make_token, token, {**body, "scopes": _list(form.get("scopes"))})
         told = await run_in_threadpool(hub.list_tokens, token)
-        return pages.show(request, "tokens.html", told=told, made=made, rights=RIGHTS)
+        return await pages.show(request, "tokens.html", told=told, made=made, rights=RIGHTS)
 
     @route("/tokens/{id}/revoke", "POST")
     async def revoke(request: Request, token: Token) -> Response:

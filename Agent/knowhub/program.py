@@ -149,6 +149,9 @@ def _serve(options: argparse.Namespace) -> int:
     os.environ[_SETTINGS] = json.dumps(told)
     address = f"{scheme}://{options.host if ':' not in options.host else f'[{options.host}]'}:{options.port}"
     print(f"KnowHub on {address}   data: {folder}   your token: {token_path()}")
+    if options.allowed_host:  # the address that it listens on may be none that it answers to: 0.0.0.0, say
+        name = options.allowed_host[0].lower()
+        address = f"https://{name}" if options.behind_proxy else f"{scheme}://{name}:{options.port}"
     print(f"log a browser in, once: {address}/login?code={tokens.make_login(mine)}", flush=True)
     _allow_connections()
     uvicorn.run(
@@ -220,7 +223,10 @@ def _ask(options: argparse.Namespace) -> int:
         took_ms = (time.perf_counter() - began) * 1000
         _show(found, took_ms)
         if not hub.catalog.counts().get("knowledge"):
-            print("The hub is empty: `knowhub demo` fills one, `knowhub import FILE` reads knowledge in.")
+            folder = hub.folder
+            print(
+                f"The hub is empty: `knowhub demo --data {folder}` fills it, `knowhub import FILE` reads knowledge in."
+            )
     return 0
 
 
@@ -336,9 +342,11 @@ def read_foreign(source: Iterable[str], kind: str = "auto") -> Iterator[Json]:
                     raise KnowHubError("invalid", f"line {number} is no JSON") from None
     except RecursionError:
         raise KnowHubError("invalid", "it is too deep") from None
-    for row in rows if isinstance(rows, list) else []:
+    for row in rows if isinstance(rows, list) else [rows]:
         if isinstance(row, dict):
             yield from _as_lines(row, kind)
+        else:
+            yield {"kind": "no object"}  # so that it is told as a line that cannot be read
 
 
 def _as_lines(row: Json, kind: str) -> Iterator[Json]:
@@ -353,7 +361,8 @@ def _as_lines(row: Json, kind: str) -> Iterator[Json]:
             "source": source,
         }
     elif kind in ("auto", "mcp") and row.get("type") == "entity" and isinstance(row.get("name"), str):
-        said = [str(each) for each in row.get("observations", []) if str(each).strip()]
+        observed = row.get("observations")
+        said = [str(each) for each in observed if str(each).strip()] if isinstance(observed, list) else []
         yield {
             "id": _stable_id("mcp", row["name"]),
             "task": row["name"][:2000],
@@ -401,6 +410,7 @@ def _doctor(options: argparse.Namespace) -> int:
             except KnowHubError as error:
                 problems.append(f"vault: {error.detail}")
         problems += [f"tokens/{name} holds no token" for name in hub.tokens.damaged()]
+        problems += [f"{id} is called like a record of a hub and is none" for id in hub.ledger.odd_ids()]
         for path in (hub.folder, hub.folder / "tokens", hub.folder / "vault"):
             if path.exists() and path.stat().st_mode & 0o077:
                 problems.append(f"others can read {path}: chmod 700")

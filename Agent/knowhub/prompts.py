@@ -124,7 +124,8 @@ def knowledge_block(items: Sequence[Mapping[str, Any]], language: str) -> str:
 def _item_lines(number: int, item: Mapping[str, Any], labels: tuple[str, str, str]) -> list[str]:
     judged = item.get("eval")
     judged = judged if isinstance(judged, Mapping) else {}
-    types = ", ".join(tidy(str(name)) for name in item.get("types") or ())
+    named = item.get("types")
+    types = ", ".join(tidy(str(name)) for name in named) if isinstance(named, (list, tuple)) else ""
     votes = " · ".join(
         f"{label} {judged.get(name, 0)}" for label, name in zip(labels, ("score", "helpful", "harmful"), strict=True)
     )

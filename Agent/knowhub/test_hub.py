@@ -845,8 +845,18 @@ class TestProblem:
 
     def test_what_others_wrote_into_the_tree_is_none_of_ours(self, hub: KnowHub) -> None:
         tree: KeywordTree = hub.ledger.tree
-        tree.BatchCreateInfos([{"content": "x", "id": "knowledge-1"}, {"content": "y", "metadata": {"knowhub": {}}}])
+        held: list[Json] = [{}, {"types": 5}, {"task": "t", "types": ["tool"], "tags": [], "scopes": "team:a"}]
+        for kind in ("knowledge-", "feedback-", "proposal-", "resource/", "trace/"):
+            odd = [{"id": f"{kind}{n}", "content": "x", "metadata": {"knowhub": own}} for n, own in enumerate(held)]
+            tree.BatchCreateInfos([*odd, {"id": f"{kind}bare", "content": "x"}])
+        id = save(hub, task="tea")
         hub.catalog.catch_up()
 
-        assert hub.list_knowledge(LOCAL)["count"] == 0
-        refused("not-found", hub.get, LOCAL, "knowledge-1")
+        with KnowHub(hub.folder) as again:
+            for each in (hub, again):
+                assert [entry["id"] for entry in each.list_knowledge(LOCAL)["results"]] == [id]
+                assert found(each, "tea") == ["tea"]
+                assert each.list_resources(LOCAL)["count"] == each.list_goals(LOCAL)["count"] == 0
+                assert each.proposals(LOCAL)["count"] == 0
+                refused("not-found", each.get, LOCAL, "knowledge-1")
+            assert len(again.ledger.odd_ids()) == 20

@@ -7,7 +7,9 @@ variable KEYWORD_TREE_SCREENS keeps the screens, for people to look at.
 import html
 import json
 import os
+import random
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,10 @@ import pytest
 
 from Agent.formats.test_html_page import BROWSER, Page
 from Agent.knowhub.hub import LOCAL, KnowHub
-from Agent.knowhub.pages import add_pages, render_markdown
+from Agent.knowhub.pages import MARKDOWN_LIMIT, _difference, _entry_of, add_pages, render_markdown
 from Agent.knowhub.schemas import RIGHTS
 from Agent.knowhub.support import Served, serve
+from Agent.knowhub.tokens import SESSIONS_LIMIT, Tokens
 from Agent.knowhub.words import WORDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,9 +102,8 @@ def fill(hub: KnowHub) -> None:
     hub.patch(LOCAL, made["entry"]["id"], {"content": "Seven minutes, or eight."})
     hub.patch(LOCAL, made["entry"]["id"], {"content": "Seven  minutes."})
     hub.update(LOCAL, made["entry"]["id"], {"evolve_feedback": "say how large the egg is"})
-    hub.put_resource(
-        LOCAL, "credentials/website_a", {"title": "A test account", "body": "100 a day", "secure_body": SECRET}
-    )
+    account = {"title": "A test account", "body": "100 a day", "metadata": {"login": "ada"}}
+    hub.put_resource(LOCAL, "credentials/website_a", {**account, "secure_body": SECRET})
 
 
 def log_in(served: Served, principal: str = "local", rights: Any = RIGHTS, scopes: Any = ("*",)) -> httpx.Client:
@@ -194,6 +196,37 @@ class TestDoor:
         kept = dict(client.cookies)
         client.post("/logout")
         assert served.anonymous({"Cookie": "; ".join(f"{k}={v}" for k, v in kept.items())}).get("/").status_code == 303
+
+    def test_logging_out_ends_no_token_of_its_own(self, served: Served) -> None:
+        client = served.client("with a header")
+        assert client.post("/logout").status_code == 303
+
+        assert client.get("/api/knowledge").status_code == 200
+
+    def test_a_token_logs_in_so_many_browsers_and_the_oldest_goes(self, tmp_path: Path) -> None:
+        now = [1_800_000_000.0]
+        tokens = Tokens(tmp_path, clock=lambda: now[0])
+        text, other = tokens.make("ada")[0], tokens.make("bob")[0]
+        others = tokens.log_in(other)
+        sessions = []
+        for _ in range(SESSIONS_LIMIT + 3):
+            now[0] += 1
+            made = tokens.log_in(text)
+            assert made is not None
+            sessions.append(made[0])
+
+        living = [session for session in sessions if tokens.find(session, kind="session")]
+        assert living == sessions[3:]
+        assert others is not None
+        assert tokens.find(others[0], kind="session")
+
+    def test_logins_count_as_requests_of_their_token(self, tmp_path: Path) -> None:
+        with KnowHub(tmp_path) as hub, serve(hub, prepare=add_pages, requests_per_second=3.0) as running:
+            token, client = running.token(), running.anonymous()
+            answers = [client.post("/login", data={"token": token}).status_code for _ in range(12)]
+
+        assert answers[:6] == [303] * 6
+        assert 429 in answers
 
     @pytest.mark.parametrize(
         "headers",
@@ -294,8 +327,41 @@ class TestWork:
             "content_type": "credential",
             "scopes": "user:owner",
         }
+        before = served.hub.get_resource(LOCAL, "credentials/website_a")
         client.post("/resources", data=form)
         assert served.hub.reveal(LOCAL, "credentials/website_a")["secure_body"] == SECRET
+        after = served.hub.get_resource(LOCAL, "credentials/website_a")
+        assert (after["title"], after["metadata"], after["owner"]) == ("Renamed", before["metadata"], before["owner"])
+        assert before["metadata"] == {"login": "ada"}
+        key = "-----BEGIN X-----\r\nabc\r\n-----END X-----"  # what must keep its lines
+        client.post("/resources", data={**form, "version": "2", "secure_body": key})
+        assert served.hub.reveal(LOCAL, "credentials/website_a")["secure_body"] == key.replace("\r", "")
+        assert '<textarea class="secret"' in client.get("/resources/credentials/website_a").text
+        resource = {"title": "Renamed", "secure_body": SECRET}
+        served.hub.put_resource(LOCAL, "credentials/website_a", resource, 3)
+
+    def test_a_tag_with_a_colon_stays_as_it_is(self, served: Served) -> None:
+        tags = {"a:b": "c", "d": "e:f", "g": "h: i"}
+        form = {"tags": "\n".join(f"{key}: {value}" for key, value in tags.items()) + "\nj:k"}
+
+        assert _entry_of(form)["tags"] == {**tags, "j": "k"}
+
+    def test_differences_of_long_texts_are_bounded(self) -> None:
+        old, new = ([f"{chooser.random()}" for _ in range(3000)] for chooser in (random.Random(1), random.Random(2)))
+        began = time.thread_time()
+        lines = _difference({"content": "\n".join(old)}, {"content": "\n".join([*old[:3], *new])})
+
+        assert lines[:3] == [(" ", line) for line in old[:3]]
+        assert len(lines) < 900
+        assert time.thread_time() - began < 1  # `ndiff` takes minutes for it
+
+    @pytest.mark.parametrize("piece", ["![", "* a\n  ", "|a|b|\n|-|-|\n", "[", "**", "<a ", "> "])
+    def test_markdown_of_any_text_is_bounded(self, piece: str) -> None:
+        began = time.thread_time()
+        for size in (MARKDOWN_LIMIT, 65_536):
+            render_markdown((piece * size)[:size])
+
+        assert time.thread_time() - began < 3
 
     def test_proposals_slim_and_tokens(self, served: Served) -> None:
         client = log_in(served)

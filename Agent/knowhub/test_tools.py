@@ -255,6 +255,14 @@ class TestGoals:
         with pytest.raises(ValueError, match="no id"):
             run(FileTraceStore(tmp_path).get_goal_tree("../x"))
 
+    def test_both_words_for_giving_up(self, tmp_path: Path) -> None:
+        async def work(word: str) -> str:
+            with open_trace(word, FileTraceStore(tmp_path)):
+                await goal("add", description="a")
+                return (await goal(word, "1")).title
+
+        assert [run(work(word)) for word in ("abandon", "abandoned")] == ["✅ Goal 1: abandoned"] * 2
+
     def test_a_tree_from_a_stranger_is_read_with_care(self) -> None:
         goals = [
             {"id": "a", "parent_id": "b"},
@@ -268,6 +276,8 @@ class TestGoals:
         assert [each.id for each in tree.goals] == ["a", "b", "c"]
         assert tree.render().strip() == "○ c"
         assert GoalTree.from_json({"goals": 3}).goals == []
+        odd = {"id": "g", "description": "d", "status": "focused", "knowledge": [{"types": 5, "eval": 3, "content": 1}]}
+        assert "📚" in GoalTree.from_json({"goals": [odd]}).render()
 
     def test_the_focused_goal_shows_its_knowledge_in_the_tree(self) -> None:
         tree = GoalTree([Goal("1", "煮鸡蛋", "focused", knowledge=[{"task": "t", "content": "c"}]), Goal("2", "x")])

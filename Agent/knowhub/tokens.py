@@ -30,6 +30,9 @@ __all__ = ["LOCAL", "SESSION_S", "Token", "Tokens", "is_visible"]
 SESSION_S = 12 * 3600
 """Seconds that a browser stays logged in."""
 
+SESSIONS_LIMIT = 20
+"""So many browsers one token is logged in by; one more logs the oldest out."""
+
 LOGIN_S = 600
 """Seconds that a link for logging in is good for, once."""
 
@@ -143,6 +146,9 @@ class Tokens:
             found = self.find(text)
         if found is None:
             return None
+        mine = [token for token in self._living() if token.kind == "session" and token.parent == found.digest]
+        for oldest in sorted(mine, key=lambda token: token.created_at)[: max(0, len(mine) - SESSIONS_LIMIT + 1)]:
+            self.revoke(oldest.digest)
         until = self._clock() + SESSION_S
         if found.expires_at is not None:
             until = min(until, found.expires_at)
@@ -183,8 +189,11 @@ class Tokens:
 
     def all(self) -> list[Token]:
         """Return all tokens, oldest first; what has expired is put away."""
-        found = [token for digest in self._digests() if (token := self._load(digest)) is not None]
-        return sorted((token for token in found if token.kind == "token"), key=lambda token: token.created_at)
+        found = [token for token in self._living() if token.kind == "token"]
+        return sorted(found, key=lambda token: token.created_at)
+
+    def _living(self) -> Iterator[Token]:
+        return (token for digest in self._digests() if (token := self._load(digest)) is not None)
 
     def damaged(self) -> list[str]:
         """Return the names of files that hold no token."""
