@@ -83,6 +83,20 @@ class TestLongSessionsByAModel:
             assert len(result.stats["archives"]) == 10
             assert len(model.asked) == 8
 
+    def test_that_a_disk_refuses_are_tried_again(
+        self, tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with ContextEngineService(tmp_path, clock=clock) as engine:
+            engine.commit_session(ADA, [{"role": "user", "content": "I love jazz."}], options={"background": True})
+            with monkeypatch.context() as patch:
+                patch.setattr(engine.fs.journal, "log", _Full())
+                engine.work()
+            assert engine.status()["outbox"]["dead"] == 0
+            clock.now += 700
+            engine.work()
+
+            assert engine.fs.exists(ADA, f"{MEMORIES}/preferences/jazz")
+
     def test_that_a_model_never_reads_are_told_as_dead(self, tmp_path: Path, clock: Any) -> None:
         with ContextEngineService(tmp_path, llm=Script(lambda asked: ValueError("no JSON")), clock=clock) as engine:
             engine.commit_session(ADA, [{"role": "user", "content": "My dog is Oliver."}])
@@ -122,7 +136,9 @@ class TestLongSessionsByAModel:
             first.extract_again(ADA, archive)
 
             ledger = first.fs.read_metadata(ADA, archive)["metadata"]["ledger"]
-            assert len(ledger["applied"]) == 2
+            assert len(ledger["applied"]) == 1  # a message is read by one of them
+            assert [each.name for each in first.list_children(ADA, f"{MEMORIES}/entities")] == ["oliver"]
+            assert "The dog is Oliver." in first.get_node(ADA, f"{MEMORIES}/entities/oliver").content
 
     def test_whose_replies_are_all_wrong_fill_no_file(self, tmp_path: Path) -> None:
         model = Script(lambda asked: {"candidates": [{}] * 60_000})
@@ -307,6 +323,11 @@ class TestStrangeFiles:
             engine.remember(ADA, "I love zebrafish.", "preferences", "zebrafish")
             engine.forget(ADA, f"{MEMORIES}/preferences")
         assert [path for path in tmp_path.rglob("*") if path.is_file() and b"zebrafish" in path.read_bytes()] == []
+
+
+class _Full:
+    def __call__(self, *args: object) -> None:
+        raise StoreError("the journal cannot be written or read: database or disk is full")
 
 
 class _Refusing:

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,20 @@ def fact(
 def extracting(*rows: object) -> Callable[[dict[str, Any]], Any]:
     """Answer extractions with rows, and everything else with nothing."""
     return lambda asked: {"candidates": list(rows)} if "messages" in asked else {}
+
+
+def long_session(count: int) -> list[dict[str, Any]]:
+    """Return messages of which each is a chunk by itself."""
+    return [{"role": "user", "content": f"note {number} " + "blah " * 4_000} for number in range(count)]
+
+
+def numbers_asked(model: Script) -> list[int]:
+    return [int(message["text"].split()[1]) for asked in model.asked for message in asked["messages"]]
+
+
+def ledger_of(engine: ContextEngineService, archive: str) -> dict[str, Any]:
+    held: dict[str, Any] = engine.get_node(ADA, archive).metadata["metadata"]["ledger"]
+    return held
 
 
 def texts(engine: ContextEngineService) -> str:
@@ -158,8 +173,126 @@ class TestExtraction:
             assert (result.status, len(model.asked)) == ("partial", 8)
             engine.extract_again(ADA, result.stats["archives"][0])
 
-            shown = [message["text"].split()[0] for asked in model.asked for message in asked["messages"]]
-            assert sorted(map(int, shown)) == list(range(24))
+            assert len(model.asked) == 12
+            assert {message["text"][:2] for asked in model.asked for message in asked["messages"]} == {
+                f"{number} "[:2] for number in range(24)
+            }
+
+    def test_of_a_long_session_is_read_to_its_end_by_a_worker(self, tmp_path: Path) -> None:
+        model = Script(extracting())
+        with ContextEngineService(tmp_path, llm=model) as engine:
+            archive = engine.commit_session(ADA, long_session(40)).stats["archives"][0]
+            assert ledger_of(engine, archive)["state"] == "waiting"
+            engine.work()
+
+            assert sorted(numbers_asked(model)) == list(range(40))
+            assert ledger_of(engine, archive)["state"] == "done"
+            engine.extract_again(ADA, archive)
+            engine.work()
+            assert len(model.asked) == 40
+
+    def test_counts_what_a_commit_asks_over_all_its_archives(self, tmp_path: Path) -> None:
+        image = {"type": "image_url", "image_url": {"url": "A" * 1_500_000}}  # an archive for each
+        said = [{"role": "user", "content": [{"type": "text", "text": f"note {n}"}, image]} for n in range(12)]
+        model = Script(extracting())
+        with ContextEngineService(tmp_path, llm=model) as engine:
+            result = engine.commit_session(ADA, said)
+            assert (len(result.stats["archives"]), len(model.asked), result.status) == (12, 8, "partial")
+            assert result.stats["waiting"] == result.stats["archives"][8:]
+            engine.work()
+
+            assert len(model.asked) == 12
+            assert engine.outbox.counts()["pending"] == 0
+
+    def test_knows_what_it_has_read_by_message_and_not_by_chunk(self, tmp_path: Path) -> None:
+        first = fact("note 0 is kept", [0], topic="note")
+        model = Script(lambda asked: {"candidates": [first] if "note 0 " in asked["messages"][0]["text"] else []})
+        said = [{"role": "user", "content": f"note {number} is kept " + "blah " * 1_500} for number in range(30)]
+        with ContextEngineService(tmp_path, llm=model) as engine:
+            archive = engine.commit_session(ADA, said).stats["archives"][0]
+            asked = numbers_asked(model)
+            assert len(asked) == 24  # of 3 in each chunk
+            engine.forget(ADA, f"{MEMORIES}/entities/note")
+            engine.extract_again(ADA, archive)
+
+            assert sorted(numbers_asked(model)) == list(range(30))
+
+    def test_takes_an_archive_up_whose_ledger_an_older_engine_wrote(self, tmp_path: Path) -> None:
+        model = Script(extracting())
+        with ContextEngineService(tmp_path, llm=model) as engine:
+            archive = engine.commit_session(ADA, long_session(10)).stats["archives"][0]
+            metadata = engine.fs.read_metadata(ADA, archive)["metadata"]
+            held = metadata["ledger"]
+            for name in ("waiting", "failed", "left"):
+                del held[name]
+            held["done_chunks"] = list(range(8))
+            engine.fs.write_metadata(ADA, archive, {"metadata": metadata})
+            engine.extract_again(ADA, archive)
+            engine.work()
+
+            assert set(numbers_asked(model)) == set(range(10))
+            assert ledger_of(engine, archive)["state"] == "done"
+
+    def test_that_cannot_be_used_is_tried_again_and_not_for_ever(self, tmp_path: Path, clock: Any) -> None:
+        model = Script(lambda asked: "nonsense")
+        with ContextEngineService(tmp_path, llm=model, clock=clock) as engine:
+            assert engine.commit_session(ADA, SAID).status == "partial"
+            for _ in range(30):
+                clock.now += 600
+                engine.work()
+
+            assert len(model.asked) == 1 + 8
+            assert [row["event_type"] for row in engine.status()["dead"]] == ["EXTRACT_ARCHIVE"]
+            model.answer = extracting(fact("Oliver is 3 years old.", [0]))
+            engine.outbox.requeue()
+            engine.work()
+            assert "Oliver is 3" in texts(engine)
+
+    def test_that_began_an_archive_is_waited_for_where_there_is_none(self, tmp_path: Path, clock: Any) -> None:
+        model = Script(extracting())
+        with ContextEngineService(tmp_path, llm=model, clock=clock) as engine:
+            archive = engine.commit_session(ADA, long_session(10)).stats["archives"][0]
+        with ContextEngineService(tmp_path, clock=clock) as engine:
+            engine.work()
+            assert ledger_of(engine, archive)["state"] == "waiting"
+        clock.now += 60
+        with ContextEngineService(tmp_path, llm=model, clock=clock) as engine:
+            engine.work()
+            assert sorted(numbers_asked(model)) == list(range(10))
+
+    def test_that_two_ask_at_once_writes_each_message_once(self, tmp_path: Path) -> None:
+        asked, answered = threading.Event(), threading.Event()
+
+        def slow(question: dict[str, Any]) -> Any:
+            asked.set()
+            assert answered.wait(20)
+            return {"candidates": [fact("Oliver, the dog, is 3.", [0]), fact("The dog has 3 years.", [0], topic="dog")]}
+
+        with (
+            ContextEngineService(tmp_path, llm=Script(slow)) as one,
+            ContextEngineService(tmp_path, llm=Script(extracting(fact("Oliver is 3 years old.", [0])))) as two,
+        ):
+            results: list[Any] = []
+            thread = threading.Thread(target=lambda: results.append(one.commit_session(ADA, SAID)))
+            thread.start()
+            assert asked.wait(20)
+            archive = one.list_children(ADA, "ctx://acme/users/ada/sessions/s1")[0].uri
+            assert two.extract_again(ADA, archive).status == "committed"
+            answered.set()
+            thread.join(20)
+
+            assert texts(one).count("\n- ") == 1
+            assert ledger_of(one, archive)["state"] == "done"
+            assert len(ledger_of(one, archive)["applied"]) == 1
+
+    def test_keeps_a_ledger_small_whatever_is_dropped(self, tmp_path: Path) -> None:
+        with ContextEngineService(tmp_path, llm=Script(extracting(*[{}] * 400))) as engine:
+            result = engine.commit_session(ADA, SAID)
+            told = [{"extractor": "model", "error": "a category that there is none of", "times": 400}]
+            assert result.stats["failures"] == told
+            archive = result.stats["archives"][0]
+            assert ledger_of(engine, archive)["failures"] == told
+            assert (Path(engine.fs.resolve_path(ADA, archive)) / ".meta.json").stat().st_size < 4_000
 
     def test_takes_fifty_candidates_at_most(self, tmp_path: Path) -> None:
         rows = [fact("The dog is called Oliver.", [0], topic=f"dog{word}") for word in map(chr, range(0x4E00, 0x4E50))]
@@ -167,6 +300,47 @@ class TestExtraction:
             result = engine.commit_session(ADA, SAID)
 
             assert (result.status, len(result.write_results)) == ("partial", 50)
+            engine.work()
+            assert texts(engine).count("\n- ") == 80
+
+    def test_writes_fifty_candidates_a_commit_over_all_its_archives(self, tmp_path: Path) -> None:
+        image = {"type": "image_url", "image_url": {"url": "A" * 1_500_000}}  # an archive for each
+        said = [{"role": "user", "content": [{"type": "text", "text": "Oliver"}, {**image, "n": n}]} for n in range(4)]
+        rows = [fact("Oliver", [0], topic=f"dog{word}") for word in map(chr, range(0x4E00, 0x4E14))]
+        with ContextEngineService(tmp_path, llm=Script(extracting(*rows))) as engine:
+            result = engine.commit_session(ADA, said)
+            assert (len(result.stats["archives"]), len(result.write_results)) == (4, 50)
+            engine.work()
+
+            states = [ledger_of(engine, archive)["state"] for archive in result.stats["archives"]]
+            assert states == ["done"] * 4
+
+    def test_forgets_candidates_that_wait_with_their_messages(self, tmp_path: Path) -> None:
+        rows = [fact(f"item{number} is zq7-kiwi.", [0], topic=f"item{number}") for number in range(60)]
+        said = [{"role": "user", "content": "zq7-kiwi " + " ".join(f"item{number}" for number in range(60))}]
+        with ContextEngineService(tmp_path, llm=Script(extracting(*rows))) as engine:
+            archive = engine.commit_session(ADA, said).stats["archives"][0]
+            assert len(ledger_of(engine, archive)["left"]) == 10
+            engine.forget(ADA, f"{MEMORIES}/entities")
+            engine.work()
+
+            assert texts(engine) == ""
+            assert [path for path in tmp_path.rglob("*") if path.is_file() and b"zq7-kiwi" in path.read_bytes()] == []
+
+    def test_leaves_candidates_beyond_fifty_to_a_worker(self, tmp_path: Path) -> None:
+        def answer(asked: dict[str, Any]) -> Any:
+            return {"candidates": [fact(f"{row['text']} has part {part}.", [row["idx"]], topic=f"{row['text']} {part}")
+                                   for row in asked.get("messages", ()) for part in "abcdefgh"]}  # fmt: skip
+
+        model = Script(answer)
+        with ContextEngineService(tmp_path, llm=model) as engine:
+            said = [{"role": "user", "content": f"house {word}"} for word in "一二三四五六七八九十甲乙丙丁"]
+            result = engine.commit_session(ADA, said)
+            assert (result.status, len(result.write_results)) == ("partial", 50)
+            engine.work()
+
+            assert texts(engine).count("- house") == 14 * 8
+            assert [len(asked["messages"]) for asked in model.asked if "messages" in asked] == [14]
 
     def test_by_a_client_of_the_library(self, tmp_path: Path) -> None:
         client = StubLLMClient([{"candidates": [fact("Oliver is 3 years old.", [0])]}])

@@ -173,9 +173,8 @@ def render_archive(messages: Sequence[Message], count: CountTokens = count_token
 def archive_metadata(archive: SessionArchive, ledger: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an archive's metadata holds besides the engine's own fields."""
     ids = {message.id: said_digest(message) for message in archive.recent_messages}
-    volatile = ("allowance", "done", "dropped", "failures", "waiting")
-    stats = {name: value for name, value in archive.stats.items() if name not in volatile}
-    return json.loads(json.dumps({"session": archive.session_id, "ids": ids, "stats": stats, "ledger": dict(ledger)}))  # type: ignore[no-any-return]
+    made = {"session": archive.session_id, "ids": ids, "stats": archive.stats, "ledger": dict(ledger)}
+    return json.loads(json.dumps(made))  # type: ignore[no-any-return]
 
 
 def archive_title(archive: SessionArchive) -> str:

@@ -27,7 +27,10 @@ class CandidatePipeline:
     def extract_candidates(
         self, ctx: RequestContext, archive: SessionArchive, messages: Sequence[Message]
     ) -> list[CandidateMemory]:
-        """Return what all extractors found; failures are in `archive.stats["failures"]`."""
+        """Return what all extractors found; `archive.stats` has `failures`, and the numbers of the messages `failed`.
+
+        An extractor that fails may have missed something in any of them.
+        """
         found: list[CandidateMemory] = []
         failures = archive.stats.setdefault("failures", [])
         for extractor in self.extractors:
@@ -37,6 +40,7 @@ class CandidatePipeline:
                 failures.append(
                     {"extractor": type(extractor).__name__, "error": f"{type(error).__name__}: {error}"[:300]}
                 )
+                archive.stats["failed"] = list(range(1, len(messages) + 1))
         return found
 
     def normalize_candidates(self, ctx: RequestContext, candidates: Sequence[CandidateMemory]) -> list[CandidateMemory]:

@@ -2,9 +2,21 @@
 
     1  what is new becomes archives, each with an event EXTRACT_ARCHIVE: from here nothing said can be lost
     2  candidates are extracted and planned, with no lock held; then all plans, the archive's ledger (what was applied,
-       what failed, what waits) and the end of its event are committed together
+       what failed, what waits) and the end of its event are committed together; where something waits, with another
+       event, so that a worker goes on
 
-After a crash in between a worker takes the event up. A ledger knows which candidates were applied: none is twice.
+After a crash in between a worker takes the event up. A ledger, which lies in the archive's metadata:
+
+    state        "waiting" while something waits, "partial" where something failed, else "done"
+    extractors   what read it, and which version of that; another one begins anew
+    waiting      the numbers of the messages that no extractor has read yet
+    left         candidates that a commit found, and had no room for
+    failed       the numbers of messages whose candidates were not all of use: `extract_again` asks for them, no worker
+    applied      the ids of the candidates that were written: none is twice
+    failures     what went wrong, each with how often
+
+It is read again in the second transaction: where two extract one archive at once, the candidates of each message are
+written by the one that is there first.
 """
 
 import contextlib
@@ -13,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from ..core.config import EXTRACT_ARCHIVE, LEASE_S, MODEL_CANDIDATES, MODEL_SECONDS, SESSIONS, SKIP
+from ..core.config import EXTRACT_ARCHIVE, LEASE_S, MODEL_SECONDS, SESSIONS, SKIP
 from ..core.entries import candidate_id
 from ..core.errors import ContextEngineError, InvalidInputError, ProviderDownError, StoreError, VersionConflictError
 from ..core.messages import read_messages, said_digest
@@ -49,7 +61,6 @@ from .relation_writer import RelationWriter
 __all__ = ["CommitCoordinator"]
 
 _TRIES, _FAILURES = 3, 20
-_LEDGER = ("state", "extractors", "applied", "failures")  # every ledger has these
 _OPTIONS = frozenset(("background", "extract"))
 
 
@@ -110,14 +121,18 @@ class CommitCoordinator:
             stats["why"] = "a worker extracts it"
             return CommitResult(archives[-1], [], events, stats, "archived", commit_id)
         results: list[WriteResult] = []
-        failures: list[dict[str, str]] = []
+        failures: list[dict[str, Any]] = []
         waits: list[str] = []
         candidates = 0
-        allowance = Allowance()
+        allowance = self._begin()
         for archive in archives:
             event = next(
                 each for each in events if each.uri == archive.archive_uri and each.event_type == EXTRACT_ARCHIVE
             )
+            if self._reader is not None and allowance.is_spent():
+                self._leave_to_worker(ctx, event)
+                waits.append(archive.archive_uri)
+                continue
             try:
                 done = self.extract(ctx, archive.archive_uri, [event.event_id], allowance=allowance)
             except ContextEngineError as error:
@@ -129,7 +144,7 @@ class CommitCoordinator:
             events += done.outbox_events
             failures += done.stats["failures"]
             candidates += done.stats["candidates"]
-            waits += [archive.archive_uri] if done.stats.get("waiting") else []
+            waits += [archive.archive_uri] if done.stats["waits"] else []
             commit_id = done.commit_id or commit_id
         stats |= {"candidates": candidates, "failures": failures, "waiting": waits}
         written = [result for result in results if result.action != SKIP]
@@ -190,7 +205,7 @@ class CommitCoordinator:
                 uri = parse_uri(f"{uri.parent}/{int(head) + place:04d}-{digest}")
                 archive.archive_uri = uri.text
             meta = read_meta(uri, {})
-            ledger: dict[str, Any] = {"state": "waiting", "extractors": {}, "applied": [], "failures": []}
+            ledger = {"state": "waiting", "extractors": {}, "applied": [], "failures": []}
             meta |= {"type": "session", "category": SESSIONS, "title": archive_title(archive)}
             meta["metadata"] = {**archive_metadata(archive, ledger), "agent": ctx.agent_id}
             tx.put(uri, Staged(render_archive(part, self._fs.count_tokens), meta))
@@ -201,6 +216,18 @@ class CommitCoordinator:
 
     # -- the second transaction --
 
+    def _begin(self) -> Allowance:
+        """Begin a commit: what it may ask of models is counted anew."""
+        if self._advisor is not None:
+            self._advisor.begin()
+        return Allowance()
+
+    def _leave_to_worker(self, ctx: RequestContext, event: OutboxEvent) -> None:
+        """Let a worker take an archive at once: this commit may ask no more."""
+        with self._fs.transaction(ctx, "leave to a worker") as tx:
+            tx.ends.append(event.event_id)
+            tx.add_event(EXTRACT_ARCHIVE, event.uri, event.payload)
+
     def extract(
         self,
         ctx: RequestContext,
@@ -209,7 +236,7 @@ class CommitCoordinator:
         must: bool = False,
         allowance: Allowance | None = None,
     ) -> CommitResult:
-        """Extract what an archive holds, and write what was not applied yet.
+        """Extract what waits in an archive, and write what was not applied yet.
 
         Args:
             ctx: Whose it is.
@@ -220,119 +247,125 @@ class CommitCoordinator:
             allowance: What may be asked of a model; None is as much as a commit may.
 
         Returns:
-            `stats["waiting"]` tells what was not asked about, `stats["is_further"]` whether anything was.
+            `stats["waits"]` tells whether some of it waits, `stats["is_further"]` whether anything was done.
 
         Raises:
             NodeNotFoundError: There is no such archive.
-            ProviderDownError: No chunk could be asked about; nothing was written.
+            ProviderDownError: Nothing could be asked; nothing was written.
         """
+        allowance = allowance or self._begin()
         archive = self.builder.read(ctx, archive_uri)
-        ledger = self._ledger(ctx, archive_uri)
-        candidates = self._candidates(ctx, archive, ledger, must, allowance)
-        asked = archive.stats
-        del asked["allowance"]
-        failures = _summed(asked["failures"])
-        is_further = bool(candidates) or len(asked["done"]) > len(_ranges(ledger.get("done")))
-        if self._reader is not None and asked["waiting"] and not is_further and ends and _is_down(failures):
-            raise ProviderDownError(failures[-1]["error"])
-        if self._advisor is not None:
-            self._advisor.begin()
+        ledger = mapping_of(self._fs.read_metadata(ctx, archive_uri)["metadata"].get("ledger"))
+        wanted = self._wanted(ledger, archive, must)
+        if ends and wanted and self._reader is None and "model" in mapping_of(ledger.get("extractors")):
+            raise ProviderDownError("a model has begun to read this archive, and here is none")
+        found = self._find_candidates(ctx, archive, set() if self._left(ledger) else wanted, allowance)
+        if ends and found.unread == wanted and not found.candidates and _is_down(found.failures):
+            raise ProviderDownError(found.failures[-1]["error"])
+        limit = None if self._reader is None else allowance.candidates
         for attempt in range(_TRIES):
             try:
                 with self._fs.transaction(ctx, "extract session") as tx:
-                    done = self._write(ctx, tx, archive, candidates, failures)
-                    if not done.waits:
+                    done = self._write(ctx, tx, archive, found, must, limit)
+                    if done.is_further or not done.waits:
                         tx.ends += ends
-                    elif is_further and ends:
-                        tx.ends += ends
-                        tx.add_event(EXTRACT_ARCHIVE, parse_uri(archive.archive_uri).text, _request(ctx))
+                    if done.is_further and done.waits:
+                        tx.add_event(EXTRACT_ARCHIVE, archive.archive_uri, _request(ctx))
                 break
             except VersionConflictError:
                 if attempt == _TRIES - 1:
                     raise
-        stats = {"candidates": len(candidates), "failures": [*failures, *done.refused], "waiting": done.waits}
+        allowance.candidates -= len(done.results)
+        stats = {"candidates": len(found.candidates), "failures": _summed([*found.failures, *done.refused])}
         status = "partial" if stats["failures"] or done.waits else "committed"
-        stats["is_further"] = is_further
+        stats |= {"waits": done.waits, "is_further": done.is_further}
         return CommitResult(archive, done.results, list(tx.events), stats, status, tx.commit_id if tx.sequence else "")
 
-    def _candidates(
-        self,
-        ctx: RequestContext,
-        archive: SessionArchive,
-        ledger: Mapping[str, Any],
-        must: bool,
-        allowance: Allowance | None,
-    ) -> list[CandidateMemory]:
-        """Return what is to be written of an archive; what became of asking a model is in its stats."""
-        is_newer = ledger.get("extractors") != self._versions
-        done = [] if is_newer else _ranges(ledger.get("done"))
-        left = [] if is_newer else [made for made in map(_candidate_of, ledger.get("left") or ()) if made is not None]
-        if must:
-            done = [each for each in done if each not in _ranges(ledger.get("dropped"))]
-        dropped = [] if is_newer or must else _ranges(ledger.get("dropped"))
-        archive.stats |= {"done": done, "dropped": dropped, "waiting": [], "failures": [], "allowance": allowance}
-        if left:  # which a commit before found, and had no room for
-            archive.stats["waiting"] = list(ledger.get("waiting") or ())
-            return self._pipeline.normalize_candidates(ctx, left)
-        if ledger.get("state") == "done" and not is_newer:
-            return []
-        if self._reader is not None:
-            self._reader.forget(archive.archive_uri)
+    def _is_newer(self, ledger: Mapping[str, Any]) -> bool:
+        """Whether an archive was not read yet, or by something else than what reads it here."""
+        return mapping_of(ledger.get("extractors")) != self._versions
+
+    def _wanted(self, ledger: Mapping[str, Any], archive: SessionArchive, must: bool) -> set[int]:
+        """Return the numbers of the messages that are to be read."""
+        if self._is_newer(ledger):
+            return _numbers(archive)
+        if "waiting" not in ledger:  # written by an older engine, which knew chunks by their place
+            return set() if ledger.get("state") == "done" else _numbers(archive)
+        waiting = _numbers_in(ledger["waiting"], archive)
+        return waiting | _numbers_in(ledger.get("failed"), archive) if must else waiting
+
+    def _left(self, ledger: Mapping[str, Any]) -> list[CandidateMemory]:
+        """Return the candidates that a commit before found, and had no room for."""
+        rows = [] if self._is_newer(ledger) else _rows_in(ledger.get("left"))
+        return [made for made in map(_candidate_of, rows) if made is not None]
+
+    def _find_candidates(
+        self, ctx: RequestContext, archive: SessionArchive, wanted: set[int], allowance: Allowance
+    ) -> "_Found":
+        """Return what the wanted messages hold, and how asking went."""
+        if not wanted:
+            return _Found([], wanted, wanted, set(), [])
+        asked = archive.stats
+        asked |= {"waiting": sorted(wanted), "failed": [], "failures": [], "allowance": allowance}
         found = self._pipeline.extract_candidates(ctx, archive, archive.recent_messages)
-        return self._pipeline.normalize_candidates(ctx, found)
+        unread = set(asked["waiting"]) if self._reader is not None else set()  # rules read all of it
+        made = _Found(
+            self._pipeline.normalize_candidates(ctx, found), wanted, unread, set(asked["failed"]), asked["failures"]
+        )
+        for name in ("waiting", "failed", "failures", "allowance", "found"):
+            asked.pop(name, None)
+        return made
 
     def _write(
-        self,
-        ctx: RequestContext,
-        tx: Transaction,
-        archive: SessionArchive,
-        candidates: Sequence[CandidateMemory],
-        failures: Sequence[dict[str, str]],
-    ) -> "_Done":
+        self, ctx: RequestContext, tx: Transaction, archive: SessionArchive, found: "_Found", must: bool,
+        limit: int | None,
+    ) -> "_Done":  # fmt: skip
         """Stage what was not applied yet, and the ledger; another process may have written there meanwhile."""
-        ledger = self._ledger(ctx, archive.archive_uri)
-        is_newer = ledger.get("extractors") != self._versions
-        known = set(strings_of(ledger.get("applied")))
-        new = [candidate for candidate in candidates if candidate_id(candidate) not in known]
-        limit = MODEL_CANDIDATES if self._reader is not None else len(new)
+        staged = tx.look(parse_uri(archive.archive_uri))
+        ledger = mapping_of(mapping_of((staged.meta or {}).get("metadata")).get("ledger"))
+        still = self._wanted(ledger, archive, must)
+        known, before = set(strings_of(ledger.get("applied"))), self._left(ledger)
+        mine = [each for each in found.candidates if not (named := _numbers_of(each)) or named & still]
+        new = [
+            candidate
+            for candidate in self._pipeline.normalize_candidates(ctx, [*before, *mine])
+            if candidate_id(candidate) not in known
+        ]
         results, applied, refused = self._apply(ctx, new[:limit])
-        asked = archive.stats
-        done = sorted({*asked["done"], *(() if is_newer else _ranges(ledger.get("done")))})
+        left = [asdict(candidate) for candidate in new[limit:]] if limit is not None else []
+        waiting = (still - found.wanted) | (still & found.unread)
         # What was refused is asked about again, when somebody wants that: so is what a check has dropped.
-        dropped = done if refused else [each for each in asked["dropped"] if each in done]
-        left = [asdict(candidate) for candidate in new[limit:]]
-        waits = [*asked["waiting"], *(["candidates"] if left else [])]
-        state = "waiting" if waits else "partial" if failures or refused or dropped else "done"
+        newly = found.failed.union(*(_numbers_of(candidate) or still for candidate, _ in refused)) & still
+        failed = (_numbers_in(ledger.get("failed"), archive) - found.wanted | newly) - waiting
+        told = [failure for _, failure in refused]
+        waits = bool(waiting or left)
         made = {
-            "state": state,
+            "state": "waiting" if waits else "partial" if failed else "done",
             "extractors": self._versions,
-            "applied": [*strings_of(ledger.get("applied")), *applied],
-            "failures": [*failures, *_summed(refused)],
-            "done": done,
-            "dropped": dropped,
-            "waiting": asked["waiting"],
+            "waiting": sorted(waiting),
             "left": left,
+            "failed": sorted(failed),
+            "applied": [*strings_of(ledger.get("applied")), *applied],
+            "failures": _summed([*_rows_in(ledger.get("failures")), *found.failures, *told]) if waits or failed else [],
         }
-        self._write_ledger(tx, archive, {name: value for name, value in made.items() if value or name in _LEDGER})
-        return _Done(results, _summed(refused), waits)
-
-    def _ledger(self, ctx: RequestContext, uri: str) -> dict[str, Any]:
-        return mapping_of(self._fs.read_metadata(ctx, uri)["metadata"].get("ledger"))
+        self._write_ledger(tx, archive, made)
+        return _Done(results, told, waits, bool(applied) or waiting != still or len(left) < len(before))
 
     def _apply(
         self, ctx: RequestContext, candidates: Sequence[CandidateMemory]
-    ) -> tuple[list[WriteResult], list[str], list[dict[str, str]]]:
+    ) -> tuple[list[WriteResult], list[str], list[tuple[CandidateMemory, dict[str, Any]]]]:
         """Plan and stage candidates one by one: each plan is made from what those before it wrote."""
         results: list[WriteResult] = []
         applied: list[str] = []
-        refused: list[dict[str, str]] = []
+        refused: list[tuple[CandidateMemory, dict[str, Any]]] = []
         for candidate in candidates:
             try:
                 result = self.apply_plan(ctx, self._router.build_plan(candidate, ctx))
             except VersionConflictError:
                 raise
             except ContextEngineError as error:
-                refused.append({"extractor": candidate.category, "error": f"{type(error).__name__}: {error}"[:300]})
+                told = {"extractor": candidate.category, "error": f"{type(error).__name__}: {error}"[:300]}
+                refused.append((candidate, told))
                 continue
             results.append(result)
             applied.append(candidate_id(candidate))
@@ -372,23 +405,47 @@ class CommitCoordinator:
         raise AssertionError("unreachable")
 
 
+class _Found(NamedTuple):
+    """What extractors found in an archive."""
+
+    candidates: list[CandidateMemory]
+    wanted: set[int]
+    """The numbers of the messages that were to be read."""
+    unread: set[int]
+    """Those that could not be."""
+    failed: set[int]
+    """Those of whose candidates some were dropped."""
+    failures: list[dict[str, Any]]
+
+
 class _Done(NamedTuple):
     """What one transaction wrote of an archive's candidates."""
 
     results: list[WriteResult]
-    refused: list[dict[str, str]]
-    waits: list[Any]
-    """The first message of each chunk that waits, and `"candidates"` where some of them do."""
+    refused: list[dict[str, Any]]
+    waits: bool
+    """Whether messages, or candidates, wait."""
+    is_further: bool
+    """Whether any was written, or read."""
 
 
-def _ranges(held: object) -> list[tuple[int, int]]:
-    """Return ranges of messages, from what a ledger holds."""
-    rows = held if isinstance(held, list) else []
-    return [
-        (row[0], row[1])
-        for row in rows
-        if isinstance(row, (list, tuple)) and len(row) == 2 and all(type(each) is int for each in row)
-    ]
+def _numbers(archive: SessionArchive) -> set[int]:
+    return set(range(1, len(archive.recent_messages) + 1))
+
+
+def _numbers_in(value: object, archive: SessionArchive) -> set[int]:
+    """Return the numbers of an archive's messages in a list that a hand may have changed."""
+    return {each for each in value if isinstance(each, int)} & _numbers(archive) if isinstance(value, list) else set()
+
+
+def _numbers_of(candidate: CandidateMemory) -> set[int]:
+    """Return the numbers of the messages that a candidate is from; none for what a whole archive tells."""
+    named = (str(ref.get("message") or "") for ref in candidate.source_refs)
+    return {int(name[1:]) for name in named if name[:1] == "m" and name[1:].isascii() and name[1:].isdecimal()}
+
+
+def _rows_in(value: object) -> list[dict[str, Any]]:
+    return [row for row in map(mapping_of, value) if row] if isinstance(value, list) else []
 
 
 def _candidate_of(row: object) -> CandidateMemory | None:
@@ -400,15 +457,17 @@ def _candidate_of(row: object) -> CandidateMemory | None:
     return None
 
 
-def _summed(failures: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Return failures, equal ones once, and no more of them than a ledger should hold."""
-    counts = Counter((failure["extractor"], failure["error"]) for failure in failures)
-    rows = [
-        {"extractor": extractor, "error": error if count == 1 else f"{error} ({count} times)"}
-        for (extractor, error), count in counts.items()
+def _summed(failures: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return failures, equal ones once with how often they were, and no more of them than a ledger should hold."""
+    times: Counter[tuple[str, str]] = Counter()
+    for failure in failures:
+        more = failure.get("times")
+        times[str(failure.get("extractor")), str(failure.get("error"))] += more if isinstance(more, int) else 1
+    rows: list[dict[str, Any]] = [
+        {"extractor": extractor, "error": error, **({"times": count} if count > 1 else {})}
+        for (extractor, error), count in times.items()
     ]
-    more = [{"extractor": "model", "error": f"{len(rows) - _FAILURES} more kinds of failures"}]
-    return rows[:_FAILURES] + (more if len(rows) > _FAILURES else [])
+    return rows[-_FAILURES:]
 
 
 def _new(message: Message, known: Mapping[str, str]) -> Message | None:
@@ -437,7 +496,7 @@ def _request(ctx: RequestContext) -> dict[str, Any]:
     return {"user": ctx.user_id, "agent": ctx.agent_id, "session": ctx.session_id}
 
 
-def _is_down(failures: Sequence[Mapping[str, str]]) -> bool:
+def _is_down(failures: Sequence[Mapping[str, Any]]) -> bool:
     names = ("ConnectionError", "TimeoutError", "APIConnectionError", "APITimeoutError", "ProviderDownError")
     return bool(failures) and all(failure["error"].startswith(names) for failure in failures)
 

@@ -11,10 +11,8 @@ fails is recorded and dropped, the others stay.
 """
 
 import re
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
@@ -22,6 +20,7 @@ from ..core.config import (
     CHUNK_TOKENS,
     LEVEL_TOKENS,
     MODEL_CALLS,
+    MODEL_CANDIDATES,
     MODEL_SECONDS,
     MODEL_THREADS,
     OWNER_OF,
@@ -83,24 +82,29 @@ Chunk: TypeAlias = list[tuple[int, Message]]
 
 
 class Allowance:
-    """What one commit may still ask of a model; its archives share it.
+    """What one commit may still ask of a model, and write of what it finds; its archives share it.
 
     Args:
         clock: Seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._until, self._calls = clock, clock() + MODEL_SECONDS, MODEL_CALLS
+        self._clock, self._until = clock, clock() + MODEL_SECONDS
+        self.calls, self.candidates = MODEL_CALLS, MODEL_CANDIDATES
 
-    def take(self, wanted: int) -> int:
+    def take_calls(self, wanted: int) -> int:
         """Return how many calls of those that are wanted may be made."""
-        taken = min(wanted, self._calls)
-        self._calls -= taken
+        taken = min(wanted, self.calls)
+        self.calls -= taken
         return taken
 
     def is_over(self) -> bool:
         """Whether its time is over."""
         return self._clock() > self._until
+
+    def is_spent(self) -> bool:
+        """Whether nothing is left of it."""
+        return self.calls <= 0 or self.candidates <= 0 or self.is_over()
 
 
 class ModelReader:
@@ -116,46 +120,33 @@ class ModelReader:
         self, llm: LLM, tokens: CountTokens = count_tokens, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._llm, self._count, self._clock = llm, tokens, clock
-        self._lock = threading.Lock()
-        self._known: OrderedDict[str, list[CandidateMemory]] = OrderedDict()
 
     def read(self, messages: Sequence[Message], archive: SessionArchive, ctx: RequestContext) -> list[CandidateMemory]:
-        """Return the model's candidates, and put into `archive.stats` what became of asking.
+        """Return the model's candidates, the same to each extractor that asks with the same `archive`.
+
+        What became of asking is in `archive.stats`:
 
             allowance   (given) what may still be asked; 8 calls and 60 seconds, where nothing is given
-            done        (given, and told) the messages that were asked about, as [first, last] each
-            dropped     (given, and told) those of them of whose candidates some were dropped
-            waiting     (told) the first message of each chunk that was not asked about
+            waiting     (given, and told) the numbers of the messages that are to be read; all, where nothing is given
+            failed      (told) those of whose candidates some were dropped
             failures    (told) what went wrong
 
-        Cost: a call of the model for each 6,000 tokens, four at a time; none for what was read just before.
+        Cost: a call of the model for each 6,000 tokens, four at a time.
         """
-        with self._lock:
-            held = self._known.get(archive.archive_uri)
-        if held is not None:
-            return held
-        found = self._ask_all(messages, archive, ctx)
-        with self._lock:
-            self._known[archive.archive_uri] = found
-            while len(self._known) > 8:
-                self._known.popitem(last=False)
+        if "found" not in archive.stats:
+            archive.stats["found"] = self._ask_all(messages, archive, ctx)
+        found: list[CandidateMemory] = archive.stats["found"]
         return found
-
-    def forget(self, archive_uri: str) -> None:
-        """Ask again for an archive, next time."""
-        with self._lock:
-            self._known.pop(archive_uri, None)
 
     def _ask_all(
         self, messages: Sequence[Message], archive: SessionArchive, ctx: RequestContext
     ) -> list[CandidateMemory]:
-        done = [tuple(each) for each in archive.stats.get("done") or ()]
-        chunks = chunk_messages(messages, self._count, done)
+        waiting = archive.stats.get("waiting", range(1, len(messages) + 1))
+        chunks = chunk_messages(messages, self._count, set(waiting))
         allowance = archive.stats.get("allowance") or Allowance(self._clock)
         failures = archive.stats.setdefault("failures", [])
+        failed = archive.stats.setdefault("failed", [])
         candidates: list[CandidateMemory] = []
-        dropped = [tuple(each) for each in archive.stats.get("dropped") or ()]
-        waiting: list[int] = []
 
         def ask(chunk: Chunk) -> tuple[list[CandidateMemory], list[dict[str, str]], Exception | None]:
             if allowance.is_over():
@@ -165,19 +156,18 @@ class ModelReader:
             except Exception as error:  # the model's port: whatever happens there, the archive is kept
                 return [], [], error
 
-        asked = chunks[: allowance.take(len(chunks))]
+        asked = chunks[: allowance.take_calls(len(chunks))]
+        unread = {number for chunk in chunks[len(asked) :] for number, _ in chunk}
         with ThreadPoolExecutor(MODEL_THREADS) as pool:
             for chunk, (made, wrong, error) in zip(asked, pool.map(ask, asked), strict=True):
+                numbers = [number for number, _ in chunk]
                 failures += wrong
                 candidates += made
+                failed += numbers if wrong else []
                 if error is not None:
                     failures.append({"extractor": "model", "error": f"{type(error).__name__}: {error}"[:300]})
-                    waiting.append(chunk[0][0])
-                    continue
-                done.append((chunk[0][0], chunk[-1][0]))
-                dropped += done[-1:] if wrong else []
-        archive.stats["done"], archive.stats["dropped"] = sorted(done), dropped
-        archive.stats["waiting"] = sorted([*waiting, *(chunk[0][0] for chunk in chunks[len(asked) :])])
+                    unread.update(numbers)
+        archive.stats["waiting"] = sorted(unread)
         return candidates
 
     def _ask(
@@ -209,18 +199,15 @@ def _shown(message: Message) -> str:
     return f"{message.name}: {message.text}" if message.name else message.text
 
 
-def chunk_messages(
-    messages: Sequence[Message], count: CountTokens = count_tokens, done: Sequence[tuple[int, int]] = ()
-) -> list[Chunk]:
-    """Return whole messages in chunks of some 6,000 tokens, without forgotten ones and those that are done.
+def chunk_messages(messages: Sequence[Message], count: CountTokens, wanted: Container[int]) -> list[Chunk]:
+    """Return the wanted messages, whole, in chunks of some 6,000 tokens, without forgotten ones.
 
-    What is done is known by the numbers of messages, which stay, whatever is forgotten of them.
+    What was read is known by the numbers of messages, which stay, whatever is forgotten of them.
     """
     chunks: list[Chunk] = []
     size = 0
-    known = {number for first, last in done for number in range(first, min(last, len(messages)) + 1)}
     for number, message in enumerate(messages, 1):
-        if message.forgotten or not message.text.strip() or number in known:
+        if number not in wanted or message.forgotten or not message.text.strip():
             continue
         tokens = count(message.text) + 20
         if not chunks or size + tokens > CHUNK_TOKENS:

@@ -108,7 +108,7 @@ class IndexWorker:
             self._outbox.postpone(event.event_type, str(error))
             result.retried += 1
         except Exception as error:  # whatever it is, the other events go on, and this one is not lost
-            is_final = isinstance(error, (StoreCorruptError, StoreError, InvalidUriError, KeyError))
+            is_final = isinstance(error, (StoreCorruptError, InvalidUriError, KeyError))
             _log.warning("event %s at %s failed: %s", event.event_type, event.uri, error)
             self._outbox.mark_failed(event.event_id, f"{type(error).__name__}: {error}", not is_final, self.worker_id)
             result.failed += is_final

@@ -303,11 +303,13 @@ class ContextEngineService:
         with contextlib.suppress(NodeNotFoundError):  # deleted meanwhile
             done = self.coordinator.extract(owner, event.uri, [event.event_id])
             self._settle(done.outbox_events)
-            if done.stats["waiting"] and not done.stats["is_further"]:
+            if done.stats["waits"] and not done.stats["is_further"]:  # it is tried again later, and not for ever
                 raise ContextEngineError(f"the rest of {event.uri} waits: {done.stats['failures']}"[:300])
 
     def extract_again(self, ctx: RequestContext, archive_uri: str) -> CommitResult:
-        """Extract what failed, what waited, or what an older extractor did; what was applied is not applied twice.
+        """Extract what waits, what failed, or what an older extractor did; what was applied is not applied twice.
+
+        With a model it asks as much as a commit does; where `stats["waits"]`, `work` goes on with the rest.
 
         Raises:
             NodeNotFoundError: There is no such archive.

@@ -111,7 +111,7 @@ class Forgetter:
         meta = dict(staged.meta or {})
         held = dict(meta.get("metadata") or {})
         stats = {**held.get("stats", {}), "used_tools": []} if names is None else held.get("stats", {})
-        ledger = {**held.get("ledger", {}), "failures": []}
+        ledger = _without_candidates(mapping_of(held.get("ledger")), set(emptied))
         meta["metadata"] = {**held, "stats": stats, "ledger": ledger}
         files = {**render_archive(messages, self._fs.count_tokens), RELATIONS: staged.files.get(RELATIONS, b"[]\n")}
         tx.put(uri, Staged(files, meta))
@@ -174,6 +174,17 @@ class Forgetter:
                 for path in folder.glob("*.vectors"):  # of a model that is not here: it will embed again
                     path.unlink(missing_ok=True)
         self._fs.erase([*gone, *(uri for uri in former if uri not in kept)], kept)
+
+
+def _without_candidates(ledger: Mapping[str, Any], emptied: set[str]) -> dict[str, Any]:
+    """Return an archive's ledger without the candidates that wait, and are from messages that were emptied."""
+    rows = ledger.get("left")
+    left = [
+        row
+        for row in (rows if isinstance(rows, list) else ())
+        if not emptied & {ref.get("message") for ref in map(mapping_of, mapping_of(row).get("source_refs") or ())}
+    ]
+    return {**ledger, "failures": [], "left": left}
 
 
 def _without_uses(meta: Mapping[str, Any], gone: set[str]) -> dict[str, Any]:
