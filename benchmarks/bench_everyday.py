@@ -15,7 +15,12 @@ Every case meets the tree as it stands in the file: in a copy, opened anew, so t
 keyword that stays at the root has lost nothing, one beneath a wrong parent has to be found and moved: they are counted
 apart.
 
-Repeat: ``python -m benchmarks.bench_everyday`` (``--show`` lists what went wrong; ``--only place,search,recall``).
+`facts/*.txt` are some dozen facts on people and things each, and questions that they answer, or do not but share a name
+or a turn of phrase with ("what is Marta's blood type?"): *seen* ones, by which the rule that doubts such answers was
+chosen, and *unseen* ones, written down before it was thought of. Each answer is also asked for where it was never told.
+
+Repeat: ``python -m benchmarks.bench_everyday`` (``--show`` lists what went wrong; ``--only
+place,search,recall,facts``).
 
 The files: a section per heading. In the tree a line is a keyword, indented beneath its parent, `= a; b` are its
 aliases, and `- ` is a fact on it. Behind `->` stand the right ones, divided by `|`; `/` is the root, or no answer.
@@ -42,6 +47,7 @@ RECALLED = 0.15
 """Chosen on these very questions: at 0 all of off-topic Chinese is answered, at 0.3 some right answers are lost."""
 
 FOLDER = Path(__file__).parent / "everyday"
+FACTS = Path(__file__).parent / "facts"
 LANGUAGES = {"en": "English", "zh": "Chinese"}
 ROOT = "/"
 
@@ -171,6 +177,43 @@ def recall(case: Case, memory: MemoryStore, about: dict[str, str]) -> Outcome:
     return Outcome("right" if got in case.right else "wrong", got)
 
 
+def ask_facts(path: Path) -> tuple[Counter[str], Counter[str]]:
+    """Recall what the facts of a file answer; and the same where the answer was never told."""
+    told, untold = Counter[str](), Counter[str]()
+    for part in path.read_text(encoding="utf-8").split("# facts\n")[1:]:
+        lines, _, asked = part.partition("# questions\n")
+        facts = [line.rpartition(" | ") for line in lines.splitlines()]
+        cases = [(text, int(right) if right != ROOT else None) for text, _, right in map(_split, asked.splitlines())]
+        told += _count_facts(facts, cases, None)
+        for text, right in cases:
+            if right is not None:
+                untold += _count_facts(facts, [(text, None)], right)
+    return told, untold
+
+
+def _split(line: str) -> tuple[str, str, str]:
+    return line.rpartition(" -> ")
+
+
+def _count_facts(
+    facts: list[tuple[str, str, str]], cases: list[tuple[str, int | None]], untold: int | None
+) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="keyword-tree-facts-") as folder, MemoryStore(folder) as memory:
+        numbers = {
+            memory.remember(text, names.split(", ")): number
+            for number, (text, _, names) in enumerate(facts)
+            if number != untold
+        }
+        for text, right in cases:
+            found = [numbers[one.info.id] for one in memory.recall(text, 3) if one.score >= RECALLED]
+            if right is None:
+                counts["answered, wrongly" if found else "rightly refused"] += 1
+            else:
+                counts["right" if found[:1] == [right] else "wrong" if found else "refused"] += 1
+    return counts
+
+
 def remember(everyday: Everyday, memory: MemoryStore) -> dict[str, str]:
     """Store the facts of a tree, each on its keyword, and return what each is about."""
     about: dict[str, str] = {}
@@ -237,6 +280,13 @@ def run(options: Namespace) -> None:
                     for question in everyday.off_topic:
                         case = Case(question, frozenset({ROOT}))
                         off_recalled.add(language, case, recall(case, memory, about))
+    if common.wanted(options, "facts"):
+        rows = []
+        for path in sorted(FACTS.glob("*.txt")):
+            told, untold = ask_facts(path)
+            name = f"{path.stem.partition('_')[0]}, {LANGUAGES[path.stem[-2:]]}"
+            rows += [[name, *(told[one] for one in FOUND)], [f"{name}: never told", *(untold[one] for one in FOUND)]]
+        report.table("Facts on people and things, recalled", ["", *FOUND], rows)
     if common.wanted(options, "place"):
         placed.print(report, "100 new keywords a language, placed without a model", PLACED, options.show)
     if common.wanted(options, "search"):

@@ -341,6 +341,11 @@ class ContentIndex:
                 ids = [id for id in ids if key in (own := known[id].metadata) and own[key] == value]
             return None if len(ids) == len(known) else frozenset(ids)
 
+    @property
+    def has_ranker(self) -> bool:
+        """Whether another ranking is mixed in, by which is found what shares no word."""
+        return self._ranker is not None
+
     def rank(self, query: str, limit: int, among: Collection[str] | None = None) -> dict[str, tuple[float, int]]:
         """Return the infos that say most of what a query asks for: id → (0 to 1, passage)."""
         found = {hit.id: (hit.score, hit.passage) for hit in self.text.rank(query, limit, among)}

@@ -35,6 +35,7 @@ from functools import lru_cache
 from itertools import accumulate, islice, pairwise
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
+from ..keyword_tree import _IsUnspaced
 from .keywords import STOP_WORDS, find_words
 
 __all__ = ["FullTextIndex", "Hit", "Passages", "RankingWeights", "idf_of", "norm_of", "score_passages"]
@@ -131,6 +132,15 @@ def split_passages(text: str, limit: int = PASSAGE_LIMIT) -> list[str]:
 _find_text = re.compile(r"\S").search
 
 _CUTS = [re.compile(pattern).finditer for pattern in (r"\n\s*\n", r"\n|[。！？!?](?=.)|\.(?=\s)", r"\s")]
+
+
+# What makes a question of a text, or could stand in any: it says nothing of what the question is about.
+_drop_asking = re.compile(
+    "什么时候|什么样|什么|为什么|怎么样|怎么|怎样|哪里|哪儿|哪些|哪|多少|多久|多大|几|谁|是不是|有没有|请问|告诉|知道|"
+    "这个|那个|一个|现在|需要|应该|可以|[我你您他她它们的了是在吗呢吧啊呀]|"
+    r"\b(?:much|many|tell|know|(?:get|go|goe|need|want|use)s?|now|still)\b",
+    re.IGNORECASE,
+).sub
 
 
 def _weigh_sentences(query: str, aside: float) -> dict[str, float]:
@@ -526,6 +536,25 @@ class FullTextIndex:
             worth = self._worth(query)
         total = sum(worth.values())
         return {term: value / total for term, value in worth.items()} if total else {}
+
+    def shares_of_topic(self, query: str) -> dict[str, float]:
+        """Return what share of what a query is about each of its terms is, by how rare it is; none where it is nothing.
+
+        They sum up to 1, but in scripts without spaces, where every other pair of characters spans two words, to more.
+        """
+        topic = frozenset(terms_of(_drop_asking(" ", query)))
+        with self._lock:
+            worth = {term: value for term, value in self._worth(query).items() if term in topic}
+        total = sum(value / 2 if len(term) == 2 and _IsUnspaced(term) else value for term, value in worth.items())
+        return {term: value / total for term, value in worth.items()} if total else {}
+
+    def coverage(self, id: str, shares: Mapping[str, float], named: Collection[str] = ()) -> float:
+        """Return the sum of the shares of what a memory says, itself, by a name or by the question just before it."""
+        with self._lock:
+            slots = self._slots_of.get(id, ())
+            asked = [before for slot in slots if (before := self._before[slot]) >= 0 and self._asks[before]]
+            said = {entry >> 3 for slot in (*slots, *asked) for entry in self._terms_at[slot]}
+            return sum(share for term, share in shares.items() if term in named or self._numbers.get(term) in said)
 
     def lacking(self, id: str, terms: Iterable[str]) -> set[str]:
         """Return those of some terms that a memory does not say."""

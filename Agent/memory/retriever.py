@@ -132,7 +132,7 @@ class Retrieved:
     info: Info
     """The info."""
     score: float
-    """From 0 to 1, by the strategy."""
+    """From 0 to 1, by the strategy; less than the order tells where it says little of what is asked."""
     breakdown: ScoreBreakdown
     """The four figures."""
     path: list[str]
@@ -231,7 +231,7 @@ class MemoryRetriever:
         # Another order may bring forward what the text alone ranks behind.
         by_dice = isinstance(scoring, DiceOverlap)
         is_other_order = by_dice or not _is_text_alone(scoring)
-        reach = max(100, 4 * limit) if is_other_order else max(40, 2 * limit) if near else limit
+        reach = max(100, 4 * limit) if is_other_order else max(40, 2 * limit) if near or config.min_score else limit
         said = {} if graph_only else self.index.rank(query, reach, among)
         bridges: dict[str, Bridge] = {}
         view = self._graph.view() if near and isinstance(self._graph, TreeGraph) else None
@@ -259,17 +259,31 @@ class MemoryRetriever:
                 reference_score=reference_count(self.index.referred.get(id, 0)),
             )
             total = scoring.total(breakdown)
-            if total > 0.0 and total >= config.min_score:
+            if total > 0.0:
                 scored.append((total, said_in_all, id, breakdown))
         scored.sort(key=lambda item: (-item[0], -item[1]))  # stable: equals stay in the order of the channels
-        results = []
-        for total, _, id, breakdown in scored[:limit]:
-            result = self._result(id, total, breakdown, said, hanging, scoring)
+        topic = {} if self.index.has_ranker else self.index.text.shares_of_topic(query)
+        results: list[Retrieved] = []
+        for _, _, id, breakdown in scored:
+            if len(results) == limit:
+                break
+            if topic and id not in bridges:
+                names = by_name.get(hanging[id][1], {}) if id in hanging else {}
+                breakdown = self._doubt(breakdown, id, topic, names)
+            total = scoring.total(breakdown)
+            result = self._result(id, total, breakdown, said, hanging, scoring) if total >= config.min_score else None
             if result is not None:
                 result.bridge = self._tell(bridges.get(id))
                 result.steps = steps.get(hanging[id][1], []) if id in hanging else []
                 results.append(result)
         return results
+
+    def _doubt(
+        self, breakdown: ScoreBreakdown, id: str, topic: Mapping[str, float], names: Collection[str]
+    ) -> ScoreBreakdown:
+        """Return less text overlap for what says little of what a question is about, itself or by a keyword's name."""
+        doubt = min(1.0, self.index.text.coverage(id, topic, names) / _ANSWERING) ** 2
+        return breakdown if doubt == 1.0 else replace(breakdown, overlap_score=doubt * breakdown.overlap_score)
 
     def known(self) -> dict[str, InfoFacts]:
         """Return what may be found, by id: kind, source, time and metadata of each."""
@@ -426,6 +440,7 @@ class MemoryRetriever:
         return Retrieved(info, score, breakdown, path, passages[min(number, len(passages) - 1)], scoring)
 
 
+_ANSWERING = 0.35  # share of what is asked; who says less shares a name or a turn of phrase, and hardly answers
 _ENTITIES = 20  # of those that a question names
 _HANGING = 200  # infos, after which no further keyword's are looked at
 _PAGES = 8  # of a keyword's infos, where few of them may be found

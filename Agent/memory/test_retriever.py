@@ -259,6 +259,91 @@ class Synonyms:
         return [(1.0, id) for id, text in self.texts.items() if "car" in query and "automobile" in text]
 
 
+class TestDoubt:
+    """A score says whether a memory answers; the order is that of the texts."""
+
+    FACTS = (
+        "Anna is allergic to peanuts.",
+        "Anna plays the cello.",
+        "The car is parked on level 3.",
+        "My passport number is 4417.",
+        "小雨对花生过敏。",
+        "小雨住在苏州。",
+        "路由器的密码在抽屉里。",
+    )
+
+    @pytest.fixture
+    def retriever(self, tree: KeywordTree) -> MemoryRetriever:
+        for fact in self.FACTS:
+            tree.CreateInfo(fact)
+        return MemoryRetriever(tree)
+
+    @pytest.mark.parametrize(
+        ("question", "answer"),
+        [
+            ("what is Anna allergic to?", 0),
+            ("where is the car parked?", 2),
+            ("how much do you know about the cello?", 1),  # what only makes a question is nothing that is asked for
+            ("小雨住在哪里？", 5),
+            ("路由器的密码在哪儿？", 6),
+        ],
+    )
+    def test_is_none_of_what_says_what_is_asked(self, retriever: MemoryRetriever, question: str, answer: int) -> None:
+        found = retriever.retrieve(question, 1)[0]
+
+        assert found.info.content == self.FACTS[answer]
+        assert found.score == min(1.0, 2.5 * retriever.index.rank(question, 1)[found.info.id][0])
+
+    @pytest.mark.parametrize(
+        ("question", "shared"),
+        [
+            ("what is my car insurance policy number?", "number"),
+            ("which blood type does Anna have?", "anna"),
+            ("小雨的身份证什么时候到期？", "小雨"),
+        ],
+    )
+    def test_is_of_what_shares_a_name_or_a_word_alone(
+        self, retriever: MemoryRetriever, question: str, shared: str
+    ) -> None:
+        found = retriever.retrieve(question, 5)
+        by_text = retriever.index.rank(question, 5)
+
+        assert shared in found[0].info.content.casefold()
+        assert [one.info.id for one in found] == list(by_text)  # in the order of the texts
+        assert found[0].score < 0.15
+        assert found[0].score < 2.5 * by_text[found[0].info.id][0]
+        assert not retriever.retrieve(question, 5, config=RetrieverConfig(min_score=0.15))
+
+    def test_is_none_of_what_a_keyword_names(self, tree: KeywordTree) -> None:
+        birch = tree.CreateKeyword("Birch Street")
+        named = tree.CreateInfo("Level 3, bay 41.", "notes", [birch.id])
+        for number in range(5):
+            tree.CreateInfo(f"Nothing is on level {number}.")
+        found = MemoryRetriever(tree).retrieve("which bay did we take at Birch Street yesterday?", 1)[0]
+
+        assert found.info.id == named.id
+        assert found.score > 0.5
+
+    def test_is_none_of_what_answers_a_question_just_before(self, tree: KeywordTree) -> None:
+        for line in ("Which instrument does your neighbour play?", "Cello!", "I see."):
+            tree.CreateInfo(line, "talk")
+        tree.CreateInfo("A neighbour moved out.")
+        found = {one.info.content: one.score for one in MemoryRetriever(tree).retrieve("which instrument, neighbour?")}
+
+        assert found["Cello!"] > 0.15
+
+    def test_lets_those_behind_come_forward(self, tree: KeywordTree) -> None:
+        """What the least score cuts off takes none of the places that were asked for."""
+        short, said = "Leave!", "The ferry calls at each island of the bay, with a stop of an hour at the last of them."
+        for fact in (short, said, *(f"Nothing happens on day {number}." for number in range(9))):
+            tree.CreateInfo(fact)
+        retriever, question = MemoryRetriever(tree), "when does the early ferry to the rocky island leave?"
+
+        assert contents(retriever, question, 1) == [short]
+        (found,) = retriever.retrieve(question, 1, config=RetrieverConfig(min_score=0.15))
+        assert found.info.content == said
+
+
 class TestRanker:
     def test_is_fused_with_the_full_text(self, tree: KeywordTree) -> None:
         synonyms = Synonyms()
