@@ -13,6 +13,7 @@ Ratios count: the machine's own speed is in both sides.
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import random
@@ -134,6 +135,8 @@ def serve(kind: str, folder: str, port: int) -> None:
         from Agent.knowhub.hub import KnowHub
 
         app = create_app(KnowHub(f"{folder}/hub"), Settings(requests_per_second=1e9), closes_hub=True)
+        gc.collect()  # as `knowhub serve` does it
+        gc.freeze()
     uvicorn.run(app, port=port, log_level="error", access_log=False)
 
 

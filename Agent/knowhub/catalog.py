@@ -390,9 +390,7 @@ class Catalog:
 
     def rank_by_rarest(self, text: str, limit: int, among: Collection[str] | None = None) -> list[str]:
         """Return the entries that share most of the rarest words of a text: a tenth of the time of `rank`."""
-        shares = self._index.text.shares(text)
-        rarest = sorted(shares, key=lambda term: -shares[term])[:_RAREST]
-        return list(self._index.rank(" ".join(rarest), limit, among))
+        return [hit.id for hit in self._index.text.rank(text, limit, among, rarest=_RAREST)]
 
     def secret_references(self) -> set[str]:
         """Return the references of all secrets that a resource holds."""

@@ -231,6 +231,15 @@ class TreeLedger:
         with _told():
             self.tree.Undo(operation_id)
 
+    def forget(self) -> None:
+        """Drop keywords of ours on which nothing hangs any more, and all history.  Cost: reads and writes all."""
+        with _told():
+            for node in reversed(list(self.tree.Walk())):  # what is beneath comes before what is above
+                is_bare = node.id.startswith(_KEYWORDS) and not node.aliases
+                if is_bare and not self.tree.GetChildren(node.id) and not self.tree.GetInfosOfKeyword(node.id, size=1):
+                    self.tree.DeleteKeyword(node.id)
+            self.tree.CompactStorage(keep_history=False)
+
     # -- reading --
 
     def read(self, id: str) -> Record | None:

@@ -100,6 +100,14 @@ class TestCarrying:
             assert [(report["written"], report["skipped"]) for report in reports] == [(1, 0), (2, 0), (0, 2)]
             assert hub.search(LOCAL, {"q": "who knows Bob"})["results"][0]["content"] == "Ada knows Bob"
 
+    def test_what_is_no_memory_is_told_and_the_rest_is_taken(self, tmp_path: Path) -> None:
+        rows = [{"type": "entity", "name": "Ada", "observations": None}, 7, "x"]
+        with KnowHub(tmp_path) as hub:
+            report = hub.take_in(LOCAL, read_foreign([json.dumps(rows)]))
+
+            assert (report["written"], [error["line"] for error in report["errors"]]) == (1, [2, 3])
+            assert hub.list_knowledge(LOCAL)["results"][0]["content"] == "Ada"
+
     def test_what_is_no_json_is_told_by_its_line(self) -> None:
         with pytest.raises(KnowHubError, match="line 2"):
             list(read_foreign(['{"a": 1}\n', "nonsense\n"]))
@@ -129,7 +137,15 @@ class TestCare:
     def test_purge_forgets_for_good(self, capsys: pytest.CaptureFixture[str], data: str) -> None:
         with KnowHub(data) as hub:
             kept = hub.save(LOCAL, ENTRY)["entry"]["id"]
-            gone = hub.save(LOCAL, {**ENTRY, "content": "SENTINEL-PURGED"})["entry"]["id"]
+            both = {"content": "SENTINEL-PURGED", "tags": {"SENTINEL-PURGED": "SENTINEL-PURGED"}}
+            gone, twin = (hub.save(LOCAL, {**ENTRY, **both})["entry"]["id"] for _ in range(2))
+            for n in range(3):  # merging takes a fifth at most
+                hub.save(LOCAL, {**ENTRY, "task": f"other {n}"})
+            case = {"task": "SENTINEL-PURGED", "reason": "SENTINEL-PURGED"}
+            for id in (gone, twin):
+                hub.update(LOCAL, id, {"add_helpful_case": case, "evolve_feedback": "SENTINEL-PURGED"})
+            assert hub.slim(LOCAL)["merged"] == 1
+            hub.update(LOCAL, kept, {"add_helpful_case": {"task": "stays"}})
             hub.delete(LOCAL, gone)
         run(capsys, "purge", "--data", data, status=2)
         run(capsys, "purge", "--data", data, "--yes")
@@ -138,6 +154,10 @@ class TestCare:
         assert b"SENTINEL-PURGED" not in held
         with KnowHub(data) as hub:
             assert hub.get(LOCAL, kept)["content"] == "Seven minutes."
+            assert hub.get(LOCAL, kept)["eval"]["helpful"] == 1
+            assert hub.list_knowledge(LOCAL)["count"] == 4
+            paths = {node.id for node, _ in hub.ledger.tree.GetKeywordsOfInfo(kept)}
+            assert len(paths) == 1
 
 
 class TestServe:

@@ -33,6 +33,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, islice, pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from ..keyword_tree import _IsUnspaced
@@ -499,19 +500,24 @@ class FullTextIndex:
                 kept._link(new, moved[self._before[old]], moved[self._after[old]])
         vars(self).update((name, value) for name, value in vars(kept).items() if name not in ("weights", "_lock"))
 
-    def rank(self, query: str, limit: int = 50, among: Collection[str] | None = None) -> list[Hit]:
+    def rank(
+        self, query: str, limit: int = 50, among: Collection[str] | None = None, rarest: int | None = None
+    ) -> list[Hit]:
         """Return the memories that fit a query, best first, equals in the order of adding.
 
         Args:
             query: A question, any text.
             limit: At most so many.
             among: Only these; a set, where there are many.
+            rarest: Only so many of the query's terms count, the rarest; a few take a tenth of the time. None is all.
         """
         with self._lock:
-            return self._rank(query, limit, among)
+            return self._rank(query, limit, among, rarest)
 
-    def _rank(self, query: str, limit: int, among: Collection[str] | None) -> list[Hit]:
+    def _rank(self, query: str, limit: int, among: Collection[str] | None, rarest: int | None) -> list[Hit]:
         worth = self._worth(query)
+        if rarest is not None:
+            worth = dict(heapq.nlargest(rarest, worth.items(), key=itemgetter(1)))
         asked = {number: value for term, value in worth.items() if (number := self._numbers.get(term)) is not None}
         # A look at a memory takes as long as some twenty postings; reading all postings finds the same.
         postings = sum(len(self._postings[number]) for number in asked)
@@ -637,7 +643,9 @@ class _Scorer:
     def __init__(self, index: FullTextIndex, asked: Mapping[int, float], count: int) -> None:
         self._index, self._asked, self._count = index, asked, count
         average = index._average()
-        self._norms = [norm_of(_LENGTH_STEP**step / average) for step in range(_LENGTHS)]
+        norms = [norm_of(_LENGTH_STEP**step / average) for step in range(_LENGTHS)]
+        # What each low byte of a posting says, of the worth of its term.
+        self._share = [(low & 7) / ((low & 7) + norms[low >> 3]) for low in range(256)]
         self._least_norm = norm_of(0.0)
         self._norm_of_term = norm_of(1.0 / average) - self._least_norm
         # Whatever a passage may have of the query: to look that up for each of its terms would take five times as long.
@@ -682,7 +690,7 @@ class _Scorer:
             budget -= len(held)
             weight = self._asked[number]
             most -= weight * _TF_LIMIT / (_TF_LIMIT + self._least_norm)
-            gain = [weight * (low & 7) / ((low & 7) + self._norms[low >> 3]) for low in range(256)]
+            gain = [weight * share for share in self._share]
             for posting in held:
                 slot = posting >> 8
                 scores[slot] = scores.get(slot, 0.0) + gain[posting & 255]

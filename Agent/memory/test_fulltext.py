@@ -38,7 +38,6 @@ class TestTermsOf:
     def test_minds_neither_case_nor_width(self) -> None:
         assert terms_of("ＴＥＡ") == terms_of("tea")
 
-
     def test_reads_a_run_without_a_blank_once(self) -> None:
         assert terms_of("a1" * 500_000) == ["a1" * 500_000]  # minutes, if each letter began another look
 
@@ -247,7 +246,6 @@ class TestRank:
         assert found(index, "rare tea", 1) == ["3"]
         assert len(found(index, "tea", 100)) == 10
 
-
     def test_finds_what_reading_all_postings_finds(self, monkeypatch: pytest.MonkeyPatch) -> None:
         chance = random.Random(7)
         words = [f"word{number}" for number in range(60)]
@@ -279,6 +277,16 @@ class TestRank:
             built.add(str(number), "tea" if number > 5 else "tea cup" if number == 5 else "cup", f"g{number}")
 
         assert index.rank("tea cup", 1)[0].score == built.rank("tea cup", 1)[0].score != before
+
+    def test_the_rarest_terms_alone_may_count(self) -> None:
+        index = FullTextIndex(RankingWeights(0.0, 0.0, 1.0, 1.0))
+        for number in range(10):
+            index.add(str(number), "tea kettle cup" if number else "tea pot")
+        index.add("rare", "samovar")
+
+        found = [hit.id for hit in index.rank("samovar pot tea kettle cup", rarest=2)]
+        assert sorted(found) == ["0", "rare"]
+        assert index.rank("samovar pot tea", rarest=9) == index.rank("samovar pot tea")
 
 
 class TestShares:

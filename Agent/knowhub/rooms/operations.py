@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..catalog import Known
 from ..checks import need, parse
 from ..ledger import Entry
 from ..schemas import (
@@ -16,6 +17,8 @@ from ..tokens import Token, is_visible, sees
 from .shared import Room, read_cursor, told_operation, write_cursor
 
 __all__ = ["Operations"]
+
+_PURGED_AT_ONCE = 500
 
 
 class Operations(Room):
@@ -89,3 +92,27 @@ class Operations(Room):
             if reference and (now is None or now.fields.get("secret_ref") != reference):
                 self.vault.destroy(reference)
         return {"operation_id": undone, "undone": operation_id}
+
+    def purge(self, token: Token) -> None:
+        """Forget for good what was deleted, the cases and proposals of it, what was merged into it, and all history.
+
+        Cost: reads and writes all.
+        """
+        need(token, "admin")
+        while hanging := self._hanging()[:_PURGED_AT_ONCE]:
+            ids = [known.id for known in hanging]
+            self._write(token, "purge", lambda ids=ids: [self._drop(id) for id in ids])  # type: ignore[misc]
+        self.ledger.forget()
+        self.catalog.catch_up()
+
+    def _hanging(self) -> list[Known]:
+        known = self.catalog.get
+        said = [each for kind in ("feedback", "proposal") for each in self.catalog.all(kind) if known(each.of) is None]
+        merged = [each for each in self.catalog.all("knowledge") if each.merged_into and not known(each.merged_into)]
+        return [*said, *merged]
+
+    def _drop(self, id: str) -> Record:
+        record = self.ledger.read(id)
+        if record is None:
+            raise not_found()
+        return self.ledger.delete(id, record.version)
