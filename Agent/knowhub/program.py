@@ -127,7 +127,7 @@ def make_app() -> Any:
         from .mcp_server import add_mcp
 
         add_mcp(app, told["names"])
-    # What a hub holds stays: looking through 30,000 entries for garbage, again and again, stops all for 0.2 s each time.
+    # What a hub holds stays: each time that 30,000 entries are looked through for garbage, all stands for 0.2 s.
     gc.collect()
     gc.freeze()
     return app
