@@ -7,8 +7,11 @@ begins. A clause is read as
     name[和name] [adverbs] verb name[和name] [what may follow]
 
 and a clause without a name of its own goes on with the subject of the one before it. What is not a name of two to six
-characters, has a word of grammar in it, or ends otherwise than a clause may, is no match. What follows 如果, 听说,
-可能 and the like is not stated, nor is a question; with 不 or 没 no verb fits.
+characters, has a word of grammar in it, or ends otherwise than a clause may, is no match.
+
+A wrong relation is worse than none. So a sentence states none at all where it asks, or has a word of `_find_doubt`
+anywhere: 如果, 听说, 拒绝, 明年, 曾经. With 不 or 没 no verb fits. Where a clause says when (去年, 小时候), or that
+it was lived through (过), what may be over by now is not stated: 去年住在, but 去年搬到 is.
 """
 
 import re
@@ -17,19 +20,19 @@ from collections.abc import Callable, Iterator
 from .extraction_rules import NAME, Findings, Mention, Mentions
 from .extraction_words import CHINESE_COMMON_ENDINGS, CHINESE_NO_NAMES
 
-__all__ = ["read_sentence"]
+__all__ = ["is_stated", "read_sentence"]
 
 _HAN = r"[\u3400-\u9fff]"
 # Characters that names hardly have: grammar, pronouns, measure words, and the verbs that stand beside names.
 _NOT_IN_NAMES = (
     "的了着过是在有和与跟或不没很还就我你您他她它们这那哪谁什么怎吗呢吧啊呀个把被从向对给让会要想说得用叫"
-    "又再但而且因所以如果虽只最太更每某几些请离"
+    "又再但而且因所以如果虽只最太更每某几些请离即将拒"
 )
 _CHAR = rf"(?:(?![{_NOT_IN_NAMES}]){_HAN})"
 _WORD = rf"(?:{NAME}|{_CHAR}(?:{_CHAR}){{1,5}}?)"
 _SUBJECT = rf"{_WORD}(?:(?:和|与|跟|、){_WORD}){{0,3}}?"
 _ADVERBS = (
-    "(?:现在|目前|一直|最近|已经|刚刚|刚|还|也|正在|曾经|曾|从小|去年夏天|去年|今年|上个?月|上周|春天|夏天|秋天|冬天|[一二三四五六七八九十]+月|每天|"
+    "(?:现在|目前|一直|最近|已经|刚刚|刚|还|也|正在|从小|去年夏天|去年|今年|上个?月|上周|春天|夏天|秋天|冬天|[一二三四五六七八九十]+月|每天|"
     "最初|都|后来|终于|这半年|小时候)*"
 )
 _MEASURE = (
@@ -112,9 +115,32 @@ _Read = Callable[["_Clause", re.Match[str], list[str]], None]
 _match_time = re.compile(
     "(?:昨天|今天|明天|前天|昨晚|去年|今年|前年|最近|现在|目前|上周|上个月|周末|后来|以前|今早|早上|晚上|其实|原来|我(?:的)?(?:妹妹|哥哥|弟弟|姐姐|朋友|同事|同学|老师|爸爸|妈妈)|另外|还有|对了|不，|嗯，)+"
 ).match
-_find_doubt = re.compile(
-    "如果|假如|要是|听说|据说|可能|也许|或许|大概|应该|想|打算|计划要|希望|觉得|认为|以为|(?<!会)(?<!能)说|(?<!访)(?<!学)问|是不是|是否|会不会|要不要|万一|请|假装|梦见|建议|吗|别|不要|从未|从没"
+_NOT_STATED = (
+    # denied
+    "并非|绝非|并不是|不是|没人|没有人|无人|很少有|谁[都也]不|谁[都也]没|不再|再也|拒绝|否认|放弃|未能|未曾|尚未|从未|从没|没能|"
+    "差点|差一点|险些|几乎|别(?![人墅的名])|不要|不同意|谣[传言]|造谣|假的|离婚|离职|辞职|"
+    # said, thought or made up by somebody
+    "听说|(?<![数证收论占])据|传闻|传言|传说|好像|似乎|貌似|看来|看样子|疑似|估计|猜|怀疑|相信|不信|觉得|认为|以为|声称|自称|宣称|表示|"
+    "(?<![会能小])说(?!明)|(?<![访学顾])问(?!题)|告诉|假装|装作|梦[见到想里中]|(?:小说|故事|电影|电视剧|剧|书|游戏)[里中](?![心国])|"
+    # asked, wished, possible, or under a condition
+    "是不是|是否|会不会|要不要|有没有|能不能|如果|假如|假使|假设|设想|倘若|要是|要不是|若(?:是|非|不)|万一|除非|只要|只有|"
+    "一旦|的话|可能|也许|或许|或者|大概|应该|应当|(?<![理思联幻感])想(?![法起])|有望|打算|计划(?=[要去在到])|准备(?!好)|希望|愿意|争取|试图|"
+    "尝试|申请|建议|请|吗|"
+    # to come, or at an end
+    "即将|将[要会来]?(?=[到去在加入搬住成嫁娶担任负])|就要|快要|快[^乐递手餐捷]{1,6}了|马上|要去|要搬|要来|明[年天]|"
+    "后[年天](?!来)|下个?(?:月|周|星期|季度)|以后|曾(?=经|[在住是任为从和与跟于参负管领加开])|当时|那时|当年|以前|之前|从前|"
+    "先前|原先|原本|原来|本来|一度|早年|直到|为止"
+)
+_find_doubt = re.compile(rf"{_NOT_STATED}|(?:^|[，,；;])等(?![等于级])").search
+# Of these a clause that says when, or 过, says that they were, and not that they are; 搬到 and 加入 say that they are.
+_STATES = frozenset(
+    {"works_on", "works_at", "lives_in", "teaches_at", "manages", "part_of", "located_in", "owns", "uses", "depends_on"}
+    | {"likes", "dislikes"}
+)
+_find_time_past = re.compile(
+    r"去年|前年|昨[天晚]|前天|上个?(?:月|周|星期)|小时候|最初|那年|大学时|年轻时|[\d一二三四五六七八九〇零]{2,4}年(?![来以])|(?<![不超经路])过"
 ).search
+_find_change = re.compile("搬|住进|定居|安家|加入|入职|跳槽|买|收购|取代").search
 _is_question = re.compile(r"[？?]\s*[”」』\"]?\s*$|(?:吗|呢|什么|谁|哪里|哪儿)[。？?]?$").search
 
 
@@ -123,17 +149,22 @@ def read_sentence(sentence: str, start: int, find_known: Callable[[str], str | N
     mentions = Mentions(sentence, _find_mentions(sentence, find_known))
     for mention in mentions.all:
         findings.add_entity(mention.name, start + mention.start, start + mention.end)
-    is_question = bool(_is_question(sentence))
+    has_statement = is_stated(mentions.text)
     subjects: list[str] = []
     speaker = _match_speaker(mentions.text)
     if speaker:
         subjects = mentions.names_in(speaker["name"]) or [speaker["name"]]
     for clause in _find_clauses(mentions.text[speaker.end() if speaker else 0 :]):
-        reader = _Clause(mentions, clause[0], (start, start + len(sentence)), findings, is_question, find_known)
+        reader = _Clause(mentions, clause[0], (start, start + len(sentence)), findings, has_statement, find_known)
         subjects = reader.read(subjects, has_speaker=bool(speaker)) or subjects
     for tag in _find_tags(mentions.text):
         for mention in mentions.all:
             findings.entities[mention.name].tags[tag.casefold()] = None
+
+
+def is_stated(text: str) -> bool:
+    """Tell whether a sentence, with its names as `Mentions` writes them, states what it says: see the top."""
+    return not (_is_question(text) or _find_doubt(text))
 
 
 _find_clauses = re.compile(r"[^，。！？；,!?;：:\n]+").finditer
@@ -150,7 +181,7 @@ class _Clause:
         text: str,
         span: tuple[int, int],
         findings: Findings,
-        is_question: bool,
+        is_stated: bool,
         find_known: Callable[[str], str | None],
     ) -> None:
         self._mentions = mentions
@@ -160,8 +191,8 @@ class _Clause:
         text = "".join(text.split()).strip("“”\"「」『』《》")
         time = _match_time(text)
         self._text = text[time.end() :] if time else text
-        doubt = _find_doubt(text)
-        self._is_stated = not is_question and doubt is None
+        self._is_stated = is_stated
+        self._is_past = _find_time_past(text) is not None and _find_change(text) is None
 
     def read(self, before: list[str], has_speaker: bool) -> list[str]:
         """Note what the clause says; return its subjects, the given ones where it has none of its own."""
@@ -215,6 +246,8 @@ class _Clause:
         if not sources or not targets:
             return False
         self._note([*sources, *targets])
+        if self._is_past and kind in _STATES:
+            return True
         for source in sources:
             for target in targets:
                 self._findings.add_relation(source, kind, target, self._span)

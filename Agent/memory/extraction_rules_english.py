@@ -7,17 +7,21 @@ sentences. A relation is
     names  [adverbs]  verb phrase  [the | a | his | …]  names
 
 where the verb phrase is one of `_VERBS`, `_PASSIVES` or `_OF`, or kinship (`Lena's brother Max`). A further verb phrase
-behind `and`, a comma or `who` has the same subject. What follows `if`, `says`, `would` and the like is not stated, nor
-is a question; with `not` or `never` no verb phrase fits.
+behind `and`, a comma or `who` has the same subject.
+
+A wrong relation is worse than none. So a sentence states none at all where it asks, or has a word of `_find_doubt`
+anywhere: what denies, doubts, reports, wishes, is still to come or has ended may stand before its verb or far behind
+it ("Ada lives in Paris, or so I heard"). Nor is it a statement what somebody else says, thinks or pretends ("Ada
+pretends Bob lives in Rome"), or what was so and need not be so today ("Ada lived in Rome").
 """
 
 import re
 from collections.abc import Callable, Iterator
 
 from .extraction_rules import NAME, Findings, Mention, Mentions
-from .extraction_words import CALENDAR, ENGLISH_NO_NAMES, JOINING_WORDS, NO_CAPITALS
+from .extraction_words import CALENDAR, ENGLISH_NO_NAMES, JOINING_WORDS, NO_CAPITALS, PLACES_WITH_ADJECTIVES
 
-__all__ = ["find_mentions", "read_sentence"]
+__all__ = ["find_mentions", "is_stated", "read_sentence"]
 
 _Row = tuple[re.Pattern[str], str]
 
@@ -87,10 +91,23 @@ _TOGETHER_BY_TYPE = {
     "sibling_of": r"are (?:siblings|twins|brothers|sisters|brother and sister)",
 }
 
+# Of these a verb in the past tense says that they were, not that they are; "joined" and "moved to" say that they are.
+_STATES = frozenset(
+    {"works_on", "works_at", "lives_in", "teaches_at", "manages", "reports_to", "part_of", "located_in", "owns", "uses"}
+    | {"depends_on", "likes", "dislikes", "knows", "married_to", "friend_of", "speaks"}
+)
+_find_past_auxiliary = re.compile(r"\b(?:(?:was|were)(?! hired| bought| acquired)|had|used to)\b").search
+_find_past = re.compile(
+    r"\b(?:(?:was|were)(?! hired)|had|used to|worked|lived|resided|taught|managed|led|headed|reported|owned|used|liked|"
+    r"loved|enjoyed|hated|knew|maintained)\b"
+).search
+_find_perfect = re.compile(r"\b(?:has|have)\b|['’]s ").search
+
 # Only where a name of this kind is the target: "goes to" a school, and not to Rome.
 _SCHOOL = re.compile(r"School|University|College|Academy|Institute|Kindergarten")
 
-_GROUP = rf"{NAME}(?:(?:\s*,\s*(?:and\s+)?|\s+and\s+|\s*&\s*){NAME}(?!['’]s))*"
+# Names are told in a row only where "and" joins the last: "Graz, Austria" and "Helios, Bob thinks" are no rows.
+_GROUP = rf"{NAME}(?:(?:\s*,\s*{NAME}(?!['’]s))*(?:\s*,?\s+and\s+|\s*&\s*){NAME}(?!['’]s))*"
 # What a name is said to be beside it, and what changes nothing: the Apollo project.
 _KIND = (
     r"(?:\s+(?:project|programme|program|team|service|lab|library|office|app|application|system|company|group|database|"
@@ -107,7 +124,7 @@ _DETERMINER = (
     r"\s+){0,2}"
 )
 _AND_THEN = re.compile(
-    r"[^,;.:!?\ue000-\uefff]{0,40}?(?:\s*,?\s+and\s+(?:he\s+|she\s+|it\s+|they\s+)?|\s*,\s+(?:who\s+|then\s+)?)"
+    r"[^,;.:!?\ue000-\uefff]{0,40}?(?:\s*,?\s+and\s+(?:he\s+|she\s+|it\s+|they\s+)?|\s*,\s+(?:then\s+)?)"
 )
 
 
@@ -125,12 +142,43 @@ _match_predicate = re.compile(r"(?<=is |as )(?:an? )?(?:[A-Za-z]+ ){0,2}[A-Za-z]
 _find_groups = re.compile(_GROUP).finditer
 _match_group = re.compile(_DETERMINER + rf"(?P<names>{_GROUP})").match
 _match_fill = re.compile(_FILL).match
+_NOT_STATED = (
+    # denied
+    r"not|never|no(?!,)|nor|neither|none|nobody|hardly|barely|scarcely|rarely|seldom|(?<!a )few|false|untrue|incorrect|"
+    r"any ?more|den(?:y|ies|ied)|refus\w+|declin\w+|fail(?:s|ed)?|stop(?:s|ped)?|ceas\w+|divorced|"
+    # said, thought or made up by somebody
+    r"say|says|said|saying|think|thinks|thought|thinking|believ\w+|ask|asks|asked|tell|tells|told|claim\w*|hears?|heard|"
+    r"suppos\w+|alleg\w+|reportedly|apparent\w*|seem\w*|(?:looks?|sounds?) (?:like|as)|appears?|appeared|rumou?r\w*|"
+    r"guess\w*|suspect\w*|assum\w+|imagin\w+|dream\w*|pretend\w*|suggest\w*|insist\w*|wonder\w*|doubt\w*|myth|legend|"
+    r"gossip|according to|lied|lying|jok(?:e|es|ed|ing)|"
+    r"in (?:\w+ ){0,2}(?:novel|story|tale|film|movie|book|play|game|dream)s?|"
+    # wished, possible, or under a condition
+    r"if|whether|unless|until|till|provided|providing|in case|otherwise|as soon as|want\w*|wish\w*|hop(?:e|es|ed|ing)|"
+    r"plan(?:s|ned|ning)?|intend\w*|expect\w*|consider\w*|would|might|could|should|shall|maybe|perhaps|probably|"
+    r"possibly|presumably|(?:un)?likely|either|let's|tr(?:y|ies|ied|ying)|attempt\w*|"
+    # to come, or at an end
+    r"about to|going to|tomorrow|soon|next(?! to\b| door)|upcoming|formerly|previously|originally|used to|back then|"
+    r"at the time|in those days"
+)
 _find_doubt = re.compile(
-    r"\b(?:if|whether|unless|said|says|say|thinks?|thought|believes?|believed|asked|asks|wants?|wanted|would|might|may|"
-    r"could|should|shall|hopes?|plans?|wishes|maybe|perhaps|probably|according to|rumou?r|suppose|heard|claims?|"
-    r"claimed|tells?|told|imagine|considers?|let's|not|never|no longer|nobody|n't)\b|n't\b",
+    rf"\b(?i:{_NOT_STATED})(?![a-z])|\b(?:will|may)\b|(?<!\bca)n['’]t\b|can['’]t(?! stand)|cannot(?! stand)|['’]ll\b|"
+    r"^(?:Had|Were|Should|May)\b|(?:^|,\s*)[Oo]nce\b(?! (?:a|more|again)\b)"
+).search
+# "… that Ada": said by somebody, but for what is as it is known.
+_find_clause = re.compile(
+    rf"(?<!\bremember)(?<!\bnote)(?<!\bnoted)(?<!\bknow)(?<!\bknows)(?<!\bfact)(?<!\btrue)(?<!\blearned)(?<!\blearnt)"
+    rf"(?<!\bforget)(?<!\bforgot)(?<!\bconfirmed)(?<!\bannounced) that (?:the )?{NAME}",
     re.IGNORECASE,
 ).search
+# "Ada pretends" before "Bob lives in Rome": that Bob does is not said by the sentence itself.
+_find_somebody_claiming = re.compile(
+    rf"(?:{NAME}|\b(?:I|you|he|she|we|they|people|everyone|everybody|someone|somebody))\s+(?:[a-z]+ly\s+)?"
+    r"(?!(?:and|or|but|while|because|when|where|since|as|so|though|although|whereas|with|for|from|of|in|on|at|to|by)\s)"
+    r"[a-z]+\s+$"
+).search
+_CLAIM_LENGTH = 60  # characters before a name that are looked at for who claims something of it
+_find_relative = re.compile(r"\b(?:who|which)\b").search
+_match_relative = re.compile(r"\s*,?\s+(?:who|which)\b").match
 _match_speaker = re.compile(r"([A-Z][\w'’-]*(?: [A-Z][\w'’-]*){0,2}):\s+").match
 
 
@@ -147,8 +195,13 @@ def read_sentence(sentence: str, start: int, find_known: Callable[[str], str | N
     for mention in mentions.all:
         findings.add_entity(mention.name, start + mention.start, start + mention.end)
     _read_tags(mentions, findings)
-    if not sentence.rstrip().endswith("?"):
+    if is_stated(mentions.text):
         _Reader(mentions, (start, start + len(sentence)), findings).read()
+
+
+def is_stated(text: str) -> bool:
+    """Tell whether a sentence, with its names as `Mentions` writes them, states what it says: see the top."""
+    return not (text.rstrip("\"”» ").endswith("?") or _find_doubt(text) or _find_clause(text))
 
 
 class _Reader:
@@ -159,12 +212,12 @@ class _Reader:
         self._span = span
         self._findings = findings
         self._text = _with_speaker(mentions.text)
-        doubt = _find_doubt(self._text)
-        self._end = doubt.start() if doubt else len(self._text)  # what stands behind is not stated
 
     def read(self) -> None:
         for group in _find_groups(self._text):
-            if group.start() < self._end:
+            if _match_relative(self._text, group.end()) or not _find_somebody_claiming(
+                self._text[max(0, group.start() - _CLAIM_LENGTH) : group.start()]
+            ):
                 self._read_subject(group)
 
     def _read_subject(self, group: re.Match[str]) -> None:
@@ -175,13 +228,14 @@ class _Reader:
             if match is None:
                 continue
             others = self._mentions.names_in(match["other"])
-            if match.end() <= self._end:  # of him it goes on: "Lena's brother Max lives in Hamburg"
-                one, other = (subjects[-1:], others) if kind == "owns" else (others, subjects[-1:])
-                self._relate(one, kind, other)
-                subjects, end = others[:1], match.end()
+            if kind in _STATES and _find_past_auxiliary(match[0]):
+                break
+            one, other = (subjects[-1:], others) if kind == "owns" else (others, subjects[-1:])
+            self._relate(one, kind, other)
+            subjects, end = others[:1], match.end()  # of him it goes on: "Lena's brother Max lives in Hamburg"
             break
         together = _match_fill(self._text, end)
-        if together and len(subjects) == 2 and together.end() <= self._end:
+        if together and len(subjects) == 2:
             for pattern, kind in _TOGETHER:
                 if self._match_phrase(pattern, together.end()):
                     self._relate(subjects[:1], kind, subjects[1:])
@@ -211,9 +265,7 @@ class _Reader:
         """Read one verb phrase after the other, as long as they have this subject."""
         fill = _match_fill(self._text, end)
         while fill is not None:
-            if fill.end() > self._end:
-                return
-            found = self._read_verb(subjects, fill.end(), weight=0.5 if "used to" in fill[0] else 1.0)
+            found = self._read_verb(subjects, fill)
             if found is None:
                 predicate = _match_predicate(self._text, fill.end())  # "is Danish and lives in Aarhus"
                 if predicate is None:
@@ -223,32 +275,37 @@ class _Reader:
             if onward is None:
                 return
             fill = _match_fill(self._text, onward.end() - 1)
-            if fill is not None and "which" in fill[0]:  # of what was named last, whose own turn comes
+            if fill is not None and _find_relative(fill[0]):  # of what was named last, whose own turn comes
                 return
 
-    def _read_verb(self, subjects: list[str], at: int, weight: float) -> int | None:
+    def _read_verb(self, subjects: list[str], fill: re.Match[str]) -> int | None:
         """Read a verb phrase and its objects; return where they end, None where there is none."""
+        at = fill.end()
         of = _match_of(self._text, at)
         if of is not None:
             for kind, noun in _NOUNS_BY_TYPE.items():
                 if re.fullmatch(noun, of["noun"]):
-                    self._relate(subjects, kind, self._mentions.names_in(of["other"]), weight)
+                    if kind not in _STATES or not _find_past_auxiliary(fill[0]):
+                        self._relate(subjects, kind, self._mentions.names_in(of["other"]))
                     return of.end()
         for rows, is_reversed in ((_PASSIVES, True), (_OF, False), (_VERBS, False)):
             for pattern, kind in rows:
                 phrase = self._match_phrase(pattern, at)
                 objects = phrase and _match_group(self._text, phrase.end())
-                if not phrase or not objects:
+                if not phrase or not objects or _match_or(self._text, objects.end()):
                     continue
-                names = self._mentions.names_in(objects["names"])
-                one, other = (names, subjects) if is_reversed else (subjects, names)
-                self._relate(one, kind, other, weight)
+                verb = self._text[fill.start() : phrase.end()]
+                find_past = _find_past if rows is _VERBS else _find_past_auxiliary
+                if kind not in _STATES or not find_past(verb) or _find_perfect(verb):
+                    names = self._mentions.names_in(objects["names"])
+                    one, other = (names, subjects) if is_reversed else (subjects, names)
+                    self._relate(one, kind, other)
                 return objects.end()
         school = _match_goes_to(self._text, at)
         objects = school and _match_group(self._text, school.end())
         if objects:
             names = self._mentions.names_in(objects["names"])
-            self._relate(subjects, "studies_at", [name for name in names if _SCHOOL.search(name)], weight)
+            self._relate(subjects, "studies_at", [name for name in names if _SCHOOL.search(name)])
             return objects.end()
         return None
 
@@ -262,10 +319,10 @@ class _Reader:
                     return match
         return None
 
-    def _relate(self, sources: list[str], kind: str, targets: list[str], weight: float = 1.0) -> None:
+    def _relate(self, sources: list[str], kind: str, targets: list[str]) -> None:
         for source in sources:
             for target in targets:
-                self._findings.add_relation(source, kind, target, self._span, weight)
+                self._findings.add_relation(source, kind, target, self._span)
 
 
 def _kin_rows(template: str) -> list[_Row]:
@@ -277,7 +334,7 @@ def _kin_rows(template: str) -> list[_Row]:
 
 # "Lena's brother Max", "Pavel's manager is Irina", "Astrid's dog is named Biscuit"
 _KIN = _kin_rows(
-    r"(?P<form>['’]s)\s+(?:[a-z]+\s+)?(?:{noun})s?(?:\s+(?:is|was)(?:\s+(?:called|named))?|\s*,)?\s+(?P<other>{g})"
+    r"(?P<form>['’]s)\s+(?!former|late|future|previous|next|old\s)(?:[a-z]+\s+)?(?:{noun})s?(?:\s+(?:is|was)(?:\s+(?:called|named))?|\s*,)?\s+(?P<other>{g})"
 )
 _KIN += [
     (
@@ -291,6 +348,7 @@ _KIN += [
 _COMPANY = _kin_rows(r"\s+and\s+(?:his|her|their)\s+(?:{noun})\s*,?\s+(?P<other>{n})")
 _APPOSED = _kin_rows(r"\s*,\s+(?P<other>{n})['’]s\s+(?:[a-z]+\s+)?(?:{noun})\s*,\s")
 _match_of = re.compile(rf"(?:(?<=is )|(?<=was ))(?P<other>{NAME})['’]s\s+(?P<noun>[a-z]+(?: [a-z]+)?)(?![a-z])").match
+_match_or = re.compile(rf"\s*,?\s+or\s+{NAME}").match
 _match_goes_to = re.compile(r"(?:goes|go|went) to(?![a-z])").match
 
 
@@ -410,7 +468,11 @@ def _name_in(
     begin = 0
     if is_first:
         while begin < len(words) and (words[begin] in ENGLISH_NO_NAMES or words[begin].endswith("ly")):
+            if " ".join(words[begin : begin + 2]) in PLACES_WITH_ADJECTIVES:
+                break
             begin += 1
+    while begin < len(words) - 1 and _is_date(words[begin], sentence[: run[begin].start()]):  # "On Monday Tom met Sue"
+        begin += 1
     while begin < len(words) and (words[begin] in _HEADS or words[begin] in JOINING_WORDS):
         if words[begin] == "The" and not is_first and len(words) - begin == 2:
             break  # a title: "wrote The Dispossessed"
@@ -426,6 +488,13 @@ def _name_in(
         return
     yield Mention(find_known(written) or written, start, start + len(written))
 
+
+def _is_date(word: str, before: str) -> bool:
+    """Tell whether a word is a day, or a month behind "in" and the like: May and June are names, too."""
+    return word.endswith("day") if word in CALENDAR and not _find_before_date(before) else word in CALENDAR
+
+
+_find_before_date = re.compile(r"\b(?:[Ii]n|[Oo]n|[Ss]ince|[Ll]ast|[Tt]his|[Ee]very|[Bb]y|[Ee]arly|[Ll]ate)\s+$").search
 
 _HEADS = ("The", "A", "An", "Project", "Team")
 
@@ -450,8 +519,8 @@ def _looks_like_a_name(word: str, after: str) -> bool:
 
 
 _find_subject_signs = re.compile(
-    r"['’]s\b|\s*,\s+who\b|\s*,\s+which\b|:\s|\s+(?:and|&)\s+(?:[A-Z]|his\b|her\b)|\s*,\s+[A-Z]\w+['’]s|"
-    r"\s+(?:is|was|has|does|did|can|can't|cannot|isn't|wasn't|didn't|doesn't|never|also|now|just|might|would|said|"
+    r"['’]s\b|\s*,\s+who\b|\s*,\s+which\b|:\s|\s+(?:and|&)\s+(?:[A-Z]|his\b|her\b)|\s*,\s+[A-Z]\w+(?:['’]s|\s*,|\s+and\b)|"
+    r"\s+(?:is|was|has|does|did|can|can't|cannot|isn't|wasn't|didn't|doesn't|never|also|now|just|might|would|will|said|"
     r"thinks|lives|works|worked|moved|likes|loves|hates|uses|knows|wrote|met|left|runs|owns|leads|speaks|bought|sold|"
     r"won|went|came|told|made|grew|has|belongs|comes|depends|needs|requires|lies|teaches|studies|joined|left)\b"
 ).match

@@ -7,6 +7,7 @@ __all__ = [
     "ENGLISH_NO_NAMES",
     "JOINING_WORDS",
     "NO_CAPITALS",
+    "PLACES_WITH_ADJECTIVES",
 ]
 
 ENGLISH_NO_NAMES = frozenset(
@@ -30,10 +31,20 @@ ENGLISH_NO_NAMES = frozenset(
     However Therefore Moreover Meanwhile Unfortunately Number Page Chapter Version Figure Table Section
     Step Day Week Month Year Mom Dad Mum Mother Father Sister Brother Boss Manager Team Project Company
     School University Server Servers Frontend Backend Service Services Nice Good Great Bad New Old Only
-    Even Ever Too Very Than Like Until Till Upon Via Per
+    Even Ever Too Very Than Like Unlike Until Till Upon Via Per Beside Besides Beyond Behind Except Within
+    Inside Outside Near Throughout Regarding Concerning Contrary Rather Wherever Whenever Whoever Whatever
+    Few Hardly Suppose Imagine Pretend Assume Consider Believe Expect Wonder Guess Doubt
     """.split()  # noqa: SIM905  read as a text
 )
 """Words that begin sentences with a capital."""
+
+PLACES_WITH_ADJECTIVES = frozenset(
+    f"New {place}"
+    for place in """
+    York Zealand Delhi Orleans Jersey Mexico Hampshire England Haven Guinea South Caledonia Brunswick Plymouth
+    """.split()  # noqa: SIM905  read as a text
+) | {"Great Britain"}
+"""The first two words of names that begin as a sentence may."""
 
 CALENDAR = frozenset(
     """
@@ -70,7 +81,8 @@ CHINESE_NO_NAMES = frozenset(
     纪念 纪录 祝福 成为 成员 计算 关于 关系 关闭 欧元 欧洲 曾经 游戏 车票 车站 路上 路口 宫殿 凌晨
     童年 游客 连忙 习惯 牛奶 边上 农民 温暖 别墅 庄稼 柴火 充满 满意 司机 红色 红茶 绿茶 绿色 蓝色
     黑色 灰色 男人 女人 老人 好人 坏人 病人 客人 工人 主人 个人 本人 名人 商人 军人 诗人 爱人 家人
-    亲人 外国人 中国人 机器人 负责人
+    亲人 外国人 中国人 机器人 负责人 然后 注意 确实 其实 可以 必须 需要 通常 一般 平常 首先 其次 最终 同时
+    另外 并且 不过 尤其 特别 主要 比如 例如 通过 根据 按照 为了 由于 除了 对于 至于 只好 随时 顺便 仍然
     """.split()  # noqa: SIM905  read as a text
 )
 """Words that stand where names do, or begin with a family name."""
