@@ -128,6 +128,71 @@ class TestExtraction:
             assert [each.uri for each in result.write_results] == [f"{MEMORIES}/entities/dog"]
 
     @pytest.mark.parametrize(
+        ("said", "text", "key"),
+        [
+            ("我住在罗马。", "lives_in: 巴黎", "lives_in"),
+            ("我住在罗马。", "用户住在巴黎", ""),
+            ("I live in Rome.", "lives_in: paris", "lives_in"),
+            ("I live in Rome.", "The user lives in paris.", ""),
+            ("我今年三十岁。", "age: 五十岁", "age"),
+            ("我今年三十岁。", "age: 50", "age"),
+            ("I am thirty-one.", "age: fifty-one", "age"),
+            ("I also like tea.", "name: Al", "name"),
+            ("我姓王,叫王芳。", "name: 王明", "name"),
+            ("我是医生。", "works_as: 老师", "works_as"),
+        ],
+    )
+    def test_believes_no_profile_that_the_user_does_not_state(
+        self, tmp_path: Path, said: str, text: str, key: str
+    ) -> None:
+        with ContextEngineService(tmp_path, llm=Script(extracting(fact(text, [0], "profile", "", key)))) as engine:
+            assert engine.commit_session(ADA, [{"role": "user", "content": said}]).status == "partial"
+            assert not engine.fs.exists(ADA, f"{MEMORIES}/profile")
+
+    @pytest.mark.parametrize(
+        ("said", "text", "key"),
+        [
+            ("我住在罗马。", "lives_in: 罗马", "lives_in"),
+            ("我家在杭州西湖区。", "住在杭州西湖区", "lives_in"),
+            ("我今年三十岁。", "age: 30岁", "age"),
+            ("我今年35岁。", "age: 三十五", "age"),
+            ("I am thirty-one years old.", "age: 31", "age"),
+            ("I'm Lena, a nurse in Hamburg.", "name: Lena", "name"),
+            ("I'm Lena, a nurse in Hamburg.", "works_as: nurse", "works_as"),
+            ("I hike every weekend.", "hobby: hiking", "hobby"),
+            ("我是王芳,在杭州当老师。", "works_as: 老师", "works_as"),
+            ("我是王芳,在杭州当老师。", "用户名叫王芳", ""),
+            ("我在Google工作。", "works_at: Google", "works_at"),
+            ("My birthday is 2001-05-08.", "birthday: 2001-5-8", "birthday"),
+        ],
+    )
+    def test_believes_what_the_user_states(self, tmp_path: Path, said: str, text: str, key: str) -> None:
+        with ContextEngineService(tmp_path, llm=Script(extracting(fact(text, [0], "profile", "", key)))) as engine:
+            assert engine.commit_session(ADA, [{"role": "user", "content": said}]).status == "committed"
+            assert engine.fs.exists(ADA, f"{MEMORIES}/profile")
+
+    @pytest.mark.parametrize(
+        ("said", "text", "is_taken"),
+        [
+            ("我的狗叫来福,三岁。", "小狗叫旺财", False),
+            ("我的狗叫来福,三岁。", "小狗叫来福,五岁", False),
+            ("我的狗叫来福,三岁。", "小狗来福3岁", True),
+            ("妹妹搬到了深圳。", "妹妹住在上海", False),
+            ("妹妹搬到了深圳。", "妹妹住在深圳", True),
+            ("Alan came by.", "A man called Al came by.", False),
+            ("Our dog is twelve.", "The dog is 12.", True),
+            ("Our dog is twelve.", "The dog is seventeen.", False),
+            ("买房花了一百二十万。", "房子花了1200000", True),
+        ],
+    )
+    def test_reads_names_and_numbers_in_both_languages(
+        self, tmp_path: Path, said: str, text: str, is_taken: bool
+    ) -> None:
+        with ContextEngineService(tmp_path, llm=Script(extracting(fact(text, [0], topic="t")))) as engine:
+            engine.commit_session(ADA, [{"role": "user", "content": said, "at": SAID[0]["at"]}])
+            assert engine.fs.exists(ADA, f"{MEMORIES}/entities/t") == is_taken
+
+    @pytest.mark.parametrize(
         "answer",
         [TimeoutError("slow"), ConnectionError("down"), ValueError("no JSON"), {}, {"candidates": 7}, [], None, "x", 7],
         ids=repr,

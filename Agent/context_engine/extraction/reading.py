@@ -6,8 +6,8 @@ it, data and no instructions; no URI and no id is in it. The reply is
     {"candidates": [{"category", "topic", "key", "text", "sources": [idx, …], "confidence", "abstract"}]}
 
 and each candidate is checked alone: its category, its lengths, a source that was shown; its numbers and names occur in
-its sources; a profile and a preference cite a user's message, since no assistant and no tool says who the user is. What
-fails is recorded and dropped, the others stay.
+its sources; a profile and a preference cite a user's message, since no assistant and no tool says who the user is, and
+a profile's words are the user's. What fails is recorded and dropped, the others stay.
 """
 
 import re
@@ -28,8 +28,8 @@ from ..core.config import (
 from ..core.messages import own_words
 from ..core.objects import CandidateMemory, Message, RequestContext, SessionArchive
 from ..core.ports import LLM
-from ..core.text import CountTokens, count_tokens, cut_tokens, fold, mapping_of, one_line, time_of, to_json
-from .cues import proper_names
+from ..core.text import CountTokens, count_tokens, cut_tokens, mapping_of, one_line, time_of, to_json
+from .evidence import is_invented, is_said
 
 __all__ = ["SCHEMA", "Allowance", "ModelReader", "check_candidate"]
 
@@ -73,7 +73,6 @@ SCHEMA: dict[str, Any] = {
 
 _TOPIC_LIMIT, _TEXT_TOKENS = 120, 400
 _ROWS = 400  # so many statements 6,000 tokens may hold, of 15 tokens each
-_find_numbers = re.compile(r"\d+(?:[.,:]\d+)*").findall
 _is_key = re.compile(r"[a-z_]{2,32}").fullmatch
 
 
@@ -245,17 +244,18 @@ def check_candidate(
         said = "\n".join(f"{message.name} {own_words(message)}" for message in own)
     else:
         said = "\n".join(f"{_shown(message)} {time_of(message.at)}" for _, message in cited)
-    invented = _invented(f"{text}\n{topic if isinstance(topic, str) else ''}", said)
-    if invented:
+    if is_invented(f"{text}\n{topic if isinstance(topic, str) else ''}", said):
         return None, f"{category}: names or numbers that its sources do not say"
     key = made.get("key")
     key = key if category == "profile" and isinstance(key, str) and _is_key(key) else ""
     text = one_line(text)
+    if category == "profile" and not is_said(text.removeprefix(f"{key}: "), said):
+        return None, f"{category}: words that the user does not say"
     if key and not text.startswith(f"{key}: "):
         text = f"{key}: {text}"
     confidence = made.get("confidence")
     abstract = made.get("abstract")
-    abstract = one_line(abstract) if isinstance(abstract, str) and not _invented(abstract, said) else ""
+    abstract = one_line(abstract) if isinstance(abstract, str) and not is_invented(abstract, said) else ""
     return CandidateMemory(
         category=category,
         owner_scope=OWNER_OF[category],
@@ -272,16 +272,3 @@ def check_candidate(
 
 def _is_shown(idx: object, chunk: Sequence[Any]) -> bool:
     return isinstance(idx, int) and not isinstance(idx, bool) and 0 <= idx < len(chunk)
-
-
-def _invented(text: str, said: str) -> bool:
-    """Whether a text has a number or a name that its sources do not have."""
-    folded = fold(said)
-    numbers = set(_find_numbers(folded))
-    if not set(_find_numbers(fold(text))) <= numbers:
-        return True
-    words = set(re.findall(r"\w+", folded))
-    for name in proper_names(f"x {text}"):
-        if fold(name) not in folded and not set(re.findall(r"\w+", fold(name))) <= words:
-            return True
-    return False
