@@ -204,7 +204,6 @@ def _entry_of(candidate: CandidateMemory, slug: str) -> Entry:
     return Entry(text, id, moment_of(candidate.at) if candidate.at else "", sources)
 
 
-
 def _is_before(new: Entry, struck: Entry) -> bool:
     """Whether a statement is of the time before another took its place: told again, it does not come back."""
     return new.at < struck.until or (bool(new.sources) and set(new.sources) <= set(struck.sources))

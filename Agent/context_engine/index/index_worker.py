@@ -5,7 +5,6 @@ while the index is held for writing, so that of two workers none leaves an older
 """
 
 import contextlib
-import json
 import logging
 import os
 import threading
@@ -26,11 +25,11 @@ from ..core.errors import ContextEngineError, InvalidUriError, ProviderDownError
 from ..core.messages import decode_messages
 from ..core.objects import ContextNode, IndexBatchResult, OutboxEvent, RequestContext
 from ..core.ports import GraphStore
-from ..core.text import digest_of
 from ..fs.context_fs import ContextFS
 from ..fs.folders import Image
 from ..fs.meta import digests_of, leads_on, read_edges, read_meta
 from ..fs.uri import Uri, parse_uri
+from ..providers import passages
 from ..providers.word_index import IndexedNode, WordIndex
 from .index_projector import IndexProjector
 from .outbox_store import OutboxStore
@@ -227,8 +226,7 @@ class IndexWorker:
 def projected_digest(uri: Uri, image: Image) -> str:
     """Return a digest of all of a node that an index holds."""
     meta = read_meta(uri, image)
-    named = [uri.text, meta["title"], *meta["aliases"], *meta["confirmed"], meta["category"]]
-    return digest_of(json.dumps([named, digests_of(image)], sort_keys=True), size=8)
+    return passages.projected_digest(uri.text, meta, meta["category"], digests_of(image))
 
 
 def _names_of(uri: Uri, node: ContextNode) -> Sequence[str]:

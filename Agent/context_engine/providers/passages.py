@@ -1,16 +1,17 @@
 """The passages of a node: what is found, and what is shown of it."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core.config import PASSAGE_CHARACTERS, SESSIONS
 from ..core.entries import parse_entries
 from ..core.messages import decode_message
 from ..core.objects import ContextNode, Message
-from ..core.text import read_time
+from ..core.text import digest_of, read_time
 from .word_index import split_passages
 
-__all__ = ["passage_of_archive", "passages_of", "said_text"]
+__all__ = ["passage_of_archive", "passages_of", "projected_digest", "said_text"]
 
 _PLACES = 20  # bits: a part of an archive is a message's place, and a passage's within it
 
@@ -18,6 +19,12 @@ _PLACES = 20  # bits: a part of an archive is a message's place, and a passage's
 def said_text(message: Message) -> str:
     """Return a message as it is indexed and shown: with the speaker's name, where it has one."""
     return f"{message.name}: {message.text}" if message.name else message.text
+
+
+def projected_digest(uri: str, meta: Mapping[str, Any], category: str, digests: Mapping[str, str]) -> str:
+    """Return a digest of all of a node that an index holds: of its names, and of its files by their digests."""
+    named = [uri, meta["title"], *meta["aliases"], *meta["confirmed"], category]
+    return digest_of(json.dumps([named, dict(digests)], sort_keys=True), size=8)
 
 
 def passage_of_archive(data: bytes, part: int, where: str) -> tuple[str, str, str]:

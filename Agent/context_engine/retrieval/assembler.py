@@ -15,7 +15,8 @@ from ..core.text import CountTokens, count_tokens
 from ..fs.context_fs import ContextFS
 from ..fs.meta import read_edges
 from ..fs.uri import check_access
-from ..providers.passages import passage_of_archive, passages_of
+from ..providers.passages import passage_of_archive, passages_of, projected_digest
+from ..providers.word_index import WordIndex
 
 __all__ = ["RetrievalAssembler"]
 
@@ -25,6 +26,8 @@ class _Seen(NamedTuple):
     messages: bytes
     passages: dict[int, str]
     edges: list[RelationEdge]
+    is_stale: bool
+    """Whether the index knows it as it was: then a passage's number says nothing."""
 
     def passage(self, part: int) -> tuple[str, str, str]:
         """Return a passage, and of an archive its message and that one's role; no other message is read."""
@@ -40,17 +43,19 @@ class RetrievalAssembler:
 
     Args:
         fs: The main store.
+        words: The words of a space, by URI.
         tokens: How long a text is.
-        on_stale: Called with a URI that the index has and the store has not.
+        on_stale: Called with a URI that the index does not have as the store has it.
     """
 
     def __init__(
         self,
         fs: ContextFS,
+        words: Callable[[str], WordIndex],
         tokens: CountTokens = count_tokens,
         on_stale: Callable[[str], None] = lambda uri: None,
     ) -> None:
-        self._fs, self._count, self._on_stale = fs, tokens, on_stale
+        self._fs, self._words, self._count, self._on_stale = fs, words, tokens, on_stale
 
     def assemble(self, typed_query: TypedQuery, hits: Sequence[NodeHit], ctx: RequestContext) -> list[RetrievedBlock]:
         """Return at most `top_k` blocks within `budget_tokens`, best first.
@@ -71,12 +76,14 @@ class RetrievalAssembler:
                 break
             if hit.uri not in seen:
                 seen[hit.uri] = self._look(ctx, hit.uri)
+                if (made_anew := seen[hit.uri]) is not None and made_anew.is_stale:
+                    self._find_again(hit.uri, typed_query, parts)
             held = seen[hit.uri]
             if held is None:
                 continue
             excerpt, said, role = self._excerpt(hit, held, parts)
             key = (held.node.uri, said)
-            if key in made or (hit.level == 2 and not excerpt):
+            if key in made or (hit.level == 2 and not excerpt and not self._fs.readonly):
                 continue
             block = self._block(hit, held, held.node.uri in shown, excerpt, role)
             if block.content_excerpt and block.content_excerpt in told:  # a memory has said the message already
@@ -101,15 +108,29 @@ class RetrievalAssembler:
             return None
         passages = {} if node.category == SESSIONS else {part: text for part, text, _ in passages_of(node)}
         edges = [edge for edge in read_edges(node.uri, files.get(RELATIONS, b"")) if _is_visible(ctx, edge.to_uri)]
-        return _Seen(node, files.get(MESSAGES, b""), passages, edges)
+        known = self._words(node.uri).node(node.uri)
+        digest = projected_digest(node.uri, node.metadata, node.category, node.metadata["digests"])
+        is_stale = node.category != SESSIONS and (known is None or known.digest != digest)
+        return _Seen(node, files.get(MESSAGES, b""), passages, edges, is_stale)
+
+    def _find_again(self, uri: str, query: TypedQuery, parts: dict[str, int]) -> None:
+        """Let the index have a node as it is now, and note the passage that fits best; none where none does."""
+        self._on_stale(uri)
+        parts.pop(uri, None)
+        if not self._fs.readonly:
+            found = self._words(uri).rank(query.text, 1, "passages", uri)
+            parts.update((hit.uri, hit.part) for hit in found if hit.uri == uri)
 
     def _excerpt(self, hit: NodeHit, held: _Seen, best_parts: Mapping[str, int]) -> tuple[str, str, str]:
         """Return what a block shows of a node's content, which message it is of, and whose."""
-        if hit.level == 2:
+        if hit.level == 2 and not held.is_stale:
             return held.passage(hit.part)
-        if held.node.category == SESSIONS or hit.uri not in best_parts:
+        if held.node.category == SESSIONS:
             return "", "", ""
-        return held.passage(best_parts[hit.uri])
+        if hit.uri in best_parts:
+            return held.passage(best_parts[hit.uri])
+        # Of a node that was hit by its name, and whose passages say other things by now, the newest.
+        return held.passage(0) if held.is_stale and hit.level == 0 and not self._fs.readonly else ("", "", "")
 
     def _block(self, hit: NodeHit, held: _Seen, is_known: bool, excerpt: str, role: str) -> RetrievedBlock:
         is_message = held.node.category == SESSIONS and hit.level == 2

@@ -167,7 +167,7 @@ class ContextEngineService:
         self.planner = QueryPlanner()
         self.retriever = L0Retriever(self.fs, self.words, vectors, self._on_stale)
         self.searcher = HierarchicalSearcher(self.words, vectors)
-        self.assembler = RetrievalAssembler(self.fs, self._count, self._on_stale)
+        self.assembler = RetrievalAssembler(self.fs, self.words, self._count, self._on_stale)
         self.reader = MemoryReadService(self.fs, self.relations)
         self._forgetter = Forgetter(self.fs, self.worker, self.spaces, builder, self._vectors)
 
