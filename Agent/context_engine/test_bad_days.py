@@ -340,6 +340,33 @@ class TestStrangeFiles:
             engine.forget(ADA, f"{MEMORIES}/preferences")
         assert [path for path in tmp_path.rglob("*") if path.is_file() and b"zebrafish" in path.read_bytes()] == []
 
+    def test_that_lead_to_what_is_forgotten_go_with_it(self, tmp_path: Path) -> None:
+        with ContextEngineService(tmp_path) as engine:
+            engine.remember(ADA, "I love zebrafish.", "preferences", "zebrafish")
+            engine.move_node(ADA, f"{MEMORIES}/preferences/zebrafish", f"{MEMORIES}/preferences/zebrafish-two")
+            engine.move_node(ADA, f"{MEMORIES}/preferences/zebrafish-two", f"{MEMORIES}/preferences/fish")
+            engine.fs.prune(engine.fs.clock() + 1)
+            engine.forget(ADA, f"{MEMORIES}/preferences/fish")
+        assert [str(path) for path in tmp_path.rglob("*zebra*")] == []
+        assert [path for path in tmp_path.rglob("*") if path.is_file() and b"zebrafish" in path.read_bytes()] == []
+
+
+class TestAnAgentOfSeveralUsers:
+    def test_tells_nobody_of_anothers_sessions(self, engine: ContextEngineService) -> None:
+        eve = RequestContext("acme", "eve", "helper", "s9")
+        said = [{"role": "user", "content": "I love jazz."}]
+        engine.commit_session(RequestContext("acme", "ada", "helper", "divorce-lawyer"), said, used_tools=["search"])
+        uri = "ctx://acme/agents/helper/tools/search"
+        for told in (engine.get_node(eve, uri), engine.history(eve, uri), engine.fs.log(eve)):
+            assert "divorce" not in repr(told)
+            assert "ada/" not in repr(told)
+        assert engine.get_node(ADA, uri).metadata["source_refs"]
+
+        node = engine.get_node(eve, uri)
+        node.abstract = "how searching goes"
+        engine.write_node(eve, node)
+        assert engine.get_node(ADA, uri).metadata["source_refs"]
+
 
 class _Full:
     def __call__(self, *args: object) -> None:

@@ -419,24 +419,31 @@ class TestExtraction:
         count = int(os.environ.get("KEYWORD_TREE_STORM_SIZE") or 1_000_000) if is_storm else 5_000
         chance = random.Random(int(os.environ.get("KEYWORD_TREE_SEED") or 18))
         pieces: list[Any] = [None, True, -1, 0, 1, 99, 1.5, float("nan"), "", "profile", "../x", "ctx://acme/users/bob/x",
-                             [], {}, [0], [0, 1], ["0"], "Oliver", "x" * 5_000, "\ud800", "\u202e", "name"]  # fmt: skip
+                             [], {}, [0], [0, 1], ["0"], "Oliver", "x" * 5_000, "\ud800", "\u202e", "name",
+                             "../../bob/memories/profile", "ctx:x", ".ctx", "..", "/", "%2e%2e%2f", "a\0b",
+                             ".meta.json", "oliver#?\\", "龙井/..", "\u200boliver", "OLIVER", "con"]  # fmt: skip
         said = read_messages(SAID, 0.0)
         chunk = list(enumerate(said, 1))
         archive = SessionArchive("s1", "ctx://acme/users/ada/sessions/s1/0001-00000000", "", said)
         names = ("category", "topic", "key", "text", "sources", "confidence", "abstract")
+        accepted = 0
         with ContextEngineService(tmp_path) as engine:
             for _ in range(count):
                 row = {name: chance.choice(pieces) for name in names if chance.random() < 0.9}
-                if chance.random() < 0.5:
-                    row |= {"category": chance.choice(["profile", "entities", "skills", "events"]), "sources": [0]}
+                if chance.random() < 0.8:  # most of a reply is in order, so that what is not gets further
+                    category = chance.choice(["profile", "preferences", "entities", "skills", "events", "cases"])
+                    good = fact("Oliver is 3 years old.", [0], category, key="name")
+                    row = good | {name: row.get(name) for name in chance.sample(names, chance.randint(1, 3))}
                 candidate, wrong = check_candidate(row, chunk, archive)
+                accepted += candidate is not None
                 assert (candidate is None) == bool(wrong)
                 if candidate is not None:
                     for made in engine.coordinator._pipeline.normalize_candidates(ADA, [candidate]):
                         plan = engine.coordinator._router.build_plan(made, ADA)
                         assert plan.target_uri.startswith((f"{MEMORIES}/", "ctx://acme/agents/helper/"))
+        assert accepted > count // 20
         if is_storm:
-            print(f"\n{count:,} hostile replies: 0 escapes")
+            print(f"\n{count:,} hostile replies, {accepted:,} accepted: 0 escapes")
 
 
 class TestMerging:

@@ -116,3 +116,19 @@ class TestPort:
 
         assert EmbedderAdapter(Port()).embed(["x"]) == [[1.0]]
         assert EmbedderAdapter(MODEL).embed_texts(["x"])[0].model == MODEL.name
+
+
+class TestForgettingWithoutTheModel:
+    def test_keeps_the_vectors_of_all_else(self, tmp_path: Path) -> None:
+        with ContextEngineService(tmp_path, embedder=HashingEmbedder()) as engine:
+            for word in ("jazz", "opera", "tea"):
+                engine.remember(ADA, f"I love {word}.", "preferences", word)
+            engine.work()
+        before = {path: path.stat().st_size for path in tmp_path.rglob("*.vectors")}
+        with ContextEngineService(tmp_path) as engine:
+            engine.forget(ADA, "ctx://acme/users/ada/memories/preferences/tea")
+
+        assert before
+        for path, size in before.items():
+            if "users" in str(path):
+                assert 512 < path.stat().st_size < size

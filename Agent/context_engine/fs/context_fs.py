@@ -30,7 +30,7 @@ from ..core.checks import check_count
 from ..core.config import ABSTRACT, CONTENT, LEVEL_TOKENS, LEVELS, META, OVERVIEW
 from ..core.errors import ConflictError, ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.objects import ContextNode, HistoryEntry, NodeStat, NodeSummary, RequestContext
-from ..core.text import CountTokens, count_tokens, shorten
+from ..core.text import CountTokens, count_tokens, merge_unique, shorten
 from .checks import check_meta, check_version, decode, encode, file_of
 from .disk import Disk
 from .folders import Image
@@ -39,7 +39,7 @@ from .history import History
 from .main_store import MainStore
 from .meta import context_type_of, digests_of, leads_on, read_meta
 from .transaction import Staged, Transaction
-from .uri import Uri, check_access, parse_uri
+from .uri import Uri, check_access, is_visible, parse_uri
 
 __all__ = ["ContextFS"]
 
@@ -275,7 +275,11 @@ class ContextFS(MainStore):
             check_version(uri, node.metadata, present)
             meta = (present.meta if present else None) or read_meta(uri, {})
             meta |= {"type": node.context_type or context_type_of(node.category), "category": node.category}
-            tx.put(uri, Staged({**(present.files if present else {}), **encoded}, meta | check_meta(node.metadata)))
+            fields = check_meta(node.metadata)
+            if "source_refs" in fields:  # who read the node was not shown others' sources: they stay
+                hidden = [ref for ref in meta["source_refs"] if not is_visible(ctx, ref.get("archive", ""))]
+                fields["source_refs"] = merge_unique(fields["source_refs"], hidden)
+            tx.put(uri, Staged({**(present.files if present else {}), **encoded}, meta | fields))
 
         self.run(ctx, "write_node", change)
 

@@ -9,12 +9,12 @@ from ..core.checks import check_count
 from ..core.config import META
 from ..core.errors import ConflictError, InvalidInputError
 from ..core.objects import HistoryEntry, RequestContext
-from ..core.text import clean, shorten
+from ..core.text import clean, mapping_of, shorten, to_json
 from .journal import MOVE, Commit, Journal, Step
 from .meta import leads_on, read_meta
 from .redo import copies_of
 from .transaction import Staged, Transaction
-from .uri import Uri, check_access, check_context, parse_uri
+from .uri import Uri, check_access, check_context, is_visible, parse_uri
 
 if TYPE_CHECKING:
     from .main_store import MainStore
@@ -51,7 +51,7 @@ class History:
                 " FROM changes WHERE uri = ? AND sequence < ? AND sequence > ?) ORDER BY c.sequence DESC LIMIT ?",
                 (current, before, since, limit - len(found)),
             )
-            found += [self._entry(current, row) for row in rows]
+            found += [self._entry(ctx, current, row) for row in rows]
             if move is None:
                 break
             commit = self._journal.query(
@@ -59,7 +59,8 @@ class History:
             )
             if commit and len(found) < limit:
                 id_, number, name, at, author = commit[0]
-                found.append(HistoryEntry(id_, number, name, at, author, "moved", {"uri": move[1]}, {"uri": current}))
+                by = _author(ctx, author)
+                found.append(HistoryEntry(id_, number, name, at, by, "moved", {"uri": move[1]}, {"uri": current}))
             current, before = move[1], since
         return found
 
@@ -84,12 +85,15 @@ class History:
             move = self._last_move(move[1], move[0])
         return [each for each in dict.fromkeys(found) if each != uri]
 
-    def _entry(self, uri: str, row: Sequence[Any]) -> HistoryEntry:
+    def _entry(self, ctx: RequestContext, uri: str, row: Sequence[Any]) -> HistoryEntry:
         steps = [step for step in self._journal.steps(row[1]) if step.uri == uri and step.file != MOVE]
         before = {step.file: step.before.decode("utf-8", "replace") for step in steps if step.before is not None}
         after = {step.file: step.after.decode("utf-8", "replace") for step in steps if step.after is not None}
         change = "created" if META not in before else "deleted" if META not in after else "changed"
-        return HistoryEntry(row[0], row[1], row[2], row[3], row[4], change, before, after)
+        for image in (before, after):
+            if META in image:
+                image[META] = _visible_meta(ctx, image[META])
+        return HistoryEntry(row[0], row[1], row[2], row[3], _author(ctx, row[4]), change, before, after)
 
     def log(self, ctx: RequestContext, limit: int = 20) -> list[dict[str, Any]]:
         """Return the last commits that changed something of the request's, newest first."""
@@ -103,7 +107,14 @@ class History:
             (*(bound for space in spaces for bound in (f"{space}/", f"{space}0")), limit),
         )
         names = ("id", "sequence", "name", "at", "author", "state")
-        return [{**dict(zip(names, row, strict=False)), "uris": sorted(json.loads(row[6]))} for row in rows]
+        return [
+            {
+                **dict(zip(names, row, strict=False)),
+                "author": _author(ctx, row[4]),
+                "uris": sorted(uri for uri in json.loads(row[6]) if is_visible(ctx, uri)),
+            }
+            for row in rows
+        ]
 
     # -- taking back --
 
@@ -215,3 +226,24 @@ class History:
                 for place in copies_of(self._store.aside, [*gone, *kept]):
                     shutil.rmtree(place)
             self._journal.rewrite()
+
+
+def _author(ctx: RequestContext, author: str) -> str:
+    """Return who made a commit; of another user of the same agent, the agent alone."""
+    user, _, agent = author.rpartition("/")
+    return author if user == ctx.user_id else agent
+
+
+def _visible_meta(ctx: RequestContext, text: str) -> str:
+    """Return metadata without the sources that are others'; as it stands where it is all the request's."""
+    try:
+        meta = mapping_of(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
+    refs = meta.get("source_refs")
+    seen = (
+        [ref for ref in refs if is_visible(ctx, str(mapping_of(ref).get("archive")))]
+        if isinstance(refs, list)
+        else refs
+    )
+    return text if seen == refs else to_json({**meta, "source_refs": seen}, indent=1)

@@ -64,7 +64,8 @@ def _make_folder(root: Path) -> None:
 
 
 def _has_started_anew(store: "MainStore") -> bool:
-    return not store.journal.query("SELECT 1 FROM counters WHERE name = ?", (f"boot {store.boot}",))
+    # Where the machine does not tell its starts, each opening may be the first one.
+    return not store.boot or not store.journal.query("SELECT 1 FROM counters WHERE name = ?", (f"boot {store.boot}",))
 
 
 def _note_boot(store: "MainStore") -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..core.config import OWNER_OF, SESSIONS, URI_CHARACTERS, URI_SEGMENTS
-from ..core.errors import AccessDeniedError, InvalidUriError
+from ..core.errors import AccessDeniedError, ContextEngineError, InvalidUriError
 from ..core.objects import RequestContext
 from ..core.text import shorten
 from ..providers.names import encode_folder, make_slug
@@ -181,6 +181,15 @@ def check_access(ctx: RequestContext, uri: object) -> Uri:
         told = f"{shorten(parsed.text)} is not of user {ctx.user_id!r}, nor of agent {ctx.agent_id!r}"
         raise AccessDeniedError(told)
     return parsed
+
+
+def is_visible(ctx: RequestContext, uri: str) -> bool:
+    """Whether a URI that the store holds is one of the request's own."""
+    try:
+        check_access(ctx, uri)
+    except ContextEngineError:
+        return False
+    return True
 
 
 def category_uri(ctx: RequestContext, category: str) -> str:

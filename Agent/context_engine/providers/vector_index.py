@@ -4,6 +4,7 @@
 `LocalVectorIndex` is the same behind the port `VectorIndex`, in memory.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from ..core.objects import EmbeddingVector, IndexRecord, VectorHit
 from ..core.ports import Embedder
 from .word_index import WordHit, WordIndex
 
-__all__ = ["EmbedderAdapter", "LocalVectorIndex", "SpaceVectors"]
+__all__ = ["EmbedderAdapter", "LocalVectorIndex", "SpaceVectors", "forget_vectors"]
 
 
 class EmbedderAdapter:
@@ -54,6 +55,7 @@ class SpaceVectors:
         from ...embeddings.vectors import Vectors  # only who embeds needs numpy
 
         self._vectors = Vectors(EmbedderAdapter(embedder), path)
+        self.path = path
         self._held: dict[str, int] = {}
 
     def take(self, words: WordIndex) -> None:
@@ -107,6 +109,29 @@ class SpaceVectors:
             and (until is None or at < until)
         ]
         return hits[:count]
+
+
+class _AbsentEmbedder:
+    """A model that is known by its name alone."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def embed_texts(self, texts: Sequence[str], model: str | None = None) -> list[EmbeddingVector]:
+        """Answer nothing."""
+        raise ConnectionError(f"the model {self.name!r} is not here")
+
+
+def forget_vectors(path: Path, words: WordIndex) -> None:
+    """Let a file of vectors hold none but those of some words' texts, whatever model made it; else it is deleted."""
+    try:
+        with path.open("rb") as file:
+            model = json.loads(file.readline(1_000))["model"]
+        vectors = SpaceVectors(_AbsentEmbedder(str(model)), path)
+        vectors.take(words)
+        vectors.forget()
+    except (ImportError, ValueError, KeyError, TypeError, OSError):
+        path.unlink(missing_ok=True)
 
 
 class LocalVectorIndex:

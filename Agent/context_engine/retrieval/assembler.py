@@ -14,7 +14,7 @@ from ..core.objects import ContextNode, NodeHit, RelationEdge, RequestContext, R
 from ..core.text import CountTokens, count_tokens
 from ..fs.context_fs import ContextFS
 from ..fs.meta import read_edges
-from ..fs.uri import check_access
+from ..fs.uri import is_visible
 from ..providers.passages import passage_of_archive, passages_of, projected_digest
 from ..providers.word_index import WordIndex
 
@@ -107,7 +107,7 @@ class RetrievalAssembler:
         except ContextEngineError:  # damaged by hand: it is told by `verify`, and does not hide the others
             return None
         passages = {} if node.category == SESSIONS else {part: text for part, text, _ in passages_of(node)}
-        edges = [edge for edge in read_edges(node.uri, files.get(RELATIONS, b"")) if _is_visible(ctx, edge.to_uri)]
+        edges = [edge for edge in read_edges(node.uri, files.get(RELATIONS, b"")) if is_visible(ctx, edge.to_uri)]
         known = self._words(node.uri).node(node.uri)
         digest = projected_digest(node.uri, node.metadata, node.category, node.metadata["digests"])
         is_stale = node.category != SESSIONS and (known is None or known.digest != digest)
@@ -164,11 +164,3 @@ def _best_parts(hits: Sequence[NodeHit]) -> dict[str, int]:
         if hit.level == 2:
             found.setdefault(hit.uri, hit.part)
     return found
-
-
-def _is_visible(ctx: RequestContext, uri: str) -> bool:
-    try:
-        check_access(ctx, uri)
-    except ContextEngineError:
-        return False
-    return True

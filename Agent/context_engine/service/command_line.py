@@ -29,6 +29,7 @@ __all__ = ["main"]
 
 NOT_FOUND, BAD_USE, STORE = 1, 2, 3
 _ENVIRONMENT = "CONTEXT_ENGINE_"
+_LOOK_S = 60.0  # so often a worker that has nothing else to do looks for edits by hand
 
 Command = Callable[[ContextEngineService, RequestContext, argparse.Namespace], Any]
 _COMMANDS: dict[str, tuple[Command, str, tuple[tuple[tuple[str, ...], dict[str, Any]], ...]]] = {}
@@ -53,7 +54,10 @@ _ANY_URI = _argument("uri", nargs="?", default="", help="without it, the user's 
 @_command("commit", _argument("file", help="messages: a JSON list, or an object a line; - reads the input"))
 def _commit(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Commit a session."""
-    text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text(encoding="utf-8")
+    try:
+        text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{options.file}: no UTF-8: {error}") from error
     result = engine.commit_session(ctx, _read_messages(text))
     told = {"status": result.status, "stats": result.stats, "commit_id": result.commit_id}
     told["memories"] = [write.uri for write in result.write_results if write.action != "skip"]
@@ -182,11 +186,15 @@ def _adopt(engine: ContextEngineService, ctx: RequestContext, options: argparse.
 
 @_command("worker", _argument("--once", action="store_true", help="work off what is due, and end"))
 def _worker(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
-    """Work off the outbox, until it is stopped."""
+    """Work off the outbox, and make versions of what hands have changed, until it is stopped."""
+    next_look = 0.0
     while True:
         done = engine.work(adopt=options.once)
         if options.once:
             return done, f"{done.succeeded} done, {done.retried} to be tried again, {done.failed} dead"
+        if not done.claimed and time.monotonic() > next_look:  # it reads all of the store
+            engine.adopt_all()
+            next_look = time.monotonic() + _LOOK_S
         time.sleep(0.0 if done.claimed else 1.0)
 
 

@@ -62,7 +62,7 @@ from ..extraction.reading import ModelReader
 from ..fs.context_fs import ContextFS
 from ..fs.disk import Disk
 from ..fs.relation_store import RelationStore
-from ..fs.uri import category_uri, parse_uri, space_uris
+from ..fs.uri import category_uri, is_visible, parse_uri, space_uris
 from ..index.index_worker import IndexWorker, context_of
 from ..index.outbox_store import OutboxStore
 from ..index.spaces import IndexSpaces
@@ -387,7 +387,8 @@ class ContextEngineService:
             deep: Whether overviews, passages and messages are looked at, too; False stays with names and abstracts.
             descend: Whether a model may walk the tree of names, where words find nothing.
             budget_tokens: What all blocks together may cost their reader.
-            since: Not older, in seconds since the epoch.
+            since: Not older, in seconds since the epoch: of a message when it was said, of a memory when it was last
+                written.
             until: Older than this.
 
         Raises:
@@ -479,8 +480,11 @@ class ContextEngineService:
         return self.reader.read(uri, level, expand_relations, max_relations, ctx)
 
     def get_node(self, ctx: RequestContext, uri: str) -> ContextNode:
-        """Return a node with all that is known of it."""
-        return self.fs.read_node(ctx, uri)
+        """Return a node with all that the request may know of it: what others' messages gave an agent is not told."""
+        node = self.fs.read_node(ctx, uri)
+        refs = node.metadata["source_refs"]
+        node.metadata["source_refs"] = [ref for ref in refs if is_visible(ctx, ref.get("archive", ""))]
+        return node
 
     def list_children(
         self, ctx: RequestContext, uri: str, recursive: bool = False, depth: int = 1

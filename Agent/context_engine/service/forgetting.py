@@ -10,6 +10,7 @@ import contextlib
 import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from ..commit.archive_builder import ArchiveBuilder, render_archive
 from ..core.config import META, RELATIONS, SESSIONS
@@ -23,7 +24,7 @@ from ..fs.transaction import Staged, Transaction
 from ..fs.uri import Uri, check_access, parse_uri, space_uris
 from ..index.index_worker import IndexWorker
 from ..index.spaces import IndexSpaces
-from ..providers.vector_index import SpaceVectors
+from ..providers.vector_index import SpaceVectors, forget_vectors
 
 __all__ = ["FORGET", "Forgetter"]
 
@@ -67,6 +68,7 @@ class Forgetter:
                 for message in self._empty(ctx, tx, parse_uri(archive), names)
             ]
             former = [parse_uri(each) for memory in nodes for each in self._fs.former_uris(memory.text)]
+            former += [each for each in self._stubs(found) if each not in former]
             for each in [*memories, *(each for each in former if self._fs.folders.exists(each.folders))]:
                 tx.put(each, Staged({}, None))
             result.uris = [each.text for each in memories]
@@ -134,6 +136,22 @@ class Forgetter:
                 changed.append(uri.text)
         return changed
 
+    def _stubs(self, uri: Uri) -> list[Uri]:
+        """Return the folders that lead to a node, or beneath it, by one step or several; the history may be pruned."""
+        leads = [
+            (parse_uri("ctx://" + "/".join(map(unquote, folders))), to)
+            for folders, has_content in self._fs.folders.walk(parse_uri(uri.space).folders)
+            if not has_content and (to := leads_on(self._fs.folders.read(folders, (META,)).get(META, b"")))
+        ]
+        found: list[Uri] = []
+        ends = [uri.text]
+        while ends:
+            end = ends.pop()
+            more = [stub for stub, to in leads if stub not in found and (to == end or to.startswith(f"{end}/"))]
+            found += more
+            ends += [stub.text for stub in more]
+        return found
+
     def _names_one(self, uri: Uri, gone: set[str]) -> bool:
         """Whether a node's edges or its metadata name a memory; one that cannot be read is told by `verify`."""
         with contextlib.suppress(StoreError):
@@ -170,9 +188,10 @@ class Forgetter:
             if space in self._vectors:
                 self._vectors[space].take(words)
                 self._vectors[space].forget()
-            elif (folder := self._spaces.folder_of(space)) is not None:
-                for path in folder.glob("*.vectors"):  # of a model that is not here: it will embed again
-                    path.unlink(missing_ok=True)
+            mine = self._vectors[space].path if space in self._vectors else None
+            for path in folder.glob("*.vectors") if (folder := self._spaces.folder_of(space)) is not None else ():
+                if path != mine:  # of a model that is not here: it keeps what is not forgotten
+                    forget_vectors(path, words)
         self._fs.erase([*gone, *(uri for uri in former if uri not in kept)], kept)
 
 
