@@ -8,8 +8,9 @@
 (['龙井'], 'A green tea.')
 
 A `KnowledgeStore` is the port, `TreeKnowledge` the tree behind it: a keyword is a page. Its name is the title, its
-description the summary, and what is known of it the body. So what somebody writes as a page is found as a keyword, and
-the other way round; memories that name the keyword stand in its body.
+description the summary, and one info of its own the body. So what somebody writes as a page is found as a keyword, and
+the other way round; what else hangs on the keyword, as memories that name it do, stands beside the body and is only
+read here.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError
+from ..keyword_tree import InvalidInputError, KeywordNode, KeywordTree, NotFoundError
 from .content import ContentIndex
 from .graph import KnowledgeGraph, check_keywords
 from .messages import shorten
@@ -26,7 +27,7 @@ from .tree_graph import TreeGraph
 
 __all__ = ["KnowledgePage", "KnowledgeStore", "TreeKnowledge"]
 
-_INFOS = 50  # of a page's body
+_INFOS = 50  # that a page shows
 
 
 @dataclass
@@ -40,7 +41,9 @@ class KnowledgePage:
     summary: str = ""
     """What it is, in a sentence."""
     body: str = ""
-    """All that is known; of a keyword, its first 50 infos, a blank line between two."""
+    """Its text."""
+    infos: tuple[str, ...] = ()
+    """What else is known of it, the first 50: memories that name it, say. `add_page` leaves them as they are."""
 
 
 class KnowledgeStore(ABC):
@@ -60,7 +63,7 @@ class KnowledgeStore(ABC):
 
     @abstractmethod
     def remove_page(self, id: str) -> None:
-        """Remove a page.
+        """Remove a page with its body; what else is known of it stays, without this page.
 
         Raises:
             NotFoundError: There is none with this id.
@@ -72,7 +75,7 @@ class KnowledgeStore(ABC):
 
     @abstractmethod
     def find_by_keywords(self, keywords: Iterable[str], limit: int = 10) -> list[KnowledgePage]:
-        """Return the pages that have some of the keywords in title, summary or body, the best fitting first."""
+        """Return the pages with some of the keywords in title, summary, body or infos, the best fitting first."""
 
 
 class TreeKnowledge(KnowledgeStore):
@@ -83,7 +86,7 @@ class TreeKnowledge(KnowledgeStore):
         graph: The same tree as a graph, where there is one already.
         index: A full-text index over its infos, likewise.
 
-    A body that is written becomes one info of the keyword; what other infos it has stays, and belongs to its body, too.
+    A body is one info of the keyword, whose id is made from the keyword's.
 
     Cost: a page is read with one look at the disk for each of its infos; writing is one operation.
     """
@@ -108,12 +111,7 @@ class TreeKnowledge(KnowledgeStore):
             else:
                 patch = {"name": page.title, "description": page.summary}
                 node = self.tree.UpdateKeyword(node.id, patch, node.version)
-            own = next((info for info in self._infos(node.id) if info.metadata.get("page") == node.id), None)
-            if own is not None and own.content != page.body:
-                self.tree.UpdateInfo(own.id, {"content": page.body})
-            elif own is None and page.body:
-                metadata = {"page": node.id}
-                self.tree.BatchCreateInfos([{"content": page.body, "keyword_ids": [node.id], "metadata": metadata}])
+            self._write_body(node.id, page.body)
         return node.id
 
     @override
@@ -126,7 +124,9 @@ class TreeKnowledge(KnowledgeStore):
         node = self._find(id)
         if node is None:
             raise NotFoundError("keyword", id)
-        self.tree.DeleteKeyword(node.id, info_policy="delete")
+        with self.tree.Operation("remove_page"):
+            self._write_body(node.id, "")
+            self.tree.DeleteKeyword(node.id, info_policy="detach")
 
     @override
     def what_is(self, name: str) -> KnowledgePage | None:
@@ -150,9 +150,26 @@ class TreeKnowledge(KnowledgeStore):
         node = self.tree.GetKeyword(id) if id else None
         return None if node is None or node.parent_id is None else node
 
-    def _infos(self, id: str) -> list[Info]:
-        return self.tree.GetInfosOfKeyword(id, page=0)[:_INFOS]
+    def _write_body(self, keyword_id: str, body: str) -> None:
+        own = self.tree.GetInfo(_own_id(keyword_id))
+        if own is None:
+            if body:
+                spec = {"id": _own_id(keyword_id), "content": body, "keyword_ids": [keyword_id]}
+                self.tree.BatchCreateInfos([spec])
+        elif not body:
+            self.tree.DeleteInfo(own.id)
+        else:
+            if own.content != body:
+                self.tree.UpdateInfo(own.id, {"content": body}, own.version)
+            self.tree.LinkInfo(own.id, keyword_id)  # somebody may have taken it off
 
     def _page(self, node: KeywordNode) -> KnowledgePage:
-        body = "\n\n".join(info.content for info in self._infos(node.id))
-        return KnowledgePage(node.id, node.name, node.description, body)
+        own = self.tree.GetInfo(_own_id(node.id))
+        shown = self.tree.GetInfosOfKeyword(node.id, page=0, size=_INFOS + 1)
+        others = tuple(info.content for info in shown if info.id != _own_id(node.id))[:_INFOS]
+        return KnowledgePage(node.id, node.name, node.description, "" if own is None else own.content, others)
+
+
+def _own_id(keyword_id: str) -> str:
+    """Return the id of the info that is a page's body: it is found however much hangs on the keyword."""
+    return f"page:{keyword_id}"

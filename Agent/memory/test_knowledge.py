@@ -39,7 +39,45 @@ class TestTreeKnowledge:
         assert store.add_page(KnowledgePage("tea", "Green tea", "a drink", "new")) == "tea"
 
         page = store.get_page("tea")
-        assert page == KnowledgePage("tea", "Green tea", "a drink", "new\n\nsomebody else's")
+        assert page == KnowledgePage("tea", "Green tea", "a drink", "new", ("somebody else's",))
+
+    def test_read_and_written_back_stays_as_it_is(self, tree: KeywordTree, store: KnowledgeStore) -> None:
+        id = store.add_page(TEA)
+        tree.CreateInfo("It is hot.", keyword_ids=[id])
+        for _ in range(2):
+            page = store.get_page(id)
+            assert page is not None
+            assert page == KnowledgePage(id, TEA.title, TEA.summary, TEA.body, ("It is hot.",))
+            store.add_page(page)
+        assert len(tree.ListInfos()) == 2
+
+    def test_knows_its_own_text_among_many(self, tree: KeywordTree, store: KnowledgeStore) -> None:
+        tree.CreateKeyword("Tea", id="tea", llm_auto_place=False)
+        for number in range(60):
+            tree.CreateInfo(f"fact {number}", keyword_ids=["tea"])
+        for body in ("old", "new"):
+            store.add_page(KnowledgePage("tea", "Tea", "", body))
+
+        page = store.get_page("tea")
+        assert page is not None
+        assert (page.body, len(page.infos)) == ("new", 50)
+        store.add_page(KnowledgePage("tea", "Tea"))  # a body that is emptied goes
+        page = store.get_page("tea")
+        assert page is not None
+        assert page.body == ""
+        assert len(tree.ListInfos(size=99)) == 60
+        store.add_page(KnowledgePage("tea", "Tea", "", "again"))
+        page = store.get_page("tea")
+        assert page is not None
+        assert page.body == "again"
+
+    def test_keeps_its_text_over_a_merge(self, tree: KeywordTree, store: KnowledgeStore) -> None:
+        one = store.add_page(KnowledgePage("", "Tea", "", "green"))
+        other = store.add_page(KnowledgePage("", "Thé", "", "vert"))
+        tree.MergeKeywords(other, one)
+
+        page = store.get_page(other)
+        assert page == KnowledgePage(one, "Tea", "", "green", ("vert",))
 
     def test_says_what_something_is(self, tree: KeywordTree, store: KnowledgeStore) -> None:
         tree.CreateKeyword("绿茶", aliases=["green tea"], description="A drink.")
@@ -78,7 +116,22 @@ class TestTreeKnowledge:
             page = memories.knowledge.what_is("Rome")
 
             assert page is not None
-            assert page.body == "Ada lives in Rome."
+            assert (page.body, page.infos) == ("", ("Ada lives in Rome.",))
+
+    def test_memories_outlive_the_pages_of_what_they_name(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path) as memories:
+            id = memories.knowledge.add_page(TEA)
+            ids = [
+                memories.remember("Longjing is dear.", keywords=[TEA.title]),
+                memories.remember("Longjing is green.", keywords=[TEA.title], pinned=True),
+            ]
+            memories.knowledge.remove_page(id)
+            assert sorted(info.id for info in memories.tree.ListInfos()) == sorted(ids)
+            assert [found.info.id for found in memories.recall("green")] == ids[1:]
+            memories.tree.Undo(memories.tree.last_operation)
+            page = memories.knowledge.get_page(id)
+            assert page is not None
+            assert (page.body, len(page.infos)) == (TEA.body, 2)
 
     def test_refuses_what_is_no_page(self, store: KnowledgeStore) -> None:
         for wrong in (KnowledgePage("", " "), KnowledgePage("", 5), KnowledgePage("", "x", body=None)):  # type: ignore[arg-type]
