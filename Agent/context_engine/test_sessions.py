@@ -4,6 +4,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import random
 import shutil
 import sqlite3
 import time
@@ -51,6 +52,16 @@ def grep(folder: Path, text: str) -> list[str]:
 
 def excerpts(engine: ContextEngineService, query: str, ctx: RequestContext = ADA, **more: Any) -> list[str]:
     return [block.content_excerpt for block in engine.search_memory(ctx, query, **more).blocks]
+
+
+def said_in(engine: ContextEngineService) -> list[str]:
+    """Return what the archives of a session hold, in their order."""
+    uris = [each.uri for each in engine.list_children(ADA, SESSION)]
+    return [
+        message.text
+        for uri in sorted(uris)
+        for message in decode_messages(engine.fs.read_file(ADA, uri, "messages.jsonl"))
+    ]
 
 
 class TestMessages:
@@ -136,8 +147,8 @@ class TestCommitting:
             return {"role": "user", "content": [{"type": "image", "source": {"data": data}}], **more}
 
         assert engine.commit_session(ADA, [picture("one")]).stats["new"] == 1
-        assert engine.commit_session(ADA, [picture("two"), picture("one")]).stats["new"] == 1
-        assert engine.commit_session(ADA, [picture("two"), picture("one")]).status == "unchanged"
+        assert engine.commit_session(ADA, [picture("one"), picture("two")]).stats["new"] == 1
+        assert engine.commit_session(ADA, [picture("one"), picture("two")]).status == "unchanged"
         assert engine.commit_session(ADA, [picture("three", id="x")]).stats["new"] == 1
         assert engine.commit_session(ADA, [picture("four", id="x")]).stats["new"] == 1
         assert engine.commit_session(ADA, [picture("four", id="x")]).status == "unchanged"
@@ -166,6 +177,50 @@ class TestCommitting:
 
         assert (result.stats["messages"], result.stats["new"]) == (3, 1)
         assert [each.name[:5] for each in engine.list_children(ADA, SESSION)] == ["0001-", "0002-"]
+
+    @pytest.mark.parametrize("words", [("Are you Al?", "Do you take milk?", "yes"), ("你叫小艾?", "加糖吗?", "是的")])
+    def test_keeps_an_answer_that_was_given_before(self, engine: ContextEngineService, words: tuple[str, ...]) -> None:
+        def turn(question: str) -> list[dict[str, Any]]:
+            return [{"role": "assistant", "content": question}, {"role": "user", "content": words[2]}]
+
+        first, second = turn(words[0]), turn(words[1])
+        assert engine.commit_session(ADA, first).stats["new"] == 2
+        assert engine.commit_session(ADA, second).stats["new"] == 2
+        for again in (first, second, first + second):  # tried again, and the whole transcript
+            assert engine.commit_session(ADA, again).status == "unchanged"
+        assert engine.commit_session(ADA, [*first, *second, *turn("Milk?")]).stats["new"] == 2
+        assert engine.commit_session(ADA, [*turn("Milk?"), *turn("Tea?")]).stats["new"] == 2
+        assert engine.commit_session(ADA, turn("Tea?")[1:]).status == "unchanged"
+        prompts = ({"role": "system", "content": f"It is day {day}."} for day in range(9))
+        whole = [*first, *second, *turn("Milk?"), *turn("Tea?")]
+        assert engine.commit_session(ADA, [next(prompts), *whole]).stats["new"] == 1
+        assert engine.commit_session(ADA, [next(prompts), *whole, *turn("Rum?")]).stats["new"] == 3
+        assert engine.commit_session(ADA, [next(prompts), *turn("Rum?"), *turn("Ice?")]).stats["new"] == 3
+        assert engine.commit_session(ADA, [next(prompts), *turn("Gin?")]).stats["new"] == 3
+        assert said_in(engine).count(words[2]) == 7
+
+    def test_keeps_each_message_once_however_it_is_committed(self, tmp_path: Path) -> None:
+        chance = random.Random(21)
+        for number in range(25):
+            with ContextEngineService(None) as engine:
+                turns = [(f"question {each} of {number}?", chance.choice(["yes", "no", "好"])) for each in range(10)]
+                said = [{"role": "user", "content": text} for turn in turns for text in turn]
+                at = 0
+                while at < len(said):
+                    to = min(len(said), at + chance.randint(1, 4))
+                    begin = chance.choice([at, 0, max(0, at - 1), max(0, at - 3)])
+                    for _ in range(chance.randint(1, 2)):
+                        engine.commit_session(ADA, said[begin:to], options={"background": True})
+                    at = to
+
+                assert said_in(engine) == [message["content"] for message in said]
+
+    def test_knows_a_transcript_whose_first_message_changes(self, engine: ContextEngineService) -> None:
+        said = [f"line {number}" for number in range(6)]
+        engine.commit_session(ADA, [{"role": "user", "content": text} for text in ["Today is Monday.", *said]])
+        later = [{"role": "user", "content": text} for text in ["Today is Tuesday.", *said, "line 6"]]
+
+        assert engine.commit_session(ADA, later).stats["new"] == 2
 
     def test_again_changes_no_file(self, engine: ContextEngineService, tmp_path: Path) -> None:
         said = say("My name is Ada. I love jazz.", "Please always be brief.")

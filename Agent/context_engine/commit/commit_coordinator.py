@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from ..core.config import EXTRACT_ARCHIVE, LEASE_S, MODEL_SECONDS, SESSIONS, SKIP
 from ..core.entries import candidate_id
 from ..core.errors import ContextEngineError, InvalidInputError, ProviderDownError, StoreError, VersionConflictError
-from ..core.messages import read_messages, said_digest
+from ..core.messages import read_messages, said_digest, tell_repeats
 from ..core.objects import (
     CandidateMemory,
     CommitResult,
@@ -167,7 +167,8 @@ class CommitCoordinator:
         while True:
             names = self.builder.names(ctx)
             known = self.builder.known_ids(ctx)
-            new = [each for each in (_new(message, known) for message in said) if each is not None]
+            batch = tell_repeats(said, list(known))
+            new = [each for each in (_new(message, known) for message in batch) if each is not None]
             if not new:
                 return [], [], ""
             try:

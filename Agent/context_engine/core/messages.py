@@ -31,6 +31,7 @@ __all__ = [
     "read_message",
     "read_messages",
     "said_digest",
+    "tell_repeats",
 ]
 
 _TIMES = ("at", "timestamp", "created_at", "time", "date")
@@ -53,10 +54,9 @@ def read_messages(messages: object, now: float) -> list[Message]:
     for place, raw in enumerate(messages):
         message = read_message(raw, place, now)
         if not message.id:
-            said_at = str(message.at) if _time_in(message.raw) is not None else ""
-            said = digest_of(message.role, message.name, message.text, said_at, *_unseen(message))
+            said = _said(message)
             occurrences[said] = occurrences.get(said, -1) + 1
-            message = _with_id(message, digest_of(said, str(occurrences[said]), size=8))
+            message = _with_id(message, _id_of(said, occurrences[said]))
         elif message.id in taken:  # the same id for something else: both were said
             if said_digest(taken[message.id]) == said_digest(message):
                 continue
@@ -64,6 +64,77 @@ def read_messages(messages: object, now: float) -> list[Message]:
         taken[message.id] = message
         found.append(message)
     return found
+
+
+def tell_repeats(messages: Sequence[Message], known: Sequence[str]) -> list[Message]:
+    """Return a batch as it goes on from what a session's archives hold: what is said again there has another id.
+
+    It matters for messages without an id and a time of their own, which are known by how often they were said:
+
+        the batch begins as the session began       it is the whole transcript again: it is counted from there
+        it begins with what was said last           that is known, and what follows is said now
+        neither                                     all of it is said now, even a "yes" that was said before
+
+    System messages, which a program puts before each batch, change nothing about that, and are known once said.
+
+    Args:
+        messages: As `read_messages` returns them.
+        known: The ids of the session's messages, in their order.
+    """
+    lead = next((place for place, message in enumerate(messages) if message.role != "system"), len(messages))
+    taken = set(known)
+    said = {message.id: _said(message) for message in messages if not _own_id(message.raw)}
+    counts: dict[str, int] = {}
+    names: dict[str, str] = {}  # what was said, by its id in the archives
+    for each in set(said.values()):
+        while (id := _id_of(each, counts.get(each, 0))) in taken:
+            names[id] = each
+            counts[each] = counts.get(each, 0) + 1
+    before = [names.get(id, id) for id in known]
+    batch = [said.get(message.id, message.id) for message in messages[lead:]]
+    if any(_begins_as(batch, before[skipped:]) for skipped in range(lead + 2)):
+        return list(messages)
+    told = lead + _overlap(before, batch)
+    found = list(messages[:told])
+    for message in messages[told:]:
+        name = said.get(message.id)
+        if name is not None and _time_in(message.raw) is None and message.role != "system":
+            message = _with_id(message, _id_of(name, counts.get(name, 0)))
+            counts[name] = counts.get(name, 0) + 1
+        found.append(message)
+    return found
+
+
+def _begins_as(batch: Sequence[str], before: Sequence[str]) -> bool:
+    """Whether the first two messages are those of the session, or, where the first differs, the next two."""
+    if not before:
+        return False
+    size = min(2, len(before))
+    return batch[:size] == before[:size] or (len(before) > 2 and batch[1:3] == before[1:3])
+
+
+def _overlap(before: Sequence[str], batch: Sequence[str]) -> int:
+    """Return how many messages of a batch's beginning are the last ones before it."""
+    for place in range(max(0, len(before) - len(batch)), len(before)):
+        if before[place] == batch[0] and before[place:] == batch[: len(before) - place]:
+            return len(before) - place
+    return 0
+
+
+def _own_id(raw: Mapping[str, Any]) -> str:
+    """Return the id that a message brought along, "" for none."""
+    named = raw.get("id", raw.get("message_id"))
+    return str(named) if isinstance(named, (str, int)) and not isinstance(named, bool) else ""
+
+
+def _said(message: Message) -> str:
+    """Return what a message without an id is known by, besides how often it was said."""
+    said_at = str(message.at) if _time_in(message.raw) is not None else ""
+    return digest_of(message.role, message.name, message.text, said_at, *_unseen(message))
+
+
+def _id_of(said: str, occurrence: int) -> str:
+    return digest_of(said, str(occurrence), size=8)
 
 
 def said_digest(message: Message) -> str:
@@ -112,8 +183,7 @@ def _read_json(kept: dict[str, Any], place: int, now: float) -> Message:
     text = clean("\n".join(filter(None, _texts_of(kept, with_tools=True))))
     if len(text.encode()) > MESSAGE_BYTES:
         raise InvalidInputError(f"message {place} is larger than {MESSAGE_BYTES} bytes")
-    named = kept.get("id", kept.get("message_id"))
-    id = clean(str(named)) if isinstance(named, (str, int)) and not isinstance(named, bool) else ""
+    id = clean(_own_id(kept))
     at = _time_in(kept)
     name = kept.get("name", kept.get("speaker"))
     return Message(

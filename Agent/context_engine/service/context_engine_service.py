@@ -272,8 +272,8 @@ class ContextEngineService:
         Args:
             ctx: Who; its `session_id` names the session.
             messages: `{"role", "content"}` each, as OpenAI and Anthropic have them, with `id`, `name` and `at` where
-                there are any. A message without an id or a time that repeats another one word for word, in a later
-                commit, is taken for the same.
+                there are any. Without ids and times, the whole transcript again is known by its beginning, and the last
+                batch again by its being the last; all else is new, also what was said before in the same words.
             used_contexts: URIs of memories that helped; they are counted in the archive.
             used_tools: Names, or `{"name", "ok", "seconds", "error"}`; each tool's memory counts them.
             options: `{"background": True}` returns once the archive is written, and leaves the rest to a worker.
