@@ -11,6 +11,7 @@ import pytest
 
 from Agent.keyword_tree import StubLLMClient
 from Agent.knowhub import tools
+from Agent.knowhub.calling import CallError
 from Agent.knowhub.goal_tool import focus_goal, goal, open_trace, reflect
 from Agent.knowhub.goals import FileTraceStore, Goal, GoalTree, ServerTraceStore, TraceStore
 from Agent.knowhub.hub import KnowHub
@@ -139,7 +140,12 @@ class TestTools:
             assert SECRET not in f"{result}"
         assert revealed.metadata["secure_body"] == SECRET
         assert SECRET not in revealed.output
-        assert run(fill_secrets("login {{secret:credentials/a}} now {{other}}")) == f"login {SECRET} now {{{{other}}}}"
+        text = "login {{secret:credentials/a}} now {{other}}"
+        for allowed in (None, ["credentials/a", "b"]):
+            assert run(fill_secrets(text, allowed)) == f"login {SECRET} now {{{{other}}}}"
+        for others in ([], ["b"]):
+            with pytest.raises(CallError, match="may not use"):
+                run(fill_secrets(text, others))
 
     def test_saving_a_resource_again_leaves_its_secret(self, server: str) -> None:
         run(resource_save("credentials/w", "Account", "100 calls a day", SECRET, "credential"))

@@ -25,7 +25,7 @@ import json
 import re
 import types as python_types
 import typing
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from urllib.parse import quote
@@ -343,14 +343,21 @@ def _placeholder(id: str) -> str:
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z0-9._/-]{1,200})\}\}")
 
 
-async def fill_secrets(text: str) -> str:
+async def fill_secrets(text: str, allowed: Collection[str] | None = None) -> str:
     """Return a text with the secrets that its placeholders name: for a tool as it acts, never for a model.
 
+    Args:
+        text: What the tool is to be given.
+        allowed: The resources that this tool may use; None is all that the token reads. Name them: what an agent read
+            in knowledge, and repeats, may hold a placeholder that a stranger wrote there, before an address of theirs.
+
     Raises:
-        CallError: One of them cannot be had.
+        CallError: One of them cannot be had, or is not allowed; nothing was filled in.
     """
     known: dict[str, str] = {}
     for id in dict.fromkeys(_PLACEHOLDER.findall(text)):
+        if allowed is not None and id not in allowed:
+            raise CallError("a placeholder names a secret that this tool may not use", "forbidden")
         known[id] = str((await request("GET", _resource_path(id, "secret")))["secure_body"])
     return _PLACEHOLDER.sub(lambda match: known[match[1]], text)
 

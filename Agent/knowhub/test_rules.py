@@ -1,0 +1,144 @@
+"""The contract's numbers and names, rules that no other file is the place for, and `docs/rules.md` held against tests."""
+
+import errno
+import os
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from Agent.knowhub import catalog, evolving, gate, program, routing, schemas, tokens, vault
+from Agent.knowhub.hub import LOCAL, KnowHub
+from Agent.knowhub.ledger import ATTEMPTS
+from Agent.knowhub.rooms import entries
+from Agent.knowhub.schemas import Json, KnowHubError
+
+HERE = Path(__file__).parent
+ENTRY = {"task": "boil an egg", "content": "Seven minutes.", "types": ["usecase"]}
+
+
+def refused(code: str, call: Any, *args: Any) -> None:
+    with pytest.raises(KnowHubError) as caught:
+        call(*args)
+    assert caught.value.code == code, caught.value.detail
+
+
+def test_each_rule_names_tests_that_are_there() -> None:
+    page = (HERE / "docs" / "rules.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)::(test_\w+)`", page))
+    there = {
+        (path.stem, name)
+        for path in HERE.glob("test_*.py")
+        for name in re.findall(r"def (test_\w+)\(", path.read_text(encoding="utf-8"))
+    }
+
+    assert len(named) > 100
+    assert named <= there, named - there
+
+
+def test_numbers_of_the_contract() -> None:
+    assert (catalog.FOLLOW_S, ATTEMPTS, entries.HISTORY_LIMIT, entries.SIMILAR_LIMIT) == (0.05, 8, 20, 3)
+    assert (routing.ROUTE_S, routing.REWRITE_S, routing.REST_S, routing.FAILURES) == (3.0, 20.0, 30.0, 3)
+    assert (routing.POOL_SIZE, routing.CALLS_PER_MINUTE, routing.SHOWN_LIMIT) == (8, 60, 100)
+    assert (evolving.SLIM_SHARE, evolving.LENGTHS) == (0.2, (0.5, 2.0))
+    assert (schemas.REQUEST_LIMIT, schemas.TASK_LIMIT, schemas.CONTENT_LIMIT) == (1024 * 1024, 2_000, 65_536)
+    assert (schemas.BODY_LIMIT, schemas.RESOURCE_ID_LIMIT) == (262_144, 200)
+    assert (gate.Settings().requests_per_second, tokens.SESSION_S, vault.ORPHAN_S) == (50.0, 12 * 3600, 3600)
+    served = program.make_parser().parse_args(["serve"])
+    assert (served.host, served.port, served.workers, served.rate) == ("127.0.0.1", 8790, 1, 50.0)
+
+
+@pytest.mark.parametrize(
+    ("most", "field"),
+    [
+        (2_000, "task"), (65_536, "content"), (200, "owner"), (20, "tags"), (20, "scopes"), (50, "resource_ids"),
+        (20, "urls"),
+    ],
+)  # fmt: skip
+def test_the_limit_itself_is_taken_and_one_more_is_not(hub: KnowHub, most: int, field: str) -> None:
+    def body(size: int) -> Json:
+        many = [f"x{number}" for number in range(size)]
+        urls = {"urls": [f"https://example.com/{each}" for each in many]}
+        values: Json = {"tags": dict.fromkeys(many, "v"), "scopes": many, "resource_ids": many, "source": urls}
+        name = "source" if field == "urls" else field
+        return {**ENTRY, name: values.get(name, "x" * size)}
+
+    assert hub.save(LOCAL, body(most))["operation_id"]
+    refused("invalid", hub.save, LOCAL, body(most + 1))
+
+
+def test_limits_of_a_resource(hub: KnowHub) -> None:
+    for field, most in (("body", 262_144), ("secure_body", 65_536), ("title", 200)):
+        resource = {"title": "t", field: "é" * most}
+        assert hub.put_resource(LOCAL, f"r/{field}", resource)["operation_id"]
+        refused("invalid", hub.put_resource, LOCAL, "r/more", {**resource, field: "é" * (most + 1)})
+
+
+def test_ids_of_feedback_and_proposals(hub: KnowHub) -> None:
+    id = hub.save(LOCAL, ENTRY)["entry"]["id"]
+    hub.update(LOCAL, id, {"add_helpful_case": {}, "evolve_feedback": "say how large"})
+    [feedback], [proposal] = hub.feedback(LOCAL, id)["results"], hub.proposals(LOCAL)["results"]
+
+    assert re.fullmatch(r"knowledge-\d{8}-[0-9a-f]{12}", id)
+    assert re.fullmatch(r"feedback-[0-9a-f]{20}", feedback["id"])
+    assert re.fullmatch(r"proposal-[0-9a-f]{12}", proposal["id"])
+
+
+def test_answers_have_the_names_of_the_appendix(hub: KnowHub) -> None:
+    saved = hub.save(LOCAL, ENTRY)
+    id = saved["entry"]["id"]
+    found = hub.search(LOCAL, {"q": "egg"})
+    kept = hub.put_resource(LOCAL, "a", {"title": "A"})
+    judged = hub.batch_update(LOCAL, {"feedback_list": [{"knowledge_id": id, "is_helpful": True}]})
+    evolved = hub.update(LOCAL, id, {"evolve_feedback": "shorter"})
+
+    assert set(saved) == {"entry", "operation_id", "similar"}
+    names = "id message_id types task tags scopes owner content resource_ids source eval created_at updated_at"
+    assert set(saved["entry"]) == {*names.split(), "created_by", "version", "merged_into"}
+    judgement = {"score", "helpful", "harmful", "confidence"}
+    assert set(saved["entry"]["eval"]) == {*judgement, "helpful_history", "harmful_history"}
+    source = {"name", "category", "urls", "agent_id", "submitted_by", "timestamp", "message_id"}
+    assert set(saved["entry"]["source"]) == source
+    assert set(found) == {"results", "count", "routing", "reason", "eligible", "shown", "took_ms", "usage"}
+    names = "id task content types tags scopes owner resource_ids eval quality_score"
+    assert (set(found["results"][0]), set(found["results"][0]["eval"])) == (set(names.split()), judgement)
+    names = "id title body content_type metadata scopes owner expires_at secret version created_by created_at"
+    assert set(kept["resource"]) == {*names.split(), "updated_at"}
+    assert set(judged) == {"updated", "operation_id", "results"}
+    assert set(evolved["evolution"]) == {"state", "reason", "operation_id", "proposal_id", "usage"}
+    assert set(hub.slim(LOCAL, {"dry_run": True})) == {"model", "merged", "operation_id", "skipped", "plan"}
+
+
+def test_scores_of_many_at_once_are_all_made(hub: KnowHub) -> None:
+    id = hub.save(LOCAL, ENTRY)["entry"]["id"]
+    made: list[Json] = []
+
+    def score(number: int) -> None:
+        made.append(hub.update(LOCAL, id, {"update_score": number}))
+
+    threads = [threading.Thread(target=score, args=(1 + number % 5,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    versions = hub.history(LOCAL, id)["results"]
+    assert len(made) == 6  # none met a conflict that it could not settle
+    assert [each["version"] for each in versions] == list(range(len(versions), 0, -1))
+    assert {each["score"] for each in versions[:-1]} >= {1, 2, 4, 5}
+
+
+def test_a_sync_that_fails_is_an_outcome_that_nobody_knows(hub: KnowHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    hub.save(LOCAL, ENTRY)
+    with monkeypatch.context() as patch:
+        for name in ("fsync", "fdatasync"):
+            patch.setattr(os, name, fail)
+        refused("outcome-unknown", hub.save, LOCAL, ENTRY)
+
+    assert schemas.PROBLEMS["outcome-unknown"][0] == 500
+    assert hub.list_knowledge(LOCAL)["count"] >= 1
