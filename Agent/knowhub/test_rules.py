@@ -1,4 +1,4 @@
-"""The contract's numbers and names, rules that no other file is the place for, and `docs/rules.md` held against tests."""
+"""The contract's numbers and names, rules that no other file is the place for, and `docs/rules.md` held against all."""
 
 import errno
 import os
