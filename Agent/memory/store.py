@@ -46,6 +46,7 @@ from ..keyword_tree import (
     DuplicateIdError,
     Info,
     InvalidInputError,
+    KeywordNode,
     KeywordTree,
     KeywordTreeError,
     LLMClient,
@@ -256,8 +257,9 @@ class MemoryStore:
 
         Args:
             record: What is to be kept; a string is a plain fact.
-            keywords: Names or paths of keywords to hang it on; one that is not there is made, beneath the top. Two
-                processes that name the same new one in the same moment may make two.
+            keywords: Names or paths (`drinks/tea`) of keywords to hang it on, as they are written, but for case and
+                width; one that is not there is made, beneath the top. Two processes that name the same new one in the
+                same moment may make two.
             source: Where it is from: a conversation, a document. What has the same source belongs together, in the
                 order of remembering.
             metadata: A JSON object of the caller's own, to filter by; `"memory"` is taken.
@@ -418,11 +420,20 @@ class MemoryStore:
         return {**(metadata or {}), MEMORY_KEY: own}
 
     def _find_keyword(self, name: str) -> str | None:
-        named = self.tree.FindByName(name, 0, 1)  # of several, the oldest; `Search` would read its infos, too
-        if named:
-            return named[0].id
-        found = self.tree.Search(name, llm_expand_query=False)
-        return found.node.id if found.node is not None else found.candidates[0].id if found.candidates else None
+        """Return the keyword with a name or alias, of several the oldest, or at the end of a path of such."""
+        if found := self._named(name, 2):
+            return found[0].id
+        parents: set[str] | None = None
+        for part in name.split("/") if "/" in name else ():
+            # An empty part has no name: "and/" is no path.
+            found = self._named(part, _SAME_NAMES) if part.strip() else []
+            found = [node for node in found if parents is None or node.parent_id in parents]
+            parents = {node.id for node in found}
+        return found[0].id if found else None
+
+    def _named(self, name: str, limit: int) -> list[KeywordNode]:
+        # `Search` would pass over symbols (C and C#), and ask a model. The tree's own top is called "root".
+        return [node for node in self.tree.FindByName(name, 0, limit) if node.parent_id is not None]
 
     def _keyword_id(self, name: str, created_by: str) -> str:
         made = self._find_keyword(name)
@@ -800,6 +811,7 @@ def _add_up(stats: Mapping[str, RecallStats], ids: Iterable[str]) -> RecallStats
 
 
 _ATTEMPTS = 9  # at a write that others disturb
+_SAME_NAMES = 1_000  # keywords of one name that a path may lead through
 _DOWNS = 3  # in a row, after which the model counts as out of reach
 
 

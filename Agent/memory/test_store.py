@@ -23,6 +23,7 @@ from Agent.keyword_tree import (
     KeywordTree,
     NotFoundError,
     RelationType,
+    StubLLMClient,
 )
 from Agent.memory.eviction import DAY_S, Capacity, NoEviction, RecallBased, RecallLog, Ttl
 from Agent.memory.graph import GraphRelation
@@ -128,6 +129,40 @@ class TestRemember:
         for name in ("TEA", "饮食/茶"):
             id = store.remember("hot", [name])
             assert [node.id for node, _ in store.tree.GetKeywordsOfInfo(id)] == [tea.id]
+
+    @pytest.mark.parametrize(
+        ("there", "name"), [("C#", "C"), ("C", "C#"), ("C++", "C"), (".NET", "Net"), ("茶!", "茶"), ("绿 茶", "绿茶")]
+    )
+    def test_hangs_on_the_keyword_that_was_named(self, store: MemoryStore, there: str, name: str) -> None:
+        store.remember("one", [there])
+        for _ in range(2):
+            id = store.remember("two", [name])
+            assert [node.name for node, _ in store.tree.GetKeywordsOfInfo(id)] == [name]
+        assert store.tree.Verify() == []
+
+    @pytest.mark.parametrize("name", ["root", "Root"])
+    def test_a_keyword_may_be_called_as_the_top_is(self, store: MemoryStore, name: str) -> None:
+        for _ in range(2):
+            id = store.remember("The disk was full.", [name])
+            ((node, _),) = store.tree.GetKeywordsOfInfo(id)
+            assert (node.name, node.parent_id) == (name, "root")
+
+    def test_asks_no_model_what_a_name_means(self, tmp_path: Path) -> None:
+        client = StubLLMClient([])
+        with MemoryStore(tmp_path, llm_client=client, extract=None) as asked:
+            asked.remember("hot", ["tea"])
+            asked.remember("hotter", ["coffee"])
+        assert client.calls == []
+
+    def test_a_path_leads_down_by_names_and_aliases(self, store: MemoryStore) -> None:
+        green = store.tree.Ensure("drinks/tea/green")
+        store.tree.Ensure("paints/green")
+        store.tree.AddAlias(store.tree.Ensure("drinks/tea").id, "茶")
+        for path in ("tea/green", "drinks / 茶 / GREEN"):
+            id = store.remember("fresh", [path])
+            assert [node.id for node, _ in store.tree.GetKeywordsOfInfo(id)] == [green.id]
+        id = store.remember("a protocol", ["TCP/IP"])  # leads nowhere: a name like any other
+        assert [node.name for node, _ in store.tree.GetKeywordsOfInfo(id)] == ["TCP/IP"]
 
     @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
     def test_keeps_a_record_whole(self, store: MemoryStore, record: Record) -> None:
