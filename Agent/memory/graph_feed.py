@@ -4,7 +4,7 @@
                memory is linked to all that it names (RELATED), and keeps what it says (`sayings`): one operation
     correct    likewise for the new text; what only the old one named is deleted with it
     forget     what only the forgotten memories named is deleted with them
-    undo       the tree's: all of it comes back
+    undo       the tree's: all of it comes back; a keyword that later memories hang on stays (`MemoryStore.undo`)
 
 A keyword is deleted only if extraction made it, and nothing hangs on it any more: no other info, no child, no alias,
 description, relation or tag by hand.

@@ -13,7 +13,7 @@
 >>> operation = store.forget(moved)
 >>> [memory.info.content for memory in store.recall("Where does Ada live?")]
 ['Ada 喜欢龙井。']
->>> _ = store.tree.Undo(operation)
+>>> _ = store.undo(operation)
 >>> store.recall("Where does Ada live?", limit=1)[0].path
 ['Ada']
 >>> store.close()
@@ -45,6 +45,7 @@ from ..keyword_tree import (
     ConflictError,
     DuplicateIdError,
     Info,
+    InfoKeywordLink,
     InvalidInputError,
     KeywordNode,
     KeywordTree,
@@ -773,7 +774,7 @@ class MemoryStore:
 
         A memory of a plan that was pinned, changed, corrected or deleted since is passed over; one that is named goes,
         pinned or not. Where nothing is left to be deleted, the id leads nowhere. Until the log is compacted without its
-        history, `tree.Undo` brings all of it back.
+        history, `undo` brings all of it back.
 
         Raises:
             NotFoundError: There is no memory with this id.
@@ -794,6 +795,41 @@ class MemoryStore:
             named = list(dict.fromkeys(id for info in going.values() for id in named_in(info)))
             gone = self._feed.clear(named, going)
         self._settle_names(operation.id, gone, named, going)
+        return operation.id
+
+    def undo(self, operation_id: str | None, changed_by: str = "user") -> str:
+        """Put back what an operation changed, as a new operation, and return the id of that.
+
+        As `tree.Undo`; but where later memories hang on a keyword that the operation made, that keyword stays.
+
+        Args:
+            operation_id: `store.tree.last_operation` behind a call, what `forget` returned, or one of `tree.History()`.
+            changed_by: Who asks for it.
+
+        Raises:
+            ConflictError: A later operation changed what this one wrote; a memory can then be corrected or forgotten.
+            NotFoundError: There is no such operation.
+
+        Cost: reads the log backwards to the operation; one sync.
+        """
+        try:
+            return self.tree.Undo(operation_id, changed_by)
+        except ConflictError as error:
+            links = [record for record in error.records if isinstance(record, InfoKeywordLink)]
+            if len(links) < len(error.records):
+                raise
+        # In one operation the links are taken off, and put back on the keyword, made anew with its id.
+        with self._lock, self.tree.Operation("undo", changed_by) as operation:
+            keywords = {link.keyword_id: self.tree.GetKeyword(link.keyword_id) for link in links}
+            for link in links:
+                self.tree.UnlinkInfo(link.info_id, link.keyword_id)
+            self.tree.Undo(operation_id)
+            for node in keywords.values():
+                if node is not None and self.tree.GetKeyword(node.id) is None:
+                    spec = {"id": node.id, "name": node.name, "parent_id": node.parent_id}
+                    self.tree.BatchCreateKeywords([{**spec, "created_by": node.created_by}])
+            for link in links:
+                self.tree.LinkInfo(link.info_id, link.keyword_id, link.relation, link.created_by)
         return operation.id
 
     def _is_at(self, id: str, version: int) -> bool:

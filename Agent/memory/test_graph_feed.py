@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from Agent.keyword_tree import Info, InvalidInputError, KeywordTree, LLMClient, NotFoundError, StubLLMClient
+from Agent.keyword_tree import (
+    ConflictError,
+    Info,
+    InvalidInputError,
+    KeywordTree,
+    LLMClient,
+    NotFoundError,
+    StubLLMClient,
+)
 from Agent.lexical_client import LexicalLLMClient
 from Agent.memory import background
 from Agent.memory.extraction import ExtractedEntity, ExtractedRelation, Extraction, Extractor, FindKnown
@@ -224,6 +232,58 @@ class TestCorrect:
             pattern.pattern = "Bo is always right"
             store.remember(pattern)
             assert names(store) == {"Bo"}
+
+
+class TestUndo:
+    @pytest.mark.parametrize("keywords", [[], ["Ada"], ["notes"]])
+    def test_of_a_memory_leaves_the_names_that_later_ones_share(self, store: MemoryStore, keywords: list[str]) -> None:
+        first = store.remember("Ada works on Apollo.", keywords)
+        operation = store.tree.last_operation
+        store.remember("Ada lives in Rome.", keywords)
+        ada = id_of(store, "Ada")
+        with pytest.raises(ConflictError):
+            store.tree.Undo(operation)
+        undone = store.undo(operation)
+
+        assert store.tree.GetInfo(first) is None
+        assert names(store) == {"Ada", "Rome", *keywords}
+        assert steps(store, "Ada", "Rome") == ["Ada lives_in Rome: “Ada lives in Rome.”"]
+        assert id_of(store, "Ada") == ada
+        assert store.tree.History()[0].operation_id == undone
+        check_same_from_nothing(store)
+        store.undo(undone)
+        assert sorted(related(store, "Ada")) == ["Apollo", "Rome"]
+        check_same_from_nothing(store)
+
+    def test_of_a_correction_leaves_the_names_that_later_ones_share(self, store: MemoryStore) -> None:
+        old = store.remember("小林住在杭州。")
+        store.correct(old, "小林住在苏州。")
+        operation = store.tree.last_operation
+        later = store.remember("王强住在苏州。")
+        store.undo(operation)
+
+        assert related(store, "小林") == ["杭州"]
+        assert related(store, "王强") == ["苏州"]
+        check_same_from_nothing(store)
+        store.forget(later)
+        assert names(store) == {"小林", "杭州"}
+
+    def test_is_refused_where_the_memory_itself_has_changed(self, store: MemoryStore) -> None:
+        id = store.remember("Ada lives in Rome.")
+        operation = store.tree.last_operation
+        store.pin(id)
+        store.remember("Ada works on Apollo.")
+        with pytest.raises(ConflictError):
+            store.undo(operation)
+        assert store.tree.GetInfo(id) is not None
+        check_same_from_nothing(store)
+
+    def test_is_refused_where_something_was_hung_beneath(self, store: MemoryStore) -> None:
+        store.remember("Ada lives in Rome.")
+        operation = store.tree.last_operation
+        store.tree.Ensure("Ada/letters")
+        with pytest.raises(ConflictError, match="letters"):
+            store.undo(operation)
 
 
 class TestForget:
