@@ -104,7 +104,10 @@ def _parse(text: str) -> Uri:
     segments = tuple(text[len(_SCHEME) :].split("/"))
     if len(segments) > URI_SEGMENTS:
         raise InvalidUriError(f"a URI has at most {URI_SEGMENTS} segments, not {len(segments)}: {shorten(text)}")
-    return Uri(text, segments, tuple(_folder_of(segment, text) for segment in segments))
+    try:
+        return Uri(text, segments, tuple(map(_folder_of, segments)))
+    except ValueError as error:
+        raise InvalidUriError(f"{error}: {shorten(text)}") from error
 
 
 def parse_uri(uri: object) -> Uri:
@@ -120,20 +123,19 @@ def parse_uri(uri: object) -> Uri:
     return _parse(str(uri))
 
 
-def _folder_of(segment: str, text: str) -> str:
+@lru_cache(maxsize=4096)  # the same few folders lead to all nodes
+def _folder_of(segment: str) -> str:
+    """Return a segment's folder; a `ValueError` says why it can be none."""
     if segment in ("", ".", ".."):
-        raise InvalidUriError(f"a segment may not be {segment!r}: {shorten(text)}")
+        raise ValueError(f"a segment may not be {segment!r}")
     if not segment.isascii() and not unicodedata.is_normalized("NFC", segment):
-        raise InvalidUriError(f"a segment must be in NFC: {shorten(segment)}")
+        raise ValueError("a segment must be in NFC")
     for char in segment:
         if char in "\\?#" or unicodedata.category(char) in _UNSEEN:
-            raise InvalidUriError(f"a segment may not hold {char!r}: {shorten(text)}")
+            raise ValueError(f"a segment may not hold {char!r}")
     if not segment.strip():
-        raise InvalidUriError(f"a segment may not be blank: {shorten(text)}")
-    try:
-        return encode_folder(segment)
-    except ValueError as error:
-        raise InvalidUriError(f"a segment cannot be a folder: {error}") from error
+        raise ValueError("a segment may not be blank")
+    return encode_folder(segment)
 
 
 def join_uri(*segments: str) -> str:

@@ -179,10 +179,12 @@ class IndexWorker:
             if META not in image or leads_on(image[META]):
                 index.remove(uri.text)
                 return
-            known, digest = index.node(uri.text), projected_digest(uri, image)
+            known, node = index.node(uri.text), self._fs.node_of(uri, image)
+            digest = passages.projected_digest(uri.text, node.metadata, node.category, node.metadata["digests"])
             if known is not None and known.digest == digest:
                 return
-            node = self._read(uri, image)
+            if node.category == SESSIONS:
+                node.metadata["messages"] = decode_messages(image.get(MESSAGES, b""), uri.text)
         except StoreError as error:  # it is left out, and told; the others are found
             index.remove(uri.text)
             if not any(row[1:] == (uri.text, str(error)) for row in self._fs.journal.reports()):
@@ -198,12 +200,6 @@ class IndexWorker:
         held = known.sequence if known is not None else 0  # a hand may have put an older one back
         named = IndexedNode(uri.text, max(sequence, held), digest, node.category)
         index.replace(named, records, _names_of(uri, node), uri.parent if node.category == SESSIONS else "")
-
-    def _read(self, uri: Uri, image: Image) -> ContextNode:
-        node = self._fs.node_of(uri, image)
-        if node.category == SESSIONS:
-            node.metadata["messages"] = decode_messages(image.get(MESSAGES, b""), uri.text)
-        return node
 
     def _move(self, event: OutboxEvent, ctx: RequestContext) -> None:
         """Let what was at one place be at another: nothing is read or embedded again."""
