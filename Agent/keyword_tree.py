@@ -1991,7 +1991,7 @@ class _Store(Protocol):
         """Let others write; always called after `Begin`, and twice is no error."""
 
     def ReadRow(self, held: Any) -> bytes:
-        """Return a row, its checksum compared; from any thread, at any time."""
+        """Return a row, its checksum compared; from any thread, at any time.  A place ends with length and checksum."""
 
     def ReadBack(self, with_history: bool) -> Generator[tuple[_Line | None, bytes], None, None]:
         """Yield the lines, newest first; None where one is not whole, or the chain is broken."""
@@ -2432,7 +2432,8 @@ class _FileStore(_Archive):
         # the log has lost its end.
         for kind, name in enumerate(self._projections.names):
             rest = self._projections.ReadRest(kind, reader.projected[kind])
-            if any(map(state.IsNewer, rest.split(b"\n"))):  # guard: a log that lost its end is refused
+            # guard: a log that lost its end is refused
+            if any(state.IsNewer(row, self.ReadRow) for row in rest.split(b"\n")):
                 raise reader.Corrupt(f"operations behind {self.seq} are lost: {name} has rows of them")
         return tail
 
@@ -2649,7 +2650,7 @@ class _FileStore(_Archive):
         try:
             self.files.Truncate(self._reader.fd, tail)  # guard: a failed write is taken back
             self._SyncLog()  # guard: sync of what was taken back
-        except OSError as second:  # a handler's, too: nobody knows how far this came; guard: a handler's, too
+        except _DiskError as second:  # what a handler raised lets the next call read all anew
             # guard: ends all writing
             self._failure = f"{self.log_path} could not be set back after a failed write: {second}"
             # guard: called unknown
@@ -2706,15 +2707,15 @@ class _FileStore(_Archive):
         """
         with self._Borrow() as fd:
             last = self.seq + 1
-            for line, raw in _CheckBackward(self.files, fd, self._reader.log.bytes, last - 1, value):
+            for line, raw in _CheckBackward(self.files, fd, self._reader.log.bytes, last - 1, value, is_aside=False):
                 yield line, raw
                 last = 0 if line is None else line.seq
         for path in self._HistoryPaths() if with_history else ():
             top = int(os.path.basename(path)[:18])
             try:
                 with _Opened(self.files, path) as fd:
-                    for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value):
-                        if last and (line is None or line.seq < last):  # guard: told once
+                    for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value, is_aside=True):
+                        if line is None or line.seq < last:  # guard: told once
                             yield line, raw
                             last = 0 if line is None else line.seq
             except _DiskError as error:
@@ -2804,10 +2805,13 @@ class _FileStore(_Archive):
 _ID_FIELDS = (b'{"id"', b'"info_id"', b'"keyword_id"')
 
 
-def _CheckBackward(files: _Files, fd: int, stop: int, top: int, value: bytes) -> Iterator[tuple[_Line | None, bytes]]:
+def _CheckBackward(
+    files: _Files, fd: int, stop: int, top: int, value: bytes, *, is_aside: bool
+) -> Iterator[tuple[_Line | None, bytes]]:
     """Yield a log's lines up to operation `top`, the last first; None, and an end, where the chain is broken.
 
-    What lies behind `top` may be torn, or of another log; all below it was acknowledged: what is missing is damage.
+    What lies behind `top` may be of another log, and in one that was set aside torn; all below it was acknowledged:
+    what is missing is damage.
     With a value the lines without it are skipped, and no chain is checked.
     """
     crc = b""
@@ -2815,7 +2819,7 @@ def _CheckBackward(files: _Files, fd: int, stop: int, top: int, value: bytes) ->
         if value and not (value in raw and any(name + value in raw for name in _ID_FIELDS)):
             continue
         line = _ReadLine(raw)
-        if not crc and (line is None or line.seq > top):  # guard: not yet history
+        if not crc and (is_aside if line is None else line.seq > top):  # guard: not yet history
             continue
         if line is None or (not value and (line.crc != crc if crc else line.seq != top)):  # guard: gaps in the history
             yield None, raw
@@ -3152,8 +3156,8 @@ class _State:
             if id not in self.nodes and self.children.Get(id):
                 raise StoreCorruptError(_LOG_NAME, 0, f"keywords hang beneath {_Shorten(id)}, which does not exist")
 
-    def IsNewer(self, row: bytes) -> bool:
-        """Tell whether a row was written behind all that was taken in."""
+    def IsNewer(self, row: bytes, read: Callable[[Any], bytes]) -> bool:
+        """Tell whether a row was written behind all that was taken in; `read` gives what is held of a long content."""
         try:
             record = _ReadRecord(row)
         except StoreCorruptError:  # guard: a torn row
@@ -3167,7 +3171,7 @@ class _State:
             return bool(record.version > gone.version)  # guard: newer than its deletion
         if held is None:
             return isinstance(record, Info)  # guard: an info that the log does not have
-        return isinstance(held, bytes) and bool(record.version > _ReadRecord(held).version)  # guard: a newer version
+        return bool(record.version > _ReadRecord(read(held)).version)  # guard: a newer version
 
     # -- asking ---------------------------------------------------------------
 
@@ -5608,15 +5612,25 @@ class _Engine:
 
     def ReadRow(self, held: Any) -> bytes:
         """Return the row of an info; a long one is read without the tree's lock, which must not be held."""
-        if isinstance(held, bytes):
-            return held
-        while True:
+        while not isinstance(held, bytes):
             store = self.store
             try:
                 return store.ReadRow(held)
-            except ClosedError:  # opened anew meanwhile: the row stands elsewhere by now
-                if store is self.store:  # guard: opened anew meanwhile
+            except (ClosedError, StoreError) as error:
+                places = self._PlacesOf(held)
+                # guard: opened anew meanwhile
+                if self.is_closed or (store is self.store and held in places):
                     raise
+                if not places:
+                    raise StoreError("an info was changed while its content was read: ask again") from error
+                held = places[0]  # opened anew meanwhile: the row stands elsewhere by now
+        return held
+
+    def _PlacesOf(self, held: Any) -> list[Any]:
+        """Return where the row that was held there is held now, told by its length and checksum.  Cost: a full scan."""
+        with self.lock:
+            infos = list(self.state.infos.values())
+        return [each for each in infos if not isinstance(each, bytes) and each[-2:] == held[-2:]]
 
     @property
     def last_operation(self) -> str | None:

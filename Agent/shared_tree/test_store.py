@@ -470,6 +470,48 @@ class TestGroups:
         assert [getattr(each, "name", each) for each in told] == ["green", "second"]
         assert names(opened(log)) == ["first", "tea", "second"]
 
+    def test_that_a_conflict_overtook_are_not_tried_one_by_one_first(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree, other = opened(log), opened(log)
+        tries: list[str] = []
+
+        def be_quicker(append: Append) -> bool:
+            other.CreateKeyword("of another", "root")
+            rows.faults = [try_again] * 3
+            return append()
+
+        def try_again(append: Append) -> bool:
+            tries.append("again")
+            return append()
+
+        self.commit_together(
+            rows,
+            tree,
+            [be_quicker],
+            lambda: tree.CreateKeyword("one", "root"),
+            lambda: tree.CreateKeyword("two", "root"),
+        )
+
+        assert tries == ["again"]
+        assert names(opened(log)) == ["first", "of another", "one", "two"]
+
+    def test_that_a_conflict_overtook_one_by_one_write_nothing_twice(self, rows: FaultyRows, log: MemoryLog) -> None:
+        tree, other = opened(log), opened(log)
+
+        def be_quicker(append: Append) -> bool:
+            other.BatchCreateKeywords([{"id": "tea", "name": "tea", "parent_id": "root"}])
+            return append()
+
+        told = self.commit_together(
+            rows,
+            tree,
+            [rows.refuse, lambda append: append(), be_quicker],  # the group, and then each of its operations alone
+            lambda: tree.CreateKeyword("one", "root"),
+            lambda: tree.CreateKeyword("two", "root"),
+        )
+
+        assert [getattr(each, "name", each) for each in told] == ["one", "two"]
+        assert names(opened(log)) == ["first", "one", "tea", "two"]
+
     def test_tell_nobody_that_it_is_done_what_the_second_run_could_not_write(
         self, rows: FaultyRows, log: MemoryLog
     ) -> None:

@@ -286,6 +286,44 @@ class TestReaders:
 
         assert [type(error) for error in told] == [kt.ClosedError]
 
+    @pytest.mark.parametrize("moment", [inside.in_reading_a_row, inside.before_reading_a_row])
+    def test_of_a_long_content_get_it_though_the_log_is_compacted_meanwhile(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch, moment: Callable[..., None]
+    ) -> None:
+        gone, info = tree.CreateInfo("another long content " * 1000), tree.CreateInfo("a long content " * 1000)
+        tree.DeleteInfo(gone.id)
+        moment(monkeypatch, self.once_elsewhere(tree.CompactStorage))
+
+        assert tree.GetInfo(info.id) == info
+
+    def test_of_a_long_content_are_told_that_it_was_changed_and_the_log_compacted_meanwhile(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def work() -> None:
+            tree.UpdateInfo(info.id, {"content": "a newer content " * 1000})
+            tree.CompactStorage()
+
+        info = tree.CreateInfo("a long content " * 1000)
+        inside.in_reading_a_row(monkeypatch, self.once_elsewhere(work))
+        with pytest.raises(StoreError, match="ask again"):
+            tree.GetInfo(info.id)
+        found = tree.GetInfo(info.id)
+
+        assert found is not None
+        assert found.content == "a newer content " * 1000
+
+    def once_elsewhere(self, work: Callable[[], object]) -> Callable[[], None]:
+        """Return what lets another thread work when it is first called."""
+        begun: list[threading.Thread] = []
+
+        def act() -> None:
+            if not begun:
+                begun.append(threading.Thread(target=work))
+                begun[0].start()
+                begun[0].join()
+
+        return act
+
 
 class TestReentry:
     """A commit's own thread comes back: a signal's handler does, a clock or a ranking may."""
@@ -314,6 +352,39 @@ class TestReentry:
         assert names_under(tree) == ["outer"]
         tree.CreateKeyword("later", "root")
         assert tree.Verify() == []
+
+    def test_does_not_see_half_an_operation(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
+        parent = tree.CreateKeyword("parent", "root")
+        told: list[str] = []
+
+        def look() -> None:
+            with pytest.raises(StoreError, match="while its own thread does"):
+                names_under(tree, parent.id)
+            told.append("refused")
+
+        inside.in_two_steps(monkeypatch, look)
+        tree.BatchCreateKeywords([{"name": name, "parent_id": parent.id} for name in "abc"])
+
+        assert told == ["refused"]
+        assert names_under(tree, parent.id) == ["a", "b", "c"]
+
+    def test_does_not_write_where_a_search_reads(self, tmp_path: Path) -> None:
+        is_asked: list[bool] = []
+
+        def normalize(text: str) -> list[str]:
+            if is_asked and is_asked.pop():
+                for call in (mine.Refresh, mine.Close, lambda: mine.CreateKeyword("within", "root")):
+                    with pytest.raises(StoreError, match="while its own thread does"):
+                        call()
+            return [text.casefold()]
+
+        with KeywordTree(str(tmp_path / "store"), normalizer=normalize) as mine:
+            mine.CreateKeyword("k", "root")
+            is_asked.append(True)
+            mine.Search("something else", False)
+
+            assert is_asked == []
+            assert names_under(mine) == ["k"]
 
 
 class TestRankings:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from Agent.keyword_tree import KeywordTree, KeywordTreeError, RelationType
+from Agent.keyword_tree import KeywordTree, KeywordTreeError, NotFoundError, RelationType
 from Agent.tests.support.inside import check_tables
 
 _NAMES = ["a", "A-", "b c", "bc", "x_y", "茶", "茶 ", "q"]
@@ -81,3 +81,53 @@ def test_is_the_same_as_a_state_of_the_same_rows(tmp_path: Path, seed: int) -> N
             assert tree.Verify() == []
             check_tables(tree)
         check_tables(tree.At(chance.randrange(1, tree.History(limit=1)[0].seq + 1)))
+
+
+class TestBesideAnother:
+    """What a block shows behind a write of another that has to do with its own, before it ends."""
+
+    def test_both_changes_of_a_keyword_are_seen(self, tree: KeywordTree) -> None:
+        keyword, other = tree.CreateKeyword("k", "root"), tree.CreateKeyword("other", "root")
+        with tree.Operation():
+            tree.MoveKeyword(keyword.id, other.id)
+            _elsewhere(lambda: tree.UpdateKeyword(keyword.id, {"description": "as another says"}, keyword.version))
+            seen = tree.GetKeyword(keyword.id)
+
+        assert seen is not None
+        assert (seen.parent_id, seen.description) == (other.id, "as another says")
+
+    def test_what_is_beneath_a_keyword_that_is_gone_is_refused(self, tree: KeywordTree) -> None:
+        parent = tree.CreateKeyword("parent", "root")
+
+        def write() -> None:
+            with tree.Operation():
+                tree.CreateKeyword("child", parent.id)
+                _elsewhere(lambda: tree.DeleteKeyword(parent.id))
+                with pytest.raises(NotFoundError):
+                    tree.FindByName("child")
+
+        with pytest.raises(NotFoundError):
+            write()
+        assert len(tree) == 0
+
+    def test_what_came_beneath_a_keyword_goes_with_it(self, tree: KeywordTree) -> None:
+        parent = tree.CreateKeyword("parent", "root")
+        with tree.Operation():
+            tree.DeleteKeyword(parent.id, cascade=True)
+            _elsewhere(lambda: tree.CreateKeyword("child", parent.id))
+            seen = tree.FindByName("child")
+
+        assert seen == []
+        assert len(tree) == 0
+
+    def test_a_tree_that_was_opened_anew_is_seen(self, folder: Path) -> None:
+        with KeywordTree(str(folder)) as tree, KeywordTree(str(folder)) as other:
+            with tree.Operation():
+                tree.CreateKeyword("mine", "root")
+                other.CreateKeyword("theirs", "root")
+                other.CompactStorage()
+                _elsewhere(tree.Refresh)
+                seen = sorted(node.name for node in tree.GetChildren("root"))
+
+            assert seen == ["mine", "theirs"]
+            assert tree.Verify() == []

@@ -7,6 +7,7 @@ each call of a method in turn, or at a lock of a commit: there Python may run a 
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ import pytest
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import ClosedError, KeywordTree, StoreCorruptError, StoreError
 from Agent.tests.support import inside
-from Agent.tests.support.faulty_files import Door, FaultyDisk
+from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, stepping_in
 from Agent.tests.support.log_format import PROJECTIONS
 from Agent.tests.support.looking import names_under
 
@@ -27,12 +28,6 @@ FOLDER = "/disk/store"
 LOCK = f"{FOLDER}/lock"
 LOG = "store/change_log.jsonl"
 LONG = "too long for memory " * 250
-
-
-@pytest.fixture
-def door(monkeypatch: pytest.MonkeyPatch) -> Door:
-    inside.set_limits(monkeypatch, padding=inside.padding(2048))
-    return Door(monkeypatch)
 
 
 @pytest.fixture
@@ -48,27 +43,6 @@ def fill(door: Door) -> None:
         first = tree.CreateKeyword("first", "root")
         tree.CreateKeyword("second", "root")
         tree.CreateInfo(LONG, keyword_ids=[first.id])
-
-
-@contextlib.contextmanager
-def stepping_in(disk: FaultyDisk, call: int | str, act: Callable[[], object]) -> Iterator[list[str]]:
-    """Do something once, before the call with a number (from 0), or the first call so named; give what was met."""
-    met: list[str] = []
-    count = 0
-
-    def listen(made: str) -> None:
-        nonlocal count
-        count += 1
-        if not met and call in (count - 1, made):
-            met.append(made)
-            with disk.quiet():
-                act()
-
-    disk.listeners.append(listen)
-    try:
-        yield met
-    finally:
-        disk.listeners.remove(listen)
 
 
 class Met(NamedTuple):
@@ -231,6 +205,21 @@ class TestTimeouts:
 
             assert met == [call]
             assert disk.read_all()["store/lock"] == b""
+
+    @pytest.mark.parametrize("call", ["ftruncate change_log.jsonl", "fdatasync change_log.jsonl"])
+    def test_while_a_failed_write_is_taken_back_come_out_as_themselves(self, disk: FaultyDisk, call: str) -> None:
+        tree = KeywordTree(FOLDER)
+        disk.fault = Fault(disk.call_count, errno.ENOSPC, 2, frozenset(["pwrite"]), short=100)
+        with stepping_in(disk, call, partial(ring, tree)) as met, pytest.raises(TimeoutError, match="too long"):
+            write(tree)
+        disk.heal()
+        tree.CreateKeyword("later", "root")
+
+        assert met == [call]
+        assert names_under(tree) == ["first", "second", "later"]
+        assert tree.Verify() == []
+        tree.Close()
+        check_reopened(["first", "second", "later"])
 
     @pytest.mark.parametrize("call", ["fdatasync change_log.jsonl", "fsync store", "pread change_log.jsonl"])
     def test_in_an_opening_come_out_as_themselves(self, disk: FaultyDisk, call: str) -> None:
@@ -522,6 +511,17 @@ class TestInterruptedCommit:
             (keyword, _) = again.GetChildren("root")
             assert [info.content for info in again.GetInfosOfKeyword(keyword.id)] == [LONG, "durable"]
             assert again.Verify() == []
+
+    @pytest.mark.parametrize("call", ["pwrite nodes.jsonl", "fdatasync change_log.jsonl"])
+    def test_by_what_a_handler_was_refused_is_read_anew(self, disk: FaultyDisk, call: str) -> None:
+        tree = KeywordTree(FOLDER)
+        with stepping_in(disk, call, tree.Refresh), pytest.raises(StoreError, match="while its own thread") as caught:
+            write(tree)
+
+        assert caught.value.outcome_unknown
+        assert names_under(tree) == ["first", "second", "made"]
+        assert tree.Verify() == []
+        tree.Close()
 
     def test_is_not_opened_anew_twice_at_once(self, disk: FaultyDisk) -> None:
         tree = self.interrupted(disk, "pwrite links.jsonl")

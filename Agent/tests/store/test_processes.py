@@ -138,8 +138,10 @@ class Process:
 
     def fail_as_hanging(self, what: str) -> None:
         """Fail, with the stacks of the process on stderr."""
-        os.killpg(self.pid, signal.SIGCONT)
-        os.killpg(self.pid, signal.SIGABRT)  # pytest's fault handler prints all threads
+        for kill in (os.killpg, os.kill):  # what hangs in the fork itself has no group of its own yet
+            with contextlib.suppress(ProcessLookupError):
+                kill(self.pid, signal.SIGCONT)
+                kill(self.pid, signal.SIGABRT)  # pytest's fault handler prints all threads
         raise AssertionError(f"process {self.pid} hangs: {what}; it told {self.lines[-3:]}")
 
     def discard(self) -> None:
@@ -1091,8 +1093,9 @@ class TestFork:
 
             assert child.lines == ["True", "'MATCHED'"]
 
+    @pytest.mark.parametrize("moment", [inside.in_reading_a_row, inside.in_copying_a_descriptor])
     def test_lets_the_child_read_though_a_thread_of_the_parent_was_reading(
-        self, folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+        self, folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch, moment: Callable[..., None]
     ) -> None:
         is_reading, may_go_on = threading.Event(), threading.Event()
 
@@ -1103,7 +1106,7 @@ class TestFork:
 
         with KeywordTree(str(folder)) as tree:
             tree.CreateInfo("an info" * 1000)  # long enough to stay on the disk
-            inside.in_reading_a_row(monkeypatch, wait)
+            moment(monkeypatch, wait)
             reader = threading.Thread(target=tree.ListInfos)
             reader.start()
             is_reading.wait()
@@ -1115,6 +1118,31 @@ class TestFork:
                 reader.join()
 
             assert child.lines == ["an info" * 1000]
+
+    def test_lets_the_child_read_though_a_thread_of_the_parent_held_what_guards_memory(
+        self, folder: Path, start: Start
+    ) -> None:
+        is_held, may_go_on = threading.Event(), threading.Event()
+
+        def normalize(text: str) -> list[str]:
+            if threading.current_thread() is searcher:
+                is_held.set()
+                may_go_on.wait()
+            return [text.casefold()]
+
+        searcher = threading.Thread(target=lambda: tree.Search("something else", False))
+        with KeywordTree(str(folder), normalizer=normalize) as tree:
+            tree.CreateKeyword("before", "root")
+            searcher.start()
+            assert is_held.wait(PATIENCE_S)
+            try:
+                child = start(lambda tell: tell(tree.GetChildren("root")[0].name))
+                assert child.end(20) == 0
+            finally:
+                may_go_on.set()
+                searcher.join()
+
+            assert child.lines == ["before"]
 
     def test_leaves_a_closed_tree_closed(self, folder: Path, start: Start) -> None:
         tree = KeywordTree(str(folder))

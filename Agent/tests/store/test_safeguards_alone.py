@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -16,8 +17,35 @@ from pathlib import Path
 import pytest
 
 from Agent.keyword_tree import KeywordTree, StoreCorruptError, StoreError
+from Agent.tests.support import inside
+from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, Mode, stepping_in
+from Agent.tests.support.log_format import PROJECTIONS, reframed, whole_lines
+from Agent.tests.support.looking import names_under
 
 LOG = "change_log.jsonl"
+STORE = "/disk/store"
+LOG_THERE = f"store/{LOG}"  # as the disk in memory calls it
+LONG = "too long for memory " * 250
+
+
+@pytest.fixture
+def disk(door: Door) -> FaultyDisk:
+    """Give a disk in memory, on which there is no store yet."""
+    return door.disk
+
+
+def _fail(disk: FaultyDisk, *calls: str, error: int = errno.ENOSPC, short: int | None = None) -> None:
+    """Let the next of these calls to the disk fail."""
+    disk.failed_calls.clear()
+    disk.fault = Fault(disk.call_count, error, 1, frozenset(calls), short)
+
+
+def _spoil(disk: FaultyDisk, old: bytes, new: bytes) -> bytes:
+    """Change the log beneath everybody who has it open; return what it was."""
+    log = disk.read_all()[LOG_THERE]
+    assert log.count(old) > 0
+    disk.spoil(LOG_THERE, log.replace(old, new))
+    return log
 
 
 def _fill(folder: Path, count: int = 5) -> None:
@@ -96,6 +124,151 @@ class TestLostLogs:
             assert [node.name for node in other] == ["before", "behind"]
 
 
+class TestOpening:
+    def test_projections_that_could_not_be_mended_get_no_checkpoint(self, door: Door) -> None:
+        tree = KeywordTree(STORE)
+        tree.CreateKeyword("first", "root")
+        inside.release(tree)
+        for name in PROJECTIONS:
+            door.disk.remove(f"{STORE}/{name}")
+        # Behind this sync of the folder the names of the new projections would last.
+        with stepping_in(door.disk, "fsync store", lambda: _fail(door.disk, "fsync"), 2):
+            mended = KeywordTree(STORE)
+        assert mended.recovery == ("nodes, infos and links.jsonl could not be brought up to date",)
+        mended.CreateKeyword("second", "root")
+        mended.Close()
+        door.disk = door.disk.now().cut_power(Mode("none"))
+
+        with KeywordTree(STORE) as again:
+            assert (names_under(again), again.recovery) == (["first", "second"], ())
+
+    @pytest.mark.parametrize("is_checkpointed", [True, False])
+    def test_a_log_that_lost_how_a_long_content_was_changed_is_refused(
+        self, disk: FaultyDisk, is_checkpointed: bool
+    ) -> None:
+        tree = KeywordTree(STORE)
+        info = tree.CreateInfo(LONG)
+        if is_checkpointed:  # then what is held leads to infos.jsonl
+            tree.Close()
+            tree = KeywordTree(STORE)
+        tree.UpdateInfo(info.id, {"content": f"{LONG}, and newer"})
+        inside.release(tree)
+        disk.spoil(LOG_THERE, b"".join(b"%b\n" % line for line in whole_lines(disk.read_all()[LOG_THERE])[:-1]))
+
+        with pytest.raises(StoreCorruptError, match="are lost"):
+            KeywordTree(STORE)
+
+
+class TestReading:
+    def test_a_writer_may_go_on_at_any_moment_of_an_opening_that_only_reads(self, door: Door) -> None:
+        with KeywordTree(STORE) as tree:
+            tree.CreateKeyword("before", "root")
+        closed = door.disk.now()
+        is_met = True
+        for number in itertools.count():
+            if not is_met:
+                break
+            is_met = self.look_beside_a_writer(door, closed.resume(), number)
+        assert number > 20
+
+    def look_beside_a_writer(self, door: Door, disk: FaultyDisk, number: int) -> bool:
+        """Let a writer step in at a call of an opening; tell whether it made so many."""
+        door.disk = disk
+        writer = KeywordTree(STORE)
+
+        def write() -> None:
+            disk.readonly_error = 0
+            for name in ("one", "two", "three"):
+                writer.CreateKeyword(name, "root")
+            disk.readonly_error = errno.EROFS
+
+        disk.readonly_error = errno.EROFS
+        with stepping_in(disk, number, write) as met:
+            reader = KeywordTree(STORE)
+        reader.Refresh()
+        assert names_under(reader) == names_under(writer), met
+        assert reader.Verify() == [], met
+        return bool(met)
+
+    def test_a_line_that_was_found_and_has_changed_is_damage(self, disk: FaultyDisk) -> None:
+        with KeywordTree(STORE) as tree:
+            node = tree.CreateKeyword("k", "root")
+            for version in (1, 2):
+                tree.UpdateKeyword(node.id, {"description": f"as of {version}"}, version)
+            _spoil(disk, b'"as of 1"', b'"as of 7"')
+
+            with pytest.raises(StoreCorruptError, match="has changed since it was read"):
+                tree.History(node.id)
+
+    def test_what_another_is_just_writing_into_a_log_that_is_history_too_is_no_damage(self, disk: FaultyDisk) -> None:
+        with KeywordTree(STORE) as tree:
+            tree.CreateKeyword("first", "root")
+            _fail(disk, "pwrite")
+            with pytest.raises(StoreError, match="could not compact"):
+                tree.CompactStorage()  # it leaves a second name of the log
+            torn = disk.read_all()[LOG_THERE].rstrip(b" \n") + b'\n{"crc": "0a1b2c3d", "seq": 3, "pr'
+            with stepping_in(disk, f"open {2:018d}.jsonl", lambda: disk.spoil(LOG_THERE, torn)) as met:
+                told = [change.op for change in tree.History()]
+
+            assert met != []
+            assert told == ["create_keyword", "create_store"]
+
+
+class TestCatchingUp:
+    def test_the_torn_end_that_another_left_is_kept_aside(self, disk: FaultyDisk) -> None:
+        torn = b'{"crc": "0a1b2c3d", "seq": 2, "prev": "' + b"x" * 3000  # longer than the line that takes its place
+        with KeywordTree(STORE) as tree:
+            disk.spoil(LOG_THERE, disk.read_all()[LOG_THERE].rstrip(b" \n") + b"\n" + torn)
+            tree.CreateKeyword("next", "root")
+        files = disk.read_all()
+
+        assert [held for name, held in files.items() if "cut_tail" in name] == [torn]
+        assert b"xx" not in files[LOG_THERE]
+        with KeywordTree(STORE) as again:
+            assert (names_under(again), again.recovery) == (["next"], ())
+
+    def test_damage_in_what_another_wrote_is_told(self, disk: FaultyDisk) -> None:
+        with KeywordTree(STORE) as tree, KeywordTree(STORE) as other:
+            other.CreateKeyword("one", "root")
+            other.CreateKeyword("two", "root")
+            _spoil(disk, b'"one"', b'"One"')
+            before = disk.read_all()
+
+            with pytest.raises(StoreCorruptError, match="is damaged or missing"):
+                tree.Refresh()
+            assert disk.read_all() == before
+
+    def test_what_came_before_damage_is_there_when_that_was_mended(self, disk: FaultyDisk) -> None:
+        with KeywordTree(STORE) as tree, KeywordTree(STORE) as other:
+            keyword = other.CreateKeyword("before the damage", "root")
+            other.CreateInfo("damaged", keyword_ids=[keyword.id])
+            log = disk.read_all()[LOG_THERE]
+            *lines, last = whole_lines(log)
+            disk.spoil(LOG_THERE, reframed([*lines, last.replace(b'"links": [', b'"lines": [')]))
+            with pytest.raises(StoreCorruptError, match="neither a row nor rows"):
+                tree.Refresh()
+            disk.spoil(LOG_THERE, log)
+            tree.Refresh()
+
+            assert names_under(tree) == ["before the damage"]
+            assert tree.Verify() == []
+
+
+class TestCheckpoints:
+    @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
+    def test_that_fail_fail_no_operation(self, door: Door, call: str) -> None:
+        tree = KeywordTree(STORE)
+        inside.make_checkpoint_due(tree)
+        with stepping_in(door.disk, f"{call} {LOG}", lambda: _fail(door.disk, call), 2):
+            made = tree.CreateKeyword("made", "root")
+
+        assert door.disk.failed_calls == [f"{call} {LOG}"]
+        assert tree.GetKeyword(made.id) == made
+        door.disk = door.disk.now().cut_power(Mode("none"))
+        with KeywordTree(STORE) as again:
+            assert names_under(again) == ["made"]
+
+
 class TestSnapshots:
     def test_what_tells_of_one_is_checked(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree:
@@ -113,6 +286,26 @@ class TestVerify:
             (folder / "cut_tail-nodes-2-00000000.bin").write_bytes(b"rows")
 
             assert [problem for problem in tree.Verify() if "cut_tail-nodes-2-00000000.bin" in str(problem)]
+
+    def test_names_each_file_of_the_history_that_is_damaged(self, disk: FaultyDisk) -> None:
+        with KeywordTree(STORE) as tree:
+            for name in ("first", "second"):
+                tree.CreateKeyword(name, "root")
+                tree.CompactStorage()
+            for path, held in disk.read_all().items():
+                if "history/" in path:
+                    disk.spoil(path, held.replace(b'"name":', b'"Name":'))
+
+            assert len([problem for problem in tree.Verify() if problem.startswith("history")]) == 2
+
+    def test_names_the_operation_that_cannot_be_read_any_more(self, disk: FaultyDisk) -> None:
+        with KeywordTree(STORE) as tree:
+            for name in ("first", "second", "third"):
+                tree.CreateKeyword(name, "root")
+            _spoil(disk, b'"second"', b'"Second"')
+
+            (problem,) = tree.Verify()
+            assert "operation 3 cannot be read" in problem
 
 
 class TestLocks:

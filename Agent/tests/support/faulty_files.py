@@ -794,6 +794,28 @@ class FaultyDisk:
         )
 
 
+@contextlib.contextmanager
+def stepping_in(disk: FaultyDisk, call: int | str, act: Callable[[], object], count: int = 1) -> Iterator[list[str]]:
+    """Do something once, before the call with a number (from 0), or the `count`-th so named; give what was met."""
+    met: list[str] = []
+    number = named = 0
+
+    def listen(made: str) -> None:
+        nonlocal number, named
+        number += 1
+        named += made == call
+        if not met and (call == number - 1 or (made == call and named == count)):
+            met.append(made)
+            with disk.quiet():
+                act()
+
+    disk.listeners.append(listen)
+    try:
+        yield met
+    finally:
+        disk.listeners.remove(listen)
+
+
 _LOCK_SH, _LOCK_EX, _LOCK_NB, _LOCK_UN = 1, 2, 4, 8
 
 

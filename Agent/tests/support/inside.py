@@ -9,6 +9,7 @@ what it brings about. The names that the seed gives (`_Normalize`, `_ExactLookup
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -211,13 +212,23 @@ def behind_looking_whether_open(patch: pytest.MonkeyPatch, act: Callable[[], obj
     patch.setattr(kt._Engine, "CheckOpen", check)
 
 
-def behind_counting_a_line(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Do something in each commit when its line stands in the log, and nobody has been told."""
+def while_counting_a_line(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something in each commit before each step by which its line is counted: a thread may come between them."""
     real = kt._LogReader.Advance
 
     def advance(self: Any, seq: int, crc: bytes, line: bytes) -> None:
-        real(self, seq, crc, line)
+        before = sys.gettrace()
+        sys.settrace(lambda frame, *_: trace if frame.f_code is real.__code__ else None)
+        try:
+            real(self, seq, crc, line)
+        finally:
+            sys.settrace(before)
         act()
+
+    def trace(_frame: object, event: str, _: object) -> Any:
+        if event == "line":
+            act()
+        return trace
 
     patch.setattr(kt._LogReader, "Advance", advance)
 
@@ -264,6 +275,28 @@ def in_reading_a_row(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> No
         return bytes(real(store, extent))
 
     patch.setattr(kt._FileStore, "ReadRow", read)
+
+
+def in_copying_a_descriptor(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something each time that a descriptor is about to be copied, while what guards that is held."""
+    real = kt._Files.Duplicate
+
+    def duplicate(files: Any, fd: int) -> int:
+        act()
+        return int(real(files, fd))
+
+    patch.setattr(kt._Files, "Duplicate", duplicate)
+
+
+def before_reading_a_row(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something each time that it is known where a row is held, and not yet in which store."""
+    real = kt._Engine.ReadRow
+
+    def read(engine: Any, held: Any) -> bytes:
+        act()
+        return real(engine, held)
+
+    patch.setattr(kt._Engine, "ReadRow", read)
 
 
 def forge_parent(tree: KeywordTree, id: str, parent_id: str) -> None:
