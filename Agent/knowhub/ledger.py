@@ -15,6 +15,7 @@ processes cannot make two of one. They serve people who look into the tree; no r
 import contextlib
 import errno
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +100,9 @@ class Ledger(Protocol):
 
     def history(self, id: str | None = None, limit: int = 200) -> list[Entry]:
         """Return the newest operations, of one record or of all."""
+
+    def operations_before(self, seq: int | None, limit: int) -> list[Entry]:
+        """Return the operations just before a number, at most so many, newest first; None is the end."""
 
     def find_operation(self, operation_id: str) -> Entry | None:
         """Return an operation, or None."""
@@ -266,6 +270,18 @@ class TreeLedger:
         """Return the newest operations.  Cost: reads the log backwards."""
         with _told():
             return [_entry(change) for change in self.tree.History(id, limit=limit)]
+
+    def operations_before(self, seq: int | None, limit: int) -> list[Entry]:
+        """Return the operations whose numbers come just before one, at most so many, newest first; None is the end.
+
+        Cost: reads the log backwards to the first of them, and decodes only these.
+        """
+        with _told():
+            newest = self.tree.History(limit=1)
+            end = newest[0].seq + 1 if newest else 0
+            end = end if seq is None else min(seq, end)
+            changes = self.tree.Changes(max(0, end - 1 - limit))
+            return [_entry(change) for change in itertools.takewhile(lambda change: change.seq < end, changes)][::-1]
 
     def find_operation(self, operation_id: str) -> Entry | None:
         """Return an operation.  Cost: reads the log backwards to it."""

@@ -650,8 +650,31 @@ class TestChange:
         second = hub.operations(LOCAL, {"limit": 4, "cursor": first["next_cursor"]})
 
         assert [each["verb"] for each in first["results"] + second["results"]] == ["change"] * 6 + ["save"]
-        assert second["next_cursor"] is None
+        while second["next_cursor"] is not None:
+            second = hub.operations(LOCAL, {"cursor": second["next_cursor"]})
+            assert second["results"] == []
         assert all(each["records"] == [id] and each["may_undo"] for each in first["results"])
+
+    def test_who_sees_little_reads_no_more_of_the_log_at_once(
+        self, hub: KnowHub, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("Agent.knowhub.rooms.operations._READ_AT_ONCE", 5)
+        mine = [hub.save(ADA, told(scopes=["team:a"]))["operation_id"]]
+        for _ in range(12):
+            save(hub)
+        mine.append(hub.save(ADA, told(scopes=["team:a"]))["operation_id"])
+        pages, cursor = [], None
+        while True:
+            page = hub.operations(BOB, {"cursor": cursor} if cursor else {})
+            pages.append([each["operation_id"] for each in page["results"]])
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+
+        assert [id for page in pages for id in page] == mine[::-1]
+        assert 3 <= len(pages) <= 5
+        hub.ledger.tree.CompactStorage(keep_history=False)
+        assert hub.operations(BOB)["results"] == []
 
 
 class TestProcesses:
