@@ -14,6 +14,7 @@ import pytest
 
 from Agent.context_engine import ContextEngineService, ContextNode, InvalidInputError, RequestContext, StoreError
 from Agent.context_engine.core.entries import parse_entries
+from Agent.context_engine.core.objects import OutboxEvent
 from Agent.context_engine.core.text import read_time, time_of
 from Agent.context_engine.test_models import Script, fact
 
@@ -444,6 +445,55 @@ class TestManyAtOnce:
                 may_go_on.set()
                 indexing.join(10)
                 assert not indexing.is_alive()
+
+    def test_events_of_more_than_a_thousand_rounds_are_all_worked_off(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with ContextEngineService(tmp_path, index="worker") as engine:
+            engine.outbox.append_batch(
+                [OutboxEvent("", "UPSERT_CONTEXT", f"{TEA}{number}", {}, "", 0, 0.0) for number in range(1_100)]
+            )
+            run_once = engine.worker.run_once
+            monkeypatch.setattr(engine.worker, "run_once", lambda: run_once(1))
+            assert engine.work().succeeded == 1_100
+
+    def test_a_commit_reads_no_archive_that_was_read_before(
+        self, engine: ContextEngineService, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read: list[tuple[str, ...]] = []
+        read_folder = engine.fs.folders.read
+
+        def note(names: tuple[str, ...], *files: Any) -> Any:
+            read.append(names)
+            return read_folder(names, *files)
+
+        monkeypatch.setattr(engine.fs.folders, "read", note)
+        counts = []
+        for number in range(20):
+            read.clear()
+            engine.commit_session(ADA, [{"role": "user", "content": f"line {number}"}])
+            counts.append(len(read))
+
+        assert len(set(counts[2:])) == 1
+
+    def test_forgetting_holds_the_images_of_what_it_changes_alone(
+        self, engine: ContextEngineService, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        engine.commit_session(ADA, [{"role": "user", "content": "I love tea."}])
+        for number in range(20):
+            engine.remember(ADA, f"likes band {number}", "preferences", f"band {number}")
+        read: set[str] = set()
+        read_image = engine.fs.read_image
+
+        def note(uri: Any, **more: Any) -> Any:
+            if engine.fs.current() is not None:
+                read.add(uri.text)
+            return read_image(uri, **more)
+
+        monkeypatch.setattr(engine.fs, "read_image", note)
+        engine.forget(ADA, TEA)
+
+        assert len(read) == 2  # the memory and its archive
 
     def test_a_hundred_changes_of_one_node_are_one_look(self, tmp_path: Path) -> None:
         with ContextEngineService(tmp_path, index="worker") as engine:

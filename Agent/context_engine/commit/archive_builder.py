@@ -23,12 +23,13 @@ from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_o
 from ..extraction.rules import describe_tool
 from ..fs.context_fs import ContextFS
 from ..fs.meta import read_meta
-from ..fs.uri import archive_folder, check_access, parse_uri, session_uri
+from ..fs.uri import Uri, archive_folder, check_access, parse_uri, session_uri
 from ..providers.telling import telling_sentences, telling_words
 
 __all__ = ["ArchiveBuilder", "render_archive", "split_messages"]
 
 _SPEAKERS = 6
+_KNOWN_ARCHIVES = 10_000
 
 
 class ArchiveBuilder:
@@ -42,6 +43,7 @@ class ArchiveBuilder:
 
     def __init__(self, fs: ContextFS, clock: Callable[[], float], tokens: CountTokens = count_tokens) -> None:
         self._fs, self._clock, self._count = fs, clock, tokens
+        self._ids: dict[str, dict[str, str]] = {}  # of an archive's messages, by its URI
 
     def build_archive(
         self,
@@ -80,27 +82,39 @@ class ArchiveBuilder:
         return SessionArchive(ctx.session_id, uri, describe_archive(said, self._count), said, stats)
 
     def names(self, ctx: RequestContext) -> list[str]:
-        """Return the names of a session's archives, in their order."""
-        children = self._fs.folders.children(parse_uri(session_uri(ctx)).folders)
-        return sorted((entry.name for entry in children if entry.is_node), key=lambda name: (_number_of(name), name))
+        """Return the names of a session's archives, in their order, those included that were deleted or have moved."""
+        found = self._fs.folders.child_names(parse_uri(session_uri(ctx)).folders)
+        return sorted((name for name in found if _number_of(name)), key=lambda name: (_number_of(name), name))
 
-    def known_ids(self, ctx: RequestContext) -> dict[str, str]:
-        """Return the ids of all messages that a session's archives hold, each with a digest of its text.
+    def known_ids(self, ctx: RequestContext, names: Sequence[str]) -> dict[str, str]:
+        """Return the ids of all messages that some archives of a session hold, each with a digest of its text.
 
-        Cost: reads the metadata of each archive of the session.
+        Cost: reads the metadata of those that this process has not seen yet: which messages an archive has never
+        changes, and its name has a digest of them.
         """
         found: dict[str, str] = {}
-        for name in self.names(ctx):
-            uri = f"{session_uri(ctx)}/{name}"
-            parsed = parse_uri(uri)
-            with contextlib.suppress(StoreError):  # what cannot be read is not known: rather twice than never
-                held = read_meta(parsed, self._fs.folders.read(parsed.folders, (META,)))["metadata"].get("ids")
-                if isinstance(held, Mapping):
-                    found |= {str(id): str(digest) for id, digest in held.items()}
-                else:  # a hand has changed it: the messages tell
-                    data = self._fs.folders.read(parsed.folders, (MESSAGES,)).get(MESSAGES, b"")
-                    found |= {message.id: said_digest(message) for message in decode_messages(data, uri)}
+        above = session_uri(ctx)
+        for name in names:
+            uri = f"{above}/{name}"
+            ids = self._ids.get(uri)
+            if ids is None:
+                with contextlib.suppress(StoreError):  # what cannot be read is not known: rather twice than never
+                    ids = self._read_ids(parse_uri(uri))
+            if ids:
+                if len(self._ids) >= _KNOWN_ARCHIVES:
+                    self._ids.clear()
+                self._ids[uri] = ids
+                found |= ids
         return found
+
+    def _read_ids(self, uri: Uri) -> dict[str, str]:
+        image = self._fs.folders.read(uri.folders, (META,))
+        held = read_meta(uri, image)["metadata"].get("ids")
+        if isinstance(held, Mapping):
+            return {str(id): str(digest) for id, digest in held.items()}
+        # A hand has changed it: the messages tell.
+        data = self._fs.folders.read(uri.folders, (MESSAGES,)).get(MESSAGES, b"")
+        return {message.id: said_digest(message) for message in decode_messages(data, uri.text)}
 
     def read(self, ctx: RequestContext, uri: str) -> SessionArchive:
         """Return an archive that is in the store.

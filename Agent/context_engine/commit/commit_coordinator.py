@@ -166,7 +166,7 @@ class CommitCoordinator:
         """Write what is new as archives; none where nothing is."""
         while True:
             names = self.builder.names(ctx)
-            known = self.builder.known_ids(ctx)
+            known = self.builder.known_ids(ctx, names)
             batch = tell_repeats(said, list(known))
             new = [each for each in (_new(message, known) for message in batch) if each is not None]
             if not new:

@@ -227,6 +227,13 @@ class Folders:
                     found[name] = self._disk.look_up(name, fd)
         return found
 
+    def child_names(self, names: Sequence[str]) -> list[str]:
+        """Return the names of the folders within a folder, whatever is in them, without opening one."""
+        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+            entries = self._disk.list_folder(fd)
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        return []
+
     def children(self, names: Sequence[str]) -> list[Entry]:
         """Return the folders within a folder, by name; what is a symlink is left out."""
         found = []

@@ -82,7 +82,6 @@ from .verifying import verify_store
 __all__ = ["ContextEngineService"]
 
 _log = logging.getLogger(__name__)
-_ROUNDS = 1_000
 
 
 class ContextEngineService:
@@ -227,14 +226,11 @@ class ContextEngineService:
 
     def _work_off(self) -> IndexBatchResult:
         total = IndexBatchResult()
-        for _ in range(_ROUNDS):
-            done = self.worker.run_once()
+        while (done := self.worker.run_once()).claimed:
             total.claimed += done.claimed
             total.succeeded += done.succeeded
             total.failed += done.failed
             total.retried += done.retried
-            if not done.claimed:
-                break
         return total
 
     def work(self, adopt: bool = False) -> IndexBatchResult:

@@ -167,8 +167,8 @@ class Forgetter:
             for uri in self._fs.walk(parse_uri(space)):
                 if uri.category == SESSIONS:
                     continue
-                with contextlib.suppress(ContextEngineError):
-                    refs = self._fs.read_metadata(ctx, uri.text)["source_refs"]
+                with contextlib.suppress(ContextEngineError):  # past the transaction, which would keep them all
+                    refs = read_meta(uri, self._fs.folders.read(uri.folders, (META,)))["source_refs"]
                     yield uri, {(ref.get("archive", ""), ref.get("message", "")) for ref in refs}
 
     def finish(self, payload: Mapping[str, Any]) -> None:
