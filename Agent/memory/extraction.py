@@ -17,12 +17,16 @@ model once for a text. What a model answers is checked here, whoever it is:
 - a tag is one word in lower case that occurs in the text, or is known already, or is the entity's type;
 - a description is a part of the text;
 - a relation connects two entities that were found, and one sentence or the quoted passage of the text says both its
-  names; its type is a word (`works_on`), its weight within 0 and 1, brought there if it is not.
+  names, and states what it says: the rules' words of denial and doubt hold for a model, too;
+- its type is one that the rules read there, or has a word that stands there; else it is what the rules read, and where
+  they read nothing, `related_to`. Where they read the same type the other way round, theirs is the direction;
+- its weight is within 0 and 1, brought there if it is not.
 
 What does not keep to that is left out, and the rest stays; a reply without any such form is no extraction at all
 (`ReplyFormError`).
 """
 
+import functools
 import json
 import math
 import re
@@ -30,15 +34,17 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, TypeAlias
 
 from typing_extensions import override
 
 from ..keyword_tree import InvalidInputError, KeywordTreeError, LLMClient
 from . import extraction_rules_chinese, extraction_rules_english
-from .extraction_rules import Findings
+from .extraction_rules import Findings, Mentions
 from .keywords import find_runs
 from .messages import shorten
+from .relation_words import RELATION_TYPES, says_relation
 
 __all__ = [
     "ENTITY_TYPES",
@@ -187,11 +193,24 @@ class RuleExtractor(Extractor):
         findings = Findings()
         for start, end in split_sentences(looked_at):
             sentence = looked_at[start:end]
-            # "Ada likes 龙井." is English, "Ada 喜欢龙井。" Chinese.
-            is_chinese = len(_find_han(sentence)) > len(_find_latin(sentence))
-            rules = extraction_rules_chinese if is_chinese else extraction_rules_english
-            rules.read_sentence(sentence, start, find_known, findings)
+            _rules_for(sentence).read_sentence(sentence, start, find_known, findings)
         return _gather(text, findings)
+
+
+def _rules_for(sentence: str) -> ModuleType:
+    """Return the rules of a sentence's language: "Ada likes 龙井." is English, "Ada 喜欢龙井。" Chinese."""
+    # Names in Latin letters stand in both, and words of English grammar in one.
+    is_chinese = len(_find_han(sentence)) > len(_find_small_words(sentence))
+    return extraction_rules_chinese if is_chinese else extraction_rules_english
+
+
+def _is_stated(text: str, find_known: FindKnown) -> bool:
+    """Tell whether each sentence of a text states what it says, by the rules' words of denial and doubt."""
+    for start, end in split_sentences(text):
+        rules, sentence = _rules_for(text[start:end]), text[start:end]
+        if not rules.is_stated(Mentions(sentence, rules.find_mentions(sentence, find_known)).text):
+            return False
+    return True
 
 
 def split_sentences(text: str) -> Iterator[tuple[int, int]]:
@@ -220,7 +239,7 @@ def _trim(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 _find_sentence_ends = re.compile(r"[。！？!?]+[”」』\"]?|\.(?=\s|$)|\n+").finditer
 _ends_in_abbreviation = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Mt|Prof|Sr|Jr|vs|No|etc|e\.g|i\.e)|\b[A-Z])\.$").search
 _find_han = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]{1,2}").findall
-_find_latin = re.compile(r"[^\W\d_\u3400-\u9fff\uf900-\ufaff]+").findall
+_find_small_words = re.compile(r"(?<![^\W_])[a-z]+(?![^\W\d_\u3400-\u9fff])").findall
 
 
 def _gather(text: str, findings: Findings) -> Extraction:
@@ -251,8 +270,8 @@ Reply with one JSON object:
   "name" exactly as the text has it; "type" one of the types below; "description" a phrase of the text that says what
   it is, or ""; "tags" single words in lower case by which it should be found.
 - "relations": what the text states as a fact between two of these entities. "source" and "target" are their names;
-  "type" is a verb phrase like works_on, lives_in, part_of, knows, likes, uses, created; "weight" from 0 to 1 says how
-  sure the text is; "quote" is the sentence of the text that says so, word for word.
+  "type" is the one of {types} that says the same, else the verb as the text has it (allergic_to, 过敏); "weight" from 0
+  to 1 says how sure the text is; "quote" is the sentence of the text that says so, word for word.
 Nothing that the text does not say. What it asks, denies, wishes or supposes is no relation. Empty lists are a good
 answer. Names and quotes stay in the language of the text."""
 
@@ -294,7 +313,13 @@ _SCHEMA: dict[str, Any] = {
 }
 
 
-_SYSTEM = f"{_TASK}\nTypes: {', '.join(ENTITY_TYPES)}\nReply schema: {json.dumps(_SCHEMA, separators=(',', ':'))}"
+_SYSTEM = "\n".join(
+    [
+        _TASK.replace("{types}", ", ".join(RELATION_TYPES)),
+        f"Types: {', '.join(ENTITY_TYPES)}",
+        f"Reply schema: {json.dumps(_SCHEMA, separators=(',', ':'))}",
+    ]
+)
 
 
 class ModelExtractor(Extractor):
@@ -399,8 +424,18 @@ def check_reply(
             entities.setdefault(_fold(item["name"]), entity)  # by which its relations call it
     relations: dict[tuple[str, str, str], ExtractedRelation] = {}
     said = reply.get("relations")
+
+    def find_told(name: str) -> str | None:
+        told = entities.get(_fold(name))
+        return find_known(name) if told is None else told.name
+
+    @functools.cache
+    def read_passage(start: int, end: int) -> tuple[ExtractedRelation, ...] | None:
+        passage = looked_at.text[start:end]
+        return RuleExtractor().extract(passage, find_told).relations if _is_stated(passage, find_told) else None
+
     for item in said[:_RELATION_LIMIT] if isinstance(said, list) else ():
-        relation = _check_relation(item, looked_at, entities)
+        relation = _check_relation(item, looked_at, entities, read_passage)
         if relation is not None:
             key = (relation.source, relation.relation_type, relation.target)
             if key not in relations or relations[key].weight < relation.weight:
@@ -440,7 +475,12 @@ def _check_tag(told: object) -> str | None:
     return tag if tag and not re.search(r"\s", tag) and tag.isprintable() else None
 
 
-def _check_relation(item: object, text: "_Words", entities: Mapping[str, ExtractedEntity]) -> ExtractedRelation | None:
+def _check_relation(
+    item: object,
+    text: "_Words",
+    entities: Mapping[str, ExtractedEntity],
+    read_passage: Callable[[int, int], tuple[ExtractedRelation, ...] | None],
+) -> ExtractedRelation | None:
     source, target, told_type = (_text_at(item, key) for key in ("source", "target", "type"))
     if source is None or target is None or told_type is None or not isinstance(item, Mapping):
         return None
@@ -449,12 +489,26 @@ def _check_relation(item: object, text: "_Words", entities: Mapping[str, Extract
     if ends[0] is None or ends[1] is None or ends[0].name == ends[1].name or not _is_type(kind):
         return None
     weight = _check_weight(item.get("weight", 1.0))
-    if weight is None:
-        return None
     place = text.find_saying(_text_at(item, "quote"), (source, target))
-    if place is None:
+    if weight is None or place is None:
         return None
-    return ExtractedRelation(ends[0].name, ends[1].name, kind, weight, *place)
+    read = read_passage(*place)
+    if read is None:  # it is not stated
+        return None
+    return ExtractedRelation(*_settle(ends[0].name, kind, ends[1].name, text.text[slice(*place)], read), weight, *place)
+
+
+def _settle(
+    source: str, kind: str, target: str, passage: str, read: Iterable[ExtractedRelation]
+) -> tuple[str, str, str]:
+    """Return source, target and type of a relation as a passage says it, so far as rules and words can tell."""
+    known = [each for each in read if {each.source, each.target} == {source, target}]
+    same = [each for each in known if each.relation_type == kind]
+    if same and all(each.source != source for each in same):
+        return target, source, kind
+    if same or says_relation(passage, kind):
+        return source, target, kind
+    return (known[0].source, known[0].target, known[0].relation_type) if known else (source, target, "related_to")
 
 
 def _check_weight(told: object) -> float | None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from .extraction_rules import NAME, Findings, Mention, Mentions
 from .extraction_words import CHINESE_COMMON_ENDINGS, CHINESE_NO_NAMES
 
-__all__ = ["is_stated", "read_sentence"]
+__all__ = ["find_mentions", "is_stated", "read_sentence"]
 
 _HAN = r"[\u3400-\u9fff]"
 # Characters that names hardly have: grammar, pronouns, measure words, and the verbs that stand beside names.
@@ -146,10 +146,10 @@ _is_question = re.compile(r"[？?]\s*[”」』\"]?\s*$|(?:吗|呢|什么|谁|�
 
 def read_sentence(sentence: str, start: int, find_known: Callable[[str], str | None], findings: Findings) -> None:
     """Note what a sentence names and states; see `extraction_rules_english.read_sentence`."""
-    mentions = Mentions(sentence, _find_mentions(sentence, find_known))
+    mentions = Mentions(sentence, find_mentions(sentence, find_known))
     for mention in mentions.all:
         findings.add_entity(mention.name, start + mention.start, start + mention.end)
-    has_statement = is_stated(mentions.text)
+    has_statement = _may_state(mentions.text)
     subjects: list[str] = []
     speaker = _match_speaker(mentions.text)
     if speaker:
@@ -163,8 +163,18 @@ def read_sentence(sentence: str, start: int, find_known: Callable[[str], str | N
 
 
 def is_stated(text: str) -> bool:
-    """Tell whether a sentence, with its names as `Mentions` writes them, states what it says: see the top."""
+    """Tell whether a sentence, with its names as `Mentions` writes them, states all that it says: see the top.
+
+    The verbs above do not fit with 不 and 没; whoever reads others has to pass over such sentences.
+    """
+    return _may_state(text) and _find_negation(text) is None
+
+
+def _may_state(text: str) -> bool:
     return not (_is_question(text) or _find_doubt(text))
+
+
+_find_negation = re.compile("(?<!差)不(?![同过仅但只久错断管论少光单])|没(?!错)|未(?!来)|无法").search
 
 
 _find_clauses = re.compile(r"[^，。！？；,!?;：:\n]+").finditer
@@ -458,7 +468,7 @@ _PATTERNS = _patterns()
 # Names
 
 
-def _find_mentions(sentence: str, find_known: Callable[[str], str | None]) -> Iterator[Mention]:
+def find_mentions(sentence: str, find_known: Callable[[str], str | None]) -> Iterator[Mention]:
     """Yield the names that can be told before any verb is looked for: quoted, known, Latin."""
     yield from _known_among(sentence, find_known)
     for match in _find_called(sentence):

@@ -13,7 +13,7 @@ import re
 
 from .fulltext import terms_of
 
-__all__ = ["AskedRelations", "asked_relations"]
+__all__ = ["RELATION_TYPES", "AskedRelations", "asked_relations", "says_relation"]
 
 _WORDS = {
     "works_on": "work works working develop develops developer maintain maintains maintainer build builds contribute "
@@ -64,6 +64,28 @@ def asked_relations(question: str) -> frozenset[str]:
     return frozenset(
         kind for kind in _WORDS if terms & _STEMS[kind] or any(word in question for word in _UNSPACED[kind])
     )
+
+
+RELATION_TYPES = tuple(_WORDS)
+"""The types that have words of their own."""
+
+
+def says_relation(text: str, relation_type: str) -> bool:
+    """Tell whether a text has a word for a relation: one of its type's, else one of its type's name.
+
+    >>> says_relation("Ada is allergic to nuts.", "allergic_to"), says_relation("小林对花生过敏。", "过敏")
+    (True, True)
+    >>> says_relation("Ada works on Apollo.", "works_on"), says_relation("Ada works on Apollo.", "killed")
+    (True, False)
+    """
+    words = relation_type.replace("_", " ")
+    stems = set(terms_of(words)) - _SMALL if words.isascii() else set()
+    unspaced = [word for word in words.split() if not word.isascii()]
+    stems, unspaced = stems | _STEMS.get(relation_type, set()), unspaced + _UNSPACED.get(relation_type, [])
+    return bool(stems.intersection(terms_of(text))) or any(word in text for word in unspaced)
+
+
+_SMALL = frozenset(re.findall(r"\w+", "a an and as at by for from has have in is of on the to was were with"))
 
 
 class AskedRelations:

@@ -312,7 +312,17 @@ class TestReply:
 
     @pytest.mark.parametrize(
         ("weight", "expected"),
-        [(0.4, [0.4]), (7, [1.0]), (-1, [0.0]), ("1", []), (float("nan"), []), (True, []), (None, [])],
+        [
+            (0.4, [0.4]),
+            (7, [1.0]),
+            (-1, [0.0]),
+            (float("inf"), [1.0]),
+            pytest.param(10**400, [1.0], id="beyond floats"),
+            ("1", []),
+            (float("nan"), []),
+            (True, []),
+            (None, []),
+        ],
     )
     def test_weights_lie_between_0_and_1(self, weight: object, expected: list[float]) -> None:
         found = check_reply({"entities": [ADA, APOLLO], "relations": [{**SAYS, "weight": weight}]}, TEXT)
@@ -344,7 +354,53 @@ class TestReply:
         said = relation("小林", "knows", "Bo", quote="小林住在杭州。She moved to Rome because Bo lives there.")
         found = check_reply({"entities": [entity("小林"), entity("Bo")], "relations": [said]}, TEXT)
 
-        assert [str(each) for each in found.relations] == ["小林 knows Bo"]
+        assert [str(each) for each in found.relations] == ["小林 related_to Bo"]
+
+    @pytest.mark.parametrize(
+        ("text", "kind", "expected"),
+        [
+            ("Ada works on Apollo.", "works_on", "Ada works_on Apollo"),
+            ("Ada works on Apollo.", "works on", "Ada works_on Apollo"),
+            ("Apollo is developed by Ada.", "works_on", "Ada works_on Apollo"),
+            ("Ada works on Apollo.", "killed", "Ada works_on Apollo"),
+            ("Ada sang to Apollo.", "hates", "Ada related_to Apollo"),
+            ("Ada is allergic to Apollo.", "allergic_to", "Ada allergic_to Apollo"),
+            ("Ada has killed Apollo.", "killed", "Ada killed Apollo"),
+            ("Ada参与Apollo项目。", "works_on", "Ada works_on Apollo"),
+            ("Ada参与Apollo项目。", "讨厌", "Ada works_on Apollo"),
+            ("Ada对Apollo过敏。", "过敏", "Ada 过敏 Apollo"),
+            ("Ada对Apollo过敏。", "hates", "Ada related_to Apollo"),
+        ],
+    )
+    def test_a_relation_is_of_the_kind_that_the_text_has_a_word_for(self, text: str, kind: str, expected: str) -> None:
+        found = check_reply({"entities": [ADA, APOLLO], "relations": [relation("Ada", kind, "Apollo")]}, text)
+
+        assert [str(each) for each in found.relations] == [expected]
+
+    @pytest.mark.parametrize("text", ["Ada works on Apollo.", "Ada参与Apollo项目。"])
+    def test_a_relation_goes_the_way_that_the_text_says(self, text: str) -> None:
+        found = check_reply({"entities": [ADA, APOLLO], "relations": [relation("Apollo", "works_on", "Ada")]}, text)
+
+        assert [str(each) for each in found.relations] == ["Ada works_on Apollo"]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "Ada never works on Apollo.",
+            "Does Ada work on Apollo?",
+            "Ada works on Apollo if she is paid.",
+            "Bo says that Ada works on Apollo.",
+            "Ada没有参与Apollo项目。",
+            "听说Ada参与Apollo项目。",
+            "Ada参与Apollo项目吗？",
+            "Ada拒绝参与Apollo项目。",
+        ],
+    )
+    def test_a_relation_is_left_out_that_the_text_does_not_state(self, text: str) -> None:
+        found = check_reply({"entities": [ADA, APOLLO], "relations": [relation("Ada", "works_on", "Apollo")]}, text)
+
+        assert [each.name for each in found.entities] == ["Ada", "Apollo"]
+        assert found.relations == ()
 
     def test_a_relation_twice_counts_once_with_the_greater_weight(self) -> None:
         reply = {"entities": [ADA, APOLLO], "relations": [{**SAYS, "weight": 0.2}, SAYS, {**SAYS, "weight": 0.4}]}
