@@ -53,6 +53,25 @@ class TestTwoValuesOfOneDay:
                 assert engine.get_node(ADA, f"{MEMORIES}/profile").abstract == f"profile: lives_in: {city}"
 
 
+class TestTopics:
+    @pytest.mark.parametrize(
+        ("said", "topic"),
+        [
+            ("My favourite colour is green.", "colour"),
+            ("My favorite books are long.", "books"),
+            ("I don't like coffee any more.", "coffee"),
+            ("I love jazz very much.", "jazz"),
+            ("我最喜欢的颜色是绿色。", "颜色"),
+        ],
+    )
+    def test_are_what_the_next_statement_will_be_filed_under(
+        self, engine: ContextEngineService, said: str, topic: str
+    ) -> None:
+        engine.commit_session(ADA, [{"role": "user", "content": said}])
+        assert [each.name for each in engine.list_children(ADA, f"{MEMORIES}/preferences")] == [topic]
+        assert said.rstrip(".。") in engine.get_node(ADA, f"{MEMORIES}/preferences/{topic}").content
+
+
 class TestLongSessionsByAModel:
     def test_are_read_to_their_end_by_a_worker(self, tmp_path: Path) -> None:
         seen: set[str] = set()

@@ -37,7 +37,7 @@ STATES, CUTS, KILLED_TOGETHER = (SIZE, SIZE, SIZE) if STORM else (100, 12, 8)
 KILLS = SIZE // 20 if STORM else 4
 SEED = int(os.environ.get("KEYWORD_TREE_SEED") or (0 if STORM else 18))
 SECONDS = float(os.environ.get("KEYWORD_TREE_STORM_SECONDS") or "inf")
-ROUND = 2_000
+ROUND = 500
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 MEMORIES = "ctx://acme/users/ada/memories"

@@ -54,6 +54,7 @@ PREFERENCES = [
     *_cue("likes", rf"{_OFTEN} (?:love|like|enjoy|adore|prefer)d? {_THING}"),
     *_cue("likes", rf"\bI(?:'m| am)(?: a)?(?: really| very| big| huge)* (?:fond of|into|fan of) {_THING}"),
     *_cue("likes", r"\b[Mm]y favou?rite (?P<value>[a-z ]{2,30}? (?:is|are) [^.,;:!?]{2,60})"),
+    *_cue("likes", r"我最(?:喜欢|喜爱|爱)的(?P<value>[^\s,，。.!！?？;；、的是]{1,10}是[^\s,，。.!！?？;；、]{1,20})"),
     *_cue("likes", rf"{_MUCH}(?:喜欢|喜爱|爱|偏爱|偏好|热爱){_ZH}"),
     *_cue("dislikes", rf"{_OFTEN} (?:hate|dislike|detest|can't stand|cannot stand|don't like|do not like) {_THING}"),
     *_cue("dislikes", rf"\bI(?:'m| am) (?:allergic to|not a fan of|not fond of) {_THING}"),

@@ -119,7 +119,9 @@ def _own_sentences(messages: Sequence[Message], kind: str) -> Iterator[tuple[int
 
 
 def _topic(value: str) -> str:
-    """Return the topic that a preference is filed under."""
+    """Return the topic that a preference is filed under: of `colour is green` the colour, so that red is, too."""
+    value = re.split(r" (?:is|are) |是", one_line(value))[0]
+    value = re.sub(r"\s+(?:any ?more|now|these days|too|very much|a lot|so much)$", "", value)
     value = re.sub(
         r"^(?:to|the|a|an|my|some|having|doing|it when|喝|吃|看|听|玩|用|去|做|在)\s*", "", one_line(value).strip()
     )

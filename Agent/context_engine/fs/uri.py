@@ -212,7 +212,8 @@ def memory_uri(ctx: RequestContext, category: str, name: str) -> str:
 def session_uri(ctx: RequestContext) -> str:
     """Return the URI that a session's archives lie beneath."""
     if not ctx.session_id:
-        raise InvalidUriError("a session needs a session_id: RequestContext(account, user, agent, session)")
+        told = "RequestContext(account, user, agent, session), or --session at the prompt"
+        raise InvalidUriError(f"a session needs a session_id: {told}")
     return join_uri(*parse_uri(category_uri(ctx, SESSIONS)).segments, ctx.session_id)
 
 
