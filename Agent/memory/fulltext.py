@@ -48,7 +48,7 @@ PASSAGE_LIMIT = 800
 POSTINGS_LIMIT = 15_000
 """So many postings are read for a query, the rarest terms first and of each the newest; bounds its time at any size."""
 
-CANDIDATES = 300
+CANDIDATES = 200
 """So many passages are looked at closely, those with the best BM25."""
 
 LOOKED_THROUGH = 5_000
