@@ -3496,14 +3496,21 @@ def _TermsOf(text: str) -> dict[str, float]:
     return terms
 
 
-def _WordsOf(text: str) -> dict[str, float]:
-    """Return the words of `text` with their weights; of scripts without spaces pairs, and the last characters."""
+def _WordsOf(text: str, told: list[str] | None = None) -> dict[str, float]:
+    """Return the words of `text` with their weights; of scripts without spaces pairs, and the last characters.
+
+    `told` gets every word and pair as often as it occurs.
+    """
     words: dict[str, float] = {}
+    told = [] if told is None else told
     for unspaced, spaced in _FindRuns(_Compose(text)):
         if spaced:
-            words.update(_VariantsOf(spaced) if len(spaced) < 64 else _VariantsOf.__wrapped__(spaced))
+            variants = _VariantsOf(spaced) if len(spaced) < 64 else _VariantsOf.__wrapped__(spaced)
+            told.extend(variants)
+            words.update(variants)
             continue
         pairs = list(map(operator.add, unspaced, unspaced[1:]))
+        told.extend(pairs)
         words.update(dict.fromkeys(pairs, 1.0))
         words.update(dict.fromkeys(_STOP_WORDS.intersection(pairs), _STOP_WEIGHT))
         words.update(_WeighCharacters(unspaced[-1]))
@@ -3598,9 +3605,11 @@ class _LexicalRecall:
         return codes
 
     def _MeasureTexts(self, texts: Sequence[str], shift: int, counts: list[int], change: int) -> dict[str, int]:
-        """Return word -> length of the shortest text that has it; as if it were shorter where several have it."""
+        """Return word -> length of the shortest text that has it; as if it were shorter where it is told repeatedly."""
         measured: list[tuple[int, dict[str, float]]] = []
-        for words in map(_WordsOf, texts):
+        told: list[str] = []
+        for text in texts:
+            words = _WordsOf(text, told)
             length = 1 + bisect.bisect(_STEPS, sum(words.values()))
             counts[length] += change
             measured.append((length, words))
@@ -3608,10 +3617,9 @@ class _LexicalRecall:
         codes: dict[str, int] = {}
         for length, words in measured:
             codes.update(dict.fromkeys(words, length << shift))
-        if len(measured) > 1:
-            told = Counter(itertools.chain.from_iterable(words for _, words in measured))
-            for word in [word for word, count in told.items() if count > 1]:
-                length = (codes[word] >> shift) - round(2 * math.log2(1 + math.log(told[word])))
+        if len(told) > len(codes):
+            for word, times in Counter(told).items():
+                length = (codes[word] >> shift) - round(2 * math.log2(1 + math.log(times)))
                 codes[word] = max(1, length) << shift
         return codes
 
@@ -3989,7 +3997,7 @@ class _Ranker:
 
     def _HeadOf(self, position: str, line: bytes, body: bytes) -> bytes:
         crc = zlib.crc32(body, zlib.crc32(line))
-        return _EncodeText({"format": 2, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
+        return _EncodeText({"format": 3, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
 
     def _LoadKept(self, recall: Recall) -> bool:
         """Read the index from its file, if that says what the tree says now."""

@@ -68,6 +68,21 @@ class TestInfosAreHeard:
         assert (found.node and found.node.id, found.excerpt) == (id, content)
         assert 0.15 <= found.confidence < 1.0
 
+    @pytest.mark.parametrize(
+        ("once", "often", "query"),
+        [
+            ("A cello, a viola, a harp.", "A cello, a viola, a harp, a cello, a cello.", "cello"),
+            ("红茶、咖啡、可可。", "红茶、咖啡、可可、红茶、红茶。", "红茶"),
+        ],
+    )
+    def test_a_word_told_often_counts_more_than_one_told_once(
+        self, tree: KeywordTree, once: str, often: str, query: str
+    ) -> None:
+        tree.CreateInfo(once, keyword_ids=["Anna"])
+        tree.CreateInfo(often, keyword_ids=["Tom"])
+
+        assert [node.id for node, _ in tree.RankCandidates(query)] == ["Tom", "Anna"]
+
     def test_an_info_on_several_keywords_is_heard_at_all(self, tree: KeywordTree) -> None:
         tree.CreateInfo("They sing in a choir.", keyword_ids=["Anna", "Tom"])
 
