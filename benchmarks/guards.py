@@ -22,6 +22,7 @@ that has lost its mark, or its piece, is told.
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -51,6 +52,7 @@ Way = Always | Instead | None
 """None: as the module's docstring says."""
 
 
+@functools.lru_cache(2)  # a table of safeguards asks for each of them in the same text
 def marks(source: str) -> dict[str, list[int]]:
     """Return the numbers of the lines that each mark is for, in a module's text."""
     found: dict[str, list[int]] = {}
@@ -87,7 +89,7 @@ def take_away(source: str, mark: str, way: Way = None) -> str:
 
 
 def _take_away_at(source: str, number: int, mark: str, way: Way) -> str:
-    text = _Text(source)
+    text = _read(source)
     found = text.statement_at(number)
     if isinstance(way, Instead):
         return text.with_piece(found, way)
@@ -112,14 +114,16 @@ class _Text:
 
     def __init__(self, source: str) -> None:
         self.lines = source.encode().split(b"\n")  # offsets of the syntax tree are those of bytes
-        self.tree = ast.parse(source)
+        self._found: dict[int, ast.stmt | ast.ExceptHandler] = {}  # by the numbers of their own lines
+        for node in self._statements(ast.parse(source)):
+            for number in self._own_lines(node):
+                self._found.setdefault(number, node)
 
     def statement_at(self, number: int) -> ast.stmt | ast.ExceptHandler:
         """Return the innermost statement, or handler, one of whose own lines this is."""
-        for node in self._statements(self.tree):
-            if number in self._own_lines(node):
-                return node
-        raise GuardError(f"no statement stands at line {number}")
+        if number not in self._found:
+            raise GuardError(f"no statement stands at line {number}")
+        return self._found[number]
 
     def with_node(self, node: ast.expr | ast.stmt, other: str) -> str:
         return self.with_span(node, node, other)
@@ -165,3 +169,6 @@ class _Text:
         while self.lines[number - 2].lstrip().startswith(b"#"):
             number -= 1
         return number
+
+
+_read = functools.lru_cache(2)(_Text)

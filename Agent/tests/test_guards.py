@@ -1,10 +1,13 @@
 """Tests of `benchmarks.guards`: a safeguard is found by its mark, and nothing but it is taken away."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
+from Agent import keyword_tree
 from benchmarks.guards import Always, GuardError, Instead, Way, marks, take_away
+from benchmarks.mutate_store import LAST_TABLE, MUTATIONS, read_last_table
 
 SOURCE = '''
 def write(store, data, 长, lock):
@@ -93,3 +96,17 @@ class TestTakingAway:
         twice = SOURCE + SOURCE.replace("def write", "def write_more")
 
         assert take_away(twice, "a sync").count("pass") == 2
+
+
+class TestSafeguardsOfTheCore:
+    def test_are_all_found_by_their_marks(self) -> None:
+        module = Path(keyword_tree.__file__).read_text("utf-8")
+
+        assert marks(module).keys() == {mutation.mark or mutation.name for mutation in MUTATIONS}
+        for mutation in MUTATIONS:
+            assert mutation.of(module) != module, mutation.name
+
+    def test_are_all_noticed_or_need_not_be(self) -> None:
+        noticed = read_last_table(LAST_TABLE)
+
+        assert [each.name for each in MUTATIONS if each.name not in noticed and not each.harmless] == []
