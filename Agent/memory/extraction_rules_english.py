@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from .extraction_rules import NAME, Findings, Mention, Mentions
-from .extraction_words import CALENDAR, ENGLISH_NO_NAMES, JOINING_WORDS, NO_CAPITALS, PLACES_WITH_ADJECTIVES
+from .extraction_words import CALENDAR, ENGLISH_NO_NAMES, JOINING_WORDS, NO_CAPITALS, PLACES_WITH_ADJECTIVES, TITLES
 
 __all__ = ["find_mentions", "is_stated", "read_sentence"]
 
@@ -409,6 +409,9 @@ def _known_among(
     """Yield the longest runs of words that are known; a name that is written with a capital needs one here, too."""
     first = 0
     while first < len(words):
+        if first > 0 and words[first - 1][0].rstrip(".") in TITLES:  # Mrs Carter need not be the Carter who is known
+            first += 1
+            continue
         for count in range(min(_LONGEST, len(words) - first), 0, -1):
             start, end = words[first].start(), words[first + count - 1].end()
             written = re.sub(r"['’]s?$", "", sentence[start:end])

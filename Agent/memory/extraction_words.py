@@ -8,6 +8,7 @@ __all__ = [
     "JOINING_WORDS",
     "NO_CAPITALS",
     "PLACES_WITH_ADJECTIVES",
+    "TITLES",
 ]
 
 ENGLISH_NO_NAMES = frozenset(
@@ -45,6 +46,9 @@ PLACES_WITH_ADJECTIVES = frozenset(
     """.split()  # noqa: SIM905  read as a text
 ) | {"Great Britain"}
 """The first two words of names that begin as a sentence may."""
+
+TITLES = ("Mr", "Mrs", "Ms", "Dr", "Prof")
+"""Before a person's name, with a dot or without one."""
 
 CALENDAR = frozenset(
     """

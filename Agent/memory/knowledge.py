@@ -53,6 +53,8 @@ class KnowledgeStore(ABC):
     def add_page(self, page: KnowledgePage) -> str:
         """Add a page, and return its id; one whose id is there already gets this title, summary and body.
 
+        It is found by the title that it had before, too.
+
         Raises:
             InvalidInputError: Its title is blank, or one of its texts no string.
         """
@@ -109,8 +111,11 @@ class TreeKnowledge(KnowledgeStore):
                 spec = {"name": page.title, "parent_id": "root", "description": page.summary}
                 node = self.tree.BatchCreateKeywords([{**spec, **({"id": page.id} if page.id else {})}])[0]
             else:
+                former = node.name
                 patch = {"name": page.title, "description": page.summary}
                 node = self.tree.UpdateKeyword(node.id, patch, node.version)
+                if node.name.casefold() != former.casefold():  # by which memories may call it again
+                    self.tree.AddAlias(node.id, former)
             self._write_body(node.id, page.body)
         return node.id
 

@@ -94,6 +94,35 @@ class TestRemember:
         assert names(store) == {"绿茶", "Ada"}
         assert store.graph.view().memories_of(tea.id)
 
+    @pytest.mark.parametrize(
+        ("texts", "expected"),
+        [
+            (["Lena's boss is Mr Carter.", "Carter works at Helios."], {"Lena", "Mr Carter", "Helios"}),
+            (["Carter works at Helios.", "Dr. Carter lives in Rome."], {"Carter", "Helios", "Rome"}),
+            (["Mr. Carter works at Helios.", "Mr Carter lives in Rome."], {"Mr. Carter", "Helios", "Rome"}),
+            (
+                ["Mr Carter works at Helios.", "Mrs Carter works at Helios.", "Carter lives in Rome."],
+                {"Mr Carter", "Mrs Carter", "Carter", "Helios", "Rome"},
+            ),
+            (["Lena works at Carter.", "Mr Carter lives in Rome."], {"Lena", "Carter", "Mr Carter", "Rome"}),
+        ],
+    )
+    def test_a_title_makes_nobody_else_of_a_name(
+        self, store: MemoryStore, texts: list[str], expected: set[str]
+    ) -> None:
+        for text in texts:
+            store.remember(text)
+        assert names(store) == expected
+
+    def test_reads_what_a_named_speaker_says_of_himself(self, store: MemoryStore) -> None:
+        store.remember("I work at Globex.")  # nobody knows who that is
+        store.remember("Ada: I work at Globex.")
+        store.remember("王芳：我在字节跳动工作。")
+
+        assert steps(store, "Ada", "Globex") == ["Ada works_at Globex: “Ada: I work at Globex.”"]
+        assert steps(store, "王芳", "字节跳动") == ["王芳 works_at 字节跳动: “王芳：我在字节跳动工作。”"]
+        assert len(store.graph.get_relations(id_of(store, "Globex"))) == 1
+
     def test_two_that_say_the_same_make_one_relation(self, store: MemoryStore) -> None:
         ids = [store.remember("Ada lives in Rome."), store.remember("Once more: Ada lives in Rome.")]
 

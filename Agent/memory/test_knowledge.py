@@ -51,6 +51,17 @@ class TestTreeKnowledge:
             store.add_page(page)
         assert len(tree.ListInfos()) == 2
 
+    def test_is_found_by_the_title_that_it_had(self, tree: KeywordTree, store: KnowledgeStore) -> None:
+        store.add_page(KnowledgePage("tea", "Tea", "", "green"))
+        for title in ("Green tea", "tea", "Green tea"):
+            store.add_page(KnowledgePage("tea", title, "", "green"))
+
+        page = store.what_is("Tea")
+        assert page is not None
+        assert (page.id, page.title) == ("tea", "Green tea")
+        assert store.what_is("green tea") == page
+        assert tree.Verify() == []
+
     def test_knows_its_own_text_among_many(self, tree: KeywordTree, store: KnowledgeStore) -> None:
         tree.CreateKeyword("Tea", id="tea", llm_auto_place=False)
         for number in range(60):
