@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from Agent.context_engine import ContextEngineService, InvalidInputError
 from Agent.context_engine.core import config, objects
 
 HOUSE = Path(__file__).resolve().parent
@@ -75,6 +76,10 @@ SIGNATURES = {
         "get_node(ctx, uri)",
         "list_children(ctx, uri, recursive=False, depth=1)",
         "extract_again(ctx, archive_uri)",
+        "remember(ctx, text, category='preferences', routing_key='', at=0.0)",
+        "history(ctx, uri, limit=50)",
+        "move_node(ctx, from_uri, to_uri)",
+        "delete_node(ctx, uri, recursive=False)",
         "confirm(ctx, query, uri)",
         "brief(ctx, budget_tokens=600)",
         "undo(ctx, commit_id)",
@@ -232,6 +237,32 @@ class TestAppendix:
                 for each in parameters
             )
             assert f"{method}({told})" == wanted
+
+    def test_every_category_has_its_extractor_and_its_policy(self) -> None:
+        extractors = {
+            "ProfileExtractor": ("profile",),
+            "PreferenceExtractor": ("preferences",),
+            "EntityEventExtractor": ("entities", "events"),
+            "ProcedureExtractor": ("cases", "patterns", "skills"),
+        }
+        policies = {
+            "ProfilePolicy": ("profile",),
+            "AggregateTopicPolicy": ("preferences", "entities", "patterns"),
+            "AppendOnlyPolicy": ("events", "cases"),
+            "SkillToolPolicy": ("skills", "tools"),
+        }
+        for module, wanted in (("extraction.extractors", extractors), ("commit.policies", policies)):
+            made = import_module(f"Agent.context_engine.{module}")
+            assert {name: getattr(made, name).categories for name in wanted} == wanted
+
+    def test_a_request_without_its_ctx_is_refused(self) -> None:
+        with ContextEngineService(None) as engine:
+            with pytest.raises(InvalidInputError, match="ctx"):
+                engine.planner.plan("tea")
+            with pytest.raises(InvalidInputError, match="ctx"):
+                engine.reader.read("ctx://acme/users/ada/memories/profile")
+            with pytest.raises(InvalidInputError, match="ctx"):
+                engine.reader.read_batch(["ctx://acme/users/ada/memories/profile"])
 
     def test_files_actions_and_events_are_called_so(self) -> None:
         assert list(config.LEVELS.values()) == [".abstract.md", ".overview.md", "content.md"]

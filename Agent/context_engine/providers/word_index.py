@@ -282,7 +282,7 @@ class WordIndex:
         sql = f"SELECT 1 FROM heads r WHERE r.uri = ? AND r.level = 0{where and ' AND '}{where}"
         return bool(self._connection().execute(sql, (uri, *values)).fetchall())
 
-    def texts(self, after: int = 0) -> list[tuple[str, str]]:
+    def texts(self) -> list[tuple[str, str]]:
         """Return (uri, text) of every row, for vectors."""
         found = []
         for shelf in ("heads", "passages"):
