@@ -140,6 +140,8 @@ class TestExtraction:
             ("I also like tea.", "name: Al", "name"),
             ("我姓王,叫王芳。", "name: 王明", "name"),
             ("我是医生。", "works_as: 老师", "works_as"),
+            ("I write C++ all day.", "language: C#", "language"),
+            ("I live in Rome.", "Boris lives in Rome.", ""),
         ],
     )
     def test_believes_no_profile_that_the_user_does_not_state(
@@ -163,6 +165,9 @@ class TestExtraction:
             ("我是王芳,在杭州当老师。", "works_as: 老师", "works_as"),
             ("我是王芳,在杭州当老师。", "用户名叫王芳", ""),
             ("我在Google工作。", "works_at: Google", "works_at"),
+            ("我是护士。", "用户是一名护士", ""),
+            ("I work night shifts at the hospital.", "User works night shifts at a hospital.", ""),
+            ("I write C++ all day.", "language: C++", "language"),
             ("My birthday is 2001-05-08.", "birthday: 2001-5-8", "birthday"),
         ],
     )

@@ -82,12 +82,19 @@ _find_named = re.compile(
 ).findall
 
 
+# Words that a statement begins with, in capitals, and that are no names.
+_OPENERS = frozenset(
+    """user users likes loves prefers enjoys dislikes hates wants needs asks works lives has owns uses plans speaks
+    always never please""".split()  # noqa: SIM905  read as a text
+)
+
+
 def is_invented(text: str, said: str) -> bool:
     """Whether a text has a number or a name that its sources do not have."""
     folded = fold(said)
     if not _numbers_of(fold(text)) <= _numbers_of(folded):
         return True
-    words = set(_find_words(folded))
+    words = _OPENERS | set(_find_words(folded))
     for name in map(fold, proper_names(f"x {text}")):  # so that the first word counts, too
         runs = _find_runs(name)
         if not set(_find_words(name)) <= words or not all(run in folded for run in runs):
@@ -98,7 +105,9 @@ def is_invented(text: str, said: str) -> bool:
 
 # -- words --
 
-_FRAME = frozenset("的了是在我你他她它们住叫名字姓工作上班做当个位只岁年月日号人有也和与用户")
+_FRAME = frozenset(
+    "的了是在我你他她它们住叫名字姓工作上班做当一个位只岁年月日号人有也和与用户今现目前已经来自从为居职业"
+)
 _FRAME_TERMS = frozenset(terms_of("user name called live work job year old age birthday born city person"))
 
 
@@ -108,7 +117,7 @@ def is_said(value: str, said: str) -> bool:
     Numbers are left to `is_invented`.
     """
     terms, folded = set(terms_of(said)), fold(said)
-    words = {term for term in terms_of(" ".join(_find_words(fold(value)))) if not re.search(r"\d", term)}
+    words = {term for term in terms_of(value) if not _find_characters(term) and not re.search(r"\d", term)}
     numerals = set("".join(_find_numerals(value)))
     characters = set(_find_characters(fold(value))) - _FRAME - numerals
     words -= {part for number in _find_english(fold(value)) for part in terms_of(number)}
