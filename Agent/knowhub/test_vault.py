@@ -232,6 +232,16 @@ class TestReplacing:
         hub.put_resource(LOCAL, "a", {"title": "renamed", "secure_body": None}, 2)
         assert (hub.get_resource(LOCAL, "a")["secret"], hub.vault.references()) == ("none", [])
 
+    def test_a_curator_shows_anothers_to_nobody_else(self, hub: KnowHub) -> None:
+        ada = Token("ada", frozenset({"read", "write"}), frozenset({"team:a"}))
+        curator = Token("carl", frozenset({"read", "write", "curate"}), frozenset({"team:a", "team:b"}))
+        hub.put_resource(ada, "a", {**RESOURCE, "scopes": ["team:a"]})
+        wider = {"title": "t", "scopes": ["team:a", "team:b"]}
+        refused("forbidden", hub.put_resource, curator, "a", wider, 1)
+
+        assert hub.put_resource(curator, "a", {**wider, "scopes": ["team:a"]}, 1)["resource"]["secret"] == "sealed"
+        assert hub.put_resource(curator, "a", {**wider, "secure_body": ""}, 2)["resource"]["secret"] == "none"
+
     def test_undo_brings_back_the_body_alone(self, hub: KnowHub) -> None:
         hub.put_resource(LOCAL, "a", RESOURCE)
         done = hub.delete_resource(LOCAL, "a")

@@ -62,41 +62,55 @@ class Resources(Room):
         request = digest_of(f"{id}\0{body.model_dump_json(exclude={'secure_body'})}")
         if old is not None and key and old.fields.get("idempotency") == mark:
             return self._first_resource(token, old, body, request)
-        if old is None and version is not None:
-            raise KnowHubError("changed", "there is no such version: the resource is not there")
-        if old is not None:
-            self._check_owner(token, old)
-            self._check_scopes(token, body.scopes, old)
-            if version is None:
-                raise KnowHubError("version-needed", "the resource is there: If-Match must say which version is meant")
-            if version != old.version:
-                raise KnowHubError("changed", f"it has version {old.version} by now: read it again")
-        expires_at, whose = body.ends_at(), created_by or token.principal
+        self._check_place(token, old, body, version)
+        own = self._own_fields(old, body, created_by or token.principal)
+        own |= {"request": request, "idempotency": mark}
+        return self._keep(token, f"resource/{id}", old, body, own, created_by or token.principal)
+
+    def _check_place(self, token: Token, old: Record | None, body: ResourceIn, version: int | None) -> None:
+        """Refuse to take the place of what is there by one who may not, or who has seen another version."""
+        if old is None:
+            if version is not None:
+                raise KnowHubError("changed", "there is no such version: the resource is not there")
+            return
+        self._check_owner(token, old)
+        self._check_scopes(token, body.scopes, old)
+        if version is None:
+            raise KnowHubError("version-needed", "the resource is there: If-Match must say which version is meant")
+        if version != old.version:
+            raise KnowHubError("changed", f"it has version {old.version} by now: read it again")
+        is_wider = not set(body.scopes) <= set(old.fields["scopes"])
+        if old.created_by != token.principal and is_wider and old.fields.get("secret_ref") and body.keeps_secret():
+            raise KnowHubError("forbidden", "another's secret is not shown to more than who may see it now")
+
+    def _own_fields(self, old: Record | None, body: ResourceIn, whose: str) -> Json:
+        expires_at = body.ends_at()
         if old is not None and body.keeps_secret() and "expires_at" not in body.model_fields_set:
             expires_at = expires_at or from_iso(old.fields.get("expires_at"))
         own: Json = {"content_type": body.content_type, "metadata": body.metadata}
         own |= {"scopes": list(dict.fromkeys(body.scopes)), "owner": body.owner or whose}
-        own["expires_at"] = iso_time(expires_at) if expires_at is not None else None
-        own |= {"request": request, "idempotency": mark}
+        return own | {"expires_at": iso_time(expires_at) if expires_at is not None else None}
+
+    def _keep(self, token: Token, id: str, old: Record | None, body: ResourceIn, own: Json, whose: str) -> Json:
+        """Seal the secret, then write the operation that names it, then destroy the one whose place it takes."""
         before = str(old.fields.get("secret_ref") or "") if old is not None else ""
-        secret = body.secret()
-        kept = before if body.keeps_secret() else ""
-        own["secret_ref"] = self.vault.seal(f"resource/{id}", secret) if secret else kept
-        record = Record(f"resource/{id}", body.body, body.title, own, old.created_by if old else whose)
+        sealed = self.vault.seal(id, body.secret()) if body.secret() else ""
+        own = {**own, "secret_ref": sealed or (before if body.keeps_secret() else "")}
+        record = Record(id, body.body, body.title, own, old.created_by if old else whose)
 
         def plan() -> list[Record]:
-            return self.ledger.create([record]) if old is None else [self.ledger.update(record, version or 0)]
+            return self.ledger.create([record]) if old is None else [self.ledger.update(record, old.version)]
 
         try:
             operation_id, [made] = self._changing(lambda: self._write(token, "keep", plan))
         except (KnowHubError, DuplicateIdError) as error:
             # What was sealed for nothing goes at once; where nobody knows whether it is named, the sweep decides.
-            if secret and getattr(error, "code", "") != "outcome-unknown":
-                self.vault.destroy(own["secret_ref"])
+            if getattr(error, "code", "") != "outcome-unknown":
+                self.vault.destroy(sealed)
             if isinstance(error, DuplicateIdError):
                 raise KnowHubError("conflict", "the id is in use") from error
             raise
-        if before and before != own["secret_ref"]:
+        if before != own["secret_ref"]:
             self.vault.destroy(before)
         return {"resource": self._told_resource(made), "operation_id": operation_id}
 
