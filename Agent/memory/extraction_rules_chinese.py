@@ -33,7 +33,7 @@ _WORD = rf"(?:{NAME}|{_CHAR}(?:{_CHAR}){{1,5}}?)"
 _SUBJECT = rf"{_WORD}(?:(?:和|与|跟|、){_WORD}){{0,3}}?"
 _ADVERBS = (
     "(?:现在|目前|一直|最近|已经|刚刚|刚|还|也|正在|从小|去年夏天|去年|今年|上个?月|上周|春天|夏天|秋天|冬天|[一二三四五六七八九十]+月|每天|"
-    "最初|都|后来|终于|这半年|小时候)*"
+    "最初|都|后来|终于|这半年|小时候|昨天|前天|昨晚|今天|平时|平常|通常|经常)*"
 )
 _MEASURE = (
     "(?:了|过|着)?"
@@ -305,12 +305,16 @@ def _may_be_name(word: str) -> bool:
     common = next((ending for ending in CHINESE_COMMON_ENDINGS if word.endswith(ending)), "")
     if common and len(word) <= len(common) + 1:
         return False
-    return not word.endswith(_ACTIVITIES) and word[0] not in _VERB_BEGINNINGS
+    return _find_no_name_part(word) is None and not word.endswith(_ACTIVITIES) and word[0] not in _VERB_BEGINNINGS
 
 
 _ACTIVITIES = ("上班", "工作", "见面", "学习", "读书", "开会", "吃饭", "上学", "生活", "出生", "长大", "合同", "进行")
 
 
+# What stands between a name and its verb.
+_find_no_name_part = re.compile(
+    "[昨今明前后]天|昨晚|周[一二三四五六日末]$|星期|平时|平常|通常|经常|大学时|考虑|决定|开始|继续|同意|答应|承诺|努力|需要|正式|大量"
+).search
 _VERB_BEGINNINGS = "骑听看吃喝跑打玩做写读睡爬唱跳一被"
 
 _FAMILY_NAMES = (

@@ -106,8 +106,9 @@ _find_perfect = re.compile(r"\b(?:has|have)\b|['’]s ").search
 # Only where a name of this kind is the target: "goes to" a school, and not to Rome.
 _SCHOOL = re.compile(r"School|University|College|Academy|Institute|Kindergarten")
 
-# Names are told in a row only where "and" joins the last: "Graz, Austria" and "Helios, Bob thinks" are no rows.
-_GROUP = rf"{NAME}(?:(?:\s*,\s*{NAME}(?!['’]s))*(?:\s*,?\s+and\s+|\s*&\s*){NAME}(?!['’]s))*"
+# Names are told in a row only where "and" joins the last: "Graz, Austria" and "Helios, Bob thinks" are no rows, nor is
+# "Comet, and Ivo": there another clause begins.
+_GROUP = rf"{NAME}(?:(?:(?:\s*,\s*{NAME}(?!['’]s))+\s*,?)?(?:\s+and\s+|\s*&\s*){NAME}(?!['’]s))*"
 # What a name is said to be beside it, and what changes nothing: the Apollo project.
 _KIND = (
     r"(?:\s+(?:project|programme|program|team|service|lab|library|office|app|application|system|company|group|database|"
@@ -176,6 +177,8 @@ _find_somebody_claiming = re.compile(
     r"(?!(?:and|or|but|while|because|when|where|since|as|so|though|although|whereas|with|for|from|of|in|on|at|to|by)\s)"
     r"[a-z]+\s+$"
 ).search
+# "the team at Comet", "the mayor of Rome": what is said is said of the team.
+_find_preposition = re.compile(r"[a-z]\s+(?:at|of|from|with|near|by|behind|for|to)\s+(?:the\s+)?$").search
 _CLAIM_LENGTH = 60  # characters before a name that are looked at for who claims something of it
 _find_relative = re.compile(r"\b(?:who|which)\b").search
 _match_relative = re.compile(r"\s*,?\s+(?:who|which)\b").match
@@ -215,9 +218,9 @@ class _Reader:
 
     def read(self) -> None:
         for group in _find_groups(self._text):
-            if _match_relative(self._text, group.end()) or not _find_somebody_claiming(
-                self._text[max(0, group.start() - _CLAIM_LENGTH) : group.start()]
-            ):
+            before = self._text[max(0, group.start() - _CLAIM_LENGTH) : group.start()]
+            is_subject = not (_find_somebody_claiming(before) or _find_preposition(before))
+            if is_subject or _match_relative(self._text, group.end()):
                 self._read_subject(group)
 
     def _read_subject(self, group: re.Match[str]) -> None:
@@ -294,10 +297,14 @@ class _Reader:
                 objects = phrase and _match_group(self._text, phrase.end())
                 if not phrase or not objects or _match_or(self._text, objects.end()):
                     continue
+                if kind in _GIVEN and _match_second_object(self._text, objects.end()):
+                    return None  # "wrote Ivo a letter"
                 verb = self._text[fill.start() : phrase.end()]
                 find_past = _find_past if rows is _VERBS else _find_past_auxiliary
                 if kind not in _STATES or not find_past(verb) or _find_perfect(verb):
                     names = self._mentions.names_in(objects["names"])
+                    if len(names) > 1 and self._begins_verb(objects.end()):
+                        names.pop()  # "leads Comet and Ivo reports to …"
                     one, other = (names, subjects) if is_reversed else (subjects, names)
                     self._relate(one, kind, other)
                 return objects.end()
@@ -308,6 +315,10 @@ class _Reader:
             self._relate(subjects, "studies_at", [name for name in names if _SCHOOL.search(name)])
             return objects.end()
         return None
+
+    def _begins_verb(self, at: int) -> bool:
+        fill = _match_fill(self._text, at)
+        return fill is not None and any(self._match_phrase(pattern, fill.end()) for pattern, _ in _VERBS)
 
     def _match_phrase(self, pattern: re.Pattern[str], at: int) -> re.Match[str] | None:
         """Match a phrase here, or where its auxiliary verb stands, which the filling words have passed over."""
@@ -349,6 +360,8 @@ _COMPANY = _kin_rows(r"\s+and\s+(?:his|her|their)\s+(?:{noun})\s*,?\s+(?P<other>
 _APPOSED = _kin_rows(r"\s*,\s+(?P<other>{n})['’]s\s+(?:[a-z]+\s+)?(?:{noun})\s*,\s")
 _match_of = re.compile(rf"(?:(?<=is )|(?<=was ))(?P<other>{NAME})['’]s\s+(?P<noun>[a-z]+(?: [a-z]+)?)(?![a-z])").match
 _match_or = re.compile(rf"\s*,?\s+or\s+{NAME}").match
+_GIVEN = ("created", "owns")
+_match_second_object = re.compile(r"\s+(?:an?|some|his|her|their)\s").match
 _match_goes_to = re.compile(r"(?:goes|go|went) to(?![a-z])").match
 
 
