@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from Agent.context_engine import ContextEngineService, LLMClientAdapter, RequestContext
+from Agent.context_engine import ContextEngineService, InvalidInputError, LLMClientAdapter, RequestContext
 from Agent.context_engine.core.messages import read_messages
 from Agent.context_engine.core.objects import RerankScore, SessionArchive
 from Agent.context_engine.extraction.reading import SCHEMA, check_candidate
@@ -372,6 +372,28 @@ class TestExtraction:
             assert (result.status, len(result.write_results)) == ("partial", 50)
             engine.work()
             assert texts(engine).count("\n- ") == 80
+
+    def test_asks_again_for_what_could_not_be_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        rows = [fact(f"item{number} stays.", [0], topic=f"item{number}") for number in range(60)]
+        said = [{"role": "user", "content": " ".join(f"item{number}" for number in range(60))}]
+        with ContextEngineService(tmp_path, llm=Script(extracting(*rows))) as engine:
+            apply_plan = engine.coordinator.apply_plan
+
+            def refuse(ctx: RequestContext, plan: Any) -> Any:
+                if plan.target_uri.endswith(("/item5", "/item55")):
+                    raise InvalidInputError("no room")
+                return apply_plan(ctx, plan)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(engine.coordinator, "apply_plan", refuse)
+                archive = engine.commit_session(ADA, said).stats["archives"][0]
+                engine.work()
+            ledger = ledger_of(engine, archive)
+            assert (ledger["state"], ledger["failed"], len(ledger["applied"])) == ("partial", [1], 58)
+            assert ledger["failures"][-1]["error"] == "InvalidInputError: no room"
+
+            assert len(engine.extract_again(ADA, archive).write_results) == 2
+            assert ledger_of(engine, archive)["state"] == "done"
 
     def test_writes_fifty_candidates_a_commit_over_all_its_archives(self, tmp_path: Path) -> None:
         image = {"type": "image_url", "image_url": {"url": "A" * 1_500_000}}  # an archive for each

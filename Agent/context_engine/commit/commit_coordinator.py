@@ -336,8 +336,9 @@ class CommitCoordinator:
         left = [asdict(candidate) for candidate in new[limit:]] if limit is not None else []
         waiting = (still - found.wanted) | (still & found.unread)
         # What was refused is asked about again, when somebody wants that: so is what a check has dropped.
-        newly = found.failed.union(*(_numbers_of(candidate) or still for candidate, _ in refused)) & still
-        failed = (_numbers_in(ledger.get("failed"), archive) - found.wanted | newly) - waiting
+        again = set().union(*(_numbers_of(candidate) or _numbers(archive) for candidate, _ in refused))
+        held = _numbers_in(ledger.get("failed"), archive) - found.wanted
+        failed = (held | (still & found.failed) | again) - waiting
         told = [failure for _, failure in refused]
         waits = bool(waiting or left)
         made = {
