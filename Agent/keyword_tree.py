@@ -46,6 +46,14 @@ The rooms of this house, in order from what is stored up to the public class; ea
     Commit       how a change becomes durable and visible, in groups
     Maintenance  what verifying, measuring and reorganising decide, and the tree as it was
     Tree         who reads, writes, finds and looks into the log for KeywordTree, the public class
+
+Three ways through it, from the door inwards:
+
+    a write   KeywordTree.CreateKeyword, _Writer.DraftNode, _Engine.Write, _GroupCommit.Run, _Engine._Exclusively;
+              then in _Engine._CommitJobs: _PlanNode on a _Transaction, _FileStore.Append, _State.Apply
+    a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round a view from BuildView, the
+              model's Chat, _ReadReply, and at the end _Conclude; then _Searcher.BuildResult
+    an undo   KeywordTree.Undo, _Journal.Find, _PlanUndo; then it is a write
 """
 
 from __future__ import annotations
