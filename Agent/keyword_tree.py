@@ -3083,12 +3083,13 @@ class _State:
     def _ApplyNode(self, head: _NodeHead | KeywordNode, row: bytes) -> None:
         id = head.id
         old_row = self.nodes.get(id)
+        kept: Collection[str] = ()  # names that lead there already
         if old_row is not None:
             old = _ReadNodeHead(old_row)
             if _LeadAlike(old, head):
                 self.nodes[id] = row
                 return
-            self._ForgetNode(old, head)
+            kept = self._ForgetNode(old, head)
         is_last = head.ordinal >= self.next_ordinal
         if is_last:
             self.next_ordinal = head.ordinal + 1
@@ -3103,6 +3104,8 @@ class _State:
             return  # the root is no keyword that a name leads to
         self.children.Add(head.parent_id, id, is_last)
         for name in (head.name, *head.aliases):
+            if name in kept:
+                continue
             fold = _Fold(name)
             if self._tokens is not None:
                 self._AddTokens(name, fold, self._tokens)
@@ -3110,17 +3113,21 @@ class _State:
         for query in head.confirmed:
             self.queries.Add(_QueryKey(query), id)
 
-    def _ForgetNode(self, old: _NodeHead, new: _NodeHead | KeywordNode) -> None:
-        """Take away what leads to a keyword as it was."""
+    def _ForgetNode(self, old: _NodeHead, new: _NodeHead | KeywordNode) -> Collection[str]:
+        """Take away what leads to a keyword as it was, but for the names that it returns."""
         if new.deleted or old.parent_id != new.parent_id:
             self._levels.clear()
         if old.parent_id is None:
-            return
+            return ()
         self.children.Discard(old.parent_id, old.id)
-        for name in (old.name, *old.aliases):
-            self.names.Discard(_Fold(name), old.id)
         for query in old.confirmed:
             self.queries.Discard(_QueryKey(query), old.id)
+        names = {old.name, *old.aliases}
+        if not new.deleted and old.ordinal == new.ordinal and names <= {new.name, *new.aliases}:
+            return names  # merging a chain of keywords hands all names on at each step
+        for name in names:
+            self.names.Discard(_Fold(name), old.id)
+        return ()
 
     def _AddTokens(self, name: str, fold: str, tokens: _Multimap[str]) -> None:
         if not self._is_default:
@@ -4967,11 +4974,11 @@ def _PlanMerge(tx: _Transaction, src_id: str, dst_id: str) -> KeywordNode:
         raise InvalidInputError("the root cannot be merged")
     state = tx.state
     children = [tx.ReadNode(id) for id in state.children.Get(src.id) if id != dst.id]
-    known = {_Fold(name) for name in (dst.name, *dst.aliases)}
     more = {_Fold(name): name for name in (src.name, *src.aliases)}
     confirmed = {_QueryKey(query): query for query in (*src.confirmed, *dst.confirmed)}
     patch: _Row = {
-        "aliases": [*dst.aliases, *(name for fold, name in more.items() if fold not in known)],
+        "aliases": [*dst.aliases, *(name for fold, name in more.items() if dst.id not in state.names.Get(fold))],
+        "normalized": list(dict.fromkeys([*dst.normalized, *src.normalized])),
         "description": dst.description or src.description,
         "metadata": {**src.metadata, **dst.metadata},
         "confirmed": list(confirmed.values())[-_CONFIRMED_LIMIT:],
@@ -4979,7 +4986,7 @@ def _PlanMerge(tx: _Transaction, src_id: str, dst_id: str) -> KeywordNode:
     if state.IsBeneath(dst.id, src.id):
         patch["parent_id"] = src.parent_id
     _MoveLinks(tx, state, [src.id], dst.id)
-    _ChangeNames(tx, dst, patch)
+    tx.Change(dst, **patch)
     for child in children:
         tx.Change(child, parent_id=dst.id)
     tx.Change(src, deleted=True, merged_into=dst.id)
@@ -6019,7 +6026,7 @@ class _Reorganizer:
             then = dict(state.nodes)
         steps: list[_Row] = []
         ids = self._ListBeneath(led)
-        for id in ids:
+        for id in reversed(ids):  # from the bottom: a chain's names go to its end one by one, not all at each step
             steps += self._LookAt(id, led)
         if led == _ROOT_ID:
             steps += self._LinkUnlinked()
@@ -6028,7 +6035,7 @@ class _Reorganizer:
             known = [id for id in ids[1:] if id in then]
             newest = heapq.nlargest(10 * _REORGANIZE_NODES, known, key=lambda id: _OrdinalOf(then[id]))
             asked = self._descent.ProposeSteps([id for id in newest if id not in touched][:_REORGANIZE_NODES])
-            steps = self._KeepPossible([*steps, *asked])
+            steps = self._KeepPossible(steps, asked)
         with self._engine.See() as state:  # what has changed meanwhile is not what was looked at
             steps = [step for step in steps if all(state.nodes.get(id) is then.get(id) for id in _IdsIn([step]))]
             seen = {id: _Seen(state, id) for id in _IdsIn(steps) if id in state.nodes}
@@ -6095,13 +6102,14 @@ class _Reorganizer:
                 content = _DeferInfo(self._engine.ReadRow(held)).content
                 yield self._descent.ProposeLink(id, content)
 
-    def _KeepPossible(self, steps: list[_Row]) -> list[_Row]:
+    def _KeepPossible(self, steps: list[_Row], asked: Iterable[_Row]) -> list[_Row]:
         """Return the steps that can be carried out one after another; tries it, and takes it back."""
         kept, gone = [], set[str]()
         with OpenOperation(self._engine, "reorganize", "agent") as block:
-            for step in steps:
-                if step["action"] == "merge" and not gone.isdisjoint((step["src_id"], step["dst_id"])):
-                    continue  # an id that was merged leads on, but that is not what was proposed
+            for number, step in enumerate([*steps, *asked]):
+                is_asked = number >= len(steps)
+                if is_asked and step["action"] == "merge" and not gone.isdisjoint((step["src_id"], step["dst_id"])):
+                    continue  # an id that was merged leads on, but that is not what a model proposed
                 try:
                     block.Add(partial(_PlanStep, step, self._engine.new_id()), "agent", ())
                 except KeywordTreeError:
