@@ -285,15 +285,6 @@ class _StoredRecord(_Plain):
         return fields
 
 
-def _WithoutDefaults(kind: type[_Value]) -> type[_Value]:
-    """Take the defaults from a dataclass, whose `__init__` has them: they would hide what is not decoded yet."""
-    for each in dataclasses.fields(cast("Any", kind)):
-        if each.name in vars(kind):
-            delattr(kind, each.name)
-    return kind
-
-
-@_WithoutDefaults
 @dataclass(repr=False)
 class KeywordNode(_StoredRecord):
     """One keyword: a place in the tree that has a name."""
@@ -321,15 +312,15 @@ class KeywordNode(_StoredRecord):
     created_at: float
     updated_at: float
     """Of the first and the last write, in seconds since the epoch, UTC."""
-    deleted: bool = False
+    deleted: bool = field(default_factory=bool)
     """True only in rows on disk: a deleted keyword is never returned."""
-    created_by: str = "user"
+    created_by: str = field(default_factory=lambda: "user")
     """Who made it: `"user"`, `"agent"` or a name of the caller's choice."""
-    ordinal: int = 0
+    ordinal: int = field(default_factory=int)
     """Position in the order of creation, from 0 (root); never changes."""
     confirmed: list[str] = field(default_factory=list)
     """Queries that were confirmed to mean this keyword, oldest first; see `Confirm`."""
-    merged_into: str | None = None
+    merged_into: str | None = field(default_factory=lambda: None)
     """Only in rows on disk: the keyword that a deleted one was merged into."""
 
     def __repr__(self) -> str:
@@ -337,7 +328,6 @@ class KeywordNode(_StoredRecord):
         return f"<KeywordNode {_Shorten(self.name)} level {self.level}{aliases}>"
 
 
-@_WithoutDefaults
 @dataclass(repr=False)
 class Info(_StoredRecord):
     """One piece of knowledge, linked to any number of keywords."""
@@ -355,9 +345,9 @@ class Info(_StoredRecord):
     created_at: float
     updated_at: float
     """Of the first and the last write, in seconds since the epoch, UTC."""
-    deleted: bool = False
+    deleted: bool = field(default_factory=bool)
     """True only in rows on disk."""
-    created_by: str = "user"
+    created_by: str = field(default_factory=lambda: "user")
     """Who made it."""
 
     def __repr__(self) -> str:
@@ -365,7 +355,6 @@ class Info(_StoredRecord):
         return f"<Info {_Shorten(self.content)}{source}>"
 
 
-@_WithoutDefaults
 @dataclass(repr=False)
 class InfoKeywordLink(_StoredRecord):
     """That an info belongs to a keyword, and how.  One link for each pair."""
@@ -377,9 +366,9 @@ class InfoKeywordLink(_StoredRecord):
     created_by: str
     created_at: float
     """Who made it (`"user"`, `"agent"` or a name), and when, in seconds since the epoch, UTC."""
-    deleted: bool = False
+    deleted: bool = field(default_factory=bool)
     """True only in rows on disk: the link was taken away."""
-    ordinal: int = 0
+    ordinal: int = field(default_factory=int)
     """Position in the order of creation; infos of a keyword stand in it."""
 
     def __repr__(self) -> str:
@@ -775,7 +764,6 @@ _DROPPED = _DroppedCharacters()
 _Encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _EncodeText: Callable[[object], str] = _Encoder.encode
 _EncodeString: Callable[[str], str] = json.encoder.encode_basestring  # what `encode` calls for a string
-_EncodeTime: Callable[[float], str] = lru_cache(64, typed=True)(repr)  # an operation has one time, in all its rows
 
 
 def _Invalid(said: str, value: object) -> InvalidInputError:
@@ -1090,6 +1078,14 @@ def _ReadRecord(row: bytes, kind: type | None = None) -> Any:
     record: Any = object.__new__(kind)
     _FieldsOf(record).update(_DecodeRow(row, kind))
     return record
+
+
+def _IsRow(row: bytes) -> bool:
+    try:
+        _ReadRecord(row)
+    except StoreCorruptError:  # guard: a torn row
+        return False
+    return True
 
 
 def _DeferNode(row: bytes, level: int, list_children: Callable[[str], list[str]]) -> KeywordNode:
@@ -1556,7 +1552,7 @@ def _EncodeLine(seq: int, prev: bytes, durable: int, operation: _Operation, extr
     agent_io = _EncodeText(operation.agent_io) if operation.agent_io else "null"
     envelope = (
         f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": {_EncodeString(operation.op)}, {extra}'
-        f'"operation_id": {_EncodeString(operation.id)}, "timestamp": {_EncodeTime(operation.timestamp)}, '
+        f'"operation_id": {_EncodeString(operation.id)}, "timestamp": {operation.timestamp!r}, '
         f'"author": {_EncodeString(operation.author)}, "agent_io": {agent_io}, "before": '
     )
     before, after = _EncodeRows(operation.before), _EncodeRows(operation.after)
@@ -2025,8 +2021,8 @@ class _Store(Protocol):
     def FindProblems(self, fresh: _State) -> Iterator[str]:
         """Read everything again into `fresh`, and yield what is wrong; StoreCorruptError where the log is."""
 
-    def Close(self, apply: Callable[[_Records], None]) -> None:
-        """Leave everything tidy, as far as the disk allows."""
+    def Close(self, apply: Callable[[_Records], None]) -> bool:
+        """Leave everything tidy, as far as the disk allows; return whether all that is in the log was taken in."""
 
     def Release(self) -> None:
         """Let go of descriptors, as the end of the process would."""
@@ -2090,6 +2086,18 @@ class _Projections:
                         records.places[index] = _Extent(True, offset, len(row), zlib.crc32(row))
                     offset += len(row) + 1
                 yield records
+
+    def FindNewer(self, lengths: list[_Length]) -> Iterator[str]:
+        """Yield the names of those that begin as they should, and go on with rows that are new."""
+        for kind, (name, length) in enumerate(zip(self.names, lengths, strict=True)):
+            newer = set(filter(_IsRow, self.ReadRest(kind, length).split(b"\n")))
+            # guard: one that is damaged proves nothing
+            if newer and name not in self.FindUnfit(lengths, is_all=False):
+                with _Opened(self._files, self.paths[kind]) as fd:
+                    for rows in _ReadForward(self._files, fd, 0, length.bytes):
+                        newer.difference_update(rows)  # guard: a row that stands there twice proves nothing
+                if newer:
+                    yield name
 
     def ReadRest(self, kind: int, length: _Length) -> bytes:
         """Return what one holds behind what it should; nothing where it cannot be read."""
@@ -2317,7 +2325,7 @@ class _FileStore(_Archive):
         files.SyncFolder(self.data_dir)  # guard: sync of the folder at opening
         self._NoteFolderTime()
         start = self._Load(state)
-        rest = self._RefuseLostEnd(state)
+        rest = self._RefuseLostEnd()
         try:
             self._CutTail(rest)
         # guard: no room aside is borne
@@ -2422,7 +2430,7 @@ class _FileStore(_Archive):
         reader.StartAt(line, raw, [log, *projected])
         return True
 
-    def _RefuseLostEnd(self, state: _State) -> bytes:
+    def _RefuseLostEnd(self) -> bytes:
         """Refuse a log that has lost what it had: operations at its end, or a part of the state it begins with.
 
         Returns what stands behind the last whole line.
@@ -2436,13 +2444,10 @@ class _FileStore(_Archive):
             raise StoreCorruptError(_LOG_NAME, reader.log.lines, detail)
         if reader.is_cut_state and self._projections.FindAny():  # guard: a compacted log that was cut is refused
             raise reader.Corrupt("a compacted log ends before its checkpoint")
-        # A row is projected only when the log has it durable: one that is newer than all the log brings proves that
-        # the log has lost its end.
-        for kind, name in enumerate(self._projections.names):
-            rest = self._projections.ReadRest(kind, reader.projected[kind])
-            # guard: a log that lost its end is refused
-            if any(state.IsNewer(row, self.ReadRow) for row in rest.split(b"\n")):
-                raise reader.Corrupt(f"operations behind {self.seq} are lost: {name} has rows of them")
+        # A row is projected only when the log has it durable, at a place that follows from those before: a new one
+        # behind all that the log brings proves that the log has lost its end.
+        for name in self._projections.FindNewer(reader.projected):  # guard: a log that lost its end is refused
+            raise reader.Corrupt(f"operations behind {self.seq} are lost: {name} has rows of them")
         return tail
 
     def _JudgeTail(self) -> bytes:
@@ -2520,15 +2525,16 @@ class _FileStore(_Archive):
         while not self.files.IsAt(reader.fd, self.log_path):  # nothing is locked: the log may be replaced between
             self._OpenLog(readonly=True)
         self._Load(state)
-        while True:
-            tail = reader.log.bytes
+        tail = -1
+        while reader.log.bytes != tail:  # guard: a writer may have gone on
+            tail, rest, error = reader.log.bytes, b"", None
             try:
-                rest = self._RefuseLostEnd(state)
-                break
-            except StoreCorruptError:  # a writer may have gone on since the log was read
-                self._TakeIn(state.Apply)
-                if reader.log.bytes == tail:  # guard: a writer may have gone on
-                    raise
+                rest = self._RefuseLostEnd()
+            except StoreCorruptError as found:  # of what is written just now, perhaps
+                error = found
+            self._TakeIn(state.Apply)
+        if error is not None:
+            raise error
         if rest.strip(b" \n"):
             self.recovery = [f"{_LOG_NAME}: {_Count(len(rest), 'byte')} behind operation {self.seq} were not read"]
         self._behind = rest
@@ -2763,6 +2769,7 @@ class _FileStore(_Archive):
         self.RefuseIfFailed()  # guard: no compaction without writing
         with _StoreErrors("could not compact ", self.data_dir):
             if keep_history:
+                self._FinishForgetting()  # else this would finish what another began and did not live to do
                 self._SetAside(self._history, f"{self.seq:018d}.jsonl", copy=False)  # guard: the history is set aside
             else:
                 _ReplaceFile(self.files, self._forget_path, [b"%d\n" % self.seq])  # guard: forgetting is begun
@@ -2779,10 +2786,10 @@ class _FileStore(_Archive):
         if self._IsReplaced() or self._reader.ReadRest().strip(b" \n"):  # guard: alone
             raise StoreError(f"{self._lock_path} was taken away meanwhile, the log stays as it is")
 
-    def Close(self, apply: Callable[[_Records], None]) -> None:
+    def Close(self, apply: Callable[[_Records], None]) -> bool:
         """Leave a checkpoint, and trim the padding."""
         if self.is_readonly:  # guard: not without writing
-            return
+            return False
         try:
             self.Begin(apply)
             if self.seq > self._reader.checkpoint[0]:  # guard: a checkpoint at the end
@@ -2791,9 +2798,10 @@ class _FileStore(_Archive):
                 self.files.Truncate(self._reader.fd, self._reader.log.bytes)  # guard: Close trims the padding
                 self._SyncLog()  # guard: sync of a log that was trimmed
         except StoreError:  # guard: a failing Close raises nothing
-            pass  # nothing that was acknowledged needs a checkpoint, or the log trimmed
+            return False  # nothing that was acknowledged needs a checkpoint, or the log trimmed
         finally:
             self.End()
+        return True
 
     def Release(self) -> None:
         self._failure = self._failure or "the files are closed"
@@ -2857,7 +2865,6 @@ def _OpenFolder(data_dir: str, clock: Callable[[], float]) -> _FileStore:
 # Many values of a key stand in the order of creation, which is the order of their ordinals.  A state that is made over
 # another one begins as that, and leaves it as it is: what an operation sees of itself before others see it.
 
-_MERGES_FOLLOWED = 1000  # from an id to what it was merged into, and so on
 _LEVELS_HELD = 65_536
 
 
@@ -3171,23 +3178,6 @@ class _State:
             if id not in self.nodes and self.children.Get(id):
                 raise StoreCorruptError(_LOG_NAME, 0, f"keywords hang beneath {_Shorten(id)}, which does not exist")
 
-    def IsNewer(self, row: bytes, read: Callable[[Any], bytes]) -> bool:
-        """Tell whether a row was written behind all that was taken in; `read` gives what is held of a long content."""
-        try:
-            record = _ReadRecord(row)
-        except StoreCorruptError:  # guard: a torn row
-            return False
-        if not isinstance(record, Info) and record.ordinal >= self.next_ordinal:  # guard: a newer keyword or link
-            return True
-        if isinstance(record, InfoKeywordLink):
-            return False
-        held, gone = self.Find(record)
-        if gone is not None:
-            return bool(record.version > gone.version)  # guard: newer than its deletion
-        if held is None:
-            return isinstance(record, Info)  # guard: an info that the log does not have
-        return bool(record.version > _ReadRecord(read(held)).version)  # guard: a newer version
-
     # -- asking ---------------------------------------------------------------
 
     def OrdinalOf(self, id: str) -> int:
@@ -3195,7 +3185,7 @@ class _State:
 
     def ResolveMerged(self, id: str) -> str | None:
         """Return `id`, or that of the keyword it was merged into; None where neither is there."""
-        for _ in range(_MERGES_FOLLOWED):
+        for _ in range(len(self.gone_nodes) + 1):  # a log that somebody forged could lead in a circle
             if id in self.nodes:
                 return id
             grave = self.gone_nodes.get(id)
@@ -3343,6 +3333,14 @@ class _State:
     def ByName(self, text: str) -> Sequence[str]:
         """Return the ids of nodes with a name or alias equal to `text` but for case and width."""
         return self.names.Get(_Fold(text)) if len(text) <= _QUERY_LIMIT else ()  # to fold a longer one could take long
+
+    def ChildrenCalled(self, id: str, name: str) -> list[str]:
+        """Return the children with a name.  Cost: a step for each child, or for each that is called so, if fewer."""
+        children, namesakes = self.children.Get(id), self.ByName(name)
+        if len(namesakes) <= len(children):
+            return [each for each in namesakes if self.ParentOf(each) == id]
+        fold, heads = _Fold(name), map(self.Head, children)
+        return [head.id for head in heads if fold in map(_Fold, (head.name, *head.aliases))]
 
     def ByTokens(self, tokens: Iterable[str]) -> Sequence[str]:
         """Return the ids of nodes that bear one of `tokens`, in order, each once."""
@@ -3945,8 +3943,6 @@ class _Ranker:
                     ids = [] if self._LoadKept(self._recall) else ids
                 for start in range(0, len(ids), _PIECE):
                     self._TakeIn(self._recall, ids[start : start + _PIECE])
-                if noted is None:
-                    self.Keep()
         except BaseException:  # the port failed, or Ctrl-C came: nobody knows how far it got
             self._noted = None
             raise
@@ -4039,12 +4035,6 @@ class _Ranker:
             return
         with contextlib.suppress(Exception), self.Asking():  # somebody else's ranking may fail; nothing needs this
             pass
-
-    def DropKept(self) -> None:
-        """Take the file away: it may hold words of what was deleted."""
-        with contextlib.suppress(_DiskError):
-            self._files.Remove(self._path)
-        self._kept = ""
 
 
 # Most rows: no aliases, nothing escaped, no query confirmed.
@@ -4715,6 +4705,9 @@ class _Transaction:
                 cast("list[bytes]", before[kind]).append(old)
         return before, after, [*heads[0], *heads[1], *heads[2]]
 
+    def IsOn(self, state: _State) -> bool:
+        return self._base is state
+
     def TakeIn(self, records: _Records, heads: Sequence[Any] | None) -> None:
         """Take in what somebody else has committed; it is about to be applied to the state beneath, too."""
         if self._overlay is not None:
@@ -4863,7 +4856,7 @@ def _PlanPath(drafts: list[KeywordNode], tx: _Transaction) -> KeywordNode:
     parent_id, node = _ROOT_ID, drafts[-1]
     for draft in drafts:
         state = tx.state
-        there = [id for id in state.ByName(draft.name) if state.ParentOf(id) == parent_id]
+        there = state.ChildrenCalled(parent_id, draft.name)
         if len(there) > 1:
             records = [_ReadRecord(state.nodes[id]) for id in there]
             raise ConflictError(f"several keywords are called {_Shorten(draft.name)} here:", records)
@@ -4928,31 +4921,31 @@ def _PlanUpdate(tx: _Transaction, id: str, patch: _Row, version: int) -> Keyword
     node = tx.ReadNode(id)
     if node.version != version:
         raise VersionConflictError(node.id, version, node.version)
-    if node.id == _ROOT_ID and not patch.keys().isdisjoint(("name", "aliases")):
-        raise InvalidInputError("the root keeps its name")
-    _ChangeNames(tx, node, patch)
-    return node
+    return _ChangeKeyword(tx, node, patch)
 
 
-def _ChangeNames(tx: _Transaction, node: KeywordNode, patch: _Row) -> None:
+def _ChangeKeyword(tx: _Transaction, node: KeywordNode, patch: _Row) -> KeywordNode:
     """Stage a keyword with other values, and the tokens of its names where these change."""
     if "name" in patch or "aliases" in patch:
+        if node.id == _ROOT_ID:
+            raise InvalidInputError("the root keeps its name")
         names = [patch.get("name", node.name), *patch.get("aliases", node.aliases)]
         patch = {**patch, "normalized": tx.Normalize(names)}
     tx.Change(node, **patch)
+    return node
 
 
 def _PlanAddAlias(tx: _Transaction, id: str, alias: str) -> KeywordNode:
     node = tx.ReadNode(id)
     aliases = node.aliases if alias in node.aliases else [*node.aliases, alias]
-    return _PlanUpdate(tx, id, {"aliases": aliases}, node.version)
+    return _ChangeKeyword(tx, node, {"aliases": aliases})
 
 
 def _PlanRemoveAlias(tx: _Transaction, id: str, alias: str) -> KeywordNode:
     node = tx.ReadNode(id)
     if alias not in node.aliases:
         raise InvalidInputError(f"{_Shorten(node.name)} has no alias {_Shorten(alias)}")
-    return _PlanUpdate(tx, id, {"aliases": [name for name in node.aliases if name != alias]}, node.version)
+    return _ChangeKeyword(tx, node, {"aliases": [name for name in node.aliases if name != alias]})
 
 
 def _PlanConfirm(tx: _Transaction, id: str, query: str, *, keep: bool = True) -> KeywordNode:
@@ -5267,15 +5260,18 @@ def _WhoRuns() -> tuple[int, object]:
     return threading.get_ident(), task
 
 
-def _GeneratorThatCalls(frame: Any) -> Any:
-    """Return a frame if it is a generator's whose caller may go on while it is suspended.
+def _FindGenerator(frame: Any) -> Any:
+    """Return the innermost frame that is a generator's whose caller may go on while it is suspended; None else.
 
     A generator that `contextlib` drives is a context manager, whose caller is meant to go on within it.
     """
-    is_generator = frame.f_code.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR)
-    caller = frame.f_back
-    is_context = caller is not None and caller.f_globals.get("__name__") == "contextlib"
-    return frame if is_generator and not is_context else None
+    while frame is not None:
+        is_generator = frame.f_code.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR)
+        caller = frame.f_back
+        if is_generator and not (caller is not None and caller.f_globals.get("__name__") == "contextlib"):
+            return frame
+        frame = caller
+    return None
 
 
 class OpenOperation:
@@ -5293,6 +5289,7 @@ class OpenOperation:
         self.id = engine.new_id()
         self.engine = engine
         self.is_open = False
+        self._was_entered = False
         self.now = 0.0
         self._name = name
         self._author = author
@@ -5302,16 +5299,20 @@ class OpenOperation:
         self._generator: Any = None  # the frame that opened it, if its caller may go on without it
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
         self._first = 0  # how many plans the outer one had
+        self._inner: list[OpenOperation] = []  # those that are open inside this one
         self._transaction: _Transaction | None = None  # None: the plans are to run again
         self._change_count = 0  # of the state, when the transaction began
 
     def __enter__(self) -> Self:
-        self._outer = self.engine.FindBlock()
+        if self._was_entered:
+            raise InvalidInputError("an operation is entered once: ask the tree for another")
+        self._outer, self._generator = self.engine.FindBlock(), _FindGenerator(sys._getframe(1))
+        self._was_entered = True
         if self._outer is not None:
             self.id, self._first = self._outer.id, len(self._outer._plans)
+            self._outer._inner.append(self)
             return self
         self.now, self._owner = self.engine.Now(), _WhoRuns()
-        self._generator = _GeneratorThatCalls(sys._getframe(1))
         try:
             self.is_open = True
             self.engine.blocks.add(self)
@@ -5323,10 +5324,11 @@ class OpenOperation:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.is_open = False  # first of all, Ctrl-C may come: nothing more may be written into this block
-        self._generator = None
+        self._generator = None  # a frame holds on to all that it knows
         self.engine.blocks.discard(self)
         _BLOCKS.set(tuple(block for block in _BLOCKS.get() if block is not self))
         if self._outer is not None:
+            self._outer._inner.remove(self)
             if kind is not None:
                 self._outer.CutTo(self._first)
         elif kind is None and self._plans:
@@ -5343,12 +5345,14 @@ class OpenOperation:
         Tasks and threads that a block starts inherit its context, and write for themselves; so does who called a
         generator that has opened a block, while it is suspended.
         """
-        if not self.is_open or self._owner != _WhoRuns():
-            return False
+        return self.is_open and self._owner == _WhoRuns() and not self._IsSuspended()
+
+    def _IsSuspended(self) -> bool:
+        """Tell whether the block was opened by a generator that does not run now."""
         frame = sys._getframe(1) if self._generator is not None else None
         while frame is not None and frame is not self._generator:
             frame = frame.f_back
-        return frame is self._generator
+        return frame is not self._generator
 
     def Prepare(self) -> _Transaction:
         """Return what was done so far, on the tree as it is.  The tree's lock is held."""
@@ -5362,6 +5366,8 @@ class OpenOperation:
     def Add(self, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row]) -> _Value:
         """Run a plan on what was done so far, and keep it."""
         self.engine.CheckOpen()
+        if any(inner._IsSuspended() for inner in self._inner):  # if that one raises, what is written now would go, too
+            raise InvalidInputError("a suspended generator has an operation open within this one: let it end first")
         with self.engine.lock:
             transaction = self.Prepare()
             stage_count = transaction.stage_count
@@ -5401,8 +5407,9 @@ class OpenOperation:
     def TransactionOn(self, state: _State) -> _Transaction | None:
         """Return the transaction where it stands on `state` as it is, else None: then its plans are to run again."""
         # guard: on the tree as it is
-        is_current = state is self.engine.state and self._change_count == state.change_count
-        return self._transaction if is_current else None
+        mine = self._transaction
+        is_current = mine is not None and mine.IsOn(state) and self._change_count == state.change_count
+        return mine if is_current else None
 
     def _RunPlans(self, transaction: _Transaction) -> None:
         for plan in self._plans:
@@ -5452,6 +5459,13 @@ def _RenewAllAfterFork() -> None:
 os.register_at_fork(after_in_child=_RenewAllAfterFork)
 
 
+class _Guards(threading.local):
+    """A lock for each thread, by which it knows its own calls within its calls; Ctrl-C leaves no lock behind."""
+
+    def __init__(self) -> None:
+        self.lock: Any = threading.RLock()
+
+
 class _Engine:
     """Holds the store and the state of a tree together: opens, commits, takes in what others wrote, closes."""
 
@@ -5468,7 +5482,7 @@ class _Engine:
     ) -> None:
         self.name = name
         self.normalizer = normalizer
-        self.new_id = new_id
+        self.new_id = new_id if new_id is _NewId else lambda: _CheckId("what new_id returns", new_id())
         self.blocks: weakref.WeakSet[OpenOperation] = weakref.WeakSet()
         self.is_closed = False
         self.must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
@@ -5484,7 +5498,7 @@ class _Engine:
         self.lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`, which `threading.Condition` uses
         self.commit_lock = threading.RLock()
         self._committer = _GroupCommit(partial(self._Exclusively, self._CommitJobs))
-        self._guards = threading.local()  # `lock` of each thread: held while it writes, opens anew or closes
+        self._guards = _Guards()
 
     # -- opening and closing --------------------------------------------------
 
@@ -5540,22 +5554,15 @@ class _Engine:
         """Refuse a closed tree; open it anew where that must be."""
         if self.is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
-        if self.lock._is_owned() and self._Guard()._is_owned():  # guard: not half an operation
+        if self.lock._is_owned() and self._guards.lock._is_owned():  # guard: not half an operation
             raise _Reentry()  # it would see half an operation
         if self.must_reopen:
             with self.Enter(), self.commit_lock:  # guard: no opening within a write
                 self._ReopenIfDue()
 
-    def _Guard(self) -> Any:
-        """Return the lock that tells this thread's own calls within its calls; Ctrl-C leaves no lock behind."""
-        guard = getattr(self._guards, "lock", None)
-        if guard is None:
-            guard = self._guards.lock = threading.RLock()
-        return guard
-
     def Enter(self) -> Any:
         """Return the lock to hold while a thread writes, opens or closes; refuse a call in the middle of its own."""
-        guard = getattr(self._guards, "lock", None) or self._Guard()
+        guard = self._guards.lock
         if guard._is_owned() or self.lock._is_owned():  # guard: not within its own call
             raise _Reentry()
         return guard
@@ -5596,10 +5603,9 @@ class _Engine:
         with guard, self.commit_lock:  # guard: Close waits for a commit
             try:
                 # guard: vouches for nothing
-                if not self.must_reopen:  # a checkpoint would vouch for what cannot be trusted
-                    self.store.Close(self._Apply)
-                    if self.ranker is not None:
-                        self.ranker.Keep()
+                # A checkpoint would vouch for what cannot be trusted.
+                if not self.must_reopen and self.store.Close(self._Apply) and self.ranker is not None:
+                    self.ranker.Keep()
             finally:
                 try:
                     self.store.Release()  # guard: Close closes the files
@@ -5967,8 +5973,9 @@ class _PastStore:
     def End(self) -> None:
         """See `Begin`."""
 
-    def Close(self, apply: Callable[[_Records], None]) -> None:
+    def Close(self, apply: Callable[[_Records], None]) -> bool:
         """See `Begin`."""
+        return False
 
     def Release(self) -> None:
         """See `Begin`."""
@@ -6034,7 +6041,7 @@ class _Reorganizer:
             touched = set(_IdsIn(steps))
             known = [id for id in ids[1:] if id in then]
             newest = heapq.nlargest(10 * _REORGANIZE_NODES, known, key=lambda id: _OrdinalOf(then[id]))
-            asked = self._descent.ProposeSteps([id for id in newest if id not in touched][:_REORGANIZE_NODES])
+            asked = list(self._descent.ProposeSteps([id for id in newest if id not in touched][:_REORGANIZE_NODES]))
             steps = self._KeepPossible(steps, asked)
         with self._engine.See() as state:  # what has changed meanwhile is not what was looked at
             steps = [step for step in steps if all(state.nodes.get(id) is then.get(id) for id in _IdsIn([step]))]
@@ -6365,8 +6372,14 @@ class _Journal:
         end = self._engine.store.seq
         if seq >= end or (seq, end) == self._nothing_between:
             return []
+        newer: list[bytes] = []
+        is_state = False
         with contextlib.closing(self._Lines(with_history=False)) as lines:
-            newer = [raw for _, raw in itertools.takewhile(lambda pair: pair[0].seq > seq, lines)]
+            for line, raw in lines:
+                if line.seq <= seq and not (is_state and line.op == _STATE):  # a state is told as a whole
+                    break
+                is_state = line.op == _STATE
+                newer.append(raw)
         if not newer:  # a checkpoint: to read that again at each call would read the last operation, too
             self._nothing_between = (seq, end)
         return newer[::-1]
@@ -6555,7 +6568,8 @@ class KeywordTree:
     """A tree of keywords with infos on it, durable in one folder.
 
     Safe to use from many threads; several trees, in one process or in many, may open the same folder and write.
-    Reading waits for no sync and no model.  A context manager: leaving the block closes the tree.
+    Reading waits for no sync and no model; `History`, `Changes`, `At` and `Undo` take in first what others write, as
+    writing does.  A context manager: leaving the block closes the tree.
 
     Told here once, for all methods:
 
@@ -6623,6 +6637,7 @@ class KeywordTree:
 
         Cost: reads all four files once; one sync of the log, one more for a new store.
         """
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "learn_matches", "store")}
         if not isinstance(data_dir, (str, os.PathLike)) or not os.fspath(data_dir):
             raise _Invalid("data_dir must be a path, and not empty", data_dir)
         self.data_dir = os.path.abspath(os.fsdecode(os.fspath(data_dir)))  # the current folder may change
@@ -6641,22 +6656,7 @@ class KeywordTree:
         ):
             if not callable(given):
                 raise _Invalid(f"{what} must be {told}", given)
-        self._OpenPast = partial(
-            KeywordTree,
-            self.data_dir,
-            llm_client,
-            mru_capacity,
-            max_candidates,
-            descend_max_rounds,
-            normalizer,
-            log_messages,
-            show_descriptions=show_descriptions,
-            view=view,
-            clock=clock,
-            new_id=new_id,
-            recall=recall,
-            infos_heard=infos_heard,
-        )
+        self._OpenPast = partial(KeywordTree, **{**arguments, "data_dir": self.data_dir})
         self._learn_matches = learn_matches
         normalize = _CheckNormalizer(normalizer) if normalizer else _NormalizeText
         make_store: Callable[[], _Store] = store or partial(_OpenFolder, self.data_dir, clock)
@@ -6817,7 +6817,7 @@ class KeywordTree:
         while waiting:
             id, level = waiting.pop()
             node = self.GetKeyword(id)
-            if node is None:
+            if node is None or (level and node.id != id):  # merged into another one meanwhile
                 continue
             yield node
             if depth is None or level < depth:
@@ -6896,7 +6896,8 @@ class KeywordTree:
             page: counted from the beginning, or from behind `after`.
             unlinked: only infos on no keyword.
             after: the id of the last info that the caller has: the page begins behind it, so that a scan costs a step
-                for each info; it may be deleted meanwhile, as long as this tree is open.
+                for each info.  It may have been deleted since, but not before the tree was opened, or opened anew (by
+                a compaction, say), nor in an open `Operation`: then NotFoundError says to begin from the start.
 
         Cost: a step for each info up to the page, without `after`.
         """
@@ -6912,7 +6913,7 @@ class KeywordTree:
     def _Enter(self, **arguments: object) -> list[Any]:
         """Check that the tree is open; return the arguments, checked too."""
         self._engine.CheckOpen()
-        return [_CHECKS[name](name, value) for name, value in arguments.items()]
+        return _Check(**arguments)
 
     def _See(self, **arguments: object) -> contextlib.AbstractContextManager[_State]:
         """Check that the tree is open, and the arguments; give what this thread is to see, the lock held."""
@@ -6995,7 +6996,7 @@ class KeywordTree:
         """
         self._engine.CheckOpen()
         names = [name.strip() for name in path.split("/")] if isinstance(path, str) else path
-        names = _CheckList("path", list(names), _CheckName) if isinstance(names, (list, tuple)) else []
+        names = [_CheckName("each of path", name) for name in names] if isinstance(names, (list, tuple)) else []
         if not names:
             raise _Invalid("path must be names joined by /, or a list of names", path)
         author = _CheckName("created_by", created_by)
@@ -7293,6 +7294,8 @@ class KeywordTree:
     def Restore(self, snapshot_ts: str, changed_by: str = "user") -> str:
         """Make everything what it was when a snapshot was taken, as one operation; return its id, for `Undo`.
 
+        A keyword that was gone then and is gone now stays as it is: where its id leads, by a merge, is not set back.
+
         Raises:
             StoreCorruptError: the snapshot's bytes have changed.
 
@@ -7325,7 +7328,6 @@ class KeywordTree:
         engine = self._engine
         size_before = sum(engine.store.Sizes().values())
         engine.Compact(keep_history)
-        self._ranker.DropKept()
         snapshots, size_after = engine.store.SnapshotNames(), sum(engine.store.Sizes().values())
         return {"bytes_before": size_before, "bytes_after": size_after, "snapshots": snapshots}
 
@@ -7339,17 +7341,19 @@ class KeywordTree:
     def Verify(self) -> list[str]:
         """Compare memory, projections and all invariants with the bytes on disk; return what is wrong, in sentences.
 
-        It changes nothing, and does not look at the ranking.
+        It changes nothing but what any write would: a torn end that a dead process left is cut, kept and told.  It does
+        not look at the ranking.
 
         Cost: reads all files and decodes every row, while writers wait.
         """
         self._engine.CheckOpen()
         problems: list[str] = []
+        known = self.recovery
         try:
             self._engine.Exclusively(lambda: problems.extend(_FindProblems(self._engine.store, self._engine.state)))
         except StoreCorruptError as error:
             problems.append(str(error))
-        return problems
+        return problems + [told for told in self.recovery if told not in known]
 
     def TreeMetrics(self) -> dict[str, Any]:
         """Return counts, shape and costs.

@@ -23,6 +23,7 @@ from Agent.keyword_tree import (
     InvalidInputError,
     KeywordNode,
     KeywordTree,
+    NotFoundError,
     Ranking,
     Recall,
     SearchStatus,
@@ -31,6 +32,7 @@ from Agent.keyword_tree import (
     StubLLMClient,
     Texts,
 )
+from Agent.tests.support import inside
 
 LONG = "长" * 5000
 
@@ -168,6 +170,83 @@ class TestBlocks:
         tree.CreateKeyword("of the caller", "root")
         suspended.close()  # type: ignore[attr-defined]  # it is a generator
         assert [node.name for node in tree] == ["of the caller"]
+
+    @pytest.mark.parametrize("opens", ["an exit stack", "a context manager"])
+    def test_of_a_suspended_generator_swallow_nothing_however_they_were_opened(
+        self, tree: KeywordTree, opens: str
+    ) -> None:
+        @contextlib.contextmanager
+        def transaction() -> Iterator[None]:
+            with tree.Operation():
+                yield
+
+        def generator() -> Iterator[None]:
+            if opens == "a context manager":
+                with transaction():
+                    yield
+            else:
+                with contextlib.ExitStack() as stack:
+                    stack.enter_context(tree.Operation())
+                    yield
+
+        suspended = generator()
+        next(suspended)
+        tree.CreateKeyword("the caller's", "root")
+        suspended.close()  # type: ignore[attr-defined]
+
+        assert "the caller's" in tree
+
+    def test_of_a_suspended_generator_inside_another_take_nothing_back_that_returned(self, tree: KeywordTree) -> None:
+        def generator() -> Iterator[None]:
+            with tree.Operation():
+                tree.CreateKeyword("inner", "root")
+                yield
+
+        with tree.Operation():
+            suspended = generator()
+            next(suspended)
+            with pytest.raises(InvalidInputError, match="suspended generator"):
+                tree.CreateKeyword("while it is suspended", "root")
+            suspended.close()  # type: ignore[attr-defined]
+            assert all(self._adds(tree, name) for name in ("a", "b"))  # a generator that runs is no obstacle
+
+        assert [node.name for node in tree] == ["a", "b"]
+
+    @staticmethod
+    def _adds(tree: KeywordTree, name: str) -> bool:
+        with tree.Operation():
+            return bool(tree.CreateKeyword(name, "root").id)
+
+    def test_are_entered_once(self, tree: KeywordTree) -> None:
+        block = tree.Operation()
+        with contextlib.suppress(ZeroDivisionError), block:
+            tree.CreateKeyword("taken back", "root")
+            raise ZeroDivisionError
+        with pytest.raises(InvalidInputError, match="entered once"), block:
+            pass
+        with tree.Operation() as other:
+            tree.CreateKeyword("kept", "root")
+            with pytest.raises(InvalidInputError, match="entered once"), other:
+                pass
+
+        assert [node.name for node in tree] == ["kept"]
+
+    def test_that_end_on_a_tree_that_was_opened_anew_are_decided_anew(self, folder: Path) -> None:
+        with KeywordTree(str(folder)) as tree:
+            parent = tree.CreateKeyword("parent", "root")
+            tree.CreateKeyword("other", "root")
+            tree.CreateInfo("an info", keyword_ids=[parent.id])
+        with KeywordTree(str(folder)) as mine, KeywordTree(str(folder)) as others:
+            block = mine.Operation()
+            block.__enter__()
+            mine.CreateKeyword("child", parent.id)
+            others.DeleteKeyword(parent.id)
+            others.CompactStorage(keep_history=False)
+            with pytest.raises(NotFoundError):
+                block.__exit__(None, None, None)
+            assert mine.Verify() == []
+        with KeywordTree(str(folder)) as tree:
+            assert [node.name for node in tree] == ["other"]
 
     def test_run_their_plans_once_more_beside_a_writer_and_not_at_each_of_its_writes(self, folder: Path) -> None:
         runs = []
@@ -333,7 +412,110 @@ class TestPages:
         assert sorted(set(seen), key=int) == [str(number) for number in range(230)]
 
 
+class TestPaths:
+    def test_may_hold_a_name_twice(self, tree: KeywordTree) -> None:
+        assert [node.name for node in tree.GetPath(tree.Ensure("a/b/a").id)] == ["root", "a", "b", "a"]
+        assert [node.name for node in tree.GetPath(tree.Ensure(["x", "x"]).id)] == ["root", "x", "x"]
+        assert tree.Ensure("a/b/a") == tree.Ensure("a / b / A")
+
+    def test_are_made_among_many_of_a_name(self, tree: KeywordTree) -> None:
+        tree.BatchCreateKeywords([{"name": f"p{n}", "id": f"p{n}", "parent_id": "root"} for n in range(20)])
+        tree.BatchCreateKeywords([{"name": "Ａ", "id": f"a{n}", "parent_id": f"p{n}"} for n in range(20)])
+
+        assert tree.Ensure("p7/a").id == "a7"
+        assert len(tree) == 40
+
+    def test_walk_yields_nothing_twice_though_doubles_are_merged(self, tree: KeywordTree) -> None:
+        first, second, _ = (tree.CreateKeyword(name, "root") for name in ("one", "double", "two"))
+        seen = []
+        for node in tree:
+            seen.append(node.name)
+            if node.id == first.id:
+                tree.MergeKeywords(second.id, first.id)
+
+        assert seen == ["one", "two"]
+
+    def test_of_an_id_that_was_merged_on_and_on_lead_to_the_end(self, tree: KeywordTree) -> None:
+        count = 1200
+        tree.BatchCreateKeywords([{"name": f"k{n}", "id": f"k{n}", "parent_id": "root"} for n in range(count)])
+        with tree.Operation():
+            for n in range(count - 1):
+                tree.MergeKeywords(f"k{n}", f"k{n + 1}")
+
+        found = tree.GetKeyword("k0")
+        assert found is not None
+        assert found.id == f"k{count - 1}"
+        with pytest.raises(DuplicateIdError):
+            tree.CreateKeyword("again", "root", id="k0")
+
+
+class TestChanges:
+    @pytest.mark.parametrize("known", range(1, 7))
+    def test_behind_a_part_of_a_state_begin_with_all_of_it(self, tree: KeywordTree, known: int) -> None:
+        node = tree.CreateKeyword("k", "root")
+        tree.CreateInfo("i", keyword_ids=[node.id])
+        tree.CompactStorage()
+        tree.CreateKeyword("later", "root")
+        *states, later = [change.seq for change in tree.Changes(0)]
+
+        told = [change.seq for change in tree.Changes(known)]
+        assert len(states) > 2
+        assert told == ([later] if known >= states[-1] else [*states, later])
+
+
+class TestGivenFunctions:
+    @pytest.mark.parametrize("made", [7, "", "\ud800", "x" * 600, None])
+    def test_an_id_that_is_none_is_refused(self, folder: Path, made: Any) -> None:
+        ids: list[Any] = ["the first"]
+        with KeywordTree(str(folder), new_id=lambda: ids[0]) as tree:
+            ids[0] = made
+            with pytest.raises(InvalidInputError, match="new_id"):
+                tree.CreateKeyword("k", "root")
+            assert len(tree) == 0
+
+
 class TestStore:
+    @pytest.mark.parametrize("last", ["unlinked", "a long info changed", "an id came back"])
+    def test_a_log_that_lost_what_no_number_tells_is_refused(self, folder: Path, last: str) -> None:
+        with KeywordTree(str(folder)) as tree:
+            node = tree.CreateKeyword("k", "root")
+            info = tree.CreateInfo(LONG, keyword_ids=[node.id], id="I")
+            if last == "unlinked":
+                tree.UnlinkInfo(info.id, node.id)
+            elif last == "a long info changed":
+                tree.UpdateInfo(info.id, {"content": LONG + "!"})
+            else:
+                tree.DeleteInfo(info.id)
+                tree.CreateInfo("back", id="I")
+        _lose_last_operation(folder)
+
+        with pytest.raises(StoreCorruptError, match="lost"):
+            KeywordTree(str(folder))
+
+    def test_what_another_process_began_to_forget_is_not_taken_from_this_ones_history(self, folder: Path) -> None:
+        with KeywordTree(str(folder)) as tree:
+            tree.CreateKeyword("k", "root")
+            seq = tree.History(limit=1)[0].seq
+            (folder / "forget").write_text(f"{seq}\n")  # and died before its new log was there
+            tree.CompactStorage(keep_history=True)
+
+            assert [change.op for change in tree.History()][-1] == "create_store"
+        assert not (folder / "forget").exists()
+
+    def test_a_tree_that_was_open_meanwhile_writes_nothing_back_that_is_forgotten(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        inside.set_limits(monkeypatch, kept_from=1)
+        with KeywordTree(str(folder)) as mine, KeywordTree(str(folder)) as others:
+            secret = mine.CreateKeyword("topsecretword", "root")
+            mine.CreateKeyword("kept", "root")
+            others.Refresh()
+            mine.DeleteKeyword(secret.id)
+            mine.CompactStorage(keep_history=False)
+            others.RankCandidates("kept")
+        held = [path for path in folder.rglob("*") if path.is_file() and b"topsecretword" in path.read_bytes()]
+        assert held == []
+
     def test_a_log_that_lost_its_end_is_refused(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree:
             for number in range(60):
