@@ -498,7 +498,7 @@ OPENING = [
     Mutation("a log that is empty is refused"),
     Mutation("a log that was opened anew holds what was read", mark="holds what was read"),
     Mutation("a compacted log that was cut is refused"),
-    Mutation("a log that lost its end is refused"),
+    Mutation("a log that lost its end is refused", Instead("self._projections.FindNewer(reader.projected)", "()")),
     Mutation("a lost end: a row that is torn proves nothing", mark="a torn row"),
     Mutation(
         "a lost end: a projection that is damaged proves nothing",
