@@ -5406,8 +5406,8 @@ class OpenOperation:
 
     def TransactionOn(self, state: _State) -> _Transaction | None:
         """Return the transaction where it stands on `state` as it is, else None: then its plans are to run again."""
-        # guard: on the tree as it is
         mine = self._transaction
+        # guard: on the tree as it is
         is_current = mine is not None and mine.IsOn(state) and self._change_count == state.change_count
         return mine if is_current else None
 
