@@ -251,7 +251,8 @@ def _gather(text: str, findings: Findings) -> Extraction:
         kept = tuple(dict.fromkeys(tags))[:_TAG_LIMIT]
         entities.append(ExtractedEntity(name, kind, tags=kept, start=found.start, end=found.end))
     relations = [
-        ExtractedRelation(*key, weight=held[0], start=held[1], end=held[2]) for key, held in findings.relations
+        ExtractedRelation(*ends_and_type, start=start, end=end)
+        for ends_and_type, (start, end) in findings.relations.items()
     ]
     entities.sort(key=lambda entity: entity.start)
     return Extraction(text, tuple(entities[:_ENTITY_LIMIT]), tuple(relations[:_RELATION_LIMIT]))

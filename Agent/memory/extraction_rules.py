@@ -56,24 +56,18 @@ class Findings:
 
     def __init__(self) -> None:
         self.entities: dict[str, FoundEntity] = {}
-        self.relations_by_key: dict[tuple[str, str, str], tuple[float, int, int]] = {}
-
-    @property
-    def relations(self) -> list[tuple[tuple[str, str, str], tuple[float, int, int]]]:
-        """((source, target, type), (weight, start and end of the sentence)) of each relation."""
-        return list(self.relations_by_key.items())
+        self.relations: dict[tuple[str, str, str], tuple[int, int]] = {}
+        """(source, target, type) → where the sentence begins and ends that says so first."""
 
     def add_entity(self, name: str, start: int, end: int) -> FoundEntity:
         """Note a name; one that is there already keeps its first place."""
         return self.entities.setdefault(name, FoundEntity(start, end))
 
-    def add_relation(
-        self, source: str, relation_type: str, target: str, span: tuple[int, int], weight: float = 1.0
-    ) -> None:
+    def add_relation(self, source: str, relation_type: str, target: str, span: tuple[int, int]) -> None:
         """Note a relation between two names that were noted, and what kind of thing it makes of them."""
         if source == target or source not in self.entities or target not in self.entities:
             return
-        self.relations_by_key.setdefault((source, target, relation_type), (weight, *span))
+        self.relations.setdefault((source, target, relation_type), span)
         for name, kind in zip((source, target), _ENDS.get(relation_type, ("", "")), strict=True):
             if kind:
                 self.entities[name].types[kind] += 1
