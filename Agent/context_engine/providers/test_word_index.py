@@ -38,7 +38,7 @@ class TestRanking:
         monkeypatch.setattr(word_index, "CANDIDATES", 1)
         common = [f"harbour boat number{each}" for each in range(40)]
         rare = [f"walrus alone number{each}" for each in range(5)]
-        fill(index, *common, *rare, "walrus harbour boat")
+        fill(index, "walrus harbour boat", *rare, *common)
 
         found = index.rank("walrus harbour boat", 1)
         assert [hit.text for hit in found] == ["walrus harbour boat"]
