@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] not in ("click", "rich"):
             raise
-        print("the console command needs click and rich: pip install 'keyword-tree[cli]'", file=sys.stderr)
+        print("the console command needs click and rich: pip install 'keyword-tree-memory[cli]'", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -28,7 +28,7 @@ try:
     from langchain_core.tools import BaseTool, StructuredTool, ToolException
     from pydantic import Field, PrivateAttr
 except ImportError as error:
-    raise ImportError("the LangChain retriever needs langchain: pip install 'keyword-tree[langchain]'") from error
+    raise ImportError("the retriever needs langchain: pip install 'keyword-tree-memory[langchain]'") from error
 
 __all__ = ["KeywordTreeRetriever", "remember_tool", "search_tool"]
 

@@ -68,7 +68,7 @@ try:
         get_text_at_path,
     )
 except ImportError as error:
-    raise ImportError("the LangGraph store needs langgraph: pip install 'keyword-tree[langgraph]'") from error
+    raise ImportError("the LangGraph store needs langgraph: pip install 'keyword-tree-memory[langgraph]'") from error
 
 __all__ = ["KeywordTreeStore"]
 

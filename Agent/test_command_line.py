@@ -499,7 +499,7 @@ class TestProgram:
 
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
-        assert done.stderr.endswith(f"pip install 'keyword-tree[{extra}]'\n")
+        assert done.stderr.endswith(f"pip install 'keyword-tree-memory[{extra}]'\n")
 
     def test_imports_a_model_only_where_one_is_asked(self, program: Program) -> None:
         code = "import sys, Agent.command_line as program; program.main(['show']); "

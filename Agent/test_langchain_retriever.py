@@ -180,4 +180,4 @@ def test_a_missing_package_is_named_with_the_command_that_brings_it() -> None:
     code = "import sys; sys.modules['langchain_core'] = None; import Agent.langchain_retriever"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert "pip install 'keyword-tree[langchain]'" in run.stderr
+    assert "pip install 'keyword-tree-memory[langchain]'" in run.stderr

@@ -542,7 +542,7 @@ class TestBadInput:
         code = "import sys; sys.modules['langgraph'] = None; import Agent.langgraph_store"
         run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
 
-        assert "pip install 'keyword-tree[langgraph]'" in run.stderr
+        assert "pip install 'keyword-tree-memory[langgraph]'" in run.stderr
 
 
 WRITER = """

@@ -5,7 +5,7 @@ table that was measured several times the last one counts, and what is not there
 ``docs/pictures`` (``--into FOLDER``), as SVG: small, sharp at any size, and the same bytes for the same figures.
 ``--png`` adds PNG for looking at them where SVG cannot be shown.
 
-Needs matplotlib: ``pip install 'keyword-tree[plots]'``.
+Needs matplotlib: ``pip install 'keyword-tree-memory[plots]'``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ try:
     from matplotlib.axes import Axes  # type: ignore[import-not-found,unused-ignore]
     from matplotlib.figure import Figure  # type: ignore[import-not-found,unused-ignore]
 except ModuleNotFoundError as missing:
-    raise ImportError("plots need matplotlib: pip install 'keyword-tree[plots]'") from missing
+    raise ImportError("plots need matplotlib: pip install 'keyword-tree-memory[plots]'") from missing
 
 # Okabe and Ito's colours, which the colour-blind tell apart; on a white card, legible on light and dark pages alike.
 OURS, SECOND, THIRD, FOURTH, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#777777"

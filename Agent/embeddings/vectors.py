@@ -50,7 +50,7 @@ from .embedder import Embedder, check_embedder, renew_after_fork
 try:
     import numpy as np
 except ImportError as missing:
-    raise ImportError("embeddings need numpy: pip install 'keyword-tree[embeddings]'") from missing
+    raise ImportError("embeddings need numpy: pip install 'keyword-tree-memory[embeddings]'") from missing
 
 if TYPE_CHECKING:
     import numpy.typing as npt

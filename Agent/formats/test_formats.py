@@ -1282,4 +1282,4 @@ class TestExtra:
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
         assert "ImportError" in run.stderr
-        assert "pip install 'keyword-tree[formats]'" in run.stderr
+        assert "pip install 'keyword-tree-memory[formats]'" in run.stderr

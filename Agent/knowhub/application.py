@@ -41,7 +41,7 @@ try:
     from starlette.middleware.cors import CORSMiddleware
     from starlette.routing import Match
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's server needs its extra: pip install 'keyword-tree[knowhub]'") from error
+    raise ImportError("KnowHub's server needs its extra: pip install 'keyword-tree-memory[knowhub]'") from error
 
 __all__ = ["Application", "create_app"]
 

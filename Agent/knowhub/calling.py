@@ -13,7 +13,7 @@ from typing import Any
 try:
     import httpx
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's tools need their extra: pip install 'keyword-tree[knowhub-client]'") from error
+    raise ImportError("KnowHub's tools need their extra: pip install 'keyword-tree-memory[knowhub-client]'") from error
 
 __all__ = ["CallError", "Connection", "close_local", "connected", "default_scopes", "request"]
 

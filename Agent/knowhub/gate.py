@@ -24,7 +24,7 @@ from .tokens import Token, Tokens
 try:
     from prometheus_client import CollectorRegistry, Counter, Histogram
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's server needs its extra: pip install 'keyword-tree[knowhub]'") from error
+    raise ImportError("KnowHub's server needs its extra: pip install 'keyword-tree-memory[knowhub]'") from error
 
 __all__ = ["Gate", "Settings", "problem_bytes"]
 

@@ -9,7 +9,7 @@ from .tokens import Token
 try:
     from mcp.server import MCPServer
 except ImportError as error:
-    raise ImportError("KnowHub's MCP server needs its extra: pip install 'keyword-tree[knowhub-mcp]'") from error
+    raise ImportError("KnowHub's MCP server needs its extra: pip install 'keyword-tree-memory[knowhub-mcp]'") from error
 
 __all__ = ["add_chatgpt_names", "add_memory_names"]
 

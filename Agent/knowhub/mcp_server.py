@@ -36,7 +36,7 @@ try:
     from starlette.routing import Route
 except ImportError as error:
     raise ImportError(
-        "KnowHub's MCP server needs its extra: pip install 'keyword-tree[knowhub-mcp]' 'mcp>=2.3,<3'"
+        "KnowHub's MCP server needs its extra: pip install 'keyword-tree-memory[knowhub-mcp]' 'mcp>=2.3,<3'"
     ) from error
 
 __all__ = ["add_mcp", "make_server", "serve_stdio"]

@@ -28,7 +28,7 @@ try:
     from starlette.requests import Request
     from starlette.responses import HTMLResponse, RedirectResponse, Response
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's pages need their extra: pip install 'keyword-tree[knowhub]'") from error
+    raise ImportError("KnowHub's pages need their extra: pip install 'keyword-tree-memory[knowhub]'") from error
 
 __all__ = ["add_pages", "render_markdown"]
 

@@ -64,7 +64,7 @@ try:
     from starlette.concurrency import run_in_threadpool
     from starlette.convertors import StringConvertor, register_url_convertor
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's server needs its extra: pip install 'keyword-tree[knowhub]'") from error
+    raise ImportError("KnowHub's server needs its extra: pip install 'keyword-tree-memory[knowhub]'") from error
 
 __all__ = ["Who", "add_routes"]
 

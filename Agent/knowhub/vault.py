@@ -34,7 +34,7 @@ try:
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's vault needs its extra: pip install 'keyword-tree[knowhub]'") from error
+    raise ImportError("KnowHub's vault needs its extra: pip install 'keyword-tree-memory[knowhub]'") from error
 
 __all__ = ["KeyRing", "Vault", "config_folder", "find_ring", "key_path"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 try:
     import mcp.types as types
 except ImportError as error:
-    raise ImportError("the MCP server needs the package mcp: pip install 'keyword-tree[mcp]'") from error
+    raise ImportError("the MCP server needs the package mcp: pip install 'keyword-tree-memory[mcp]'") from error
 
 __all__ = ["Context", "ToolError", "Watchers", "make_server", "run", "types"]
 

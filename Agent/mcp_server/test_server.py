@@ -343,7 +343,7 @@ class TestPrograms:
         run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
 
         assert run.returncode == 2
-        assert "pip install 'keyword-tree[mcp]'" in run.stderr
+        assert "pip install 'keyword-tree-memory[mcp]'" in run.stderr
 
     @pytest.mark.skipif(not FIRST_SDK.exists(), reason=f"the SDK 1.x is not in {FIRST_SDK}: `make test` puts it there")
     @pytest.mark.filterwarnings("ignore:resources/(un)?subscribe is removed")

@@ -23,12 +23,12 @@ try:
 except ModuleNotFoundError as _error:
     if _error.name != "psycopg":
         raise
-    raise ImportError("shared trees need psycopg: pip install 'keyword-tree[postgres]'") from _error
+    raise ImportError("shared trees need psycopg: pip install 'keyword-tree-memory[postgres]'") from _error
 except ImportError as _error:
-    raise ImportError(f"psycopg finds no libpq ({_error}): pip install 'keyword-tree[postgres]'") from _error
+    raise ImportError(f"psycopg finds no libpq ({_error}): pip install 'keyword-tree-memory[postgres]'") from _error
 
 if not hasattr(psycopg.errors, "_WaitTimeout"):
-    raise ImportError("shared trees need psycopg 3.3 or newer: pip install --upgrade 'keyword-tree[postgres]'")
+    raise ImportError("shared trees need psycopg 3.3 or newer: pip install --upgrade 'keyword-tree-memory[postgres]'")
 
 from .memory_log import MemoryLog
 from .own_server import OwnServer

@@ -171,4 +171,4 @@ def test_without_psycopg_the_import_error_tells_what_to_install() -> None:
     program = "import sys; sys.modules['psycopg'] = None; import Agent.shared_tree"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert "pip install 'keyword-tree[postgres]'" in done.stderr.splitlines()[-1]
+    assert "pip install 'keyword-tree-memory[postgres]'" in done.stderr.splitlines()[-1]

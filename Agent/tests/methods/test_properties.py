@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("hypothesis", reason="pip install 'keyword-tree[test]' brings Hypothesis")
+pytest.importorskip("hypothesis", reason="pip install 'keyword-tree-memory[test]' brings Hypothesis")
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
