@@ -10,6 +10,7 @@
 ['龙井来自杭州']
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -89,7 +90,9 @@ class LogFollower:
         """
         if position.seq < 1:
             return False
-        change = next(self._tree.Changes(position.seq - 1), None)
+        # A state is told as a whole, also to who is in the middle of it.
+        behind = itertools.dropwhile(lambda change: change.seq < position.seq, self._tree.Changes(position.seq - 1))
+        change = next(behind, None)
         if change is None or (change.seq, change.operation_id) != position:
             return False
         self.position = position
