@@ -49,11 +49,14 @@ The rooms of this house, in order from what is stored up to the public class; ea
 
 Three ways through it, from the door inwards:
 
-    a write   KeywordTree.CreateKeyword, _Writer.DraftNode, _Engine.Write, _GroupCommit.Run, _Engine._Exclusively;
-              then in _Engine._CommitJobs: _PlanNode on a _Transaction, _FileStore.Append, _State.Apply
-    a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round a view from BuildView, the
-              model's Chat, _ReadReply, and at the end _Conclude; then _Searcher.BuildResult
+    a write   KeywordTree.CreateKeyword, _Writer.DraftNode, _Engine.Write and Run, _GroupCommit.Run,
+              _Engine._Exclusively and _WorkUpToDate, which takes the store's lock in _FileStore.Begin; then in
+              _Engine._CommitJobs: _PlanNode on a _Transaction, _FileStore.Append, _State.Apply
+    a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round a ranking from Fit, a
+              view from BuildView, the model's Chat, _ReadReply, and at the end _Conclude; then _Searcher.BuildResult
     an undo   KeywordTree.Undo, _Journal.Find, _PlanUndo; then it is a write
+
+A comment `# guard: name` marks a safeguard; `docs/mutations.md` tells which test fails when it is taken away.
 """
 
 from __future__ import annotations
@@ -247,8 +250,9 @@ _FieldsOf: Callable[[object], _Row] = vars(_Plain)["__dict__"].__get__  # also w
 class _StoredRecord(_Plain):
     """A record that may still be a row: it is decoded when a field is first read.
 
-    Most of what a search returns is never looked at, and decoding is most of what a search costs.  `vars(record)` and
-    whatever copies or pickles a record see the fields, never what stands for them.
+    Until then its dict holds `_row`, and of a keyword `_level` and `_list_children`.  `_FieldsOf` shows the dict as it
+    is; `vars(record)`, and whatever copies or pickles a record, see the fields.  Most of what a search returns is never
+    looked at, and decoding is most of what a search costs.
     """
 
     def _Decode(self) -> _Row:
@@ -1533,7 +1537,7 @@ class _Operation:
     author: str = ""
     agent_io: _Row | None = None
     heads: list[Any] | None = None
-    """What leads to each row of `after`, in its order, where it need not be read from the rows."""
+    """What an index needs of each row of `after` (see `_NodeHead`), in their order; None: read it from the rows."""
 
 
 class _Line(NamedTuple):
@@ -1766,12 +1770,12 @@ class _LogReader(_LogPosition):
             for raw in lines:
                 line = _ReadLine(raw)
                 if line is None or (self.seq and (line.seq != self.seq + 1 or line.prev != self.crc)):  # guard: chain
-                    yield self.Project(records)
+                    yield self.WriteProjections(records)
                     return
                 if self.seq == 0:
                     self.ReadFirst(raw)  # guard: first line is read
                 if line.op == _CHECKPOINT:
-                    yield self.Project(records)
+                    yield self.WriteProjections(records)
                     records = _NoRecords()
                     self._CompareCheckpoint(raw)
                 self._ReadRowsOf(raw, records)
@@ -1779,7 +1783,7 @@ class _LogReader(_LogPosition):
                 self.Advance(line.seq, line.crc, raw + b"\n")
                 if line.op == _CHECKPOINT:
                     self.checkpoint = self.seq, self.log.bytes
-            yield self.Project(records)
+            yield self.WriteProjections(records)
 
     def _ReadRowsOf(self, raw: bytes, records: _Records) -> None:
         start = raw.find(_AFTER) + len(_AFTER)
@@ -1795,7 +1799,7 @@ class _LogReader(_LogPosition):
         """Return the place of a row that begins at `start` of the line that is being read."""
         return _Extent(False, self.log.bytes + start, len(row), zlib.crc32(row))
 
-    def Project(self, records: _Records) -> _Records:
+    def WriteProjections(self, records: _Records) -> _Records:
         """Count the rows that the projections are to hold, and hand them to whoever writes them."""
         for kind, rows in enumerate(records[:3]):
             if rows:
@@ -2640,7 +2644,7 @@ class _FileStore(_Archive):
             reader.Advance(reader.seq + 1, crc, line)
             if len(operations) > 1:
                 brought.Extend(operation.after)
-        reader.Project(brought)  # one write for a group: each call that lets go of the interpreter waits for it again
+        reader.WriteProjections(brought)  # once for a group: who lets go of the interpreter waits for it again
 
     def _SyncLog(self) -> None:
         try:
@@ -3954,7 +3958,7 @@ class _Ranker:
             now = [(id, state.nodes.get(id), self._FindInfos(state, id)) for id in ids if id != _ROOT_ID]
         for id, row, found in now:
             old_row, old_infos = self._rows.pop(id, None), self._infos.pop(id, ())
-            infos = self._Hear(found)
+            infos = self._ReadHeard(found)
             old = None if old_row is None else _TextsOf(old_row, old_infos)
             new = None if row is None else _TextsOf(row, infos)
             if row is not None:
@@ -3971,7 +3975,7 @@ class _Ranker:
         links = state.by_node.Get(id)[-self._infos_heard :] if self._infos_heard else ()
         return [(info_id := _ReadLinkHead(link).info_id, state.infos[info_id]) for link in links]
 
-    def _Hear(self, found: Iterable[tuple[str, bytes | _Extent]]) -> tuple[_HeardInfo, ...]:
+    def _ReadHeard(self, found: Iterable[tuple[str, bytes | _Extent]]) -> tuple[_HeardInfo, ...]:
         """Return what is kept of infos; the beginning of one that stays on the disk is read there once."""
         heard: list[_HeardInfo] = []
         for info_id, held in found:
@@ -4025,7 +4029,7 @@ class _Ranker:
             recall.Load(line, body)
         except (OSError, ValueError, LookupError, TypeError):
             return False
-        self._infos = {id: self._Hear(infos) for id, infos in found.items() if infos}
+        self._infos = {id: self._ReadHeard(infos) for id, infos in found.items() if infos}
         self._kept = position
         return True
 
@@ -4060,9 +4064,9 @@ def _TextsOf(row: bytes, infos: Iterable[_HeardInfo] = ()) -> Texts:
 
 # == Descent ==================================================================
 #
-# One round: a view is shown, the reply is read, and this table says what it leads to.  Outcome None goes on to the
-# next round; everything else ends the descent.  What could not be read, or names what was not shown, is `missing`:
-# a model can fail, it cannot break anything.
+# One round: a view is shown, and the reply is read as one of the cases of this table.  `jump` goes on to the next
+# round, see `Walk`; the outcome of every other case is how the descent ends.  What could not be read, or names what was
+# not shown, is `missing`: a model can fail, it cannot break anything.
 
 _OUTCOMES: dict[str, tuple[str | None, str]] = {  # case -> outcome, reason
     "match_one": ("matched", "agent_match"),
@@ -4205,7 +4209,7 @@ class _Trace:
         self.intent = intent
         self.steps: list[DescentStep] = []
         self.rounds: list[_Row] = []
-        self.fits = _Fits([], {}, {})  # of the first round
+        self.fits = _Fits([], {}, {})  # of the first round, with evidence for what was chosen later, too
 
 
 class _Descent:
@@ -4420,6 +4424,7 @@ class _Descent:
             recent = [id for id in recent if id not in best[: 2 * limit // 5]]
         if not is_first:
             best = [id for id in best if not within.isdisjoint(state.PathOf(id))]
+        # What lies right here has its parent above the view already.
         parents = [state.ParentOf(id) for id in best[:limit] if id not in within]
         shown = dict.fromkeys(position.targets)
         for ids, share in (recent, limit // 10), (best, 2 * limit // 5), (parents, limit // 10):
@@ -4531,7 +4536,7 @@ class _Descent:
         for id, near in zip(ids, nearness, strict=True):
             names, others, infos = self._ranker.TextsOf(id)
             excerpt = words.Quote(infos)
-            said = _ShareSaid([*names, *others, excerpt], ranking.weights)
+            said = _ShareSaid([*names, *others, excerpt], ranking.weights)  # how much of the query, from 0 to 1
             confidence = math.sqrt(said * min(1.0, scores.get(id, 0.0) / could_score))
             weight = max(0.02, said, near) if others or infos else 0.3  # a name alone may say nothing of the query
             found[id] = _Evidence(max(confidence, near), excerpt, weight**0.2)
@@ -4655,10 +4660,10 @@ def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]])
 
 # == Changes ==================================================================
 #
-# What the data-changing methods decide.  A *plan* is a function of a transaction: it reads the tree as it is once the
-# operation's turn has come, refuses, or stages new versions of rows.  It may run again, on a tree that others have
-# changed meanwhile, so it changes nothing else.  It reads first and stages then: what was staged shows in a state that
-# is asked for later, and need not show in one that it has.
+# What the data-changing methods decide. A *plan* is a function of a transaction: it reads the tree as it is once the
+# operation's turn has come, refuses, or stages new versions of rows. It may run again, on a tree that others have
+# changed meanwhile, so it changes nothing else but its own drafts, and what it tells the log of a model. It reads first
+# and stages then: what was staged shows in a state that is asked for later, and need not show in one that it has.
 #
 # Undoing needs no plan of its own for each: a line of the log has the rows before and after, so `_PlanUndo` puts back
 # any operation, its own undo too.
@@ -5078,20 +5083,25 @@ def _UndoLink(tx: _Transaction, state: _State, row: bytes, was: Mapping[_Key, by
 
 def _UndoRecord(tx: _Transaction, state: _State, row: bytes, was: bytes | None, changed: list[_Record]) -> None:
     record = _ReadRecord(row)
-    held, gone = state.Find(record)
-    now = None if held is None else tx.ReadRow(held)
-    if now is not None:
-        version = _ReadRecord(now).version
-        is_same = now == row or _DigestOf(_ReadRecord(now)) == _DigestOf(record)
-    else:
-        version = 0 if gone is None else gone.version
-        is_same = gone is not None and gone.digest == _DigestOf(record)
+    version, is_same = _CompareWithNow(tx, state, record, row)
     if not is_same:
         changed.append(record)
-    elif was is not None or not record.deleted:  # else it was made and deleted by the same operation
-        old = dataclasses.replace(record, deleted=True) if was is None else _ReadRecord(was)
-        old.version, old.updated_at = version + 1, max(tx.now, old.updated_at)
-        tx.Stage(old, dead=row)
+        return
+    if was is None and record.deleted:  # made and deleted by the same operation
+        return
+    old = dataclasses.replace(record, deleted=True) if was is None else _ReadRecord(was)
+    old.version, old.updated_at = version + 1, max(tx.now, old.updated_at)
+    tx.Stage(old, dead=row)
+
+
+def _CompareWithNow(tx: _Transaction, state: _State, record: KeywordNode | Info, row: bytes) -> tuple[int, bool]:
+    """Return a record's version now, and whether it still says what the row says."""
+    held, gone = state.Find(record)
+    if held is None:
+        return (0, False) if gone is None else (gone.version, gone.digest == _DigestOf(record))
+    now = tx.ReadRow(held)
+    current = _ReadRecord(now)
+    return current.version, now == row or _DigestOf(current) == _DigestOf(record)
 
 
 def _FindDangling(state: _State, key: _Key, row: bytes, known: set[str]) -> Iterator[_Record]:
@@ -5366,7 +5376,8 @@ class OpenOperation:
     def Add(self, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row]) -> _Value:
         """Run a plan on what was done so far, and keep it."""
         self.engine.CheckOpen()
-        if any(inner._IsSuspended() for inner in self._inner):  # if that one raises, what is written now would go, too
+        # If that one raises, what is written now would go, too.
+        if self._inner and any(inner._IsSuspended() for inner in self._inner):
             raise InvalidInputError("a suspended generator has an operation open within this one: let it end first")
         with self.engine.lock:
             transaction = self.Prepare()
@@ -5558,7 +5569,7 @@ class _Engine:
             raise _Reentry()  # it would see half an operation
         if self.must_reopen:
             with self.Enter(), self.commit_lock:  # guard: no opening within a write
-                self._ReopenIfDue()
+                self._EnsureOpen()
 
     def Enter(self) -> Any:
         """Return the lock to hold while a thread writes, opens or closes; refuse a call in the middle of its own."""
@@ -5572,7 +5583,7 @@ class _Engine:
         self.Enter()
         self.CheckOpen()
 
-    def _ReopenIfDue(self) -> None:
+    def _EnsureOpen(self) -> None:
         """Open anew where that must be; it is this thread's turn."""
         if self.is_closed:  # guard: closed meanwhile
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
@@ -5695,7 +5706,7 @@ class _Engine:
     def _Exclusively(self, work: Callable[[list[_Job[Any]]], None], jobs: list[_Job[Any]]) -> None:
         with self.commit_lock:  # guard: one thread at a time
             if self.must_reopen or self.is_closed:
-                self._ReopenIfDue()
+                self._EnsureOpen()
             try:
                 self._WorkUpToDate(work, jobs)
             except BaseException as error:
@@ -5743,6 +5754,8 @@ class _Engine:
         self.Exclusively(Work)
 
     def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
+        # What is refused, or changes nothing, is so for good only where nothing that it was decided on can still fail:
+        # what was staged before it, or the guess of a store elsewhere that nobody has written.
         operations: list[_Operation] = []
         view = self.state
         for job in jobs:
@@ -6343,7 +6356,7 @@ class _Writer:
         return node
 
     def WriteAs(self, op: str, plan: _Plan[Any], changed_by: str) -> str:
-        """Commit a plan; return the operation's id."""
+        """Commit a plan; return the operation's id, also where nothing had to change and nothing was written."""
         author = _CheckName("changed_by", changed_by)
         block = self._engine.FindBlock()
         if block is not None:
@@ -6476,9 +6489,9 @@ class _Searcher:
         """Tell what a descent came to."""
         reason, fits = descent["reason"], descent["fits"]
         with self._engine.SeeOwn() as state:
-            chosen = [id for id in (descent["node_id"], *descent["candidates"]) if id in state.nodes]
-            found = self._Look(chosen[0]) if chosen and descent["node_id"] else None
-            result = self._BuildAmbiguousResult(chosen, reason) if chosen and found is None else None
+            there = [id for id in (descent["node_id"], *descent["candidates"]) if id in state.nodes]
+            found = self._Look(there[0]) if there and descent["node_id"] else None
+            result = self._BuildAmbiguousResult(there, reason) if there and found is None else None
         if found is not None:
             result = self._BuildMatchedResult(found, reason, fits)
         if result is None:
@@ -7203,7 +7216,7 @@ class KeywordTree:
         Cost: reads the log backwards until there are `limit` of them; with an id, looks for it in the
         bytes of the whole log, and decodes the lines that hold it.
         """
-        self._TryRefresh(limit=limit)
+        self._CheckAndRefresh(limit=limit)
         return self._journal.Newest(None if id is None else _CheckId("id", id), limit)
 
     def Changes(self, since: int = 0) -> Iterator[Change]:
@@ -7215,10 +7228,10 @@ class KeywordTree:
 
         Cost: reads the log backwards to `since`, holding the lines that it yields.
         """
-        self._TryRefresh(since=since)
+        self._CheckAndRefresh(since=since)
         return map(_ReadChange, self._journal.Since(since))
 
-    def _TryRefresh(self, **arguments: object) -> None:
+    def _CheckAndRefresh(self, **arguments: object) -> None:
         """Check the arguments, and refresh; after a failed sync, say, what is known can be read all the same."""
         self._Enter(**arguments)
         with contextlib.suppress(StoreError):
@@ -7249,7 +7262,7 @@ class KeywordTree:
         is_seq = isinstance(at, int) and not isinstance(at, bool)
         if not is_seq and not (isinstance(at, float) and math.isfinite(at)):
             raise _Invalid("at must be the number of an operation, or a time in seconds as a float", at)
-        self._TryRefresh()
+        self._CheckAndRefresh()
         if is_seq and at > self._engine.store.seq:
             raise _Invalid(f"at must be an operation of the log, whose newest is {self._engine.store.seq:,}", at)
         found = self._journal.Until(at)
@@ -7268,7 +7281,7 @@ class KeywordTree:
 
         Cost: reads the log backwards to the operation; one sync.
         """
-        self._TryRefresh(operation_id=operation_id)
+        self._CheckAndRefresh(operation_id=operation_id)
         operation = self._journal.Find(cast("str", operation_id))
         return self._writer.WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by)
 
