@@ -44,7 +44,7 @@ shared: $(VENV)/.installed-postgres
 	@$(RUN) examples/two_machines.py
 
 test: $(VENV)/.installed-test $(VENV)/mcp-1
-	$(RUN) -m pytest --numprocesses auto
+	$(RUN) -m pytest --numprocesses auto --dist worksteal
 
 check: $(VENV)/.installed-check
 	$(RUN) -m ruff check .

@@ -5086,12 +5086,10 @@ def _UndoRecord(tx: _Transaction, state: _State, row: bytes, was: bytes | None, 
     version, is_same = _CompareWithNow(tx, state, record, row)
     if not is_same:
         changed.append(record)
-        return
-    if was is None and record.deleted:  # made and deleted by the same operation
-        return
-    old = dataclasses.replace(record, deleted=True) if was is None else _ReadRecord(was)
-    old.version, old.updated_at = version + 1, max(tx.now, old.updated_at)
-    tx.Stage(old, dead=row)
+    elif was is not None or not record.deleted:  # else it was made and deleted by the same operation
+        old = dataclasses.replace(record, deleted=True) if was is None else _ReadRecord(was)
+        old.version, old.updated_at = version + 1, max(tx.now, old.updated_at)
+        tx.Stage(old, dead=row)
 
 
 def _CompareWithNow(tx: _Transaction, state: _State, record: KeywordNode | Info, row: bytes) -> tuple[int, bool]:
@@ -5977,21 +5975,13 @@ class _PastStore:
         for raw in self._lines:
             state.Apply(_ReadAfter(raw))
 
-    def Begin(self, apply: Callable[[_Records], None], for_commit: bool = False) -> None:
-        """Do nothing, as `Confirm`, `End`, `Close` and `Release`: nobody else writes here."""
+    def _DoNothing(self, *_: object) -> None:
+        """Nobody else writes here, and nothing is held."""
 
-    def Confirm(self) -> None:
-        """See `Begin`."""
-
-    def End(self) -> None:
-        """See `Begin`."""
+    Begin = Confirm = End = Release = _DoNothing
 
     def Close(self, apply: Callable[[_Records], None]) -> bool:
-        """See `Begin`."""
         return False
-
-    def Release(self) -> None:
-        """See `Begin`."""
 
     def Append(self, operations: list[_Operation]) -> None:
         raise StoreError(f"{self._what} can only be read")  # guard: not written
@@ -6385,8 +6375,7 @@ class _Journal:
         end = self._engine.store.seq
         if seq >= end or (seq, end) == self._nothing_between:
             return []
-        newer: list[bytes] = []
-        is_state = False
+        newer, is_state = list[bytes](), False
         with contextlib.closing(self._Lines(with_history=False)) as lines:
             for line, raw in lines:
                 if line.seq <= seq and not (is_state and line.op == _STATE):  # a state is told as a whole

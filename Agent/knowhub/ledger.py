@@ -1,11 +1,12 @@
 """The port to the store, and the KeywordTree behind it: every write is one operation, named for who did it.
 
 >>> import tempfile
+>>> fields = {"of": "knowledge-20260305-a1b2", "helpful": True, "scopes": ["public"], "owner": "user:ada"}
 >>> with tempfile.TemporaryDirectory() as folder, TreeLedger(folder) as ledger:
-...     with ledger.operation("save", "ada") as operation:
-...         made = ledger.create([Record("knowledge-20260305-a1b2", "Seven minutes.", "", {"score": 3}, "ada")])
-...     ledger.read(made[0].id).fields, [change.op for change in ledger.history(made[0].id)]
-({'score': 3}, ['kh:save:ada'])
+...     with ledger.operation("feedback", "ada") as operation:
+...         made = ledger.create([Record("feedback-20260305-c3d4", "It worked.", "", fields, "ada")])
+...     ledger.read(made[0].id).fields["helpful"], [change.op for change in ledger.history(made[0].id)]
+(True, ['kh:feedback:ada'])
 
 A record is an info of the tree: `content`, `source` and `created_by` are its own, all else is `metadata["knowhub"]`.
 What a record names (its types, its tags, its folder) are keywords besides, under ids made from the names, so that two

@@ -127,7 +127,7 @@ class TestCutWords:
     def test_tells_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         hide_rjieba(monkeypatch)
 
-        with pytest.raises(ImportError, match=r"pip install 'keyword-tree\[chinese\]'"):
+        with pytest.raises(ImportError, match=r"pip install 'keyword-tree-memory\[chinese\]'"):
             cut_words("北京大学")
 
 
