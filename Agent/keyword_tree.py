@@ -2958,11 +2958,11 @@ class _Multimap(Generic[_Value]):
                 self._held[key] = sorted([cast("_Value", held), value], key=self._Place)
         else:
             values = held if key in self._own else self._Copy(key, held)
-            if is_last or self._Place(values[-1]) <= self._Place(value):
+            place = None if is_last else self._Place(value)
+            if place is None or self._Place(values[-1]) <= place:
                 if values[-1] != value:
                     values.append(value)
                 return
-            place = self._Place(value)
             index = 0 if place < self._Place(values[0]) else bisect.bisect_left(values, place, key=self._Place)
             if values[index] != value:
                 values.insert(index, value)

@@ -266,37 +266,30 @@ def around_taking_in(
     patch.setattr(kt._State, "Apply", apply)
 
 
+def _before(patch: pytest.MonkeyPatch, owner: type, name: str, act: Callable[[], object]) -> None:
+    """Do something each time that a method is about to be called."""
+    real = getattr(owner, name)
+
+    def call(*arguments: Any) -> Any:
+        act()
+        return real(*arguments)
+
+    patch.setattr(owner, name, call)
+
+
 def in_reading_a_row(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something each time that a row is about to be read."""
-    real = kt._FileStore.ReadRow
-
-    def read(store: Any, extent: Any) -> bytes:
-        act()
-        return bytes(real(store, extent))
-
-    patch.setattr(kt._FileStore, "ReadRow", read)
+    _before(patch, kt._FileStore, "ReadRow", act)
 
 
 def in_copying_a_descriptor(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something each time that a descriptor is about to be copied, while what guards that is held."""
-    real = kt._Files.Duplicate
-
-    def duplicate(files: Any, fd: int) -> int:
-        act()
-        return int(real(files, fd))
-
-    patch.setattr(kt._Files, "Duplicate", duplicate)
+    _before(patch, kt._Files, "Duplicate", act)
 
 
 def before_reading_a_row(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something each time that it is known where a row is held, and not yet in which store."""
-    real = kt._Engine.ReadRow
-
-    def read(engine: Any, held: Any) -> bytes:
-        act()
-        return real(engine, held)
-
-    patch.setattr(kt._Engine, "ReadRow", read)
+    _before(patch, kt._Engine, "ReadRow", act)
 
 
 def forge_parent(tree: KeywordTree, id: str, parent_id: str) -> None:
