@@ -82,14 +82,18 @@ def opened(log: MemoryLog) -> KeywordTree:
     return KeywordTree("unused", store=log.tree("u42"))
 
 
-def deleting(other: KeywordTree, id: str) -> Callable[[Append], bool]:
-    """Return what lets another tree delete a keyword just before rows are appended."""
+def behind(act: Callable[[], object]) -> Callable[[Append], bool]:
+    """Return what lets somebody else act just before rows are appended."""
 
-    def delete(append: Append) -> bool:
-        other.DeleteKeyword(id)
+    def act_and_append(append: Append) -> bool:
+        act()
         return append()
 
-    return delete
+    return act_and_append
+
+
+def make_tea(tree: KeywordTree) -> None:
+    tree.BatchCreateKeywords([{"id": "tea", "name": "tea", "parent_id": "root"}])
 
 
 def names(tree: KeywordTree) -> list[str]:
@@ -316,7 +320,7 @@ class TestConflicts:
         tree, other = opened(log), opened(log)
         tea = tree.CreateKeyword("tea", "root")
 
-        rows.faults = [deleting(other, tea.id)]
+        rows.faults = [behind(lambda: other.DeleteKeyword(tea.id))]
 
         with pytest.raises(NotFoundError):
             tree.CreateKeyword("green", tea.id)
@@ -326,7 +330,7 @@ class TestConflicts:
         tree, other = opened(log), opened(log)
         tea = tree.CreateKeyword("tea", "root")
 
-        rows.faults = [deleting(other, tea.id)]
+        rows.faults = [behind(lambda: other.DeleteKeyword(tea.id))]
         with pytest.raises(NotFoundError):
             tree.BatchCreateKeywords([{"name": "a", "parent_id": "root"}, {"name": "b", "parent_id": tea.id}])
 
@@ -455,14 +459,10 @@ class TestGroups:
     def test_that_a_conflict_overtook_are_planned_anew_as_a_whole(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree, other = opened(log), opened(log)
 
-        def be_quicker(append: Append) -> bool:
-            other.BatchCreateKeywords([{"id": "tea", "name": "tea", "parent_id": "root"}])
-            return append()
-
         told = self.commit_together(
             rows,
             tree,
-            [be_quicker],
+            [behind(lambda: make_tea(other))],
             lambda: tree.CreateKeyword("green", "tea"),  # refused at first: there is no tea yet
             lambda: tree.CreateKeyword("second", "root"),
         )
@@ -497,14 +497,11 @@ class TestGroups:
     def test_that_a_conflict_overtook_one_by_one_write_nothing_twice(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree, other = opened(log), opened(log)
 
-        def be_quicker(append: Append) -> bool:
-            other.BatchCreateKeywords([{"id": "tea", "name": "tea", "parent_id": "root"}])
-            return append()
-
         told = self.commit_together(
             rows,
             tree,
-            [rows.refuse, lambda append: append(), be_quicker],  # the group, and then each of its operations alone
+            # The group, and then each of its operations alone.
+            [rows.refuse, lambda append: append(), behind(lambda: make_tea(other))],
             lambda: tree.CreateKeyword("one", "root"),
             lambda: tree.CreateKeyword("two", "root"),
         )
@@ -518,7 +515,7 @@ class TestGroups:
         tree, other = opened(log), opened(log)
 
         def be_quicker(append: Append) -> bool:
-            other.BatchCreateKeywords([{"id": "tea", "name": "tea", "parent_id": "root"}])
+            make_tea(other)
             rows.patience, rows.faults = 0.1, [rows.lose_request] * 50
             return append()
 
