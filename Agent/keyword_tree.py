@@ -987,6 +987,8 @@ class _Records(NamedTuple):
     links: list[bytes]
     places: dict[int, Any]
     """Index in `infos` -> where the store can read the row again, of rows too long to stay in memory."""
+    heads: dict[bytes, Any]
+    """Row -> what an index needs of it, see `_NodeHead`, where that is known already."""
 
     def Extend(self, more: _Records) -> None:
         for index, place in more.places.items():
@@ -1001,7 +1003,7 @@ def _RowsOf(records: _Records, kind: int) -> list[bytes]:
 
 
 def _NoRecords() -> _Records:
-    return _Records([], [], [], {})
+    return _Records([], [], [], {}, {})
 
 
 def _Malformed(detail: str, row: object) -> StoreCorruptError:
@@ -1536,8 +1538,6 @@ class _Operation:
     after: _Records
     author: str = ""
     agent_io: _Row | None = None
-    heads: list[Any] | None = None
-    """What an index needs of each row of `after` (see `_NodeHead`), in their order; None: read it from the rows."""
 
 
 class _Line(NamedTuple):
@@ -1566,7 +1566,7 @@ def _EncodeLine(seq: int, prev: bytes, durable: int, operation: _Operation, extr
 
 
 def _EncodeRows(records: _Records) -> bytes:
-    nodes, infos, links, _ = records
+    nodes, infos, links = records[:3]
     if len(nodes) + len(infos) + len(links) <= 1:
         return (*nodes, *infos, *links, b"null")[0]
     parts = [_MANY[0], _BETWEEN.join(nodes), _MANY[1], _BETWEEN.join(infos), _MANY[2], _BETWEEN.join(links), _MANY[3]]
@@ -3026,32 +3026,17 @@ class _State:
 
     # -- taking rows in -------------------------------------------------------
 
-    def Apply(self, records: _Records, heads: Sequence[Any] | None = None) -> None:
-        """Take rows in; `heads` are what leads to each of them, in order, where that is known already."""
+    def Apply(self, records: _Records) -> None:
+        """Take rows in."""
         self.change_count += 1
-        nodes = records.nodes
-        if len(nodes) > 1 and self._AddPlainNodes(nodes):
-            heads = None if heads is None else heads[len(nodes) :]
-            nodes = []
-        readers = (_ReadNodeHead, nodes), (_ReadInfoHead, records.infos), (_ReadLinkHead, records.links)
-        known = itertools.chain.from_iterable(itertools.starmap(map, readers)) if heads is None else heads
-        following = iter(known)
-        for row in nodes:
-            self._ApplyNode(next(following), row)
+        heads = records.heads
+        if len(records.nodes) == 1 or not self._AddPlainNodes(records.nodes):
+            for row in records.nodes:
+                self._ApplyNode(heads.get(row) or _ReadNodeHead(row), row)
         for index, row in enumerate(records.infos):
-            self._ApplyInfo(next(following), row, records.places.get(index, row))
+            self._ApplyInfo(heads.get(row) or _ReadInfoHead(row), row, records.places.get(index, row))
         for row in records.links:
-            self._ApplyLink(next(following), row)
-
-    def ApplyOne(self, kind: int, head: Any, row: bytes) -> None:
-        """Take one row in."""
-        self.change_count += 1
-        if kind == 0:
-            self._ApplyNode(head, row)
-        elif kind == 1:
-            self._ApplyInfo(head, row, row)
-        else:
-            self._ApplyLink(head, row)
+            self._ApplyLink(heads.get(row) or _ReadLinkHead(row), row)
 
     def _AddPlainNodes(self, rows: list[bytes]) -> bool:
         """Take rows in if all of them are new and plain, as a batch's are; else change nothing.
@@ -3059,7 +3044,7 @@ class _State:
         Opening a million nodes is this loop.  Texts are decoded and folded together, joined by newlines, which no raw
         JSON string holds: a few calls for thousands of names.
         """
-        if self._base is not None or not self._is_default:
+        if self._base is not None or not self._is_default or not rows:
             return False
         if any(row.endswith(b"]}") for row in rows):  # these have confirmed queries
             return False
@@ -3894,15 +3879,14 @@ class _Ranker:
         """Let the recall be made anew.  The tree's lock is held."""
         self._noted = None
 
-    def Note(self, state: _State, records: _Records, heads: Sequence[Any] | None) -> None:
+    def Note(self, state: _State, records: _Records) -> None:
         """Take down the keywords whose texts or infos were changed by applied rows.  The tree's lock is held."""
         if self._noted is None:
             return
-        if heads is None:
-            heads = [*map(_ReadNodeHead, records.nodes), *records.infos, *map(_ReadLinkHead, records.links)]
-        link_heads = heads[len(records.nodes) + len(records.infos) :]
-        self._noted.update(map(operator.attrgetter("id"), heads[: len(records.nodes)]))
-        self._noted.update(map(operator.attrgetter("keyword_id"), link_heads))
+        for row in records.nodes:
+            self._noted.add((records.heads.get(row) or _ReadNodeHead(row)).id)
+        for row in records.links:
+            self._noted.add((records.heads.get(row) or _ReadLinkHead(row)).keyword_id)
         for row in records.infos:
             self._noted.update(_ReadLinkHead(link).keyword_id for link in state.by_info.Get(_KeyOf(row)[1]))
 
@@ -4682,41 +4666,43 @@ class _Transaction:
         self.stage_count = 0
         self.may_have_moved = False  # a keyword that was there: levels beneath it may be others than in the base
         self.touched: set[str] = set()  # ids of the keywords and infos that were staged
-        self.named: set[str] = set()  # ids that what was staged refers to: parents, ends of links
+        self.named: set[str | None] = set()  # ids that what was staged refers to: parents, ends of links
         self._base = base
-        self._overlay: _State | None = None  # made when a plan reads what was staged
         self._staged: dict[_Key, tuple[bytes | None, bytes, Any]] = {}  # -> row before, row after, head
+        self._overlay: _State | None = None  # made when a plan reads what was staged
+        self._unseen: list[_Key] = []  # of what was staged since
 
     @property
     def state(self) -> _State:
         """The tree with what was staged so far."""
-        if not self._staged:
-            return self._base
-        if self._overlay is None:
-            overlay = _State(self._base._normalizer, self._base)
-            _, after, heads = self._Collect()
-            overlay.Apply(after, heads)
+        if self._unseen:
+            overlay, self._overlay = self._overlay, None  # until it is whole: Ctrl-C may come
+            if overlay is None:
+                overlay = _State(self._base._normalizer, self._base)
+                self._unseen = list(self._staged)
+            overlay.Apply(self._Collect(self._unseen)[1])
             self._overlay = overlay
-        return self._overlay
+            self._unseen = []
+        return self._overlay or self._base
 
-    def _Collect(self) -> tuple[_Records, _Records, list[Any]]:
-        """Return the rows before, those after, and what leads to each of these."""
-        before, after = _Records([], [], [], {}), _Records([], [], [], {})
-        heads: tuple[list[Any], ...] = ([], [], [])
-        for (kind, _, _), (old, row, head) in self._staged.items():
-            heads[kind].append(head)
-            cast("list[bytes]", after[kind]).append(row)
+    def _Collect(self, keys: Iterable[_Key]) -> tuple[_Records, _Records]:
+        """Return the rows before, and those after."""
+        before, after = _NoRecords(), _NoRecords()
+        for key in keys:
+            old, row, head = self._staged[key]
             if old is not None:
-                cast("list[bytes]", before[kind]).append(old)
-        return before, after, [*heads[0], *heads[1], *heads[2]]
+                cast("list[bytes]", before[key[0]]).append(old)
+            cast("list[bytes]", after[key[0]]).append(row)
+            after.heads[row] = head
+        return before, after
 
     def IsOn(self, state: _State) -> bool:
         return self._base is state
 
-    def TakeIn(self, records: _Records, heads: Sequence[Any] | None) -> None:
+    def TakeIn(self, records: _Records) -> None:
         """Take in what somebody else has committed; it is about to be applied to the state beneath, too."""
         if self._overlay is not None:
-            self._overlay.Apply(records, heads)
+            self._overlay.Apply(records)
 
     # -- reading --------------------------------------------------------------
 
@@ -4774,8 +4760,7 @@ class _Transaction:
         self.touched.add(record.id)
         if isinstance(record, KeywordNode):
             self.may_have_moved |= before is not None
-            if record.parent_id is not None:
-                self.named.add(record.parent_id)
+            self.named.add(record.parent_id)
         self._Put((kind, record.id, ""), row, record, before)
 
     def StageLink(self, head: _LinkHead | InfoKeywordLink, row: bytes, before: bytes | None) -> None:
@@ -4791,8 +4776,7 @@ class _Transaction:
         staged = self._staged.get(key)
         self._staged[key] = before if staged is None else staged[0], row, head
         self.stage_count += 1
-        if self._overlay is not None:
-            self._overlay.ApplyOne(key[0], head, row)
+        self._unseen.append(key)
 
     def Change(self, record: KeywordNode | Info, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
@@ -4810,8 +4794,8 @@ class _Transaction:
         agent_io = None
         if agent_ios:
             agent_io = agent_ios[0] if len(agent_ios) == 1 else {"calls": list(agent_ios)}
-        before, after, heads = self._Collect()
-        return _Operation(op, id, self.now, before, after, author, agent_io, heads)
+        before, after = self._Collect(self._staged)
+        return _Operation(op, id, self.now, before, after, author, agent_io)
 
     def Staged(self) -> list[tuple[_Key, bytes]]:
         """Return all that was staged."""
@@ -5397,7 +5381,7 @@ class OpenOperation:
         del self._plans[count:], self._agent_ios[count:]
         self._transaction = None
 
-    def TakeIn(self, records: _Records, heads: Sequence[Any] | None) -> None:
+    def TakeIn(self, records: _Records) -> None:
         """Take in what somebody else has committed, before the state does.  The tree's lock is held."""
         mine = self._transaction
         if mine is None:
@@ -5405,7 +5389,7 @@ class OpenOperation:
         touched, named = _TouchedBy(records)
         is_free = mine.touched.isdisjoint(touched) and mine.named.isdisjoint(touched)  # guard: what others changed
         if is_free and mine.touched.isdisjoint(named):  # guard: what others refer to
-            mine.TakeIn(records, heads)
+            mine.TakeIn(records)
         else:
             self._transaction = None
 
@@ -5543,8 +5527,9 @@ class _Engine:
     def _MakeFirst(self) -> _Operation:
         now = self.Now()
         root = KeywordNode(_ROOT_ID, _ROOT_ID, [], [_ROOT_ID], 0, None, [], "", {}, 1, now, now, created_by="agent")
-        rows = _Records([_EncodeRecord(root)], [], [], {})
-        return _Operation(_BEGINNINGS[0], self.new_id(), now, _NoRecords(), rows, "agent")
+        after = _NoRecords()
+        after.nodes.append(_EncodeRecord(root))
+        return _Operation(_BEGINNINGS[0], self.new_id(), now, _NoRecords(), after, "agent")
 
     def Now(self) -> float:
         return _ReadClock(self._clock)
@@ -5769,7 +5754,7 @@ class _Engine:
             job.is_written = True
             if job is not jobs[-1]:  # guard: see one another
                 view = _State(self.normalizer, view) if view is self.state else view
-                view.Apply(operation.after, operation.heads)
+                view.Apply(operation.after)
         if not operations:
             self.store.Confirm()  # guard: a guess is confirmed
             for job in jobs:
@@ -5784,7 +5769,7 @@ class _Engine:
             self._RetryAlone(jobs)
             return
         for operation in operations:
-            self._Apply(operation.after, operation.heads)  # guard: seen before the call returns
+            self._Apply(operation.after)  # guard: seen before the call returns
         for job in jobs:
             job.is_done = True
 
@@ -5812,14 +5797,14 @@ class _Engine:
                 except StoreError as error:
                     job.error, job.is_done = _ErrorOf(job, error), True
 
-    def _Apply(self, records: _Records, heads: Sequence[Any] | None = None) -> None:
+    def _Apply(self, records: _Records) -> None:
         """Make durable rows visible to readers, all at once."""
         with self.lock:  # guard: readers see whole operations
             for block in list(self.blocks) if self.blocks else ():  # guard: taken in before the state
-                block.TakeIn(records, heads)  # guard: taken in by open operations
-            self.state.Apply(records, heads)
+                block.TakeIn(records)  # guard: taken in by open operations
+            self.state.Apply(records)
             if self.ranker is not None:
-                self.ranker.Note(self.state, records, heads)
+                self.ranker.Note(self.state, records)
 
 
 def _Reentry() -> StoreError:

@@ -240,12 +240,12 @@ def in_two_steps(patch: pytest.MonkeyPatch, between: Callable[[], object]) -> No
     """Take what an operation of several keywords brings into memory in two steps, and do something between them."""
     real = kt._State.Apply
 
-    def apply(state: Any, records: Any, heads: Any = None) -> None:
+    def apply(state: Any, records: Any) -> None:
         if len(records.nodes) > 1:
-            real(state, records._replace(nodes=records.nodes[:1], infos=[], links=[]), heads and heads[:1])
+            real(state, records._replace(nodes=records.nodes[:1], infos=[], links=[]))
             between()
-            records, heads = records._replace(nodes=records.nodes[1:]), heads and heads[1:]
-        real(state, records, heads)
+            records = records._replace(nodes=records.nodes[1:])
+        real(state, records)
 
     patch.setattr(kt._State, "Apply", apply)
 
@@ -256,10 +256,10 @@ def around_taking_in(
     """Do something before, or behind, what an operation brings is taken into memory."""
     real = kt._State.Apply
 
-    def apply(state: Any, records: Any, heads: Any = None) -> None:
+    def apply(state: Any, records: Any) -> None:
         if before is not None:
             before()
-        real(state, records, heads)
+        real(state, records)
         if behind is not None:
             behind()
 
@@ -408,9 +408,11 @@ def check_tables(tree: KeywordTree) -> None:
     """Compare what this thread sees, in an open operation too, with a state that is made of the same rows afresh."""
     with tree._engine.SeeOwn() as seen:
         fresh = kt._State(seen._normalizer)
-        fresh.Apply(kt._Records(sorted(seen.nodes.values(), key=kt._OrdinalOf), [], [], {}))
-        fresh.Apply(kt._Records([], [tree._engine.ReadRow(held) for held in seen.infos.values()], [], {}))
-        fresh.Apply(kt._Records([], [], sorted(seen.Links(), key=kt._OrdinalOf), {}))
+        rows = kt._NoRecords()
+        rows.nodes.extend(sorted(seen.nodes.values(), key=kt._OrdinalOf))
+        rows.infos.extend(tree._engine.ReadRow(held) for held in seen.infos.values())
+        rows.links.extend(sorted(seen.Links(), key=kt._OrdinalOf))
+        fresh.Apply(rows)
         assert fresh.nodes.keys() == set(seen.nodes)
         assert len(fresh.nodes) == len(seen.nodes)
         for name in ("children", "names", "queries", "by_info", "by_node"):
