@@ -1033,12 +1033,6 @@ def _DeletedLink(row: bytes) -> bytes:
     return row.replace(_LIVE, _DELETED, 1)
 
 
-def _LinkedTo(row: bytes, keyword_id: str) -> bytes:
-    """Return a link's row with another keyword."""
-    match = cast("re.Match[bytes]", _MatchLink(row))
-    return b"%b%b%b" % (row[: match.start(2) - 1], _EncodeString(keyword_id).encode(), row[match.end(2) + 1 :])
-
-
 # -- decoding -----------------------------------------------------------------
 
 _DecodeJson = json.JSONDecoder().raw_decode  # without json.loads's look for blanks around: a third quicker
@@ -3261,19 +3255,6 @@ class _State:
         """Tell whether `id` is, or lies beneath, another.  Cost: a step for each level up to there, or to the root."""
         return any(step == ancestor_id for step in self.Upward(id))
 
-    def Reaches(self, id: str, known: set[str]) -> bool:
-        """Tell whether the parents of `id` lead to the root; what does is added to `known`."""
-        path = []
-        try:
-            for step in self.Upward(id):
-                if step in known:
-                    break
-                path.append(step)
-        except StoreCorruptError:
-            return False
-        known.update(path)
-        return True
-
     def Beneath(self, ids: Iterable[str]) -> Iterator[str]:
         """Yield `ids` and what lies beneath them, level by level."""
         level = list(ids)
@@ -4713,10 +4694,12 @@ class _Transaction:
             raise NotFoundError("keyword", id)
         return found
 
-    def HasNode(self, id: str) -> bool:
-        """Tell whether a keyword is there; like the next two without an overlay, which a batch would pay for."""
-        staged = self._staged.get((0, id, ""))
-        return id in self._base.nodes if staged is None else not staged[2].deleted
+    def Has(self, kind: int, id: str) -> bool:
+        """Tell whether a keyword or info is there; like the next two without an overlay, which would cost a batch."""
+        staged = self._staged.get((kind, id, ""))
+        if staged is not None:
+            return not staged[2].deleted
+        return id in (self._base.infos if kind else self._base.nodes)
 
     def IsTaken(self, id: str) -> bool:
         """Tell whether a keyword has this id, or had it until it was merged: then the id leads on."""
@@ -4770,7 +4753,8 @@ class _Transaction:
 
     def StageUnlink(self, head: _LinkHead, row: bytes) -> None:
         """Stage that a link is gone."""
-        self.StageLink(head._replace(deleted=True), _DeletedLink(row), row)
+        gone = _LinkHead(head.info_id, head.keyword_id, head.ordinal, deleted=True)
+        self.StageLink(gone, _DeletedLink(row), row)
 
     def _Put(self, key: _Key, row: bytes, head: Any, before: bytes | None) -> None:
         staged = self._staged.get(key)
@@ -4797,9 +4781,33 @@ class _Transaction:
         before, after = self._Collect(self._staged)
         return _Operation(op, id, self.now, before, after, author, agent_io)
 
-    def Staged(self) -> list[tuple[_Key, bytes]]:
-        """Return all that was staged."""
-        return [(key, row) for key, (_, row, _) in self._staged.items()]
+    def FindDangling(self) -> Iterator[_Record]:
+        """Yield what was staged and refers to nothing now, and what refers to what was staged as gone."""
+        base, rooted = self._base, {_ROOT_ID}
+        for (kind, id, keyword_id), (_, row, head) in self._staged.items():
+            is_whole = True
+            if kind == 2:
+                is_whole = head.deleted or (self.Has(1, id) and self.Has(0, keyword_id))
+            elif head.deleted:
+                children = [] if kind else [base.nodes[child] for child in base.children.Get(id)]
+                links = base.by_info.Get(id) if kind else base.by_node.Get(id)
+                yield from (_ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in self._staged)
+            elif kind == 0:
+                is_whole = self._IsRooted(id, rooted)
+            if not is_whole:
+                yield _ReadRecord(row)
+
+    def _IsRooted(self, id: str, rooted: set[str]) -> bool:
+        """Tell whether the parents of a keyword lead to the root; those that do are added to `rooted`."""
+        path: set[str] = set()
+        while id not in rooted:
+            if id in path or not self.Has(0, id):
+                return False
+            path.add(id)
+            staged = self._staged.get((0, id, ""))
+            id = self._base.ParentOf(id) if staged is None else staged[2].parent_id
+        rooted |= path
+        return True
 
 
 def _IsSame(old: object, new: object) -> bool:
@@ -4820,7 +4828,7 @@ _Plan: TypeAlias = Callable[[_Transaction], _Value]
 def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transaction) -> KeywordNode:
     """Stage a new keyword beneath the one that the caller, or a model, wants it under."""
     parent_id = wanted
-    if not tx.HasNode(wanted):
+    if not tx.Has(0, wanted):
         if agent_io is None:
             parent_id = tx.Resolve(wanted)
         else:
@@ -4978,13 +4986,16 @@ def _PlanMerge(tx: _Transaction, src_id: str, dst_id: str) -> KeywordNode:
 def _MoveLinks(tx: _Transaction, state: _State, ids: Iterable[str], to: str | None) -> None:
     """Hang keywords' links on another one, whose own stay as they are; with None they are gone."""
     moved: set[str] = set()
+    there = b'"keyword_id":%b,' % _EncodeString(to or "").encode()
     for id in ids:
-        for row in list(state.by_node.Get(id))[::-1]:  # from the last: each is taken from an end, and undone at one
+        here = b'"keyword_id":%b,' % _EncodeString(id).encode()
+        for row in reversed(state.by_node.Get(id)):  # from the last: each is taken from an end, and undone at one
             head = _ReadLinkHead(row)
+            tx.StageUnlink(head, row)
             if to is not None and head.info_id not in moved and state.FindLink(head.info_id, to) is None:
                 moved.add(head.info_id)
-                tx.StageLink(head._replace(keyword_id=to), _LinkedTo(row, to), None)
-            tx.StageUnlink(head, row)
+                link = _LinkHead(head.info_id, to, head.ordinal, deleted=False)
+                tx.StageLink(link, row.replace(here, there, 1), None)
 
 
 def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> None:
@@ -5040,40 +5051,45 @@ def _PlanUnlink(tx: _Transaction, info_id: str, keyword_id: str) -> bool:
 
 def _PlanUndo(tx: _Transaction, operation: _Operation) -> None:
     """Put the rows back as they were, where they still are as the operation left them and nothing else needs them."""
+    state, after = tx.state, operation.after
     was = {_KeyOf(row): row for rows in operation.before[:3] for row in rows}
-    state, changed, known = tx.state, list[_Record](), set[str]()
-    for row in reversed(operation.after.links):
-        _UndoLink(tx, state, row, was, changed)
-    for row in itertools.chain(reversed(operation.after.infos), reversed(operation.after.nodes)):
-        _UndoRecord(tx, state, row, was.get(_KeyOf(row)), changed)
+    changed: list[_Record] = []
+    for row in reversed(after.links):
+        head = _ReadLinkHead(row)
+        if not _UndoLink(tx, state, head, row, was.get((2, head.info_id, head.keyword_id))):
+            changed.append(_ReadRecord(row))
+    for row in reversed([*after.nodes, *after.infos]):
+        record = _ReadRecord(row)
+        if not _UndoRecord(tx, state, record, row, was.get(_KeyOf(row))):
+            changed.append(record)
     if changed:
         raise ConflictError("a later operation has changed", changed)
-    state = tx.state
-    dangling = [record for key, row in tx.Staged() for record in _FindDangling(state, key, row, known)]
-    if dangling:
+    if dangling := list(tx.FindDangling()):
         raise ConflictError("what came later needs what this would take away:", dangling)
 
 
-def _UndoLink(tx: _Transaction, state: _State, row: bytes, was: Mapping[_Key, bytes], changed: list[_Record]) -> None:
-    head = _ReadLinkHead(row)
-    now, before = state.FindLink(head.info_id, head.keyword_id), was.get((2, head.info_id, head.keyword_id))
+def _UndoLink(tx: _Transaction, state: _State, head: _LinkHead, row: bytes, was: bytes | None) -> bool:
+    """Stage a link as it was; return False where it is not as the operation left it."""
+    now = state.FindLink(head.info_id, head.keyword_id)
     if now != (None if head.deleted else row):
-        changed.append(_ReadRecord(row))
-    elif before is not None:
-        tx.StageLink(_ReadLinkHead(before), before, now)
-    elif not head.deleted:  # else it was made and deleted by the same operation
-        tx.StageUnlink(head, row)
+        return False
+    if was is not None:
+        tx.StageLink(_ReadLinkHead(was), was, now)
+    elif now is not None:  # else it was made and deleted by the same operation
+        tx.StageUnlink(head, now)
+    return True
 
 
-def _UndoRecord(tx: _Transaction, state: _State, row: bytes, was: bytes | None, changed: list[_Record]) -> None:
-    record = _ReadRecord(row)
+def _UndoRecord(
+    tx: _Transaction, state: _State, record: KeywordNode | Info, row: bytes, was: bytes | None
+) -> bool:
+    """Stage a keyword or info as it was; return False where it is not as the operation left it."""
     version, is_same = _CompareWithNow(tx, state, record, row)
-    if not is_same:
-        changed.append(record)
-    elif was is not None or not record.deleted:  # else it was made and deleted by the same operation
+    if is_same and (was is not None or not record.deleted):  # else it was made and deleted by the same operation
         old = dataclasses.replace(record, deleted=True) if was is None else _ReadRecord(was)
         old.version, old.updated_at = version + 1, max(tx.now, old.updated_at)
         tx.Stage(old, dead=row)
+    return is_same
 
 
 def _CompareWithNow(tx: _Transaction, state: _State, record: KeywordNode | Info, row: bytes) -> tuple[int, bool]:
@@ -5084,23 +5100,6 @@ def _CompareWithNow(tx: _Transaction, state: _State, record: KeywordNode | Info,
     now = tx.ReadRow(held)
     current = _ReadRecord(now)
     return current.version, now == row or _DigestOf(current) == _DigestOf(record)
-
-
-def _FindDangling(state: _State, key: _Key, row: bytes, known: set[str]) -> Iterator[_Record]:
-    """Yield records that refer to nothing: this one, or what refers to it.  `known` leads to the root, as was found."""
-    kind, id, other_id = key
-    if kind == 2:
-        is_there = id in state.infos and other_id in state.nodes
-        if not is_there and state.FindLink(id, other_id) is not None:
-            yield _ReadRecord(row)
-    elif kind == 1:
-        if id not in state.infos:
-            yield from map(_ReadRecord, state.by_info.Get(id))
-    elif id not in state.nodes:
-        yield from (_ReadRecord(state.nodes[child]) for child in state.children.Get(id))
-        yield from map(_ReadRecord, state.by_node.Get(id))
-    elif not state.Reaches(id, known):
-        yield _ReadRecord(row)
 
 
 def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -> None:
@@ -5848,9 +5847,9 @@ def _FindProblems(store: _Store, state: _State) -> Iterator[str]:
     yield from problems
     if fresh.next_ordinal != state.next_ordinal:
         yield f"the next ordinal is {state.next_ordinal} in memory, {fresh.next_ordinal} on the disk"
-    known: set[str] = set()
+    reached = set(fresh.Beneath([_ROOT_ID]))
     for id, level in dict(state._levels).items():
-        if not fresh.Reaches(id, known) or level != fresh.LevelOf(id):
+        if id not in reached or level != fresh.LevelOf(id):
             yield f"levels: {_Shorten(id)} does not stand on level {level}"
     if state._tokens is not None:
         yield from _CompareTokens(state, fresh)
@@ -5858,13 +5857,17 @@ def _FindProblems(store: _Store, state: _State) -> Iterator[str]:
         yield from _CompareTables(name, getattr(state, name), getattr(fresh, name), store.ReadRow)
     for held in itertools.chain(fresh.nodes.values(), fresh.infos.values(), fresh.Links()):
         try:
-            row = store.ReadRow(held)
-            _ReadRecord(row)
-            dangling = list(_FindDangling(fresh, _KeyOf(row), row, known))
+            record = _ReadRecord(store.ReadRow(held))
         except (StoreError, ValueError) as error:
             yield str(error)
-        else:
-            yield from (f"{record!r} refers to what is not there" for record in dangling)
+            continue
+        is_whole = True
+        if isinstance(record, KeywordNode):
+            is_whole = record.id in reached
+        elif isinstance(record, InfoKeywordLink):
+            is_whole = record.info_id in fresh.infos and record.keyword_id in fresh.nodes
+        if not is_whole:
+            yield f"{record!r} refers to what is not there"
 
 
 def _CompareTokens(state: _State, fresh: _State) -> Iterator[str]:

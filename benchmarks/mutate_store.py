@@ -871,7 +871,7 @@ COMMITS = [
     ),
     Mutation(
         "an id that leads to what it was merged into is taken",
-        Instead("IsTaken", "HasNode"),
+        Instead("IsTaken(", "Has(0, "),
         mark="an id that is taken",
     ),
     Mutation(
