@@ -3003,7 +3003,8 @@ class _State:
         self._is_default = normalizer is _NormalizeText
         self.change_count = 0
         self._levels: dict[str, int] = {}  # of parents that were asked for; forgotten when a keyword moves
-        self._by_name: dict[str, tuple[int, list[str]]] = {}  # large levels, and the count when they were sorted
+        self._by_name: dict[str, list[str]] = {}  # children of large levels, as they were
+        self._sorted_at = 0  # the count of changes
         self._tokens: _Multimap[str] | None = None  # made when it is first asked
         self._info_order: list[str] = []  # of infos, deleted ones too: for who goes on behind one of them
         self._info_places: dict[str, int] | None = None  # where each stands in it; made when first asked
@@ -3116,17 +3117,23 @@ class _State:
         if not new.deleted and old.ordinal == new.ordinal and names <= {new.name, *new.aliases}:
             return names  # merging a chain of keywords hands all names on at each step
         for name in names:
-            self.names.Discard(_Fold(name), old.id)
+            fold = _Fold(name)
+            self.names.Discard(fold, old.id)
+            if self._tokens is not None and not self.names.Get(fold):  # nobody is called so any more
+                for token in self._TokensOf(name, fold):
+                    self._tokens.Discard(token, fold)
         return ()
 
     def _AddTokens(self, name: str, fold: str, tokens: _Multimap[str]) -> None:
+        for token in self._TokensOf(name, fold):
+            tokens.Add(token, fold)
+
+    def _TokensOf(self, name: str, fold: str) -> Iterable[str]:
+        """Return the tokens that lead to a name's fold, but for the fold itself."""
         if not self._is_default:
-            for token in self._normalizer(name):
-                tokens.Add(token, fold)
-        elif not fold.isalnum():
-            token = _TokenOf(fold)
-            if token != fold:
-                tokens.Add(token, fold)  # and stays: a fold that nobody bears leads nowhere
+            return self._normalizer(name)
+        token = _TokenOf(fold)
+        return () if token == fold else (token,)
 
     def _ApplyInfo(self, head: _InfoHead | Info, row: bytes, held: Any) -> None:
         id = head.id
@@ -3245,11 +3252,12 @@ class _State:
 
     def ChildrenByName(self, id: str) -> list[str]:
         """Return the children of a large level.  Cost: of 45,000, a tenth of a second behind each change."""
-        count, ids = self._by_name.get(id, (-1, []))
-        if count != self.change_count:
-            ids = sorted(self.children.Get(id), key=lambda child: (_Fold(self.Head(child).name), child))
-            self._by_name[id] = self.change_count, ids
-        return ids
+        if self._sorted_at != self.change_count:
+            self._by_name, self._sorted_at = {}, self.change_count
+        if id not in self._by_name:
+            children = self.children.Get(id)
+            self._by_name[id] = sorted(children, key=lambda child: (_Fold(self.Head(child).name), child))
+        return self._by_name[id]
 
     def IsBeneath(self, id: str, ancestor_id: str) -> bool:
         """Tell whether `id` is, or lies beneath, another.  Cost: a step for each level up to there, or to the root."""
@@ -3264,6 +3272,10 @@ class _State:
 
     def Links(self) -> Iterator[bytes]:
         return (row for keyword_id in self.by_node.Keys() for row in self.by_node.Get(keyword_id))
+
+    def InfosOf(self, links: Iterable[bytes]) -> list[Any]:
+        """Return where the infos of links are held."""
+        return [self.infos[_ReadLinkHead(link).info_id] for link in links]
 
     def InfosBehind(self, id: str | None) -> Iterator[str]:
         """Yield all infos, or those that stand behind one, which may be deleted by now."""
@@ -4689,7 +4701,7 @@ class _Transaction:
 
     def Resolve(self, id: str) -> str:
         """Return the id of a keyword, or of the one that it was merged into."""
-        found = self.state.ResolveMerged(id)
+        found = id if self.Has(0, id) else self.state.ResolveMerged(id)
         if found is None:
             raise NotFoundError("keyword", id)
         return found
@@ -4822,6 +4834,10 @@ def _IsSame(old: object, new: object) -> bool:
 _Plan: TypeAlias = Callable[[_Transaction], _Value]
 
 
+def _PlanAll(plans: Iterable[_Plan[_Value]], tx: _Transaction) -> list[_Value]:
+    return [plan(tx) for plan in plans]
+
+
 # -- making -------------------------------------------------------------------
 
 
@@ -4862,15 +4878,14 @@ def _PlanPath(drafts: list[KeywordNode], tx: _Transaction) -> KeywordNode:
     return node
 
 
-def _PlanInfo(tx: _Transaction, info: Info, keyword_ids: list[str], chosen_ids: list[str]) -> Info:
+def _PlanInfo(info: Info, keyword_ids: list[str], chosen_ids: list[str], tx: _Transaction) -> Info:
     """Stage a new info, linked to the keywords that the caller gave, and to those that a model chose."""
-    state = tx.state
-    if info.id in state.infos:
+    if tx.Has(1, info.id):
         raise DuplicateIdError(info.id)
     info.created_at = info.updated_at = tx.now
     authors = {tx.Resolve(id): info.created_by for id in keyword_ids}
     for id in chosen_ids:
-        found = state.ResolveMerged(id)
+        found = tx.state.ResolveMerged(id)
         if found is not None:  # it may have vanished while the model thought
             authors.setdefault(found, "agent")
     tx.Stage(info)
@@ -4914,7 +4929,7 @@ def _PlanMove(tx: _Transaction, id: str, new_parent_id: str) -> KeywordNode:
     return node
 
 
-def _PlanUpdate(tx: _Transaction, id: str, patch: _Row, version: int) -> KeywordNode:
+def _PlanUpdate(tx: _Transaction, id: str, version: int, patch: _Row) -> KeywordNode:
     node = tx.ReadNode(id)
     if node.version != version:
         raise VersionConflictError(node.id, version, node.version)
@@ -6230,6 +6245,16 @@ class _Reader:
         """Return infos from where they are held; long ones are read from the disk, so the lock must not be held."""
         return [_DeferInfo(row if type(row) is bytes else self._engine.ReadRow(row)) for row in held]
 
+    def Renew(self, node: KeywordNode) -> KeywordNode:
+        """Make a keyword that a plan returned like any other that is given out."""
+        fields = _FieldsOf(node)
+        fields.pop("children", None)
+        fields["_list_children"] = self.ListChildren
+        with self._engine.SeeOwn() as state:
+            if node.id in state.nodes:
+                node.level = state.LevelOf(node.id)
+        return node
+
     def Content(self, info_id: str) -> str:
         """Return a content as it was committed."""
         with self._engine.See() as state:
@@ -6292,46 +6317,32 @@ class _Writer:
             if not spec.pop("llm_auto_place"):
                 parent_id = parent_id or _ROOT_ID
             drafts.append((self.DraftNode(**spec), parent_id))
-        placed = [(node, *((parent, None) if parent else self.Place(node))) for node, parent in drafts]
-        agent_ios = [io for _, _, io in placed if io is not None]
-        author = placed[0][0].created_by if placed else "user"
-
-        def Plan(tx: _Transaction) -> list[KeywordNode]:
-            return [_PlanNode(node, parent_id, io, tx) for node, parent_id, io in placed]
-
-        return self._engine.Write("batch_create_keywords", Plan, author, agent_ios)
+        plans, agent_ios = [], []
+        for node, parent_id in drafts:
+            io = None
+            if parent_id is None:
+                parent_id, io = self.Place(node)
+            if io is not None:
+                agent_ios.append(io)
+            plans.append(partial(_PlanNode, node, parent_id, io))
+        author = drafts[0][0].created_by if drafts else "user"
+        return self._engine.Write("batch_create_keywords", partial(_PlanAll, plans), author, agent_ios)
 
     def CreateInfos(self, op: str, specs: Any) -> list[Info]:
         self._engine.CheckOpen()
         checked = list(_CheckSpecs(specs, "content", _INFO_SPEC))
-        drafts = [(self.DraftInfo(spec), spec["keyword_ids"] or []) for spec in checked]
-        chosen = [self._Choose(spec["content"]) if spec["auto_link"] else ([], None) for spec in checked]
-        agent_ios = [io for _, io in chosen if io is not None]
+        plans, agent_ios = [], []
+        for spec in checked:
+            info, keyword_ids = self.DraftInfo(spec), spec["keyword_ids"] or []
+            chosen: list[str] = []
+            if spec["auto_link"]:
+                descent = self._descent.Walk("", "link_info", content=info.content)
+                chosen = descent["chosen"]
+                if descent["io"] is not None:
+                    agent_ios.append(descent["io"])
+            plans.append(partial(_PlanInfo, info, keyword_ids, chosen))
         author = checked[0]["created_by"] if checked else "user"
-
-        def Plan(tx: _Transaction) -> list[Info]:
-            return [_PlanInfo(tx, *draft, ids) for draft, (ids, _) in zip(drafts, chosen, strict=True)]
-
-        return self._engine.Write(op, Plan, author, agent_ios)
-
-    def _Choose(self, content: str) -> tuple[list[str], _Row | None]:
-        """Let the model choose keywords for an info; return them, and what the model was asked."""
-        descent = self._descent.Walk("", "link_info", content=content)
-        return descent["chosen"], descent["io"]
-
-    def Write(self, op: str, plan: _Plan[_Value], changed_by: str) -> _Value:
-        return self._engine.Write(op, plan, _CheckName("changed_by", changed_by))
-
-    def ChangeNode(self, op: str, plan: _Plan[KeywordNode], changed_by: str) -> KeywordNode:
-        """Commit a plan; make the keyword that it returns like any other that is given out."""
-        node = self.Write(op, plan, changed_by)
-        fields = _FieldsOf(node)
-        fields.pop("children", None)
-        fields["_list_children"] = self._reader.ListChildren
-        with self._engine.SeeOwn() as state:
-            if node.id in state.nodes:
-                node.level = state.LevelOf(node.id)
-        return node
+        return self._engine.Write(op, partial(_PlanAll, plans), author, agent_ios)
 
     def WriteAs(self, op: str, plan: _Plan[Any], changed_by: str) -> str:
         """Commit a plan; return the operation's id, also where nothing had to change and nothing was written."""
@@ -6350,7 +6361,6 @@ class _Journal:
 
     def __init__(self, engine: _Engine) -> None:
         self._engine = engine
-        self._nothing_between = (0, 0)  # two sequence numbers
 
     def Newest(self, id: str | None, limit: int) -> list[Change]:
         """Return the newest operations, or the newest that touched a record."""
@@ -6360,18 +6370,16 @@ class _Journal:
 
     def Since(self, seq: int) -> list[bytes]:
         """Return the lines behind a number, oldest first."""
-        end = self._engine.store.seq
-        if seq >= end or (seq, end) == self._nothing_between:
-            return []
-        newer, is_state = list[bytes](), False
+        newer: list[bytes] = []
+        if seq >= self._engine.store.seq:
+            return newer
+        is_state = False
         with contextlib.closing(self._Lines(with_history=False)) as lines:
             for line, raw in lines:
                 if line.seq <= seq and not (is_state and line.op == _STATE):  # a state is told as a whole
                     break
                 is_state = line.op == _STATE
                 newer.append(raw)
-        if not newer:  # a checkpoint: to read that again at each call would read the last operation, too
-            self._nothing_between = (seq, end)
         return newer[::-1]
 
     def Find(self, operation_id: str) -> _Operation:
@@ -6432,10 +6440,12 @@ class _Searcher:
         with self._engine.lock:
             hits, reason = self._LookUp(query)
             ids = list(hits)
+            if not ids:
+                return None, ids
             if len(ids) > 1:
                 return self._BuildAmbiguousResult(ids, reason), ids
-            found = self._Look(ids[0]) if ids else None
-        return None if found is None else self._BuildMatchedResult(found, reason), ids
+            found = self._Look(ids[0])
+        return self._BuildMatchedResult(found, reason), ids
 
     def _LookUp(self, query: str) -> tuple[Sequence[str], str]:
         if len(query) > _QUERY_LIMIT:  # far longer than any name; to fold it could take long
@@ -6452,43 +6462,6 @@ class _Searcher:
     def _FindTokens(self, state: _State, text: str) -> Sequence[str]:
         return state.ByTokens(self._engine.normalizer(text)) if text else ()
 
-    def Disambiguate(self, query: str, ids: list[str], context: str, ambiguous: SearchResult) -> SearchResult:
-        """Let the model choose among keywords that bear a name; where it cannot, all of them stand."""
-        among = self._descent.ChooseByContext(ids, context)
-        descent = self._descent.ChooseAmong(among, query, "disambiguate_same_name", context=context)
-        chosen = self.BuildResult(descent)
-        if chosen.node is None:
-            return self._AddCosts(ambiguous, descent["steps"])
-        chosen.confidence = 1.0  # a name led there
-        return chosen
-
-    def BuildResult(self, descent: _Row) -> SearchResult:
-        """Tell what a descent came to."""
-        reason, fits = descent["reason"], descent["fits"]
-        with self._engine.SeeOwn() as state:
-            there = [id for id in (descent["node_id"], *descent["candidates"]) if id in state.nodes]
-            found = self._Look(there[0]) if there and descent["node_id"] else None
-            result = self._BuildAmbiguousResult(there, reason) if there and found is None else None
-        if found is not None:
-            result = self._BuildMatchedResult(found, reason, fits)
-        if result is None:
-            result = SearchResult(
-                SearchStatus.NOT_FOUND,
-                reason=reason if descent["outcome"] == "missing" else "stale_view",
-                suggested_parent_id=descent["suggested_parent_id"],
-                suggested_name=descent["suggested_name"],
-            )
-        if result.node is None:
-            result.nearest = self.Nearest(fits, _NEAREST)
-        return self._AddCosts(result, descent["steps"])
-
-    def Nearest(self, fits: _Fits, limit: int) -> list[tuple[KeywordNode, float]]:
-        """Return the first of those that fit, with how well they do."""
-        with self._engine.See() as state:
-            ids = [id for id in fits.ids[:limit] if id in state.nodes]
-            nodes = self._reader.Nodes(state, ids)
-        return [(node, fits.evidence[id].confidence) for id, node in zip(ids, nodes, strict=True)]
-
     def _Look(self, id: str) -> _Found:
         """Take down what a result says of a keyword.  The lock is held."""
         state = self._engine.OwnState()
@@ -6496,9 +6469,8 @@ class _Searcher:
         self._mru.Touch(*path_ids[1:])
         path = [_DeferNode(state.nodes[step], level, self._reader.ListChildren) for level, step in enumerate(path_ids)]
         links = state.by_node.Get(id)
-        shown, newest = links[:_PAGE], links[max(_PAGE, len(links) - _PAGE) :]
-        infos, last = ([state.infos[_ReadLinkHead(link).info_id] for link in some] for some in (shown, newest))
-        return _Found(path, infos, last, len(links))
+        newest = links[max(_PAGE, len(links) - _PAGE) :]
+        return _Found(path, state.InfosOf(links[:_PAGE]), state.InfosOf(newest), len(links))
 
     def _BuildMatchedResult(self, found: _Found, reason: str, fits: _Fits | None = None) -> SearchResult:
         infos = self._reader.Infos(found.infos)
@@ -6513,6 +6485,41 @@ class _Searcher:
     def _BuildAmbiguousResult(self, ids: Sequence[str], reason: str) -> SearchResult:
         candidates = self._reader.Nodes(self._engine.OwnState(), ids[:_PAGE])
         return SearchResult(SearchStatus.AMBIGUOUS, candidates=candidates, reason=reason, candidate_count=len(ids))
+
+    def Disambiguate(self, query: str, ids: list[str], context: str, ambiguous: SearchResult) -> SearchResult:
+        """Let the model choose among keywords that bear a name; where it cannot, all of them stand."""
+        among = self._descent.ChooseByContext(ids, context)
+        descent = self._descent.ChooseAmong(among, query, "disambiguate_same_name", context=context)
+        chosen = self.BuildResult(descent)
+        if chosen.node is None:
+            return self._AddCosts(ambiguous, descent["steps"])
+        chosen.confidence = 1.0  # a name led there
+        return chosen
+
+    def BuildResult(self, descent: _Row) -> SearchResult:
+        """Tell what a descent came to."""
+        reason, fits = descent["reason"], descent["fits"]
+        result = SearchResult(SearchStatus.NOT_FOUND)
+        result.reason = reason if descent["outcome"] == "missing" else "stale_view"
+        result.suggested_parent_id = descent["suggested_parent_id"]
+        result.suggested_name = descent["suggested_name"]
+        with self._engine.SeeOwn() as state:
+            there = [id for id in (descent["node_id"], *descent["candidates"]) if id in state.nodes]
+            found = self._Look(there[0]) if there and descent["node_id"] else None
+            if there and found is None:
+                result = self._BuildAmbiguousResult(there, reason)
+        if found is not None:
+            result = self._BuildMatchedResult(found, reason, fits)
+        else:
+            result.nearest = self.Nearest(fits, _NEAREST)
+        return self._AddCosts(result, descent["steps"])
+
+    def Nearest(self, fits: _Fits, limit: int) -> list[tuple[KeywordNode, float]]:
+        """Return the first of those that fit, with how well they do."""
+        with self._engine.See() as state:
+            ids = [id for id in fits.ids[:limit] if id in state.nodes]
+            nodes = self._reader.Nodes(state, ids)
+        return [(node, fits.evidence[id].confidence) for id, node in zip(ids, nodes, strict=True)]
 
     def _AddCosts(self, result: SearchResult, steps: list[DescentStep]) -> SearchResult:
         result.steps, result.rounds = steps, len(steps)
@@ -6739,7 +6746,7 @@ class KeywordTree:
         if not query.strip() or not llm_expand_query:
             reason = "exact_miss_llm_disabled" if query.strip() else "empty_query"
             return SearchResult(SearchStatus.NOT_FOUND, reason=reason)
-        descent = self._AgentDescend(query, "search")
+        descent = self._descent.Walk(query, "search")
         result = self._searcher.BuildResult(descent)
         if self._learn_matches and result.node is not None and len(query) <= _QUERY_LIMIT:
             with contextlib.suppress(KeywordTreeError):  # the answer stands, whether it can be kept or not
@@ -6859,7 +6866,7 @@ class KeywordTree:
             links = state.by_node.Get(state.ResolveMerged(id) or id)
             if relation is not None:
                 links = [link for link in links if mark in link]
-            held = [state.infos[_ReadLinkHead(link).info_id] for link in _Page(links, page, size)]
+            held = state.InfosOf(_Page(links, page, size))
         return self._reader.Infos(held)
 
     def GetKeywordsOfInfo(
@@ -6909,6 +6916,17 @@ class KeywordTree:
         """Check that the tree is open, and the arguments; give what this thread is to see, the lock held."""
         self._Enter(**arguments)
         return self._engine.SeeOwn()
+
+    def _Write(self, op: str, plan: Callable[..., _Value], changed_by: str, **arguments: object) -> _Value:
+        """Check that the tree is open, and the arguments; commit a plan of them, and return what it returned."""
+        author = _CheckName("changed_by", changed_by)
+        given = self._Enter(**arguments)
+        return self._engine.Write(op, lambda tx: plan(tx, *given), author)
+
+    def _ChangeNode(
+        self, op: str, plan: Callable[..., KeywordNode], changed_by: str, **arguments: object
+    ) -> KeywordNode:
+        return self._reader.Renew(self._Write(op, plan, changed_by, **arguments))
 
     # -- writing keywords -----------------------------------------------------
 
@@ -6991,7 +7009,7 @@ class KeywordTree:
             raise _Invalid("path must be names joined by /, or a list of names", path)
         author = _CheckName("created_by", created_by)
         drafts = [self._writer.DraftNode(None, name, None, "", None, author) for name in names]
-        return self._writer.ChangeNode("ensure", partial(_PlanPath, drafts), author)
+        return self._ChangeNode("ensure", partial(_PlanPath, drafts), author)
 
     # -- writing infos --------------------------------------------------------
 
@@ -7062,24 +7080,21 @@ class KeywordTree:
         Cost: one sync, one row; nothing where nothing changes.
         """
         checked = _CheckFields("a patch", patch, {"name", "aliases", "description", "metadata"})
-        id, version = self._Enter(id=id, version=version)
-        return self._writer.ChangeNode("update_keyword", lambda tx: _PlanUpdate(tx, id, checked, version), changed_by)
+        plan = partial(_PlanUpdate, patch=checked)
+        return self._ChangeNode("update_keyword", plan, changed_by, id=id, version=version)
 
     def AddAlias(self, id: str, alias: str, changed_by: str = "user") -> KeywordNode:
         """Give a keyword one more name.  Cost: one sync; nothing where it has the alias."""
-        id, alias = self._Enter(id=id, alias=alias)
-        return self._writer.ChangeNode("add_alias", lambda tx: _PlanAddAlias(tx, id, alias), changed_by)
+        return self._ChangeNode("add_alias", _PlanAddAlias, changed_by, id=id, alias=alias)
 
     def RemoveAlias(self, id: str, alias: str, changed_by: str = "user") -> KeywordNode:
         """Take an alias from a keyword; InvalidInputError where it has none that reads exactly so.  Cost: one sync."""
-        (id,) = self._Enter(id=id)
-        alias = _CheckText("alias", alias)
-        return self._writer.ChangeNode("remove_alias", lambda tx: _PlanRemoveAlias(tx, id, alias), changed_by)
+        plan = partial(_PlanRemoveAlias, alias=_CheckText("alias", alias))
+        return self._ChangeNode("remove_alias", plan, changed_by, id=id)
 
     def MoveKeyword(self, id: str, new_parent_id: str, changed_by: str = "user") -> KeywordNode:
         """Hang a keyword and all beneath it under another parent, never beneath itself.  Cost: one sync, one row."""
-        id, new_parent_id = self._Enter(id=id, new_parent_id=new_parent_id)
-        return self._writer.ChangeNode("move_keyword", lambda tx: _PlanMove(tx, id, new_parent_id), changed_by)
+        return self._ChangeNode("move_keyword", _PlanMove, changed_by, id=id, new_parent_id=new_parent_id)
 
     def MergeKeywords(self, src_id: str, dst_id: str, changed_by: str = "user") -> KeywordNode:
         """Make one keyword of two: names, aliases, children, links and confirmed queries of `src_id` go to `dst_id`.
@@ -7089,8 +7104,7 @@ class KeywordTree:
 
         Cost: one sync; a row for each child, two for each link.
         """
-        src_id, dst_id = self._Enter(src_id=src_id, dst_id=dst_id)
-        return self._writer.ChangeNode("merge_keywords", lambda tx: _PlanMerge(tx, src_id, dst_id), changed_by)
+        return self._ChangeNode("merge_keywords", _PlanMerge, changed_by, src_id=src_id, dst_id=dst_id)
 
     def DeleteKeyword(
         self, id: str, cascade: bool = False, info_policy: str = "reattach", changed_by: str = "user"
@@ -7106,8 +7120,7 @@ class KeywordTree:
 
         Cost: one sync; a row for each record that changes.
         """
-        id, *how = self._Enter(id=id, cascade=cascade, info_policy=info_policy)
-        self._writer.Write("delete_keyword", lambda tx: _PlanDelete(tx, id, *how), changed_by)
+        self._Write("delete_keyword", _PlanDelete, changed_by, id=id, cascade=cascade, info_policy=info_policy)
         self._InvalidateNodeFromCache(id)
 
     def Confirm(self, query: str, id: str, changed_by: str = "user") -> KeywordNode:
@@ -7119,14 +7132,12 @@ class KeywordTree:
         query = _CheckText("query", query, _QUERY_LIMIT)
         if not _QueryKey(query):
             raise _Invalid("query must not be blank", query)
-        (id,) = self._Enter(id=id)
-        return self._writer.ChangeNode("confirm", lambda tx: _PlanConfirm(tx, id, query), changed_by)
+        return self._ChangeNode("confirm", partial(_PlanConfirm, query=query), changed_by, id=id)
 
     def Unconfirm(self, query: str, id: str, changed_by: str = "user") -> KeywordNode:
         """Forget that `query` means this keyword, where that was confirmed.  Cost: one sync."""
         query = _CheckText("query", query, _QUERY_LIMIT)
-        (id,) = self._Enter(id=id)
-        return self._writer.ChangeNode("unconfirm", lambda tx: _PlanConfirm(tx, id, query, keep=False), changed_by)
+        return self._ChangeNode("unconfirm", partial(_PlanConfirm, query=query, keep=False), changed_by, id=id)
 
     def UpdateInfo(
         self,
@@ -7149,20 +7160,18 @@ class KeywordTree:
         Cost: one sync, one row; nothing where nothing changes.
         """
         checked = _CheckFields("a patch", patch, {"content", "source", "metadata"})
-        (info_id,) = self._Enter(info_id=info_id)
         if version is not None:
             _Check(version=version)
-        return self._writer.Write("update_info", lambda tx: _PlanUpdateInfo(tx, info_id, checked, version), changed_by)
+        plan = partial(_PlanUpdateInfo, patch=checked, version=version)
+        return self._Write("update_info", plan, changed_by, info_id=info_id)
 
     def DeleteInfo(self, info_id: str, changed_by: str = "user") -> None:
         """Delete an info and its links.  Cost: one sync, a row for each."""
-        (info_id,) = self._Enter(info_id=info_id)
-        self._writer.Write("delete_info", lambda tx: _PlanDeleteInfo(tx, info_id), changed_by)
+        self._Write("delete_info", _PlanDeleteInfo, changed_by, info_id=info_id)
 
     def UnlinkInfo(self, info_id: str, keyword_id: str, changed_by: str = "user") -> bool:
         """Take an info off a keyword.  Returns whether it was linked.  Cost: one sync."""
-        info_id, keyword_id = self._Enter(info_id=info_id, keyword_id=keyword_id)
-        return self._writer.Write("unlink_info", lambda tx: _PlanUnlink(tx, info_id, keyword_id), changed_by)
+        return self._Write("unlink_info", _PlanUnlink, changed_by, info_id=info_id, keyword_id=keyword_id)
 
     # -- going back -----------------------------------------------------------
 
