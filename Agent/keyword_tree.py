@@ -1995,11 +1995,8 @@ class _Store(Protocol):
     def ReadRow(self, held: Any) -> bytes:
         """Return a row, its checksum compared; from any thread, at any time.  A place ends with length and checksum."""
 
-    def ReadBack(self, with_history: bool) -> Generator[tuple[_Line | None, bytes], None, None]:
-        """Yield the lines, newest first; None where one is not whole, or the chain is broken."""
-
-    def FindLines(self, id: str) -> Generator[bytes, None, None]:
-        """Yield the lines that may touch a record, newest first."""
+    def ReadBack(self, with_history: bool, id: str = "") -> Generator[tuple[_Line | None, bytes], None, None]:
+        """Yield the lines, or those that may touch a record, newest first; None where one is not whole, or missing."""
 
     def Snapshot(self, stamp: str, copy: bool) -> str:
         """Keep the present state under `stamp`, with a number where that is taken; return the name."""
@@ -2703,20 +2700,13 @@ class _FileStore(_Archive):
         with self._Borrow(is_projected=held.is_projected) as fd:
             return _ReadExtent(self.files, fd, held)
 
-    def FindLines(self, id: str) -> Generator[bytes, None, None]:
-        with contextlib.closing(self.ReadBack(True, f":{_EncodeString(id)}".encode())) as lines:
-            for line, raw in lines:
-                if line is None:  # guard: a line that was found
-                    raise StoreCorruptError(_LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
-                if line.op not in (_STATE, _CHECKPOINT):
-                    yield raw
-
-    def ReadBack(self, with_history: bool, value: bytes = b"") -> Generator[tuple[_Line | None, bytes], None, None]:
-        """Yield the lines, newest first; with a value only those that have it as the id of a record or a link's.
+    def ReadBack(self, with_history: bool, id: str = "") -> Generator[tuple[_Line | None, bytes], None, None]:
+        """Yield the lines, newest first; with an id only those that have it as that of a record, or as a link's end.
 
         A compaction that failed leaves a second name of the log, which may have grown since: what lies above the number
         in a file's name is not history yet, and what was told is not told again.
         """
+        value = f":{_EncodeString(id)}".encode() if id else b""
         with self._Borrow() as fd:
             last = self.seq + 1
             for line, raw in _CheckBackward(self.files, fd, self._reader.log.bytes, last - 1, value, is_aside=False):
@@ -2944,45 +2934,40 @@ class _Multimap(Generic[_Value]):
 
     def Add(self, key: str, value: _Value, is_last: bool = False) -> None:
         """Add a value in its place, once.  Cost: log n comparisons, two where it is the first or the last."""
-        held = self._held.get(key)
-        if held is None:
-            self._held[key] = value
-        elif type(held) is not list:
-            if held != value:
-                self._held[key] = sorted([cast("_Value", held), value], key=self._Place)
-        else:
-            values = held if key in self._own else self._Copy(key, held)
-            place = None if is_last else self._Place(value)
-            if place is None or self._Place(values[-1]) <= place:
-                if values[-1] != value:
-                    values.append(value)
-                return
-            index = 0 if place < self._Place(values[0]) else bisect.bisect_left(values, place, key=self._Place)
-            if values[index] != value:
-                values.insert(index, value)
+        values = self._Own(key)
+        index = len(values)
+        if values and not is_last:
+            place = self._Place(value)
+            if place < self._Place(values[0]):
+                index = 0
+            elif place <= self._Place(values[-1]):
+                index = bisect.bisect_left(values, place, key=self._Place)
+        if value not in values[max(index - 1, 0) : index + 1]:
+            values.insert(index, value)
+            self._held[key] = values if len(values) > 1 else value
 
     def Discard(self, key: str, value: _Value) -> None:
         """Take a value away if it is there.  Cost: log n comparisons, one where it is the first or the last."""
+        values = self._Own(key)
+        if not values:
+            return
+        index = 0 if values[0] == value else len(values) - 1
+        if values[index] != value:
+            index = bisect.bisect_left(values, self._Place(value), key=self._Place)
+        if value not in values[index : index + 1]:
+            return
+        del values[index]
+        if values:
+            self._held[key] = values if len(values) > 1 else values[0]
+        else:
+            del self._held[key]
+
+    def _Own(self, key: str) -> list[_Value]:
+        """Return a key's values in a list that may be changed."""
         held = self._held.get(key)
         if type(held) is not list:
-            if held is not None and held == value:
-                del self._held[key]
-            return
-        values = held if key in self._own else self._Copy(key, held)
-        if values[-1] == value:
-            values.pop()
-        elif values[0] == value:
-            del values[0]
-        else:
-            index = bisect.bisect_left(values, self._Place(value), key=self._Place)
-            if index < len(values) and values[index] == value:
-                del values[index]
-        if len(values) == 1:
-            self._held[key] = values[0]
-
-    def _Copy(self, key: str, held: list[_Value]) -> list[_Value]:
-        values = self._own[key] = list(held)
-        return values
+            return [] if held is None else [cast("_Value", held)]
+        return held if key in self._own else list(held)
 
     def _Place(self, value: _Value) -> tuple[Any, _Value]:
         return self._order(value), value  # an ordinal can come twice, when a compaction forgot who had it
@@ -5111,7 +5096,7 @@ def _CompareWithNow(tx: _Transaction, state: _State, record: KeywordNode | Info,
     """Return a record's version now, and whether it still says what the row says."""
     held, gone = state.Find(record)
     if held is None:
-        return (0, False) if gone is None else (gone.version, gone.digest == _DigestOf(record))
+        return (0, False) if gone is None else (gone.version, gone.digest == _BuryRecord(record).digest)
     now = tx.ReadRow(held)
     current = _ReadRecord(now)
     return current.version, now == row or _DigestOf(current) == _DigestOf(record)
@@ -5141,10 +5126,7 @@ def _StageThen(tx: _Transaction, now: _State, then: _State, old: bytes | None, p
     gone, gone_then = now.Find(record)[1], then.Find(record)[1]
     if gone is not None:
         version = gone.version
-        buried = dataclasses.replace(record, deleted=True, version=version)
-        if isinstance(buried, KeywordNode):
-            buried.merged_into = gone.merged_into
-        dead = _EncodeRecord(buried)
+        dead = _DigUp(record.id, gone, is_node=isinstance(record, KeywordNode))
     record.version = max(record.version, version) + 1
     record.deleted, record.updated_at = old is None, tx.now
     if old is None and gone_then is not None and isinstance(record, KeywordNode):
@@ -5998,12 +5980,8 @@ class _PastStore:
     def ReadRow(self, held: Any) -> bytes:
         return cast("bytes", held)
 
-    def ReadBack(self, with_history: bool) -> Generator[tuple[_Line | None, bytes], None, None]:
+    def ReadBack(self, with_history: bool, id: str = "") -> Generator[tuple[_Line | None, bytes], None, None]:
         yield from ((_ReadLine(raw), raw) for raw in reversed(self._lines))
-
-    def FindLines(self, id: str) -> Generator[bytes, None, None]:
-        with contextlib.closing(self.ReadBack(with_history=True)) as lines:
-            yield from (raw for line, raw in lines if line is not None and line.op != _STATE)
 
     def SnapshotNames(self) -> list[str]:
         return []
@@ -6034,73 +6012,63 @@ class _Reorganizer:
     def Propose(self, scope_id: str) -> _Row:
         with self._engine.See() as state:
             led = state.ResolveMerged(scope_id)
-            if led is None:
-                raise NotFoundError("keyword", scope_id)
-            then = dict(state.nodes)
+        if led is None:
+            raise NotFoundError("keyword", scope_id)
+        then = self._CopyBeneath(led)
         steps: list[_Row] = []
-        ids = self._ListBeneath(led)
-        for id in reversed(ids):  # from the bottom: a chain's names go to its end one by one, not all at each step
-            steps += self._LookAt(id, led)
+        for id in reversed(list(then.nodes)):  # from the bottom: a chain's names go to its end one by one
+            steps += self._LookAt(id, led, then)
         if led == _ROOT_ID:
             steps += self._LinkUnlinked()
         if not self._descent.AskWhetherSilent():
-            touched = set(_IdsIn(steps))
-            known = [id for id in ids[1:] if id in then]
-            newest = heapq.nlargest(10 * _REORGANIZE_NODES, known, key=lambda id: _OrdinalOf(then[id]))
-            asked = list(self._descent.ProposeSteps([id for id in newest if id not in touched][:_REORGANIZE_NODES]))
-            steps = self._KeepPossible(steps, asked)
+            touched = {led, *_IdsIn(steps)}
+            newest = heapq.nlargest(10 * _REORGANIZE_NODES, then.nodes, key=then.OrdinalOf)
+            asked = [id for id in newest if id not in touched][:_REORGANIZE_NODES]
+            steps = self._KeepPossible(steps, list(self._descent.ProposeSteps(asked)))
         with self._engine.See() as state:  # what has changed meanwhile is not what was looked at
-            steps = [step for step in steps if all(state.nodes.get(id) is then.get(id) for id in _IdsIn([step]))]
+            steps = [step for step in steps if all(_IsAsThen(state, then, id) for id in _IdsIn([step]))]
             seen = {id: _Seen(state, id) for id in _IdsIn(steps) if id in state.nodes}
         return {"scope_id": scope_id, "steps": steps, "seen": seen}
 
-    def _ListBeneath(self, scope_id: str) -> list[str]:
-        """Return a keyword and all beneath it, level by level."""
-        ids, reached = [scope_id], 0
-        while reached < len(ids):
-            piece = ids[reached : reached + _PIECE_HELD]
-            with self._engine.See() as state:
-                for id in piece:
-                    ids.extend(state.children.Get(id))
-            reached += len(piece)
-        return ids
+    def _CopyBeneath(self, scope_id: str) -> _State:
+        """Return a state with a keyword and all beneath it, level by level, and a link of each, where it has any."""
+        then = _State(self._engine.normalizer)
+        level = [scope_id]
+        while level:
+            below: list[str] = []
+            for start in range(0, len(level), _PIECE_HELD):
+                rows = _NoRecords()
+                with self._engine.See() as state:
+                    for id in level[start : start + _PIECE_HELD]:
+                        if id in state.nodes:
+                            rows.nodes.append(state.nodes[id])
+                            rows.links.extend(state.by_node.Get(id)[:1])
+                            below.extend(state.children.Get(id))
+                then.Apply(rows)
+            level = below
+        return then
 
-    def _ReadHeads(self, ids: Sequence[str]) -> list[_NodeHead]:
-        heads = []
-        for start in range(0, len(ids), _PIECE_HELD):
-            with self._engine.See() as state:
-                heads += [state.Head(id) for id in ids[start : start + _PIECE_HELD] if id in state.nodes]
-        return heads
-
-    def _LookAt(self, id: str, scope_id: str) -> Iterator[_Row]:
+    def _LookAt(self, id: str, scope_id: str, then: _State) -> Iterator[_Row]:
         """Yield steps for one keyword's children: doubles, an only child, too many of them."""
-        with self._engine.See() as state:
-            children = list(state.children.Get(id))
-            is_link = len(children) == 1 and id not in (_ROOT_ID, scope_id) and not state.by_node.Get(id)
-            is_link = is_link and id in state.nodes and len(state.children.Get(state.ParentOf(id))) == 1
-        if not children:
-            return
-        heads = self._ReadHeads(children)
+        name = _Shorten(then.Head(id).name)
+        children = then.children.Get(id)
         merged = set()
-        for head, first in _FindDoubles(heads):
+        left = [then.Head(child) for child in children]
+        for head, first in _FindDoubles(left):
             merged.add(head.id)
             why = f"{_Shorten(head.name)} and {_Shorten(first.name)} are called the same"
             yield {"action": "merge", "src_id": head.id, "dst_id": first.id, "why": why}
-        if is_link:
-            name = self._ReadHeads([id])[0].name
-            why = f"{_Shorten(name)} only leads from its parent to its only child"
+        is_bare = id not in (_ROOT_ID, scope_id) and not then.by_node.Get(id)
+        if is_bare and len(children) == 1 and len(then.children.Get(then.ParentOf(id))) == 1:
+            why = f"{name} only leads from its parent to its only child"
             yield {"action": "merge", "src_id": id, "dst_id": children[0], "why": why}
-        left = [head for head in heads if head.id not in merged]
-        if len(left) > self._max_candidates:
-            yield from self._GroupChildren(id, left)
-
-    def _GroupChildren(self, id: str, heads: list[_NodeHead]) -> Iterator[_Row]:
-        heads.sort(key=lambda head: (_Fold(head.name), head.id))
-        count = -(-len(heads) // self._max_candidates)
-        parent = self._ReadHeads([id])[0]
-        why = f"{_Shorten(parent.name)} has {len(heads):,} children, a view shows {self._max_candidates}"
+        left = sorted((head for head in left if head.id not in merged), key=lambda head: (_Fold(head.name), head.id))
+        if len(left) <= self._max_candidates:
+            return
+        count = -(-len(left) // self._max_candidates)
+        why = f"{name} has {len(left):,} children, a view shows {self._max_candidates}"
         for number in range(count):
-            run = heads[number * len(heads) // count : (number + 1) * len(heads) // count]
+            run = left[number * len(left) // count : (number + 1) * len(left) // count]
             name = f"{run[0].name[:200]} – {run[-1].name[:200]}"
             yield {"action": "group", "parent_id": id, "name": name, "ids": [head.id for head in run], "why": why}
 
@@ -6172,6 +6140,12 @@ def _Seen(state: _State, id: str) -> list[int]:
     row = state.nodes.get(id)
     version = 0 if row is None else _ReadRecord(row, KeywordNode).version
     return [version, len(state.children.Get(id)), len(state.by_node.Get(id))]
+
+
+def _IsAsThen(state: _State, then: _State, id: str) -> bool:
+    """Tell whether a keyword is there, with the same row where it was looked at."""
+    row = state.nodes.get(id)
+    return row is not None and row is then.nodes.get(id, row)
 
 
 def _IdsIn(steps: Iterable[_Row]) -> list[str]:
@@ -6364,9 +6338,10 @@ class _Journal:
 
     def Newest(self, id: str | None, limit: int) -> list[Change]:
         """Return the newest operations, or the newest that touched a record."""
-        with contextlib.closing(self._Lines() if id is None else self._LinesThatTouch(id)) as lines:
-            changes = (_ReadChange(raw) for line, raw in lines if line is None or line.op != _STATE)
-            return list(itertools.islice((each for each in changes if id is None or id in each.Ids()), limit))
+        with contextlib.closing(self._Lines(id or "")) as lines:
+            changes = (_ReadChange(raw) for line, raw in lines if line.op != _STATE)
+            touching = (change for change in changes if id is None or id in change.Ids())
+            return list(itertools.islice(touching, limit))
 
     def Since(self, seq: int) -> list[bytes]:
         """Return the lines behind a number, oldest first."""
@@ -6399,20 +6374,15 @@ class _Journal:
         with contextlib.closing(self._Lines()) as lines:
             return _LinesUntil(lines, at)
 
-    def _Lines(self, with_history: bool = True) -> Generator[tuple[_Line, bytes], None, None]:
+    def _Lines(self, id: str = "", with_history: bool = True) -> Generator[tuple[_Line, bytes], None, None]:
+        """Yield the lines of operations, or of those that may touch a record, newest first."""
         errors = _StoreErrors("cannot read the log in ", self._engine.name)
-        with errors, contextlib.closing(self._engine.store.ReadBack(with_history)) as lines:
+        with errors, contextlib.closing(self._engine.store.ReadBack(with_history, id)) as lines:
             for line, raw in lines:
-                if line is None:
+                if line is None:  # guard: a line that was found
                     raise StoreCorruptError(_LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
                 if line.op != _CHECKPOINT:
                     yield line, raw
-
-    def _LinesThatTouch(self, id: str) -> Generator[tuple[None, bytes], None, None]:
-        errors = _StoreErrors("cannot read the log in ", self._engine.name)
-        with errors, contextlib.closing(self._engine.store.FindLines(id)) as lines:
-            for raw in lines:
-                yield None, raw
 
 
 class _Found(NamedTuple):

@@ -31,7 +31,6 @@ __all__ = [
     "encode_state",
     "id_in_row",
     "is_beginning",
-    "is_no_operation",
     "locate",
     "new_id",
     "new_state",
@@ -171,11 +170,6 @@ def read_lines_back(lines: bytes) -> Iterator[tuple[Line | None, bytes]]:
     """Yield the lines of a batch, newest first; None for one that is not whole."""
     for raw in reversed(lines.split(b"\n")[:-1]):
         yield core._ReadLine(raw), raw
-
-
-def is_no_operation(line: Line) -> bool:
-    """Tell whether a line is a part of a compacted log's beginning, or a checkpoint."""
-    return line.op in (_STATE, _CHECKPOINT)
 
 
 def id_in_row(id: str) -> bytes:

@@ -226,20 +226,22 @@ class SharedStore(Reader):
 
     # -- looking back ---------------------------------------------------------
 
-    def ReadBack(self, with_history: bool) -> Generator[tuple[port.Line | None, bytes], None, None]:
-        """Yield the lines, newest first; None for what breaks the chain."""
-        return self.read_back(self._at)
+    def ReadBack(
+        self, with_history: bool, id: str = ""
+    ) -> Generator[tuple[port.Line | None, bytes], None, None]:
+        """Yield the lines, newest first; None for what breaks the chain.
 
-    def FindLines(self, id: str) -> Generator[bytes, None, None]:
-        """Yield the lines that may touch a record, newest first.  Cost: the server looks through the log."""
+        Cost: with an id, the server looks through the log for the lines that may touch that record.
+        """
+        return self._find_lines(id) if id else self.read_back(self._at)
+
+    def _find_lines(self, id: str) -> Generator[tuple[port.Line | None, bytes], None, None]:
         held, below = port.id_in_row(id), self._at.seq
         while batches := self._rows.read_back(self.tree_id, below, _FOUND, held):
             for batch in batches:
                 for line, raw in port.read_lines_back(self._lines_of(batch)):
-                    if line is None:
-                        port.raise_corrupt(self.tree_id, batch.upto, "a line has changed since it was read")
-                    if held in raw and not port.is_no_operation(line):
-                        yield raw
+                    if line is None or held in raw:
+                        yield line, raw
             below = batches[-1].after
 
     def Sizes(self) -> dict[str, int]:
