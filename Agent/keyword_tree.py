@@ -3382,7 +3382,8 @@ class _MRUCache:
 #   tf             = 1½ · norm(shortest name with t) + ¾ · norm(shortest other text with t)
 #   norm(text)     = geometric mean of such texts' lengths here / length, to the power of ¾ where it is no name
 #   heard(t, node) = max(gain(t, node), 0.8 · heard(t, parent))
-#   search   Σ heard(t); of nodes with children · (1 − 0.28 · share of the query's words not in their texts)
+#   search   Σ heard(t) · (1 − 0.28 · share of the query's words not in the own texts) for what has children,
+#            unless something is told of it, and nothing beneath says more of the query
 #   placing  2 · Σ heard(t) by names alone + Σ ½ᵏ · score of the k-th best child
 #            + ½ · the best score, where the new name ends in the node's: oat milk is a milk
 
@@ -3713,10 +3714,15 @@ def _FitQuery(ranking: Ranking, see: _See) -> dict[str, float]:
         for id in list(filter(state.children.Get, wanted))[:_EXPANDED]:
             wanted.update(dict.fromkeys(state.children.Get(id)[:_PAGE]))
         parents = _ParentsAbove(wanted, state)
-        themes = list(filter(state.children.Get, wanted))
+        themes = set(filter(state.children.Get, wanted))
+        told = {id for id in themes if state.by_node.Get(id) or b'"description":""' not in state.nodes[id]}
     gains, scores = _Hear(parents, ranking, names_only=False)
-    asked = _CountWords(ranking.weights) or 1
-    for id in themes:  # asked at length, a theme stands for what lies beneath it
+    speaking, asked = set[str](), _CountWords(ranking.weights) or 1
+    for id in reversed(parents):  # does anything beneath say a word of the query that it does not, or not as well?
+        own, above = gains.get(id, {}), gains.get(parents[id], {})
+        if id in speaking or _CountWords(term for term, gain in own.items() if gain > above.get(term, 0.0)):
+            speaking.add(parents[id])
+    for id in themes - (told - speaking):  # asked at length, a theme stands for what lies beneath it
         scores[id] *= 1 - _THEME_DISCOUNT * (1 - _CountWords(gains.get(id, ())) / asked)
     return {id: scores[id] for id in wanted}
 
@@ -3756,8 +3762,7 @@ def _KindIn(name: str) -> str:
     if unspaced:
         return unspaced[-2:] if len(unspaced) > 2 else ""
     parts = _FindCamel(spaced)
-    word = parts[-1] if len(parts) > 1 else spaced if len(runs) > 1 else ""
-    return word.casefold()
+    return (parts[-1] if len(parts) > 1 else spaced if len(runs) > 1 else "").casefold()
 
 
 _SplitSentences = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+").split
@@ -3798,10 +3803,9 @@ class _WordFinder:
 
 def _ShareSaid(texts: Iterable[str], weights: Mapping[str, float]) -> float:
     """Return which share of the best text stands in the query."""
-    best = 0.0
-    for terms in filter(None, map(_TermsOf, texts)):
-        best = max(best, sum(weight for term, weight in terms.items() if term in weights) / sum(terms.values()))
-    return best
+    every = filter(None, map(_TermsOf, texts))
+    shares = (sum(terms[term] for term in terms if term in weights) / sum(terms.values()) for terms in every)
+    return max(shares, default=0.0)
 
 
 def _CouldScore(weights: Mapping[str, float]) -> float:
@@ -4533,9 +4537,8 @@ class _Descent:
 
     def ProposeLink(self, info_id: str, content: str) -> _Row:
         """Return the step of a plan that links an info to the keyword that fits best."""
-        ranked = self.Rank({"query": content[:_QUERY_LIMIT]}, "search").ids
-        keyword_id = [*ranked, _ROOT_ID][0]
-        return {"action": "link", "info_id": info_id, "keyword_id": keyword_id, "why": "it hangs on no keyword"}
+        best = [*self.Rank({"query": content[:_QUERY_LIMIT]}, "search").ids, _ROOT_ID][0]
+        return {"action": "link", "info_id": info_id, "keyword_id": best, "why": "it hangs on no keyword"}
 
     def ProposeSteps(self, ids: list[str]) -> Iterator[_Row]:
         """Let the model look at keywords: is one the same as one that reads alike, does it belong elsewhere?"""

@@ -83,6 +83,31 @@ class TestInfosAreHeard:
 
         assert [node.id for node, _ in tree.RankCandidates(query)] == ["Tom", "Anna"]
 
+    @pytest.mark.parametrize("is_described", [False, True])
+    @pytest.mark.parametrize(
+        ("content", "query"),
+        [
+            ("The boiler is serviced in October.", "the boiler makes strange noises, whom do I call?"),
+            ("钢琴放在客厅。", "钢琴调音师下个月几号过来"),
+        ],
+    )
+    def test_children_that_say_nothing_of_a_query_do_not_stand_before_it(
+        self, tree: KeywordTree, content: str, query: str, is_described: bool
+    ) -> None:
+        if is_described:
+            tree.UpdateKeyword("Anna", {"description": content}, 1)
+        else:
+            tree.CreateInfo(content, keyword_ids=["Anna"])
+        assert first(tree, query) == "Anna"
+        tree.BatchCreateKeywords(
+            [{"name": f"{name} {n}", "parent_id": "Anna"} for name in ("费用", "Photos") for n in range(5)]
+        )
+        assert first(tree, query) == "Anna"
+
+        below = tree.CreateKeyword("Papers", "Anna")
+        tree.CreateInfo(query, keyword_ids=[below.id])
+        assert first(tree, query) == below.id
+
     def test_an_info_on_several_keywords_is_heard_at_all(self, tree: KeywordTree) -> None:
         tree.CreateInfo("They sing in a choir.", keyword_ids=["Anna", "Tom"])
 
