@@ -93,7 +93,7 @@ class Finder:
 
     def taking_in_time(self, write: Callable[[], object], has_index: int) -> float:
         """Return the seconds in which a write's rows become visible, where an index has to be told, or none."""
-        self.tree._ranker._noted, spent = set() if has_index else None, list[float]()
+        self.tree._ranker.noted, spent = set() if has_index else None, list[float]()
 
         engine: Any = self.tree._engine
         apply = engine.state.Apply

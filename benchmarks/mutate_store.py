@@ -594,12 +594,12 @@ WRITING = [
     Mutation("nothing is appended behind a failure"),
     Mutation(
         "a checkpoint of operations",
-        Instead("self._reader.seq - seq >= _CHECKPOINT_OPERATIONS or ", ""),
+        Instead("reader.seq - seq >= _CHECKPOINT_OPERATIONS or ", ""),
         mark="checkpoints",
     ),
     Mutation(
         "a checkpoint of bytes",
-        Instead(" or self._reader.log.bytes - size >= _CHECKPOINT_BYTES", ""),
+        Instead(" or reader.log.bytes - size >= _CHECKPOINT_BYTES", ""),
         mark="checkpoints",
     ),
     Mutation("a checkpoint that fails fails no operation"),
@@ -871,7 +871,7 @@ COMMITS = [
     ),
     Mutation(
         "an id that leads to what it was merged into is taken",
-        Instead("IsTaken(", "Has(0, "),
+        Instead("tx.IsTaken(node.id)", "tx.LevelOf(node.id) is not None"),
         mark="an id that is taken",
     ),
     Mutation(

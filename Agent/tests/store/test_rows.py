@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
-from Agent.keyword_tree import KeywordTree, RelationType
-from Agent.tests.support.log_format import KINDS, LOG, encoded, read_log, rows_of
+import pytest
+
+from Agent.keyword_tree import KeywordTree, RelationType, StoreCorruptError
+from Agent.tests.support.log_format import KINDS, LOG, encoded, read_log, reframed, rows_of
 
 STRANGE = 'i"d', "n\\\t\x00\u2028编", "🐍", "é", "a\x7f", "</script>"
 TIMES = [0.1, 1e-7, 1.25, 1_700_000_000.123456, 2.0, 3.5, 10.0**10, 4.25, 5.0, 6.0]
@@ -67,3 +69,16 @@ def test_are_read_as_they_were_written(tmp_path: Path) -> None:
     with KeywordTree(str(tmp_path)) as again:
         assert look(again, str(made["id"]), str(made["info_id"])) == made
         assert again.Verify() == []
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_with_what_json_has_no_word_for_is_refused(tmp_path: Path, number: str) -> None:
+    with KeywordTree(str(tmp_path), clock=lambda: 1.0) as tree:
+        tea = tree.CreateKeyword("tea", "root")
+    first, second, *_ = (tmp_path / LOG).read_bytes().splitlines()
+    forged = second.replace(b'"created_at":1.0', b'"created_at":%b' % number.encode())
+    (tmp_path / LOG).write_bytes(reframed([first, forged]))
+    for kind in KINDS:
+        (tmp_path / f"{kind}.jsonl").unlink(missing_ok=True)
+    with KeywordTree(str(tmp_path)) as tree, pytest.raises(StoreCorruptError, match="no JSON"):
+        print(tree.GetKeyword(tea.id))
