@@ -232,7 +232,7 @@ def read_state(state: State, read: Callable[[Any], bytes], is_full: bool) -> Ite
 def records_of(part: StatePart, seq: int, number: int) -> Records:
     """Return a part as what a tree takes in; `seq` and `number` tell where it lies."""
     records = no_records()
-    core._RowsOf(records, part.kind).extend(part.rows)
+    records[:3][part.kind].extend(part.rows)
     if part.kind == 1:
         records.places.update(part.places)
         start = 0
