@@ -4,6 +4,7 @@ Needs the extra `[embeddings]`; the library in `keyword_tree.keyword_tree` knows
 
     embedder    the port, texts → vectors, and who stands behind it: a service, a local model
     vectors     vectors of texts, in memory to be compared and on disk to be there again
+    worker      the thread in which that is done: nobody waits without end
     scripts     whether a model knows a script, asked of the model itself
     recall      `EmbeddingTree`, the door: a tree that ranks by words and by likeness
     ranker      the same likeness for what a memory says, behind the port of `keyword_tree.memory.retriever`

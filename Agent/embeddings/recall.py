@@ -21,14 +21,11 @@ hardly in long ones: "canine" means the dog, a sentence what lies beneath.
 
 A new keyword is compared by its name and description, as one text.
 
-Who asks waits for the model, nobody else does: it is called before the tree's lock is taken. A ranking waits for one
-call, of its query and 64 of the texts that wait; `EmbeddingTree.catch_up` brings all. Until then a keyword ranks by its
-words. Where that call fails, a plain word and the query alone are tried; where they fail, too, the words rank alone,
-`Vectors.failure` says why, and a log line says it once. A text that the model refuses ranks by its words;
-`Vectors.refused` counts it.
-
-Only the ranking knows likeness. It decides what a model is shown; whether that fits is the model's answer, and
-`LexicalLLMClient` compares words.
+Who asks waits for the model, nobody else does: it is called before the tree's lock is taken, in a thread of its own,
+see `worker`. A ranking waits for its query's vector, `patience_s` at most, and an eighth of that for texts that have
+none yet; that thread then embeds up to 64 of them, and `EmbeddingTree.catch_up` all. Until then a keyword ranks by its
+words. Where the model fails, also at a plain word, or where it is late, the words rank alone, `Vectors.failure` says
+why, and a log line says it once. A text that the model refuses ranks by its words; `Vectors.refused` counts it.
 """
 
 import logging
@@ -48,6 +45,7 @@ from ..keyword_tree import InvalidInputError, KeywordTree, Ranking, Recall, Text
 from .embedder import Embedder, check_embedder, renew_after_fork
 from .scripts import LITTLE_TRUST, PROBES, check_trust, probe, scripts_of, trust_in
 from .vectors import TEXT_LIMIT, Vectors, path_for
+from .worker import PATIENCE_S, Worker, check_patience
 
 __all__ = ["EmbeddingRecall", "EmbeddingTree"]
 
@@ -56,7 +54,6 @@ WEIGHT = 0.3
 
 _POWER = 3
 _NEAREST = 200  # texts, and nodes of a ranking: as many as the words bring
-_WITH_A_QUERY = 64  # waiting texts that are embedded together with a query
 _LIKENESS = "≈"  # the term that stands for it
 _log = logging.getLogger(__name__)
 
@@ -131,9 +128,10 @@ class EmbeddingRecall:
         path: The file of its vectors; None keeps them in memory.
         words: Makes the ranking by words.
         trust: As in `EmbeddingTree`.
+        patience_s: As in `EmbeddingTree`.
 
     Raises:
-        InvalidInputError: `embedder` is none, or `trust` is not what it should be.
+        InvalidInputError: `embedder` is none, or `trust` or `patience_s` is not what it should be.
     """
 
     def __init__(
@@ -142,8 +140,11 @@ class EmbeddingRecall:
         path: Path | None = None,
         words: Callable[[], Recall] = _LexicalRecall,
         trust: float | Mapping[str, float] | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> None:
+        check_patience(patience_s)
         self.vectors = Vectors(embedder, path)
+        self._worker, self._patience_s = Worker(self.vectors), patience_s
         self._words = words()
         self._knowing = Knowing(self.vectors, trust)
         self._texts_of: dict[str, tuple[str, ...]] = {}
@@ -176,12 +177,23 @@ class EmbeddingRecall:
     def Prepare(self, query: str, description: str = "") -> None:  # noqa: N802
         """Embed a query, and some of the texts that wait. The tree calls it before `Rank`, outside of every lock.
 
-        Cost: a call of the model, none where the query is known and no text waits; two where the model fails, or where
-        its dimension turns out to be another than on disk; three where it refuses a text of the first.
+        Cost: waits for a call of the model, as long as `patience_s` allows; none where the query is known and no text
+        waits.
         """
         text = _as_one(query, description)
-        self.vectors.catch_up([text, *self._knowing.questions(text)], _WITH_A_QUERY)
+        self._worker.ask([text, *self._knowing.questions(text)], self._patience_s)
         self._knowing.trust(text)  # now, since it may have to be told, and no lock is held
+
+    def catch_up(self) -> None:
+        """Embed all that waits, as `Vectors.catch_up` does at once; waits as long as the model does."""
+        self._worker.finish()
+        self.vectors.catch_up(at_once=True)
+        self._worker.finish()  # what searches have asked for meanwhile
+
+    def close(self) -> None:
+        """Ask the model no more. Cost: waits for a call that is under way, `patience_s` at most; not for a late one."""
+        self._worker.finish(0.0 if self.vectors.is_resting else self._patience_s)
+        self.vectors.close()
 
     def Rank(self, query: str, description: str = "") -> Ranking:  # noqa: N802
         """Compare a query, or a new keyword's name and description, with all nodes; by words alone if not prepared."""
@@ -248,11 +260,13 @@ class EmbeddingTree(KeywordTree):
             (`{"CJK": 1.0}`; a script's name is the first word of its letters' names in Unicode, see `scripts.PROBES`).
             The model is tried, with eight pairs of everyday words, for every script that is not told of here; None
             tells of none. A model of English that is told to be trusted in Chinese brings noise there.
+        patience_s: Seconds that a search waits for its question's vector. A model that is late has failed: words rank
+            alone, a log line says so once, and it is left alone for half a minute.
         options: As in `KeywordTree`, but for `recall`.
 
     Raises:
-        InvalidInputError: `embedder` has no name or no method `embed`, `trust` is not what it should be, or `recall`
-            is given; and as in `KeywordTree`.
+        InvalidInputError: `embedder` has no name or no method `embed`, `trust` or `patience_s` is not what it should
+            be, or `recall` is given; and as in `KeywordTree`.
     """
 
     def __init__(
@@ -261,16 +275,23 @@ class EmbeddingTree(KeywordTree):
         embedder: Embedder,
         *,
         trust: float | Mapping[str, float] | None = None,
+        patience_s: float = PATIENCE_S,
         **options: Any,
     ) -> None:
         check_embedder(embedder)
         check_trust(trust)
+        check_patience(patience_s)
         if "recall" in options:
             told = "recall cannot be chosen here, EmbeddingTree brings its own (KeywordTree takes any)"
             raise InvalidInputError(f"{told}: {reprlib.repr(options['recall'])}")
 
+        self._made: EmbeddingRecall | None = None
+
         def make_recall() -> EmbeddingRecall:
-            return EmbeddingRecall(embedder, path_for(self.data_dir, "keywords", embedder.name), trust=trust)
+            self._close_recall()  # the one before may be embedding still, what is to be forgotten now
+            path = path_for(self.data_dir, "keywords", embedder.name)
+            self._made = EmbeddingRecall(embedder, path, trust=trust, patience_s=patience_s)
+            return self._made
 
         folder = os.fspath(data_dir) if isinstance(data_dir, os.PathLike) else data_dir
         super().__init__(folder, recall=make_recall, **options)
@@ -287,17 +308,30 @@ class EmbeddingTree(KeywordTree):
 
         A text that the model refuses is not counted, but in `recall.vectors.refused`.
 
-        Worth a call after an import; otherwise searches bring it along. It asks at once, also where the model has just
-        failed and searches would leave it alone for half a minute.
+        Worth a call after an import; otherwise searches bring it along. It waits as long as the model does, and asks at
+        once, also where the model has just failed and searches would leave it alone for half a minute.
 
         Cost: a call of the model for each 128 texts. Where none waits, one for a single text after opening and after a
         failure: to see whether the model answers, and in the dimension of what is on disk. A text that is refused
         costs about a dozen more.
         """
         self.Refresh()
-        vectors = self.recall.vectors
-        vectors.catch_up(at_once=True)
-        return vectors.waiting
+        recall = self.recall
+        recall.catch_up()
+        return recall.vectors.waiting
+
+    @override
+    def Close(self) -> None:
+        """Close the tree, as `KeywordTree` does, and wait for a call of the model that is under way, if it is in time.
+
+        What waits has to be embedded when the tree is open again, as has what a late call brings.
+        """
+        super().Close()
+        self._close_recall()
+
+    def _close_recall(self) -> None:
+        if self._made is not None:
+            self._made.close()
 
     @override
     def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import doctest
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, Search
 from Agent.lexical_client import LexicalLLMClient
 
 SYNONYMS = [("dog", "canine"), ("car", "automobile"), ("quick", "rapid"), ("tea", "绿茶")]
+patient_tree = partial(EmbeddingTree, patience_s=240.0)  # on a busy machine, too, all is embedded that waits
+patient_recall = partial(EmbeddingRecall, patience_s=240.0)
 ENGLISH, CHINESE = (list(zip(words[::2], words[1::2], strict=True)) for words in (PROBES["LATIN"], PROBES["CJK"]))
 
 
@@ -59,7 +62,7 @@ def embedder() -> English:
 
 @pytest.fixture
 def tree(embedder: English, tmp_path: Path) -> Iterator[EmbeddingTree]:
-    with EmbeddingTree(tmp_path, embedder) as tree:
+    with patient_tree(tmp_path, embedder) as tree:
         yield tree
 
 
@@ -105,7 +108,7 @@ class TestFinding:
         assert set(names(tree, "canine", 4)) == {"dog", "poodle", "beagle", "husky"}
 
     def test_a_new_keyword_is_compared_by_its_description_too(self, embedder: English, tmp_path: Path) -> None:
-        with EmbeddingTree(tmp_path, embedder, llm_client=Chooses("dog")) as tree:
+        with patient_tree(tmp_path, embedder, llm_client=Chooses("dog")) as tree:
             dog = tree.CreateKeyword("dog", "root")
             for number in range(80):
                 tree.CreateKeyword(f"theme {number}", "root")
@@ -118,7 +121,7 @@ class TestFinding:
         answers = []
         for folder, down in (("up", lambda: None), ("down", fail)):
             embedder.meanwhile = down
-            with EmbeddingTree(tmp_path / folder, embedder, llm_client=Chooses("dog")) as tree:
+            with patient_tree(tmp_path / folder, embedder, llm_client=Chooses("dog")) as tree:
                 group = tree.CreateKeyword("group", "root")
                 tree.CreateKeyword("dog", group.id)
                 for number in range(80):
@@ -147,7 +150,7 @@ class TestFinding:
     @pytest.mark.parametrize("query", ["🐍", "!?", "—", "_"])
     def test_a_query_without_a_word_is_ranked_by_likeness(self, query: str, tmp_path: Path) -> None:
         embedder = English([*ENGLISH, ("snake", query)])
-        with EmbeddingTree(tmp_path, embedder, llm_client=Chooses("snake")) as tree:
+        with patient_tree(tmp_path, embedder, llm_client=Chooses("snake")) as tree:
             for name in ("snake", "ship", "train"):
                 tree.CreateKeyword(name, "root")
 
@@ -164,7 +167,7 @@ class TestFinding:
         assert {node.id for node, _ in tree.RankCandidates("canine", 10)} == ids
 
     def test_a_client_that_goes_by_scores_sees_likeness(self, embedder: English, tmp_path: Path) -> None:
-        with EmbeddingTree(tmp_path, embedder, llm_client=LexicalLLMClient()) as tree:
+        with patient_tree(tmp_path, embedder, llm_client=LexicalLLMClient()) as tree:
             tree.CreateKeyword("dog", "root")
             tree.CreateKeyword("ship", "root")
 
@@ -184,12 +187,12 @@ class TestArguments:
     @pytest.mark.parametrize("embedder", [None, "model", HashingEmbedder, object()])
     def test_what_is_no_embedder_is_refused_before_anything_is_made(self, embedder: object, tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="embedder must have a name, a string, and a method embed: ") as no:
-            EmbeddingTree(tmp_path / "m", embedder)  # type: ignore[arg-type]  # what is tested
+            patient_tree(tmp_path / "m", embedder)  # type: ignore[arg-type]  # what is tested
 
         assert repr(embedder)[:12] in str(no.value)
         assert not (tmp_path / "m").exists()
         with pytest.raises(InvalidInputError, match="embedder must have a name"):
-            EmbeddingRecall(embedder)  # type: ignore[arg-type]  # what is tested
+            patient_recall(embedder)  # type: ignore[arg-type]  # what is tested
 
     @pytest.mark.parametrize("name", [None, "", 7])
     def test_an_embedder_whose_name_is_none_is_refused(self, name: object, tmp_path: Path) -> None:
@@ -197,17 +200,17 @@ class TestArguments:
         embedder.name = name  # type: ignore[assignment]  # what is tested
 
         with pytest.raises(InvalidInputError, match="embedder must have a name"):
-            EmbeddingTree(tmp_path, embedder)
+            patient_tree(tmp_path, embedder)
 
     def test_another_recall_is_refused(self, embedder: English, tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match=r"recall cannot be chosen here, .*: <class 'Agent"):
-            EmbeddingTree(tmp_path / "m", embedder, recall=_LexicalRecall)
+            patient_tree(tmp_path / "m", embedder, recall=_LexicalRecall)
 
         assert not (tmp_path / "m").exists()
 
     def test_a_folder_that_is_no_path_is_refused_as_ever(self, embedder: English) -> None:
         with pytest.raises(InvalidInputError, match="data_dir must be a path"):
-            EmbeddingTree(None, embedder)  # type: ignore[arg-type]  # what is tested
+            patient_tree(None, embedder)  # type: ignore[arg-type]  # what is tested
 
 
 class TestTrust:
@@ -232,7 +235,7 @@ class TestTrust:
     def test_can_be_given(
         self, embedder: English, tmp_path: Path, trust: float | dict[str, float], caplog: pytest.LogCaptureFixture
     ) -> None:
-        with EmbeddingTree(tmp_path, embedder, trust=trust) as tree:
+        with patient_tree(tmp_path, embedder, trust=trust) as tree:
             for name in ("tea", "ship", "car"):
                 tree.CreateKeyword(name)
             ((node, confidence),) = tree.RankCandidates("绿茶", 1)
@@ -243,7 +246,7 @@ class TestTrust:
         assert caplog.messages == []
 
     def test_little_of_it_leaves_a_script_to_the_words(self, embedder: English, tmp_path: Path) -> None:
-        with EmbeddingTree(tmp_path, embedder, trust={"LATIN": 0.0}) as tree:
+        with patient_tree(tmp_path, embedder, trust={"LATIN": 0.0}) as tree:
             tree.CreateKeyword("dog")
             ((_, confidence),) = tree.RankCandidates("canine")
 
@@ -251,14 +254,14 @@ class TestTrust:
 
     def test_that_is_none_is_refused(self, embedder: English, tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="trust must be a number from 0 to 1"):
-            EmbeddingTree(tmp_path / "m", embedder, trust=2.0)
+            patient_tree(tmp_path / "m", embedder, trust=2.0)
 
         assert not (tmp_path / "m").exists()
 
     def test_a_script_that_the_model_does_not_know_is_left_to_the_words(self, tmp_path: Path) -> None:
         confidences = []
         for folder, pairs in (("knows", [*ENGLISH, *CHINESE]), ("does not", ENGLISH)):
-            with EmbeddingTree(tmp_path / folder, English(pairs)) as tree:
+            with patient_tree(tmp_path / folder, English(pairs)) as tree:
                 for name in ("tea", "ship", "car"):
                     tree.CreateKeyword(name)
                 ranked = {node.name: confidence for node, confidence in tree.RankCandidates("绿茶")}
@@ -314,12 +317,12 @@ class TestKeepingUp:
     def test_opening_again_embeds_one_text_to_see_that_the_model_is_the_same(
         self, embedder: English, tmp_path: Path
     ) -> None:
-        with EmbeddingTree(tmp_path, embedder) as tree:
+        with patient_tree(tmp_path, embedder) as tree:
             tree.CreateKeyword("dog")
             tree.CreateKeyword("ship")
             assert tree.catch_up() == 0
         again = English()
-        with EmbeddingTree(tmp_path, again) as tree:
+        with patient_tree(tmp_path, again) as tree:
             assert [tree.catch_up(), tree.catch_up()] == [0, 0]
             assert len(again.asked) == 1
             assert names(tree, "canine", 1) == ["dog"]
@@ -386,7 +389,7 @@ class TestFailing:
 
     def test_a_keyword_is_made_where_the_model_fails(self, embedder: English, tmp_path: Path) -> None:
         embedder.meanwhile = fail
-        with EmbeddingTree(tmp_path, embedder, llm_client=Chooses("dog")) as tree:
+        with patient_tree(tmp_path, embedder, llm_client=Chooses("dog")) as tree:
             dog = tree.CreateKeyword("dog", "root")
             assert tree.CreateKeyword("dog food").parent_id == dog.id
 
@@ -410,7 +413,7 @@ class TestFailing:
         assert done == ["written meanwhile", "matched"]
 
     def test_a_query_that_was_not_prepared_is_ranked_by_words(self, embedder: English) -> None:
-        recall, words = EmbeddingRecall(embedder), _LexicalRecall()
+        recall, words = patient_recall(embedder), _LexicalRecall()
         for each in (recall, words):
             each.Add("1", Texts(["dog food"], []))
 
@@ -455,6 +458,125 @@ class TestFailing:
         assert len(tree.recall.vectors) + tree.recall.vectors.waiting == 21
 
 
+class Slow(English):
+    """Answers only when the test lets it, where `waits_at` says so."""
+
+    def __init__(self, waits_at: Callable[[Sequence[str]], bool] = lambda texts: True) -> None:
+        super().__init__()
+        self.waits_at, self.begun, self.released = waits_at, threading.Event(), threading.Event()
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        if self.waits_at(texts):
+            self.begun.set()
+            self.released.wait(240.0)
+        return super().embed(texts)
+
+
+class TestSlow:
+    def test_words_rank_alone_the_log_says_so_once_and_nothing_is_lost(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        embedder = Slow()
+        with EmbeddingTree(tmp_path, embedder, patience_s=0.01, llm_client=LexicalLLMClient()) as tree:
+            dog = tree.CreateKeyword("dog", "root")
+            tree.CreateKeyword("ship", "root")
+            asked = embedder.asked  # of a model that has not answered yet
+            found = tree.Search("our dog's food").node
+            assert found is not None
+            assert found.id == dog.id
+            assert tree.CreateKeyword("guide dog").parent_id == dog.id
+            assert tree.recall.vectors.failure == "TimeoutError: no answer within 0.01 s"
+            told = f"embedding with {embedder.name} failed, words rank alone: TimeoutError: no answer within 0.01 s"
+            assert (caplog.messages, asked) == ([told], [])
+
+            embedder.released.set()
+            assert (tree.catch_up(), tree.recall.vectors.failure, len(tree.recall.vectors)) == (0, "", 3)
+        with patient_tree(tmp_path, embedder) as tree:
+            assert names(tree, "canine", 1) == ["dog"]
+
+    def test_texts_that_wait_keep_no_question_waiting(self, tmp_path: Path) -> None:
+        embedder = Slow(lambda texts: "ship" in texts)
+        with EmbeddingTree(tmp_path, embedder, patience_s=4.0) as tree:
+            tree.CreateKeyword("dog", "root")
+            tree.catch_up()
+            tree.CreateKeyword("ship", "root")
+
+            assert names(tree, "canine", 1) == ["dog"]  # and waits half a second for the other
+            assert (tree.recall.vectors.waiting, tree.recall.vectors.failure) == (1, "")
+            embedder.released.set()
+
+    def test_closing_waits_for_no_late_model_and_nothing_is_written_behind_it(self, tmp_path: Path) -> None:
+        embedder = Slow()
+        with EmbeddingTree(tmp_path, embedder, patience_s=0.01) as tree:
+            tree.CreateKeyword("dog", "root")
+            names(tree, "dog")
+            recall = tree.recall
+        assert not embedder.released.is_set()
+        embedder.released.set()
+
+        assert recall._worker.finish()
+        assert not (tmp_path / "indexes").exists()
+        with pytest.raises(Exception, match="closed"):
+            tree.catch_up()
+
+    def test_closing_keeps_what_a_call_in_time_brings(self, tmp_path: Path) -> None:
+        embedder = Slow(lambda texts: "dog" in texts)
+        with EmbeddingTree(tmp_path, embedder, patience_s=60.0) as tree:
+            tree.CreateKeyword("dog", "root")
+            recall, finish = tree.recall, tree.recall._worker.finish
+            searching = threading.Thread(target=recall.Prepare, args=("canine",))
+            searching.start()
+            embedder.begun.wait(240.0)
+
+            def let_go_and_finish(patience_s: float | None) -> bool:
+                assert patience_s == 60.0
+                embedder.released.set()
+                return finish(patience_s)
+
+            recall._worker.finish = let_go_and_finish  # type: ignore[assignment, method-assign]  # when closing waits
+        searching.join()
+
+        (path,) = (tmp_path / "indexes").iterdir()
+        assert _digest("dog") in path.read_bytes()
+
+    def test_a_late_answer_brings_nothing_back_that_was_forgotten(self, tmp_path: Path) -> None:
+        embedder = Slow(lambda texts: "my secret diagnosis" in texts)
+        with EmbeddingTree(tmp_path, embedder, patience_s=0.01) as tree:
+            tree.CreateKeyword("dog", "root")
+            tree.catch_up()
+            gone = tree.CreateKeyword("my secret diagnosis", "root")
+            names(tree, "dog")
+            embedder.begun.wait(240.0)
+            before = tree.recall
+            tree.DeleteKeyword(gone.id)
+            tree.CompactStorage(keep_history=False)
+            embedder.released.set()
+            assert before._worker.finish()
+
+            (path,) = (tmp_path / "indexes").iterdir()
+            assert _digest("my secret diagnosis") not in path.read_bytes()
+            assert _digest("dog") in path.read_bytes()
+
+    def test_two_trees_of_one_folder_do_not_wait_for_each_other(self, tmp_path: Path) -> None:
+        embedder = Slow(lambda texts: "slow question" in texts)
+        with EmbeddingTree(tmp_path, embedder, patience_s=0.01) as one, patient_tree(tmp_path, embedder) as other:
+            one.CreateKeyword("dog", "root")
+            names(one, "slow question")
+
+            other.Refresh()
+            assert names(other, "canine", 1) == ["dog"]
+            embedder.released.set()
+            assert (one.catch_up(), other.catch_up()) == (0, 0)
+            assert names(one, "slow question", 1) == ["dog"]
+
+    @pytest.mark.parametrize("patience_s", [0, -2.0, "2"])
+    def test_patience_that_is_none_is_refused_before_anything_is_made(self, patience_s: Any, tmp_path: Path) -> None:
+        with pytest.raises(InvalidInputError, match="patience_s must be seconds"):
+            EmbeddingTree(tmp_path / "m", English(), patience_s=patience_s)
+
+        assert not (tmp_path / "m").exists()
+
+
 TEXTS = st.sampled_from(["dog", "canine", "a quick car", "绿茶", "ship", "rapid rivers"])
 STEPS = st.lists(st.tuples(st.sampled_from("12345"), st.none() | st.tuples(TEXTS, st.none() | TEXTS)), max_size=20)
 
@@ -466,7 +588,7 @@ class TestAnyOrder:
         self, steps: list[tuple[str, tuple[str, str | None] | None]], query: str
     ) -> None:
         embedder = English()
-        recall, held = EmbeddingRecall(embedder), dict[str, Texts]()
+        recall, held = patient_recall(embedder), dict[str, Texts]()
         for id, said in steps:
             if id in held:
                 recall.Remove(id, held.pop(id))
@@ -474,7 +596,7 @@ class TestAnyOrder:
                 held[id] = Texts([said[0]], [said[1]] if said[1] else [])
                 recall.Add(id, held[id])
             recall.Prepare(query)
-        fresh = EmbeddingRecall(embedder)
+        fresh = patient_recall(embedder)
         for id in sorted(held):
             fresh.Add(id, held[id])
         for each in (recall, fresh):

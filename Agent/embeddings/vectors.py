@@ -38,6 +38,7 @@ import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from hashlib import blake2b
 from heapq import nsmallest
 from importlib import import_module
@@ -156,6 +157,17 @@ class Vectors:
         with self._lock:
             return sum(map(bool, self._refused.values()))
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether texts wait that nobody is asking the model for."""
+        with self._lock:
+            return any(text not in self._asked for text in self._waiting)
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the model is left alone, since it has just failed."""
+        return self._clock() < self._rest_until
+
     def add(self, text: str) -> None:
         """Hold a text; its vector comes from the disk, or with `catch_up`. Cost: microseconds."""
         text = text[:TEXT_LIMIT]
@@ -238,10 +250,10 @@ class Vectors:
         `at_once`. After one that failed, another for a plain word, and if that is answered, a third for the questions.
         """
         left = self.waiting if limit is None else limit if limit > BATCH else min(limit, self._batch)
-        asked = sorted({text[:TEXT_LIMIT] for text in questions if text.strip() and _is_sound(text)})
+        asked = _sound(questions)
         sample = self._begin_at_once() if at_once else []
         was_other, failed = False, list[tuple[list[str], Exception]]()
-        while self._clock() >= self._rest_until:
+        while not self.is_resting:
             new, more = self._choose(asked, 0 if sample or failed else left)
             texts = [*new, *sample, *more]
             if not texts:
@@ -250,16 +262,16 @@ class Vectors:
                 vectors = self._embed([*sample, *more], new)
                 is_other = self._dimension not in (0, vectors.shape[1])
                 if is_other and was_other:
-                    self._fail(ValueError(f"{self.model!r} gave vectors of now one dimension, now another"))
+                    self.fail(ValueError(f"{self.model!r} gave vectors of now one dimension, now another"))
                     break
                 self._take(texts, new, vectors)
             except Exception as error:  # the model's port: whatever happens there, the words still rank
                 if not failed and not self._is_there():
-                    self._fail(error)
+                    self.fail(error)
                 elif more:
                     failed.append((more, error))
                 else:  # it refuses what was asked, and nothing else: the words rank alone for that
-                    self._fail(error, rest_s=0.0)
+                    self.fail(error, rest_s=0.0)
                     asked, sample, failed, left = [], [], [], left if limit is None else 0
             else:
                 was_other, sample = was_other or is_other, []
@@ -276,13 +288,19 @@ class Vectors:
                 left = left if limit is None else 0  # whoever asked has waited enough
         self._tidy(limit is None)
 
+    def unknown(self, questions: Iterable[str]) -> list[str]:
+        """Return the questions that the model has still to be asked for; the others are kept a while longer."""
+        asked = _sound(questions)
+        with self._lock:
+            for text in set(asked) & self._queries.keys():
+                self._queries.move_to_end(text)
+            texts = {} if self._embed_queries else self._row_of
+            return [text for text in asked if text not in self._queries and text not in texts]
+
     def _choose(self, asked: Sequence[str], left: int) -> tuple[list[str], list[str]]:
         """Return the questions that are not known, and at most so many texts that wait."""
         with self._lock:
-            known = self._queries.keys() if self._embed_queries else self._queries.keys() | self._row_of.keys()
-            new = [text for text in asked if text not in known]
-            for text in set(asked) & self._queries.keys():
-                self._queries.move_to_end(text)
+            new = self.unknown(asked)
             idle = (text for text in self._waiting if text not in self._asked and text not in new)
             more = list(islice(idle, min(left, max(1, self._batch - len(new)))))
             self._asked.update(more)
@@ -323,7 +341,8 @@ class Vectors:
             self.failure = ""
         return True
 
-    def _fail(self, error: Exception, rest_s: float = RETRY_S) -> None:
+    def fail(self, error: Exception, rest_s: float = RETRY_S) -> None:
+        """Take down that the model failed, tell the log if it did not before, and leave it alone for a while."""
         said = _say(error)
         if not self.failure:
             _log.warning("embedding with %s failed, words rank alone: %s", self.model, said)
@@ -351,7 +370,9 @@ class Vectors:
     def _take(self, texts: Sequence[str], questions: Sequence[str], vectors: "Numbers") -> None:
         with self._lock:
             kept = self._dimension if self._live else vectors.shape[1]
-            self.failure, self._is_sure = "", True
+            self._is_sure = True
+            if not self.is_resting:  # else it is an answer that nobody waited for any longer
+                self.failure = ""
             if vectors.shape[1] != self._dimension:  # the first ones, or the model is another one under the same name
                 for text, row in self._row_of.items():
                     if self._held[row]:
@@ -377,6 +398,12 @@ class Vectors:
             told = "%s gives vectors of %d numbers, those kept have %d: all texts are embedded anew"
             _log.warning(told, self.model, vectors.shape[1], kept)
         self._write(new)
+
+    def close(self) -> None:
+        """Ask the model no more, and write no more: what a call brings that is under way is not kept on disk."""
+        self._rest_until = float("inf")
+        with self._writing:
+            self._path = None
 
     def take_over(self, other: "Vectors") -> None:
         """Have what another one of the same model knows of the texts that wait here. Cost: no call, no disk."""
@@ -483,6 +510,11 @@ class Vectors:
                     graph.add_items(self._matrix[rows], rows.tolist())
                 self._graph = graph
 
+    def _open(self, flags: int) -> AbstractContextManager[IO[bytes]]:
+        if self._path is None:
+            raise FileNotFoundError("closed meanwhile")
+        return _locked(self._path, flags)
+
     def _write(self, new: Sequence[tuple[str, "Numbers"]]) -> None:
         """Append records. A disk that refuses costs only time: they will be asked for again."""
         if self._path is None or not new:
@@ -490,7 +522,7 @@ class Vectors:
         dimension, header = len(new[0][1]), _header(self.model, len(new[0][1]))
         records = b"".join(_record(text, vector) for text, vector in new)
         with self._writing, contextlib.suppress(OSError):
-            with _locked(self._path, os.O_RDWR | os.O_CREAT) as file:
+            with self._open(os.O_RDWR | os.O_CREAT) as file:
                 there = _dimension_in(file.read(_HEADER), self.model)
                 if there not in (0, dimension, self._dimension_on_disk) or not header:
                     return
@@ -526,7 +558,7 @@ class Vectors:
         if self._path is None:
             return
         flags = os.O_RDWR | (os.O_CREAT if must and self._live else 0)
-        with self._writing, contextlib.suppress(OSError), _locked(self._path, flags) as file:
+        with self._writing, contextlib.suppress(OSError), self._open(flags) as file:
             content = file.read() if must else file.read(_HEADER)
             there = _dimension_in(content[:_HEADER], self.model)
             with self._lock:
@@ -594,6 +626,11 @@ def _record(text: str, vector: "Numbers") -> bytes:
 
 def _record_size(dimension: int) -> int:
     return _DIGEST + 2 * dimension + 4
+
+
+def _sound(questions: Iterable[str]) -> list[str]:
+    """Return what of some questions can be asked for, each once."""
+    return sorted({text[:TEXT_LIMIT] for text in questions if text.strip() and _is_sound(text)})
 
 
 def _is_sound(text: str) -> bool:
