@@ -3318,26 +3318,27 @@ class _State:
 
     def ByTokens(self, tokens: Iterable[str]) -> Sequence[str]:
         """Return the ids of nodes that bear one of `tokens`, in order, each once."""
-        if self._tokens is None:
-            self._tokens = self._MakeTokens()  # only now that it is whole: Ctrl-C may come
-        found: dict[str, None] = {}
+        tokens_of, found = self._Tokens(), dict[str, None]()
         for token in tokens:
-            for fold in (token, *self._tokens.Get(token)) if self._is_default else self._tokens.Get(token):
+            folds = tokens_of.Get(token)
+            for fold in (token, *folds) if self._is_default else folds:
                 found.update(dict.fromkeys(self.names.Get(fold)))
         return sorted(found, key=self.OrdinalOf) if len(found) > 1 else list(found)
 
-    def _MakeTokens(self) -> _Multimap[str]:
-        if self._base is not None and self._base._tokens is None:
-            self._base._tokens = self._base._MakeTokens()
-        tokens = _Multimap(str, None if self._base is None else self._base._tokens)
+    def _Tokens(self) -> _Multimap[str]:
+        """Return the folds of each token, found when it is first asked."""
+        if self._tokens is not None:
+            return self._tokens
+        tokens = _Multimap(str, None if self._base is None else self._base._Tokens())
         if self._is_default:
             for fold in self.names.OwnKeys():
                 self._AddTokens(fold, fold, tokens)
-            return tokens
-        for id in self.nodes.own if isinstance(self.nodes, _Layer) else self.nodes:
-            head = self.Head(id) if id in self.nodes else None
-            for name in () if head is None else (head.name, *head.aliases):
-                self._AddTokens(name, _Fold(name), tokens)
+        else:
+            own = self.nodes.own if isinstance(self.nodes, _Layer) else self.nodes
+            for head in [self.Head(id) for id in own if id in self.nodes]:
+                for name in (head.name, *head.aliases):
+                    self._AddTokens(name, _Fold(name), tokens)
+        self._tokens = tokens  # only now that it is whole: Ctrl-C may come
         return tokens
 
 

@@ -630,3 +630,37 @@ class TestStore:
         with pytest.raises(StoreCorruptError, match="no log of a keyword tree"):
             KeywordTree(str(tmp_path))
         assert os.listdir(tmp_path) == ["change_log.jsonl"]
+
+
+class TestWhatStaysOfTheDead:
+    @pytest.mark.parametrize("normalizer", [None, lambda text: [text.replace(" ", "").casefold()]])
+    def test_names_that_nobody_bears_are_forgotten(self, folder: Path, normalizer: Any) -> None:
+        with KeywordTree(str(folder), normalizer=normalizer) as tree:
+            stays = tree.CreateKeyword("what stays", "root")
+            held = inside.tokens_held(tree)
+            for number in range(20):
+                node = tree.CreateKeyword(f"na me {number}", "root", [f"al-ias {number}"])
+                node = tree.AddAlias(node.id, f"NA ME {number}")
+                node = tree.UpdateKeyword(node.id, {"name": f"new name {number}"}, node.version)
+                tree.DeleteKeyword(node.id)
+
+            assert inside.tokens_held(tree) == held
+            assert tree.Search("whatstays").node == stays
+
+    def test_a_token_stays_as_long_as_one_bears_the_name(self, tree: KeywordTree) -> None:
+        first, second = tree.CreateKeyword("na me", "root"), tree.CreateKeyword("Na Me", "root")
+        assert tree.Search("name").candidate_count == 2
+        tree.DeleteKeyword(first.id)
+
+        assert tree.Search("name").node == second
+
+    def test_a_deletion_can_be_undone_though_a_restore_came_and_went(self, tree: KeywordTree) -> None:
+        node = tree.CreateKeyword("before", "root")
+        snapshot = tree.Snapshot()
+        tree.UpdateKeyword(node.id, {"name": "behind"}, node.version)
+        tree.DeleteKeyword(node.id)
+        deletion = tree.last_operation
+        tree.Undo(tree.Restore(snapshot))
+        tree.Undo(deletion)
+
+        assert tree["behind"].id == node.id

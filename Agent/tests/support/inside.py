@@ -323,6 +323,11 @@ DAMAGE_IN_MEMORY: dict[str, Callable[[KeywordTree], object]] = {
 """Ways in which what a tree holds can be wrong: of the tree that `methods.test_methods` furnishes."""
 
 
+def tokens_held(tree: KeywordTree) -> int:
+    """Return how many tokens lead to names that read otherwise."""
+    return len(tree._engine.state._Tokens()._held)
+
+
 # == Ranking ==============================================================================================
 
 
