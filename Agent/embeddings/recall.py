@@ -149,6 +149,8 @@ class EmbeddingRecall:
         self._knowing = Knowing(self.vectors, trust)
         self._texts_of: dict[str, tuple[str, ...]] = {}
         self._ids_of: dict[str, dict[str, None]] = {}
+        self._asked: object = None  # the last text that was compared
+        self._likeness_of: dict[str, float] = {}  # id -> how near it is to that, as far as it was asked for
 
     @property
     def trust(self) -> dict[str, float]:
@@ -157,6 +159,7 @@ class EmbeddingRecall:
 
     def Add(self, id: str, texts: Texts) -> None:  # noqa: N802  the port's names
         """Take in a node that is not there."""
+        self._asked = None
         self._words.Add(id, texts)
         names, others, infos = texts
         about = [f"{names[0]}: {info}" for info in infos]  # an info seldom says what it is about
@@ -167,6 +170,7 @@ class EmbeddingRecall:
 
     def Remove(self, id: str, texts: Texts) -> None:  # noqa: N802
         """Forget a node; `texts` are those that it came with."""
+        self._asked = None
         self._words.Remove(id, texts)
         for text in self._texts_of.pop(id):
             self.vectors.remove(text)
@@ -234,9 +238,16 @@ class EmbeddingRecall:
 
     def likenesses(self, text: str, ids: Sequence[str]) -> list[float]:
         """Return how near the nearest text of each node is to one that was prepared, -1 where that is not known."""
-        said = [self._texts_of.get(id, ()) for id in ids]
-        found = iter(self.vectors.likenesses(text, [each for texts in said for each in texts]))
-        return [max((next(found) for _ in texts), default=-1.0) for texts in said]
+        if self._asked != (text, self.vectors.version):
+            self._asked, self._likeness_of = (text, self.vectors.version), {}
+        new = [id for id in ids if id not in self._likeness_of]  # a ranking asks for most of them several times
+        said = [self._texts_of.get(id, ()) for id in new]
+        found = self.vectors.likenesses(text, [each for texts in said for each in texts])
+        end = 0
+        for id, texts in zip(new, said, strict=True):
+            begin, end = end, end + len(texts)
+            self._likeness_of[id] = max(found[begin:end], default=-1.0)
+        return [self._likeness_of[id] for id in ids]
 
     def confidence(self, query: str, ids: Sequence[str]) -> list[float]:
         """Return 0 to 1 for each node: how far it is from the average node to one that says the query itself."""

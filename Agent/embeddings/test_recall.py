@@ -368,6 +368,48 @@ class TestKeepingUp:
         assert names(tree, "canine") == ["dog"]
 
 
+class TestComparing:
+    def test_a_ranking_looks_at_each_text_once(self, tree: EmbeddingTree, monkeypatch: pytest.MonkeyPatch) -> None:
+        for number in range(40):
+            keyword = tree.CreateKeyword(f"theme {number}", "root", [f"alias {number}"])
+            tree.CreateInfo(f"what is known of {number}", keyword_ids=[keyword.id])
+        vectors, looked_at = tree.recall.vectors, list[str]()
+        likenesses = vectors.likenesses
+
+        def look(question: str, texts: Sequence[str]) -> list[float]:
+            looked_at.extend(texts)
+            return likenesses(question, texts)
+
+        monkeypatch.setattr(vectors, "likenesses", look)
+        for query in ("canine", "a theme that is known"):
+            looked_at.clear()
+            assert tree.RankCandidates(query, 40)
+            assert sorted(looked_at) == sorted(set(looked_at)) != []
+
+    def test_a_node_that_says_something_else_is_compared_anew(self, embedder: English) -> None:
+        recall, ship = patient_recall(embedder, trust=1.0), Texts(["ship"], [])
+        for id, name in (("1", "dog"), ("2", "ship")):
+            recall.Add(id, Texts([name], []))
+        recall.Prepare("canine")
+        near, far = recall.likenesses("canine", ["1", "2"])
+        assert near > far
+
+        recall.Remove("1", Texts(["dog"], []))
+        recall.Add("1", ship)
+        assert recall.likenesses("canine", ["1", "2"]) == [far, far]
+        recall.Add("3", Texts(["dog"], []))
+        assert recall.likenesses("canine", ["3", "1"]) == [near, far]
+
+    def test_a_node_whose_vector_comes_later_is_compared_anew(self, embedder: English) -> None:
+        recall = patient_recall(embedder, trust=1.0)
+        recall.vectors.catch_up(["canine"])
+        recall.Add("1", Texts(["dog"], []))
+        assert recall.likenesses("canine", ["1"]) == [-1.0]
+
+        recall.catch_up()
+        assert recall.likenesses("canine", ["1"])[0] > 0.9
+
+
 class TestFailing:
     def test_words_rank_alone_and_the_failure_is_told(self, tree: EmbeddingTree, embedder: English) -> None:
         embedder.meanwhile = fail
