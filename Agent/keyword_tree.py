@@ -3392,6 +3392,8 @@ class _MRUCache:
 #   heard(t, node) = max(gain(t, node), 0.8 · heard(t, parent))
 #   search   Σ heard(t) · (1 − 0.28 · share of the query's words not in the own texts) for what has children,
 #            unless something is told of it, and nothing beneath says more of the query
+#            the first 20 by that · (said · (0.1 + held)³)^⅕, where said is the share of its best text that the query
+#            says, and held the share of the query's words in its names, path, other texts and best sentence of an info
 #   placing  2 · Σ heard(t) by names alone + Σ ½ᵏ · score of the k-th best child
 #            + ½ · the best score, where the new name ends in the node's: oat milk is a milk
 
@@ -3588,8 +3590,7 @@ class _LexicalRecall:
     def _CountTexts(self, texts: Texts, change: int) -> dict[str, int]:
         """Return the code of every word, and add `change` to the counts of lengths."""
         codes = self._MeasureTexts(texts.names, 4, self._lengths[0], change)
-        others = [*texts.others, *texts.infos]
-        for word, code in self._MeasureTexts(others, 0, self._lengths[1], change).items() if others else ():
+        for word, code in self._MeasureTexts([*texts.others, *texts.infos], 0, self._lengths[1], change).items():
             codes[word] = codes.get(word, 0) | code
         return codes
 
@@ -3602,9 +3603,8 @@ class _LexicalRecall:
             length = 1 + bisect.bisect(_STEPS, sum(words.values()))
             counts[length] += change
             measured.append((length, words))
-        measured.sort(key=operator.itemgetter(0), reverse=True)
         codes: dict[str, int] = {}
-        for length, words in measured:
+        for length, words in sorted(measured, key=operator.itemgetter(0), reverse=True):
             codes.update(dict.fromkeys(words, length << shift))
         if len(told) > len(codes):
             for word, times in Counter(told).items():
@@ -3786,21 +3786,20 @@ class _WordFinder:
         spaced = "|".join(re.escape(word) for word in words if not _IsUnspaced(word)) or "(?!)"
         pairs = "|".join(re.escape(word) for word in words if _IsUnspaced(word) and len(word) > 1) or "(?!)"
         self._find = re.compile(rf"(?<!\w)(?:{spaced})|(?=({pairs}))")
+        self._asked = sum(map(weights.__getitem__, words)) or 1.0
 
     def Weigh(self, text: str) -> float:
-        """Return the weight of the words that stand in a text, each once."""
+        """Return which share of the query, by weight, stands in a text."""
         found = {match[1] or match[0] for match in self._find.finditer(_Compose(text).casefold())}
-        return sum(self._weights[term] for term in found)
+        return math.fsum(map(self._weights.__getitem__, found)) / self._asked  # the same in any order
 
     def Quote(self, contents: Iterable[str]) -> str:
         """Return the sentence that fits best, at most 160 characters of it, or "" where none has a word."""
         best, quoted = 0.0, ""
         for content in contents:
             if self.Weigh(content) > best:  # no sentence of it has more
-                for sentence in _SplitSentences(content):
-                    weight = self.Weigh(sentence)
-                    if weight > best:
-                        best, quoted = weight, sentence
+                quoted = max(quoted, *_SplitSentences(content), key=self.Weigh)
+                best = self.Weigh(quoted)
         text = " ".join(_IsHidden(" ", quoted).split())
         if len(text) <= _EXCERPT_LIMIT:
             return text
@@ -3818,10 +3817,9 @@ def _ShareSaid(texts: Iterable[str], weights: Mapping[str, float]) -> float:
 
 def _CouldScore(weights: Mapping[str, float]) -> float:
     """Return the score that counts as all that a query could have."""
-    asked = 0.0
-    for term, weight in weights.items():  # every other pair of characters spans two words, and stands nowhere else
-        asked += weight / 2 if len(term) == 2 and _IsUnspaced(term) else weight
-    return (asked or 1.0) / 1.4
+    # Every other pair of characters spans two words, and stands nowhere else.
+    asked = sum(weight / 2 if len(term) == 2 and _IsUnspaced(term) else weight for term, weight in weights.items())
+    return asked / 1.4 or 1.0
 
 
 _HeardInfo: TypeAlias = "bytes | str"  # the row of an info, or the beginning of one that stays on the disk
@@ -4160,7 +4158,7 @@ class _Evidence(NamedTuple):
     confidence: float
     excerpt: str
     weight: float = 1.0
-    """What its score counts among the first: more, where the query holds much of one of its texts."""
+    """What its score counts among the first: more, where its texts say much of the query, and it much of one."""
 
 
 class _Fits(NamedTuple):
@@ -4492,8 +4490,7 @@ class _Descent:
                 evidence = self._JudgeParents(ranking, ids or best[:count]) if self._wants_evidence else {}
             else:
                 evidence = self._Judge(ranking, [*best[: max(count, _REORDERED)], *ids], scores)
-                first = sorted(best[:_REORDERED], key=lambda id: -scores[id] * evidence[id].weight)
-                best = first + best[_REORDERED:]
+                best[:_REORDERED] = sorted(best[:_REORDERED], key=lambda id: -scores[id] * evidence[id].weight)
             return _Fits(best, evidence, ranking.weights)
 
     def _Score(self, ranking: Ranking, query: str, is_placing: bool) -> dict[str, float]:
@@ -4505,14 +4502,17 @@ class _Descent:
         """Return how well keywords fit a query, and the sentences that say so.  The ranking is asked."""
         words, could_score = _WordFinder(ranking.weights), _CouldScore(ranking.weights)
         nearness = [0.0] * len(ids) if ranking.Nearness is None else ranking.Nearness(ids)
+        with self._see() as state:
+            paths = [state.NamesOnPath(id) if id in state.nodes else () for id in ids]
         found = {}
-        for id, near in zip(ids, nearness, strict=True):
+        for id, near, path in zip(ids, nearness, paths, strict=True):
             names, others, infos = self._ranker.TextsOf(id)
             excerpt = words.Quote(infos)
-            said = _ShareSaid([*names, *others, excerpt], ranking.weights)  # how much of the query, from 0 to 1
-            confidence = math.sqrt(said * min(1.0, scores.get(id, 0.0) / could_score))
-            weight = max(0.02, said, near) if others or infos else 0.3  # a name alone may say nothing of the query
-            found[id] = _Evidence(max(confidence, near), excerpt, weight**0.2)
+            texts = [*names, *others, excerpt]
+            said, held = _ShareSaid(texts, ranking.weights), words.Weigh(" | ".join([*texts, *path]))
+            confidence = said**0.4 * min(1.0, scores.get(id, 0.0) / could_score) ** 0.6
+            said = max(0.02, said, near) if others or infos else 0.3  # a name alone may say nothing of the query
+            found[id] = _Evidence(max(confidence, near), excerpt, (said * (0.1 + max(held, near)) ** 3) ** 0.2)
         return found
 
     def _JudgeParents(self, ranking: Ranking, ids: Sequence[str]) -> dict[str, _Evidence]:

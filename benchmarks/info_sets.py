@@ -2,7 +2,8 @@
 
 Each set is a tree of keywords, what is known about them (infos), and questions whose answer is a keyword. A question
 never stands in the tree: it is the heading of a text that became an info, the one-line summary of a manual page whose
-text became infos, or one half of what is said of a keyword while the other half became its infos.
+text became infos, or one half of what is said of a keyword while the other half became its infos. Keywords of which the
+very same is known are all right where one of them is: a manual page lies under each of its names.
 
     set                        keywords               infos                              questions
     faq, reference, guide      chapters or sections   the texts of their parts           the parts' headings
@@ -72,6 +73,24 @@ def documents_folder() -> Path:
 
 def sets() -> Iterator[Callable[[], InfoSet]]:
     """Yield functions that read a set each, or raise `Skip`."""
+    yield from (lambda read=read: _accept_twins(read()) for read in _sets())
+
+
+def _accept_twins(which: InfoSet) -> InfoSet:
+    """Return the set with all keywords as right of which the same is known as of a right one, each question once."""
+    known: dict[str, list[str]] = defaultdict(list)
+    for id, content in which.infos:
+        known[id].append(content)
+    alike: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for id, contents in known.items():
+        alike[tuple(contents)].add(id)
+    right: dict[str, frozenset[str]] = defaultdict(frozenset)
+    for case in which.cases:
+        right[case.query] |= case.gold.union(*(alike[tuple(known[id])] for id in case.gold if id in known))
+    return which._replace(cases=[Case(query, "", gold) for query, gold in right.items()])
+
+
+def _sets() -> Iterator[Callable[[], InfoSet]]:
     faq, guide = "usr/share/doc/debian/FAQ", "usr/share/doc/maint-guide"
     yield lambda: _outline("faq, English", f"{faq}/*.html", 2, ".en.html")
     yield lambda: _outline("faq, Chinese", f"{faq}/zh-cn/*.html", 2)

@@ -108,6 +108,30 @@ class TestInfosAreHeard:
         tree.CreateInfo(query, keyword_ids=[below.id])
         assert first(tree, query) == below.id
 
+    @pytest.mark.parametrize(
+        ("short", "long", "query"),
+        [
+            (
+                "Harp.",
+                "In the old town hall on every Monday evening Tom gives a lesson in viola, harp, and also in singing.",
+                "harp viola lesson",
+            ),
+            (
+                "竖琴。",
+                "每逢周一晚上小雨在旧市政厅给孩子们上课，教竖琴、教中提琴，也教他们唱歌和看五线谱。",
+                "竖琴和中提琴课",
+            ),
+        ],
+    )
+    def test_who_says_more_of_the_query_stands_before_a_short_text_that_says_less(
+        self, tree: KeywordTree, short: str, long: str, query: str
+    ) -> None:
+        tree.BatchCreateInfos(
+            [{"content": text, "keyword_ids": [id]} for id, text in (("Anna", short), ("Tom", long))]
+        )
+
+        assert [node.id for node, _ in tree.RankCandidates(query)] == ["Tom", "Anna"]
+
     def test_an_info_on_several_keywords_is_heard_at_all(self, tree: KeywordTree) -> None:
         tree.CreateInfo("They sing in a choir.", keyword_ids=["Anna", "Tom"])
 
