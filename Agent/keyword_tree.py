@@ -54,7 +54,8 @@ Three ways through it, from the door inwards:
               _PlanNode on a _Transaction, _FileStore.Append, _State.Apply
     a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round a ranking from Fit, a
               view from BuildView, the model's Chat, _ReadReply, and at the end _Conclude; then _Searcher.BuildResult
-    an undo   KeywordTree.Undo, _Journal.Find, _PlanUndo; then it is a write
+    an undo   KeywordTree.Undo, _Journal.Find, which reads the log backwards in _FileStore.ReadBack; then it is a write
+              (_Writer.WriteAs) whose plan is _PlanUndo: _UndoLink and _UndoRecord, at its end _Transaction.FindDangling
 
 A comment `# guard: name` marks a safeguard; `docs/mutations.md` tells which test fails when it is taken away.
 """
@@ -872,7 +873,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     for names, check in (
         ("id info_id keyword_id scope_id src_id dst_id new_parent_id operation_id", _CheckId),
         ("parent_id", lambda what, value: None if value is None else _CheckId(what, value)),
-        ("keyword_ids", partial(_CheckList, check=_CheckId)),
+        ("keyword_ids ids", partial(_CheckList, check=_CheckId)),
         ("name alias created_by changed_by", _CheckName),
         ("aliases", partial(_CheckList, check=_CheckName)),
         ("query context snapshot_ts", _CheckText),
@@ -6138,7 +6139,7 @@ def _CheckReorganizePlan(plan: object) -> tuple[list[_Row], _Row]:
         if keys is None or not all(isinstance(step.get(key), list if key == "ids" else str) for key in keys):
             raise _Invalid(f"a step must be one of {', '.join(_STEP_KEYS)}, with its keys", step)
         for key in keys:
-            _CHECKS["keyword_ids" if key == "ids" else "name" if key == "name" else "id"](f"{key} of a step", step[key])
+            _CHECKS[key](f"{key} of a step", step[key])
     return steps, seen
 
 
@@ -6509,12 +6510,11 @@ class _Searcher:
 
 def _PutFittingFirst(result: SearchResult, newest: list[Info], words: _WordFinder) -> None:
     """Let a result begin with the infos that fit; they are looked for on its first page and among the newest."""
-    infos = result.infos + newest
-    weights = [words.Weigh(info.content[:_READ_FOR_EXCERPT]) for info in infos]
-    fitting = sorted((place for place, weight in enumerate(weights) if weight), key=lambda place: -weights[place])
-    others = [info for info, weight in zip(result.infos, weights, strict=False) if not weight]
-    result.infos = [*(infos[place] for place in fitting), *others][:_PAGE]
-    result.excerpt = words.Quote(infos[place].content[:_READ_FOR_EXCERPT] for place in fitting)
+    weighed = [(words.Weigh(info.content[:_READ_FOR_EXCERPT]), info) for info in result.infos + newest]
+    fitting = [info for weight, info in sorted(weighed, key=lambda each: -each[0]) if weight]
+    others = [info for weight, info in weighed[: len(result.infos)] if not weight]
+    result.infos = [*fitting, *others][:_PAGE]
+    result.excerpt = words.Quote(info.content[:_READ_FOR_EXCERPT] for info in fitting)
 
 
 def _Draw(state: _State, id: str, indent: str, depth: int) -> Iterator[str]:
@@ -6695,6 +6695,29 @@ class KeywordTree:
     def last_operation(self) -> str | None:
         """The id of this thread's last operation that wrote something, for `Undo`; None before the first."""
         return self._engine.last_operation
+
+    # -- what the methods below begin with ------------------------------------
+
+    def _Enter(self, **arguments: object) -> list[Any]:
+        """Check that the tree is open; return the arguments, checked too."""
+        self._engine.CheckOpen()
+        return _Check(**arguments)
+
+    def _See(self, **arguments: object) -> contextlib.AbstractContextManager[_State]:
+        """Check that the tree is open, and the arguments; give what this thread is to see, the lock held."""
+        self._Enter(**arguments)
+        return self._engine.SeeOwn()
+
+    def _Write(self, op: str, plan: Callable[..., _Value], changed_by: str, **arguments: object) -> _Value:
+        """Check that the tree is open, and the arguments; commit a plan of them, and return what it returned."""
+        author = _CheckName("changed_by", changed_by)
+        given = self._Enter(**arguments)
+        return self._engine.Write(op, lambda tx: plan(tx, *given), author)
+
+    def _ChangeNode(
+        self, op: str, plan: Callable[..., KeywordNode], changed_by: str, **arguments: object
+    ) -> KeywordNode:
+        return self._reader.Renew(self._Write(op, plan, changed_by, **arguments))
 
     # -- searching ------------------------------------------------------------
 
@@ -6883,27 +6906,6 @@ class KeywordTree:
             start = min(page * size, sys.maxsize)
             held = [state.infos[id] for id in itertools.islice(ids, start, min(start + size, sys.maxsize))]
         return self._reader.Infos(held)
-
-    def _Enter(self, **arguments: object) -> list[Any]:
-        """Check that the tree is open; return the arguments, checked too."""
-        self._engine.CheckOpen()
-        return _Check(**arguments)
-
-    def _See(self, **arguments: object) -> contextlib.AbstractContextManager[_State]:
-        """Check that the tree is open, and the arguments; give what this thread is to see, the lock held."""
-        self._Enter(**arguments)
-        return self._engine.SeeOwn()
-
-    def _Write(self, op: str, plan: Callable[..., _Value], changed_by: str, **arguments: object) -> _Value:
-        """Check that the tree is open, and the arguments; commit a plan of them, and return what it returned."""
-        author = _CheckName("changed_by", changed_by)
-        given = self._Enter(**arguments)
-        return self._engine.Write(op, lambda tx: plan(tx, *given), author)
-
-    def _ChangeNode(
-        self, op: str, plan: Callable[..., KeywordNode], changed_by: str, **arguments: object
-    ) -> KeywordNode:
-        return self._reader.Renew(self._Write(op, plan, changed_by, **arguments))
 
     # -- writing keywords -----------------------------------------------------
 
