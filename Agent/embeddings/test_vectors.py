@@ -390,6 +390,39 @@ class TestAsking:
         assert vectors.failure == "ValueError: 'model' gave vectors of now one dimension, now another"
         assert vectors.waiting > 0
 
+    @pytest.mark.parametrize("at_a_time", [0, 64])  # texts that are embedded with a question
+    def test_questions_of_another_dimension_than_texts_are_a_failure(
+        self, at_a_time: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        class Lying(Counting):
+            def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
+                return HashingEmbedder(dimension=64).embed(texts)
+
+        embedder, clock = Lying("model"), Clock()
+        vectors = Vectors(embedder, clock=clock)
+        for number in range(3):
+            vectors.add(f"text {number}")
+        for turn in range(5):
+            vectors.catch_up([f"question {turn}"], limit=at_a_time)
+            vectors.catch_up(limit=64)
+            clock.now += RETRY_S
+
+        assert vectors.failure == "IncomparableError: 'model' gave 64 numbers for a question, 256 for a text"
+        assert caplog.messages == [f"embedding with model failed, words rank alone: {vectors.failure}"]
+        assert vectors.nearest("question 4", 3) == []
+
+    def test_a_model_whose_questions_and_texts_have_another_dimension_now_is_embedded_anew(self, path: Path) -> None:
+        class Twofold(Counting):
+            def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
+                return self.embed(texts)
+
+        filled(Twofold("model", 64), path, "tea", "coffee").catch_up()
+        vectors = filled(Twofold("model", 32), path, "tea", "coffee")
+        vectors.catch_up(["question"], limit=0)
+        vectors.catch_up()
+
+        assert (len(vectors), vectors.failure, len(vectors.nearest("question", 5))) == (2, "", 2)
+
     def test_seeing_whether_the_model_is_there_writes_nothing(self, embedder: Counting, path: Path) -> None:
         filled(embedder, path, "tea").catch_up()
         before = path.read_bytes()

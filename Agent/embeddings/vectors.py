@@ -83,6 +83,10 @@ def path_for(folder: str | os.PathLike[str], purpose: str, model: str) -> Path:
     return Path(folder) / "indexes" / f"{purpose}-{_digest(model)[:6].hex()}.vectors"
 
 
+class IncomparableError(ValueError):
+    """A model gives questions another dimension than texts."""
+
+
 class Vectors:
     """The vectors of some texts; any number of threads may use them. Only `catch_up` asks the model, or the disk.
 
@@ -271,6 +275,8 @@ class Vectors:
                     self.fail(ValueError(f"{self.model!r} gave vectors of now one dimension, now another"))
                     break
                 self._take(texts, new, vectors)
+            except IncomparableError as error:
+                self.fail(error)
             except Exception as error:  # the model's port: whatever happens there, the words still rank
                 if not failed and not self._is_there():
                     self.fail(error)
@@ -325,8 +331,10 @@ class Vectors:
         if self._embed_queries is None:
             given, texts = self._embedder.embed([*questions, *texts]), [*questions, *texts]
         else:
-            asked = self._embed_queries(questions) if questions else []
-            given, texts = [*asked, *(self._embedder.embed(texts) if texts else [])], [*questions, *texts]
+            asked = list(self._embed_queries(questions)) if questions else []
+            told = list(self._embedder.embed(texts)) if texts else []
+            self._check_dimensions(asked, told)
+            given, texts = [*asked, *told], [*questions, *texts]
         vectors = np.asarray(list(given), np.float64)
         if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
             raise ValueError(f"{self.model!r} gave {vectors.shape} numbers for {len(texts)} texts")
@@ -336,6 +344,15 @@ class Vectors:
         vectors /= np.where(peaks, peaks, 1.0)  # else the squares of huge and of tiny numbers are none
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return (vectors / np.where(lengths, lengths, 1.0)).astype(np.float16).astype(np.float32)
+
+    def _check_dimensions(self, asked: Sequence[Sequence[float]], told: Sequence[Sequence[float]]) -> None:
+        """Refuse a model whose questions cannot be compared with its texts; nothing else shows it."""
+        if not asked or not (told or self._dimension not in (0, len(asked[0]))):
+            return
+        told = told or list(self._embedder.embed([_PLAIN]))
+        if len(told[0]) != len(asked[0]):
+            numbers = f"{len(asked[0])} numbers for a question, {len(told[0])} for a text"
+            raise IncomparableError(f"{self.model!r} gave {numbers}")
 
     def _is_there(self) -> bool:
         """Return whether the model answers at all."""
