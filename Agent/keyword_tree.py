@@ -4256,6 +4256,8 @@ class _Descent:
         if silence := self.AskWhetherSilent():
             return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
         fits = self.Rank({"query": about.get("context") or query}, "search", ids) if self._wants_evidence else None
+        if fits and fits.evidence and about.get("context"):  # for a client that goes by the order
+            ids = sorted(ids, key=lambda id: -fits.evidence[id].confidence)
         with self._see_own() as state:
             view = _View(self.Describe(state, [id for id in ids if id in state.nodes], fits), {})
         reading = self._AskRound(trace, question, [], view)

@@ -214,6 +214,40 @@ class TestInATree:
 
         assert [node and node.name for node in found] == [*queries.values(), *queries.values()]
 
+    @pytest.mark.parametrize("is_first", [True, False])
+    @pytest.mark.parametrize(
+        ("name", "told", "contexts"),
+        [
+            (
+                "Python",
+                ("Python is a language with significant indentation.", "A python is a snake that eats rats."),
+                ("python the snake that eats rats", "which animal is a python?", "which snake eats rats"),
+            ),
+            (
+                "蟒蛇",
+                ("蟒蛇是一种编程语言，用缩进分块。", "蟒蛇是一种动物，吃老鼠。"),
+                ("蟒蛇吃老鼠吗", "哪种动物吃老鼠"),
+            ),
+        ],
+    )
+    def test_takes_the_namesake_of_which_the_context_speaks(
+        self, tree: KeywordTree, name: str, told: tuple[str, str], contexts: tuple[str, ...], is_first: bool
+    ) -> None:
+        themes = ["Programming", "Animals"] if is_first else ["Animals", "Programming"]
+        ids = {theme: tree.CreateKeyword(name, tree.CreateKeyword(theme, "root").id).id for theme in themes}
+        tree.CreateInfo(told[0], keyword_ids=[ids["Programming"]])
+        tree.CreateInfo(told[1], keyword_ids=[ids["Animals"]])
+
+        for context in contexts:
+            assert [node.name for node in tree.Search(name, context=context).path[1:]] == ["Animals", name]
+
+    def test_asks_back_where_the_context_says_nothing_of_any_namesake(self, tree: KeywordTree) -> None:
+        for theme in ("Programming", "Animals"):
+            tree.CreateKeyword("Python", tree.CreateKeyword(theme, "root").id)
+
+        assert tree.Search("Python", context="it rains").status is SearchStatus.AMBIGUOUS
+        assert tree.Search("Python", context="about python").status is SearchStatus.AMBIGUOUS
+
     def test_links_an_info_to_what_it_names(self, tree: KeywordTree) -> None:
         tree.BatchCreateKeywords([{"name": name, "parent_id": "root"} for name in ("Python", "Rust", "苏州园林")])
         info = tree.CreateInfo("去苏州园林的火车票用 Python 脚本抢。", auto_link=True)
