@@ -3775,6 +3775,7 @@ def _KindIn(name: str) -> str:
 
 
 _SplitSentences = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+").split
+_FindClauses = re.compile(r"(?:[^,;:.!?，；：、。！？]|[,;:.!?](?=\S)){4,}").findall
 _IsHidden = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]").sub
 
 
@@ -4252,11 +4253,11 @@ class _Descent:
 
     def ChooseAmong(self, ids: Sequence[str], query: str, intent: str, **about: str) -> _Row:
         """Let the model choose one of a few keywords, also of those that the caller's open operation made."""
-        question, trace = _MakeQuestion(query, about), _Trace(query, intent)
+        question, trace, context = _MakeQuestion(query, about), _Trace(query, intent), about.get("context")
         if silence := self.AskWhetherSilent():
             return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
-        fits = self.Rank({"query": about.get("context") or query}, "search", ids) if self._wants_evidence else None
-        if fits and fits.evidence and about.get("context"):  # for a client that goes by the order
+        fits = self.Rank({"query": context or query}, "search", ids) if self._wants_evidence else None
+        if context and fits and fits.evidence:  # for a client that goes by the order
             ids = sorted(ids, key=lambda id: -fits.evidence[id].confidence)
         with self._see_own() as state:
             view = _View(self.Describe(state, [id for id in ids if id in state.nodes], fits), {})
@@ -4513,7 +4514,8 @@ class _Descent:
             excerpt = words.Quote(infos)
             texts = [*names, *others, excerpt]
             said, held = _ShareSaid(texts, ranking.weights), words.Weigh(" | ".join([*texts, *path]))
-            confidence = said**0.4 * min(1.0, scores.get(id, 0.0) / could_score) ** 0.6
+            in_clause = 0.85 * _ShareSaid(_FindClauses(excerpt), ranking.weights)  # no text of its own
+            confidence = max(said, in_clause) ** 0.4 * min(1.0, scores.get(id, 0.0) / could_score) ** 0.6
             said = max(0.02, said, near) if others or infos else 0.3  # a name alone may say nothing of the query
             found[id] = _Evidence(max(confidence, near), excerpt, (said * (0.1 + max(held, near)) ** 3) ** 0.2)
         return found

@@ -132,6 +132,36 @@ class TestInfosAreHeard:
 
         assert [node.id for node, _ in tree.RankCandidates(query)] == ["Tom", "Anna"]
 
+    @pytest.mark.parametrize(
+        ("content", "queries"),
+        [
+            (
+                "She is eighty this year, gets up at six every morning and goes to the park to practise taichi, then "
+                "she buys vegetables at the market, takes a nap in the afternoon, and her favourite series is Columbo.",
+                ("Columbo", "who practises taichi?", "who buys vegetables?"),
+            ),
+            (
+                "她今年八十岁，每天早上六点起床去公园打太极拳，然后去菜市场买菜，中午做饭给全家人吃，下午睡午觉，"
+                "晚上看电视剧，最喜欢的电视剧是红楼梦。",
+                ("红楼梦", "谁睡午觉", "谁去菜市场买菜"),
+            ),
+        ],
+    )
+    def test_a_clause_of_a_long_sentence_is_answered_from(
+        self, tree: KeywordTree, content: str, queries: tuple[str, ...]
+    ) -> None:
+        tree.CreateInfo(content, keyword_ids=["Anna"])
+        tree.BatchCreateInfos(
+            [
+                {"content": other, "keyword_ids": [id]}
+                for id in ("Tom", "Momo", "小雨")
+                for other in ("Allergic to peanuts.", "对花生过敏。", f"{id}: school starts in September.")
+            ]
+        )
+
+        found = {query: tree.Search(query).node for query in queries}
+        assert {query: node and node.id for query, node in found.items()} == dict.fromkeys(queries, "Anna")
+
     def test_an_info_on_several_keywords_is_heard_at_all(self, tree: KeywordTree) -> None:
         tree.CreateInfo("They sing in a choir.", keyword_ids=["Anna", "Tom"])
 
