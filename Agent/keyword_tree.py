@@ -2985,12 +2985,6 @@ class _State:
     """Everything that is known of the live records, and what is left of the deleted ones."""
 
     def __init__(self, normalizer: Callable[[str], list[str]], base: _State | None = None) -> None:
-        def Table(name: str) -> Any:
-            return {} if base is None else _Layer(getattr(base, name))
-
-        def Index(name: str, order: Callable[[Any], int]) -> Any:
-            return _Multimap(order, None if base is None else getattr(base, name))
-
         self._base = base
         self._normalizer = normalizer
         self._is_default = normalizer is _NormalizeText
@@ -3002,15 +2996,15 @@ class _State:
         self._info_order: list[str] = []  # of infos, deleted ones too: for who goes on behind one of them
         self._info_places: dict[str, int] | None = None  # where each stands in it; made when first asked
         self.next_ordinal: int = 0 if base is None else base.next_ordinal
-        self.nodes: MutableMapping[str, bytes] = Table("nodes")
-        self.infos: MutableMapping[str, Any] = Table("infos")
-        self.gone_nodes: MutableMapping[str, _Tombstone] = Table("gone_nodes")
-        self.gone_infos: MutableMapping[str, _Tombstone] = Table("gone_infos")
-        self.children: _Multimap[str] = Index("children", self.OrdinalOf)
-        self.names: _Multimap[str] = Index("names", self.OrdinalOf)
-        self.queries: _Multimap[str] = Index("queries", self.OrdinalOf)
-        self.by_info: _Multimap[bytes] = Index("by_info", _OrdinalOf)
-        self.by_node: _Multimap[bytes] = Index("by_node", _OrdinalOf)
+        self.nodes: MutableMapping[str, bytes] = {} if base is None else _Layer(base.nodes)
+        self.infos: MutableMapping[str, Any] = {} if base is None else _Layer(base.infos)
+        self.gone_nodes: MutableMapping[str, _Tombstone] = {} if base is None else _Layer(base.gone_nodes)
+        self.gone_infos: MutableMapping[str, _Tombstone] = {} if base is None else _Layer(base.gone_infos)
+        self.children: _Multimap[str] = _Multimap(self.OrdinalOf, None if base is None else base.children)
+        self.names: _Multimap[str] = _Multimap(self.OrdinalOf, None if base is None else base.names)
+        self.queries: _Multimap[str] = _Multimap(self.OrdinalOf, None if base is None else base.queries)
+        self.by_info: _Multimap[bytes] = _Multimap(_OrdinalOf, None if base is None else base.by_info)
+        self.by_node: _Multimap[bytes] = _Multimap(_OrdinalOf, None if base is None else base.by_node)
 
     # -- taking rows in -------------------------------------------------------
 
@@ -3018,7 +3012,7 @@ class _State:
         """Take rows in."""
         self.change_count += 1
         heads = records.heads
-        if len(records.nodes) == 1 or not self._AddPlainNodes(records.nodes):
+        if len(records.nodes) <= 1 or not self._AddPlainNodes(records.nodes):
             for row in records.nodes:
                 self._ApplyNode(heads.get(row) or _ReadNodeHead(row), row)
         for index, row in enumerate(records.infos):
@@ -3032,7 +3026,7 @@ class _State:
         Opening a million nodes is this loop.  Texts are decoded and folded together, joined by newlines, which no raw
         JSON string holds: a few calls for thousands of names.
         """
-        if self._base is not None or not self._is_default or not rows:
+        if self._base is not None or not self._is_default:
             return False
         if any(row.endswith(b"]}") for row in rows):  # these have confirmed queries
             return False
@@ -5688,12 +5682,12 @@ class _Engine:
             self._own.last_operation = job.id
         return cast("_Value", job.result)
 
-    def Exclusively(self, work: Callable[[], None]) -> None:
+    def Exclusively(self, work: Callable[[], _Value]) -> _Value:
         """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
         with self.Enter():  # guard: no refresh within a write
-            self._Exclusively(lambda _: work(), [])
+            return self._Exclusively(lambda _: work(), [])
 
-    def _Exclusively(self, work: Callable[[list[_Job[Any]]], None], jobs: list[_Job[Any]]) -> None:
+    def _Exclusively(self, work: Callable[[list[_Job[Any]]], _Value], jobs: list[_Job[Any]]) -> _Value:
         """Do the work on what everybody wrote; again where that has changed meanwhile."""
         with self.commit_lock:  # guard: one thread at a time
             try:
@@ -6619,9 +6613,7 @@ class KeywordTree:
         if not isinstance(data_dir, (str, os.PathLike)) or not os.fspath(data_dir):
             raise _Invalid("data_dir must be a path, and not empty", data_dir)
         self.data_dir = os.path.abspath(os.fsdecode(os.fspath(data_dir)))  # the current folder may change
-        _Check(max_candidates=max_candidates, descend_max_rounds=descend_max_rounds, mru_capacity=mru_capacity)
-        _Check(infos_heard=infos_heard, view=view)
-        _Check(log_messages=log_messages, learn_matches=learn_matches, show_descriptions=show_descriptions)
+        _Check(learn_matches=learn_matches, **{name: arguments[name] for name in arguments if name in _CHECKS})
         client = StubLLMClient() if llm_client is None else llm_client
         if not callable(getattr(client, "Chat", None)):
             raise _Invalid("llm_client must have a method Chat", llm_client)
@@ -6907,8 +6899,8 @@ class KeywordTree:
             ids = state.InfosBehind(after)
             if unlinked:
                 ids = (id for id in ids if not state.by_info.Get(id))
-            start = min(page * size, sys.maxsize)
-            held = [state.infos[id] for id in itertools.islice(ids, start, min(start + size, sys.maxsize))]
+            ids = itertools.islice(ids, min(page * size, sys.maxsize), None)
+            held = [state.infos[id] for id in itertools.islice(ids, size)]
         return self._reader.Infos(held)
 
     # -- writing keywords -----------------------------------------------------
@@ -7269,9 +7261,7 @@ class KeywordTree:
             stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
         if not _IsSnapshotName(stamp):  # guard: a name that Restore takes
             raise _Invalid("the clock must return seconds since 1970, before the year 10000", now)
-        names = [stamp]
-        self._engine.Exclusively(lambda: names.append(self._engine.store.Snapshot(stamp, copy)))
-        return names[-1]
+        return self._engine.Exclusively(lambda: self._engine.store.Snapshot(stamp, copy))
 
     def Restore(self, snapshot_ts: str, changed_by: str = "user") -> str:
         """Make everything what it was when a snapshot was taken, as one operation; return its id, for `Undo`.
@@ -7329,12 +7319,11 @@ class KeywordTree:
         Cost: reads all files and decodes every row, while writers wait.
         """
         self._engine.CheckOpen()
-        problems: list[str] = []
-        known = self.recovery
+        engine, known = self._engine, self.recovery
         try:
-            self._engine.Exclusively(lambda: problems.extend(_FindProblems(self._engine.store, self._engine.state)))
+            problems = engine.Exclusively(lambda: list(_FindProblems(engine.store, engine.state)))
         except StoreCorruptError as error:
-            problems.append(str(error))
+            problems = [str(error)]
         return problems + [told for told in self.recovery if told not in known]
 
     def TreeMetrics(self) -> dict[str, Any]:

@@ -194,9 +194,10 @@ def behind_exclusive_work(patch: pytest.MonkeyPatch, act: Callable[[], object]) 
     """Do something each time that a tree has just ended what it does alone (a compaction, say)."""
     real = kt._Engine.Exclusively
 
-    def work_and_act(self: Any, work: Callable[[], None]) -> None:
-        real(self, work)
+    def work_and_act(self: Any, work: Callable[[], object]) -> object:
+        result = real(self, work)
         act()
+        return result
 
     patch.setattr(kt._Engine, "Exclusively", work_and_act)
 
