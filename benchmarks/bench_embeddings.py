@@ -1,7 +1,7 @@
 """What do embeddings add to the ranking by words, and what do they cost?
 
 What: on real trees, the share of queries whose right answer comes first, among five and among fifty, and the right
-parent in the first view: by words alone, by likeness alone, and fused. Then the two numbers of the fusion are chosen
+parent in the first view: by words alone, by likeness alone, and fused. Then the number of the fusion is chosen
 on all data but one source, and the figure is that of the source left out: the honest one. The Chinese sets are there to
 show that a model that knows no Chinese makes nothing worse. Last, how well the confidence tells questions that nothing
 fits, and what time, memory and disk all this takes.
@@ -28,7 +28,6 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from Agent.embeddings.recall import EmbeddingRecall
 
 DEPTHS = (1, 5, 50)
-WEIGHTS, POWERS = (0.05, 0.1, 0.2), (2, 3)
+WEIGHTS = (0.4, 0.6, 0.8, 1.2)
 LIKENESS_ALONE = 1e6
 ENGLISH = {"search awesome_python", "search wordnet_food, definition_en", "search clinc150_dev"}
 """The sets of the aim; the one with short queries is told beside."""
@@ -53,7 +52,6 @@ class Way(NamedTuple):
     """A way of ranking."""
 
     weight: float
-    power: int = 3
 
 
 WORDS, LIKENESS = Way(0.0), Way(LIKENESS_ALONE)
@@ -124,7 +122,7 @@ class BothFinder(Finder):
         """Rank this way from now on, and be ready for a case."""
         from Agent.embeddings import recall
 
-        recall.WEIGHT, recall._POWER = way.weight, way.power
+        recall.WEIGHT = way.weight
         self.recall.Prepare(case.query, case.description)
         self.use(self.recall if way.weight else self.recall._words)
 
@@ -222,7 +220,7 @@ def _quality(report: common.Report, sets: Sequence[Measured], now: Way) -> None:
 
 
 def _left_out(report: common.Report, sets: Sequence[Measured], now: Way, aims: Aims) -> None:
-    grid = [Way(weight, power) for weight, power in product(WEIGHTS, POWERS)]
+    grid = [Way(weight) for weight in WEIGHTS]
     rows, gained = [], []
     for measured in sets:
         others = [other for other in sets if other.source != measured.source]
@@ -230,11 +228,11 @@ def _left_out(report: common.Report, sets: Sequence[Measured], now: Way, aims: A
         gain = [100.0 * (a - b) for a, b in zip(_first(measured, best), _first(measured, WORDS), strict=True)]
         if measured.task.name in ENGLISH:
             gained.append(gain)
-        cells = [f"{best.weight:g}, {best.power}", share(sum(_first(measured, best)), len(measured.task.cases))]
+        cells = [f"{best.weight:g}", share(sum(_first(measured, best)), len(measured.task.cases))]
         rows.append(
             [measured.task.name, *cells, _difference(measured, best, _first), _difference(measured, now, _first)]
         )
-    columns = ["set", "weight, power", "first", "beside words", "as it stands, beside words"]
+    columns = ["set", "weight", "first", "beside words", "as it stands, beside words"]
     report.table("Chosen on all sources but the set's own (percent; points)", columns, rows)
     if gained:
         mean, low, high = interval_of(gained)
@@ -330,7 +328,7 @@ def _view_costs(report: common.Report, dimension: int = 384) -> None:
     specs = specs_of("admin_cn4")
     finder = BothFinder(Task("", "search", specs, []), _MadeVectors(dimension))
     rows = []
-    for name, way in {"words": WORDS, "fused": Way(0.1)}.items():
+    for name, way in {"words": WORDS, "fused": Way(0.8)}.items():
         cells = []
         for intent in ("search", "suggest_parent"):
             spent = []
@@ -383,7 +381,7 @@ def run(options: Namespace) -> None:
         return
     from Agent.embeddings import recall
 
-    now = Way(recall.WEIGHT, recall._POWER)
+    now = Way(recall.WEIGHT)
     finders: list[BothFinder] = []
     sets: list[Measured] = []
     try:
@@ -404,7 +402,7 @@ def run(options: Namespace) -> None:
     except common.Skip as reason:
         report.skipped("the real trees", reason)
     finally:
-        recall.WEIGHT, recall._POWER = now
+        (recall.WEIGHT,) = now
         embedder.keep()
         for finder in finders:
             finder.close()

@@ -77,7 +77,9 @@ class EmbeddingRanker:
                     del self._ids_of[text]
 
     def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
-        """Return (likeness, id), best first; nothing where the model fails or does not know the query's script.
+        """Return (nearness, id), best first; nothing where the model fails or does not know the query's script.
+
+        Nearness is 0 for what is as near as the others are on average, 1 for what says the query itself.
 
         Cost: embeds the query, and whatever waits: with the first one all, in a call for each `vectors.BATCH`.
         """
@@ -86,7 +88,11 @@ class EmbeddingRanker:
             return []
         with self._lock:
             found: dict[str, float] = {}
-            for likeness, text in self.vectors.nearest(query, _NEAREST):
+            nearest, count = self.vectors.nearest(query, _NEAREST), len(self.vectors)
+            best = nearest[0][0] if nearest else 0.0
+            # Of the others: among a few memories the best one would hide behind its own share of the average.
+            average = (self.vectors.average(query) * count - best) / (count - 1) if count > 1 else 0.0
+            for likeness, text in nearest:
                 for id in self._ids_of.get(text, ()):
-                    found.setdefault(id, likeness)
-        return [(likeness, id) for id, likeness in found.items()]
+                    found.setdefault(id, (likeness - average) / max(1e-4, 1.0 - average))
+        return [(nearness, id) for id, nearness in found.items()]

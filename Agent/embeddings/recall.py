@@ -10,14 +10,17 @@
 
 The words rank as they do without a model; likeness adds to what they say, it replaces nothing:
 
-    gain(node)  = WEIGHT · trust · r³ · what the query could gain by words at most
-    r           = (likeness − average) / (best − average)           likeness: of the nearest of the node's texts
+    gain(node)  = WEIGHT · nearness · what the query could gain by words at most
+    nearness    = trust · (likeness − average) / (1 − average)      likeness: of the nearest of the node's texts
 
-So where words explain a query, they decide; where they explain little, likeness does; and no figure depends on a
-model's own scale. It is *heard* as a word is: what lies beneath a keyword that is near has four fifths of its gain.
-`trust` is what the model showed to know of the query's scripts, see `scripts`; a log line tells which one it does not
-know. In the share of a query that stands in a keyword's own texts likeness counts as a word does in short queries, and
-hardly in long ones: "canine" means the dog, a sentence what lies beneath.
+So where words explain a query, they decide; where they explain little, likeness does. Nearness is 0 for a node like the
+average one and 1 for one that says the query itself: a model whose likenesses all lie between 0.7 and 0.9 counts as one
+that uses the whole scale, and what is near to nothing gains little. It is *heard* as a word is: what lies beneath a
+keyword that is near has four fifths of its gain. `trust` is what the model showed to know of the query's scripts, see
+`scripts`; a log line tells which one it does not know. Where no word is known here, likeness ranks alone.
+
+A confidence by likeness is nearness to the power of 1½: of questions that nothing answers, the nearest keywords have
+0.1 to 0.25, and as many should be refused as by words alone.
 
 A new keyword is compared by its name and description, as one text.
 
@@ -49,12 +52,12 @@ from .worker import PATIENCE_S, Worker, check_patience
 
 __all__ = ["EmbeddingRecall", "EmbeddingTree"]
 
-WEIGHT = 0.3
-"""What the likest keyword gains beside what the query could gain by words."""
+WEIGHT = 0.8
+"""What a keyword gains that says the query itself, beside what the query could gain by words."""
 
-_POWER = 3
 _NEAREST = 200  # texts, and nodes of a ranking: as many as the words bring
 _LIKENESS = "≈"  # the term that stands for it
+_DOUBT = 1.5  # power: what is halfway to the query itself answers it with a confidence of 0.35
 _log = logging.getLogger(__name__)
 
 
@@ -207,15 +210,10 @@ class EmbeddingRecall:
         if not nearest:
             return ranking
         # A query of which no word has any weight is all likeness.
-        asked = sum(ranking.weights.values()) or 1.0
-        trust = self._knowing.trust(text)
-        most = WEIGHT * trust * asked
-        average = self.vectors.average(text)
-        spread = max(nearest[0][0] - average, 1e-4)
+        most = WEIGHT * (sum(ranking.weights.values()) or 1.0)
 
         def likeness_gains(ids: Sequence[str]) -> dict[str, float]:
-            nearness = zip(ids, self.likenesses(text, ids), strict=True)
-            return {id: most * min(1.0, max(0.0, near - average) / spread) ** _POWER for id, near in nearness}
+            return {id: most * near for id, near in zip(ids, self.nearness(text, ids), strict=True)}
 
         def gains(wanted: Collection[str], names_only: bool) -> dict[str, dict[str, float]]:
             found = ranking.Gains(wanted, names_only)
@@ -231,8 +229,8 @@ class EmbeddingRecall:
         scores |= {id: sum(own.values()) for id, own in ranking.Gains(more, False).items()}
         wanted = list(dict.fromkeys([*scores, *more]))
         best = sorted((-gain - scores.get(id, 0.0), id) for id, gain in likeness_gains(wanted).items())
-        rarest = max(ranking.weights.values(), default=0.0)
-        weights = {**ranking.weights, _LIKENESS: 4 * trust * rarest * rarest / asked}
+        # Words that nobody has say nothing of what is meant; nor whether it is a theme or what lies beneath.
+        weights = {**(ranking.weights if ranking.best else {}), _LIKENESS: most}
         best_first = [(-score, id) for score, id in best[:_NEAREST]]
         return Ranking(best_first, weights, gains, partial(self.confidence, text))
 
@@ -250,6 +248,10 @@ class EmbeddingRecall:
         return [self._likeness_of[id] for id in ids]
 
     def confidence(self, query: str, ids: Sequence[str]) -> list[float]:
+        """Return 0 to 1 for each node: how sure its nearness makes it that it is meant."""
+        return [near**_DOUBT for near in self.nearness(query, ids)]
+
+    def nearness(self, query: str, ids: Sequence[str]) -> list[float]:
         """Return 0 to 1 for each node: how far it is from the average node to one that says the query itself."""
         average, trust = self.vectors.average(query), self._knowing.trust(query)
         share = (trust * (near - average) / max(1e-4, 1.0 - average) for near in self.likenesses(query, ids))

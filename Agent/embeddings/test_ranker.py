@@ -42,6 +42,17 @@ class TestRank:
 
         assert contents(retriever, "automobile", 1) == ["a red car"]
 
+    @pytest.mark.parametrize("others", [[], ["a green tree"], ["a green tree"] * 9])
+    def test_few_memories_are_found_as_well(self, others: list[str], embedder: HashingEmbedder) -> None:
+        """The average that counts is that of the others."""
+        ranker = EmbeddingRanker(embedder)
+        for number, text in enumerate(["automobile", *others]):
+            ranker.Add(str(number), [(text, 1.0)])
+
+        nearness, id = ranker.Rank("car")[0]
+        assert (round(nearness, 2), id) == (1.0, "0")
+        assert all(abs(nearness) < 0.05 for nearness, _ in ranker.Rank("car")[1:])
+
     def test_follows_the_log(self, tree: KeywordTree, embedder: HashingEmbedder, tmp_path: Path) -> None:
         ranker = EmbeddingRanker(embedder, tmp_path)
         retriever = MemoryRetriever(tree, ranker=ranker)

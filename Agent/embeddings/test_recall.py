@@ -2,6 +2,7 @@
 
 import doctest
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -37,6 +38,22 @@ class English(HashingEmbedder):
         self.asked += texts
         self.meanwhile()
         return super().embed(texts)
+
+
+class Told:
+    """A model whose likenesses are told: of each text to any question; 0.8 where nothing is told."""
+
+    name = "told"
+
+    def __init__(self, **likenesses: float) -> None:
+        self.likenesses = {name.replace("_", " "): likeness for name, likeness in likenesses.items()}
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        told = [self.likenesses.get(text, 0.8) for text in texts]
+        return [[likeness, math.sqrt(1.0 - likeness * likeness)] for likeness in told]
+
+    def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] for _ in texts]
 
 
 class Chooses(LLMClient):
@@ -106,6 +123,44 @@ class TestFinding:
 
         assert names(tree, "canine", 4)[0] == "dog"
         assert set(names(tree, "canine", 4)) == {"dog", "poodle", "beagle", "husky"}
+
+    def test_what_is_hardly_nearer_than_others_gains_little(self, tmp_path: Path) -> None:
+        """The nearest of what is all alike says nothing, however little the words say."""
+        with EmbeddingTree(tmp_path, Told(tea_house=0.81), trust=1.0) as tree:
+            for name in ("harbour", "tea house", *(f"thing {number}" for number in range(20))):
+                tree.CreateKeyword(name, "root")
+            tree.catch_up()
+
+            assert names(tree, "when does the early ferry leave this small harbour", 1) == ["harbour"]
+
+    def test_a_narrow_band_of_likenesses_is_as_good_as_the_whole_scale(self, tmp_path: Path) -> None:
+        with EmbeddingTree(tmp_path, Told(tea_house=0.92), trust=1.0) as tree:
+            for name in ("harbour", "tea house", *(f"thing {number}" for number in range(20))):
+                tree.CreateKeyword(name, "root")
+            tree.catch_up()
+
+            assert names(tree, "where do I get something warm, far from the harbour", 1) == ["tea house"]
+
+    def test_a_theme_that_is_nearest_comes_first_where_no_word_is_known(self, tmp_path: Path) -> None:
+        with EmbeddingTree(tmp_path, Told(drinks=0.9, tea=0.885), trust=1.0) as tree:
+            drinks = tree.CreateKeyword("drinks", "root")
+            tree.CreateKeyword("tea", drinks.id)
+            for number in range(20):
+                tree.CreateKeyword(f"thing {number}", "root")
+            tree.catch_up()
+
+            assert names(tree, "各种饮料", 2) == ["drinks", "tea"]
+
+    @pytest.mark.parametrize(("likeness", "is_found"), [(0.845, False), (0.9, True)])
+    def test_what_nothing_answers_is_refused(self, likeness: float, is_found: bool, tmp_path: Path) -> None:
+        with EmbeddingTree(tmp_path, Told(tea=likeness), trust=1.0, llm_client=LexicalLLMClient()) as tree:
+            for name in ("tea", *(f"thing {number}" for number in range(20))):
+                tree.CreateKeyword(name, "root")
+            tree.catch_up()
+            found = tree.Search("明天会下雨吗")
+
+            assert (found.node is not None) == is_found
+            assert [node.name for node, _ in tree.RankCandidates("明天会下雨吗", 1)] == ["tea"]
 
     def test_a_new_keyword_is_compared_by_its_description_too(self, embedder: English, tmp_path: Path) -> None:
         with patient_tree(tmp_path, embedder, llm_client=Chooses("dog")) as tree:

@@ -45,9 +45,9 @@ __all__ = ["ContentIndex", "Filters", "InfoFacts", "Ranker"]
 KINDS = ("fact", "episode", "pattern", "skill")
 """What `MemoryStore` keeps; somebody else may have written others."""
 
-LIKENESS = 0.1
-"""What the likest info gains by another ranking, beside 1 for saying all that is asked for. So the words decide where
-they explain a question, and likeness where they explain little; it is the form in which `embeddings.recall` mixes."""
+LIKENESS = 0.8
+"""What an info gains by another ranking that says the question itself, beside 1 for saying all that is asked for. So
+the words decide where they explain a question, and likeness where they explain little; `embeddings.recall` mixes so."""
 
 SAVE_AFTER = 2_000
 """Where so many infos had to be taken in at once, the index is written to disk."""
@@ -71,7 +71,10 @@ class Ranker(Protocol):
         """Forget an info; one that is not there is no error."""
 
     def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
-        """Return (score, id), best first: some hundreds, since a filter comes afterwards."""
+        """Return (nearness, id), best first: some hundreds, since a filter comes afterwards.
+
+        Nearness is 0 for what is as near as the average info, 1 for what says the query itself.
+        """
 
 
 @dataclass(slots=True)
@@ -354,7 +357,9 @@ class ContentIndex:
         with self._ranker_lock:
             self._pass_on(self._ranker)
             ranked = self._ranker.Rank(query)
-        near = _nearness(ranked)
+        near: dict[str, float] = {}
+        for nearness, id in ranked:
+            near.setdefault(id, min(1.0, max(0.0, nearness)))
         wanted = [id for id in near if id in self.known and (among is None or id in among)]
         # What is near and says none of the words stands behind whatever says some; what says some has its own score.
         rest = frozenset(id for id in wanted if id not in found)
@@ -503,20 +508,6 @@ def collector_off() -> Iterator[None]:
 def _join(ids_by: Mapping[str, Set[str]], names: Collection[str]) -> Set[str]:
     found = [ids_by[name] for name in dict.fromkeys(names) if name in ids_by]
     return found[0] if len(found) == 1 else frozenset().union(*found)
-
-
-def _nearness(ranked: Sequence[tuple[float, str]]) -> dict[str, float]:
-    """Return how near each info of a ranking is, from 0, the last one, to 1, the first; squared, so that few are near.
-
-    The difference counts, not the likeness itself: no model's own scale decides.
-    """
-    scores = {id: score for score, id in reversed(ranked)}
-    if not scores:
-        return {}
-    least, most = min(scores.values()), max(scores.values())
-    if most == least:  # nothing tells them apart
-        return dict.fromkeys(scores, 1.0)
-    return {id: ((scores[id] - least) / (most - least)) ** 2 for _, id in ranked}
 
 
 _NOTHING: Mapping[str, Any] = {}

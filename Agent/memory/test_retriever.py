@@ -368,21 +368,55 @@ class TestRanker:
         ranker = Ranker()
         texts = ["the kettle is red and hot", "a pot", "a pan", "a lid"]
         said, pot, pan, lid = (tree.CreateInfo(text).id for text in texts)
-        ranker.ranked = [(0.9, pot), (0.6, said), (0.5, pan), (0.1, lid), (0.0, "gone")]
+        ranker.ranked = [(0.3, pot), (0.2, said), (0.15, pan), (0.05, lid), (0.0, "gone")]
         retriever = MemoryRetriever(tree, ranker=ranker)
 
         assert contents(retriever, "is the kettle red and hot")[:2] == texts[:2]
         assert contents(retriever, "teapot?") == ["a pot", "the kettle is red and hot", "a pan", "a lid"]
         (one,) = retriever.retrieve("teapot?", 1)
-        assert one.score == pytest.approx(0.25)  # a tenth, on the scale of text
+        assert one.score == pytest.approx(0.6)  # 0.8 · 0.3, on the scale of text
 
-    @pytest.mark.parametrize("ranked", [[], [(0.5, "x")], [(0.5, "x"), (0.5, "y")], [(-1.0, "x"), (-3.0, "y")]])
-    def test_any_scale_is_brought_to_0_to_1(self, ranked: list[tuple[float, str]]) -> None:
-        near = content._nearness(ranked)
+    def test_decides_where_a_word_or_two_are_shared_by_chance(self, tree: KeywordTree) -> None:
+        class Ranker(Synonyms):
+            def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
+                return [(0.6, id) for id, text in self.texts.items() if "dough" in text]
 
-        assert len(near) == len(ranked)
-        assert all(0.0 <= value <= 1.0 for value in near.values())
-        assert list(near.values()) == sorted(near.values(), reverse=True)
+        tree.CreateInfo("The dough rests until noon.")
+        for text in ("Baking bread makes a noise.", "The shop is shut.", "A cat sleeps."):
+            tree.CreateInfo(text)
+
+        assert contents(MemoryRetriever(tree, ranker=Ranker()), "how long must bread rise before baking", 2) == [
+            "The dough rests until noon.",
+            "Baking bread makes a noise.",
+        ]
+
+    def test_what_is_only_nearest_scores_little(self, tree: KeywordTree) -> None:
+        """A question that nothing answers has a nearest memory, too."""
+
+        class Ranker(Synonyms):
+            def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
+                return [(0.05, id) for id in self.texts]
+
+        tree.CreateInfo("a pot")
+        retriever = MemoryRetriever(tree, ranker=Ranker())
+
+        assert 0 < retriever.retrieve("teapot?")[0].score < 0.15
+        assert not retriever.retrieve("teapot?", config=RetrieverConfig(min_score=0.15))
+
+    def test_nearness_beyond_its_scale_counts_as_its_ends(self, tree: KeywordTree) -> None:
+        class Ranker(Synonyms):
+            ranked: Sequence[tuple[float, str]] = ()
+
+            def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
+                return list(self.ranked)
+
+        ranker = Ranker()
+        one, other, third = (tree.CreateInfo(text).id for text in ("a pot", "a pan", "a lid"))
+        ranker.ranked = [(7.0, one), (1.0, other), (math.nan, third)]
+        index = content.ContentIndex(tree, ranker=ranker)
+        index.catch_up()
+
+        assert index.rank("teapot?", 5) == {one: (content.LIKENESS, 0), other: (content.LIKENESS, 0), third: (0.0, 0)}
 
 
 class TestMinScore:
