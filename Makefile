@@ -43,7 +43,7 @@ context: $(VENV)/.installed
 shared: $(VENV)/.installed-postgres
 	@$(RUN) examples/two_machines.py
 
-test: $(VENV)/.installed-test $(VENV)/mcp-1
+test: $(VENV)/.installed-test $(VENV)/mcp-1 $(VENV)/oldest-cli
 	$(RUN) -m pytest --numprocesses auto --dist worksteal
 
 check: $(VENV)/.installed-check
@@ -73,6 +73,10 @@ $(MODEL)/.installed: pyproject.toml
 # The first generation of the MCP SDK, beside the second one that is installed: both serve the tests.
 $(VENV)/mcp-1: $(MADE)
 	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --target $@ 'mcp<2'
+
+# The oldest click and rich that pyproject.toml allows: one test runs the command line with them.
+$(VENV)/oldest-cli: $(MADE)
+	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --target $@ click==8.2.0 rich==13.0.0
 
 # Has dependencies of its own; what it cannot bring, `make peers` says and passes over.
 $(VENV)/mem0: $(MADE)

@@ -141,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             with tempfile.TemporaryDirectory(prefix="keyword-tree-demo-") as temporary:
                 run_demo(Path(temporary), screen, by_meaning=chosen.meaning)
-            screen.line("  (a temporary folder, gone now; to keep it: make demo DEMO_FOLDER=library-memory)", "dim")
+            screen.line("  (a temporary folder, gone now; make demo DEMO_FOLDER=library-memory keeps it)", "dim")
     except (DemoError, KeywordTreeError, ImportError) as error:
         screen.progress("")
         print(f"The demo stopped: {error}", file=sys.stderr)

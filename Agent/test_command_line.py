@@ -252,7 +252,23 @@ def lay_out_files(program: Program) -> None:
         (program.data.parent / name).write_text(text, encoding="utf-8")
 
 
+OLDEST = Path(os.environ.get("KEYWORD_TREE_OLDEST_CLI", ROOT / ".venv" / "oldest-cli"))
+"""Where `make test` puts the oldest click and rich that are allowed, beside those that are installed."""
+
+
 class TestEveryCommand:
+    @pytest.mark.skipif(not OLDEST.exists(), reason=f"no click 8.2 in {OLDEST}: `make test` puts it there")
+    def test_runs_with_the_oldest_libraries_that_are_allowed(self, program: Program) -> None:
+        script = "import click; from Agent.command_line import main; print(click.__file__); main(['show'])"
+        command = [sys.executable, "-c", script]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(OLDEST), str(ROOT)))}
+
+        done = subprocess.run(command, cwd=program.data.parent, env=environment, capture_output=True, text=True)
+
+        where, *_ = done.stdout.splitlines()
+        assert where.startswith(str(OLDEST)), done.stderr
+        assert "TypeError" not in done.stderr
+
     def test_runs_as_the_installed_program_and_says_what_it_did(self, program: Program) -> None:
         (program.data.parent / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
         for name, arguments, said in IN_TURN:
@@ -658,10 +674,11 @@ class TestSearch:
         answer = program.ask("search", question, code=1)
         nothing = program.ask("search", "zzz", code=1)
         names = [place["name"] for place in answer["nearest"]]
+        places = [f"{place['path']} {place['confidence']:.2f}" for place in answer["nearest"]]
 
         assert said.splitlines()[:2] == [
             "nothing found  (no keyword's words fit well enough)",
-            f"  nearest: {', '.join(names)}",
+            f"  nearest: {', '.join(places)}",
         ]
         assert {"name": "Python", "path": "编程 / Python"}.items() <= answer["nearest"][names.index("Python")].items()
         assert answer["nearest"] == program.ask("rank", question)["candidates"]
@@ -818,6 +835,20 @@ class TestAsk:
 
         assert (text["sentence"], text["path"], text["source"]) == ("小雨对花生过敏。", ["kitchen"], "聊天")
         assert 0 < text["score"] <= 1
+
+    def test_shows_a_long_sentence_whole(self, program: Program) -> None:
+        said = "外婆每天早上六点起床去公园打太极拳，然后去菜市场买菜，中午做饭，下午睡午觉，最喜欢的电视剧是红楼梦。"
+        program.run("info", said, "--to", "kitchen", "--source", "聊天")
+
+        path, *shown = program.run("ask", "外婆最喜欢的电视剧").splitlines()
+
+        assert path == "kitchen  聊天"
+        assert "".join(line.strip() for line in shown) == said
+
+    def test_shows_nothing_that_shares_hardly_a_character(self, program: Program) -> None:
+        program.run("info", "外婆住在绵阳，每天早上去公园打太极拳，爱吃回锅肉。", "--to", "kitchen")
+
+        assert program.run("ask", "今天天气怎么样？", code=1) == "nothing found\n"
 
     def test_ends_with_1_where_no_word_fits(self, program: Program) -> None:
         assert program.run("ask", "zebra crossing", code=1) == "nothing found\n"

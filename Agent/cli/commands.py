@@ -23,7 +23,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from ..keyword_tree import (
@@ -76,6 +77,15 @@ NEAREST = 5
 
 RECALLED = 3
 """Infos shown where no keyword is found."""
+
+LEAST_RECALLED = 0.1
+"""Score of an info that is shown: what shares hardly a character with the question is no answer to it."""
+
+SENTENCE_SHOWN = 400
+"""Characters of a sentence that are shown."""
+
+ONE_LINE = 48
+"""Columns of a sentence that stands beside the path and the source of its info."""
 
 SMALL = 60
 """A tree of at most so many keywords is drawn whole: it fits a screen or two."""
@@ -236,7 +246,7 @@ def search(
     with session.open(client=watcher) as tree:
         result = tree.Search(" ".join(query), not names_only, context)
         is_found = result.status is not SearchStatus.NOT_FOUND
-        near = [] if is_found else spell_ranked(tree, tree.RankCandidates(" ".join(query), NEAREST))
+        near = spell_ranked(tree, result.nearest or ([] if is_found else tree.RankCandidates(" ".join(query), NEAREST)))
         texts = [] if is_found or names_only else recall(session, tree, " ".join(query), RECALLED)
         if session.as_json:
             value = spell_result(tree, result, watcher if explain else None)
@@ -282,6 +292,7 @@ def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[
             "score": round(one.score, 3),
         }
         for one in found
+        if one.score >= LEAST_RECALLED
     ]
 
 
@@ -299,17 +310,22 @@ def pairs_of(text: str) -> set[str]:
 
 
 def draw_recalled(texts: list[dict[str, Any]]) -> RenderableType:
-    """Return the sentences, each with where it hangs and where it is from."""
-    return table(
-        [
-            (
-                Text(clean(" / ".join(text["path"]) or say("no keyword")), "cyan"),
-                shorten(text["sentence"]),
-                line((text["source"], "dim")),
-            )
-            for text in texts
-        ]
-    )
+    """Return the sentences, each with where it hangs and where it is from; long ones whole, beneath that."""
+    rows = [
+        (
+            line((" / ".join(text["path"]) or say("no keyword"), "cyan")),
+            line(shorten(text["sentence"], SENTENCE_SHOWN)),
+            line((text["source"], "dim")),
+        )
+        for text in texts
+    ]
+    if all(sentence.cell_len <= ONE_LINE for _, sentence, _ in rows):
+        return table(rows)
+    drawn: list[RenderableType] = []
+    for where, sentence, source in rows:
+        drawn.append(where.append("  ").append_text(source))
+        drawn.append(Padding(Text(sentence.plain), (0, 0, 0, 2)))
+    return Group(*drawn)
 
 
 def search_texts(session: Session, tree: KeywordTree, query: str, limit: int) -> int:
@@ -423,7 +439,8 @@ def show_result(
     else:
         print_line(line(say("nothing found"), (f"  ({why})", "dim")))
         if near:
-            print_line(line((say("  nearest: "), "dim"), ", ".join(shorten(place["name"], 60) for place in near)))
+            told = [f"{shorten(place['path'], 60)} {place['confidence']:.2f}" for place in near]
+            print_line(line((say("  nearest: "), "dim"), ", ".join(told)))
         print_line(line((say("  search --in-texts looks through the infos"), "dim")))
         if result.suggested_name and not session.is_lexical:
             parent = path_of(tree, result.suggested_parent_id or ROOT_ID)

@@ -62,7 +62,7 @@ class _Bash(BashComplete):
         return super().complete()
 
     @override
-    def format_completion(self, item: CompletionItem[str]) -> str:
+    def format_completion(self, item: "CompletionItem[str]") -> str:
         """Return one offer, with its kind; a path is completed by bash itself."""
         word = quote(item.value, self._opened)
         return f"{item.type},{word}" if word or item.type != "plain" else ""
