@@ -4972,10 +4972,13 @@ def _PlanMerge(tx: _Transaction, src_id: str, dst_id: str) -> KeywordNode:
         raise InvalidInputError("the root cannot be merged")
     state = tx.state
     children = [tx.ReadNode(id) for id in state.children.Get(src.id) if id != dst.id]
-    more = {_Fold(name): name for name in (src.name, *src.aliases)}
+    aliases = list(dst.aliases)
+    for fold, name in {_Fold(name): name for name in (src.name, *src.aliases)}.items():
+        if dst.id not in state.names.Get(fold):
+            aliases.append(name)
     confirmed = {_QueryKey(query): query for query in (*src.confirmed, *dst.confirmed)}
     patch: _Row = {
-        "aliases": [*dst.aliases, *(name for fold, name in more.items() if dst.id not in state.names.Get(fold))],
+        "aliases": aliases,
         "normalized": list(dict.fromkeys([*dst.normalized, *src.normalized])),
         "description": dst.description or src.description,
         "metadata": {**src.metadata, **dst.metadata},
@@ -6129,12 +6132,13 @@ _STEP_KEYS = {
 
 
 def _CheckReorganizePlan(plan: object) -> tuple[list[_Row], _Row]:
-    steps, seen = (plan.get("steps"), plan.get("seen")) if isinstance(plan, dict) else (None, None)
+    told = plan if isinstance(plan, dict) else {}
+    steps, seen = told.get("steps"), told.get("seen")
     if not isinstance(steps, list) or not isinstance(seen, dict):
         raise _Invalid("plan must be what Reorganize() returned", plan)
     for step in steps:
         keys = _STEP_KEYS.get(str(step.get("action"))) if isinstance(step, dict) else None
-        if keys is None or not all(isinstance(step.get(key), list if key == "ids" else str) for key in keys):
+        if keys is None or any(step.get(key) is None for key in keys):
             raise _Invalid(f"a step must be one of {', '.join(_STEP_KEYS)}, with its keys", step)
         for key in keys:
             _CHECKS[key](f"{key} of a step", step[key])
@@ -6978,12 +6982,12 @@ class KeywordTree:
         True
         """
         self._engine.CheckOpen()
-        names = [name.strip() for name in path.split("/")] if isinstance(path, str) else path
-        names = [_CheckName("each of path", name) for name in names] if isinstance(names, (list, tuple)) else []
-        if not names:
-            raise _Invalid("path must be names joined by /, or a list of names", path)
         author = _CheckName("created_by", created_by)
-        drafts = [self._writer.DraftNode(None, name, None, "", None, author) for name in names]
+        names = [name.strip() for name in path.split("/")] if isinstance(path, str) else path
+        if not names or not isinstance(names, (list, tuple)):
+            raise _Invalid("path must be names joined by /, or a list of names", path)
+        checked = [_CheckName("each of path", name) for name in names]
+        drafts = [self._writer.DraftNode(None, name, None, "", None, author) for name in checked]
         return self._ChangeNode("ensure", partial(_PlanPath, drafts), author)
 
     # -- writing infos --------------------------------------------------------
