@@ -3420,6 +3420,7 @@ class Ranking(NamedTuple):
     # of the ids may never have been added, like the root's
     Nearness: Callable[[Sequence[str]], Sequence[float]] | None = None  # ids -> 0 … 1 of each: a confidence by what
     # is no word; the greater counts
+    Nearest: Callable[[str], str] | None = None  # id -> the info that gives it this confidence, "" where none does
 
 
 class Recall(Protocol):
@@ -3789,9 +3790,9 @@ class _WordFinder:
         found = {match[1] or match[0] for match in self._find.finditer(_Compose(text).casefold())}
         return math.fsum(map(self._weights.__getitem__, found)) / self._asked  # the same in any order
 
-    def Quote(self, contents: Iterable[str]) -> str:
-        """Return the sentence that fits best, at most 160 characters of it, or "" where none has a word."""
-        best, quoted = 0.0, ""
+    def Quote(self, contents: Iterable[str], otherwise: str = "") -> str:
+        """Return the sentence that fits best, at most 160 characters of it; of another text where none has a word."""
+        best, quoted = 0.0, otherwise
         for content in contents:
             if self.Weigh(content) > best:  # no sentence of it has more
                 quoted = max(quoted, *_SplitSentences(content), key=self.Weigh)
@@ -4155,6 +4156,8 @@ class _Evidence(NamedTuple):
     excerpt: str
     weight: float = 1.0
     """What its score counts among the first: more, where its texts say much of the query, and it much of one."""
+    nearest: str = ""
+    """The info that means what the query does, where that says more than words."""
 
 
 class _Fits(NamedTuple):
@@ -4511,7 +4514,10 @@ class _Descent:
             in_clause = 0.85 * _ShareSaid(_FindClauses(excerpt), ranking.weights)  # no text of its own
             confidence = max(said, in_clause) ** 0.4 * min(1.0, scores.get(id, 0.0) / could_score) ** 0.6
             said = max(0.02, said, near) if others or infos else 0.3  # a name alone may say nothing of the query
-            found[id] = _Evidence(max(confidence, near), excerpt, (said * (0.1 + max(held, near)) ** 3) ** 0.2)
+            nearest = ranking.Nearest(id) if near > confidence and ranking.Nearest is not None else ""
+            excerpt = words.Quote([nearest], nearest) or excerpt
+            weight = (said * (0.1 + max(held, near)) ** 3) ** 0.2
+            found[id] = _Evidence(max(confidence, near), excerpt, weight, nearest)
         return found
 
     def _JudgeParents(self, ranking: Ranking, ids: Sequence[str]) -> dict[str, _Evidence]:
@@ -5091,9 +5097,7 @@ def _UndoLink(tx: _Transaction, state: _State, head: _LinkHead, row: bytes, was:
     return True
 
 
-def _UndoRecord(
-    tx: _Transaction, state: _State, record: KeywordNode | Info, row: bytes, was: bytes | None
-) -> bool:
+def _UndoRecord(tx: _Transaction, state: _State, record: KeywordNode | Info, row: bytes, was: bytes | None) -> bool:
     """Stage a keyword or info as it was; return False where it is not as the operation left it."""
     version, is_same = _CompareWithNow(tx, state, record, row)
     if is_same and (was is not None or not record.deleted):  # else it was made and deleted by the same operation
@@ -6245,6 +6249,7 @@ class _Reader:
             held = state.infos.get(info_id)
         return "" if held is None else self.Infos([held])[0].content
 
+
 class _Writer:
     """Makes new records of arguments that were checked, lets the model place them, and commits."""
 
@@ -6458,8 +6463,8 @@ class _Searcher:
         result.info_count, result.confidence = found.info_count, 1.0
         if fits is not None:
             evidence = fits.evidence.get(found.path[-1].id)
-            result.confidence = 0.0 if evidence is None else evidence.confidence
-            _PutFittingFirst(result, self._reader.Infos(found.newest), _WordFinder(fits.weights))
+            result.confidence, nearest = (0.0, "") if evidence is None else (evidence.confidence, evidence.nearest)
+            _PutFittingFirst(result, self._reader.Infos(found.newest), _WordFinder(fits.weights), nearest)
         return result
 
     def _BuildAmbiguousResult(self, ids: Sequence[str], reason: str) -> SearchResult:
@@ -6510,13 +6515,19 @@ class _Searcher:
         return result
 
 
-def _PutFittingFirst(result: SearchResult, newest: list[Info], words: _WordFinder) -> None:
+def _PutFittingFirst(result: SearchResult, newest: list[Info], words: _WordFinder, nearest: str) -> None:
     """Let a result begin with the infos that fit; they are looked for on its first page and among the newest."""
-    weighed = [(words.Weigh(info.content[:_READ_FOR_EXCERPT]), info) for info in result.infos + newest]
-    fitting = [info for weight, info in sorted(weighed, key=lambda each: -each[0]) if weight]
-    others = [info for weight, info in weighed[: len(result.infos)] if not weight]
+    weighed = []
+    for info in result.infos + newest:
+        text = info.content[:_READ_FOR_EXCERPT]
+        weighed.append((bool(nearest) and text.startswith(nearest), words.Weigh(text), info))
+    ordered = sorted(weighed, key=lambda each: each[:2], reverse=True)
+    fitting = [info for is_meant, weight, info in ordered if is_meant or weight]
+    others = [info for is_meant, weight, info in weighed[: len(result.infos)] if not (is_meant or weight)]
     result.infos = [*fitting, *others][:_PAGE]
-    result.excerpt = words.Quote(info.content[:_READ_FOR_EXCERPT] for info in fitting)
+    is_meant = bool(ordered) and ordered[0][0]
+    contents = [info.content[:_READ_FOR_EXCERPT] for info in (fitting[:1] if is_meant else fitting)]
+    result.excerpt = words.Quote(contents, contents[0] if is_meant else "")
 
 
 def _Draw(state: _State, id: str, indent: str, depth: int) -> Iterator[str]:

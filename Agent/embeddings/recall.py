@@ -153,7 +153,7 @@ class EmbeddingRecall:
         self._texts_of: dict[str, tuple[str, ...]] = {}
         self._ids_of: dict[str, dict[str, None]] = {}
         self._asked: object = None  # the last text that was compared
-        self._likeness_of: dict[str, float] = {}  # id -> how near it is to that, as far as it was asked for
+        self._nearest_of: dict[str, tuple[float, str]] = {}  # id -> its text that is nearest to that, and how near
 
     @property
     def trust(self) -> dict[str, float]:
@@ -232,20 +232,30 @@ class EmbeddingRecall:
         # Words that nobody has say nothing of what is meant; nor whether it is a theme or what lies beneath.
         weights = {**(ranking.weights if ranking.best else {}), _LIKENESS: most}
         best_first = [(-score, id) for score, id in best[:_NEAREST]]
-        return Ranking(best_first, weights, gains, partial(self.confidence, text))
+        return Ranking(best_first, weights, gains, partial(self.confidence, text), partial(self.nearest_info, text))
 
     def likenesses(self, text: str, ids: Sequence[str]) -> list[float]:
         """Return how near the nearest text of each node is to one that was prepared, -1 where that is not known."""
+        return [likeness for likeness, _ in self._find_nearest(text, ids)]
+
+    def nearest_info(self, query: str, id: str) -> str:
+        """Return the info by which a node is nearest, "" where another of its texts is nearer."""
+        ((likeness, text),) = self._find_nearest(query, [id])
+        about = f"{self._texts_of.get(id, ('',))[0]}: "
+        return text.removeprefix(about) if likeness >= 0 and text.startswith(about) else ""
+
+    def _find_nearest(self, text: str, ids: Sequence[str]) -> list[tuple[float, str]]:
         if self._asked != (text, self.vectors.version):
-            self._asked, self._likeness_of = (text, self.vectors.version), {}
-        new = [id for id in ids if id not in self._likeness_of]  # a ranking asks for most of them several times
+            self._asked, self._nearest_of = (text, self.vectors.version), {}
+        new = [id for id in ids if id not in self._nearest_of]  # a ranking asks for most of them several times
         said = [self._texts_of.get(id, ()) for id in new]
         found = self.vectors.likenesses(text, [each for texts in said for each in texts])
         end = 0
         for id, texts in zip(new, said, strict=True):
             begin, end = end, end + len(texts)
-            self._likeness_of[id] = max(found[begin:end], default=-1.0)
-        return [self._likeness_of[id] for id in ids]
+            nearest = max(range(begin, end), key=found.__getitem__, default=-1)
+            self._nearest_of[id] = (found[nearest], texts[nearest - begin]) if texts else (-1.0, "")
+        return [self._nearest_of[id] for id in ids]
 
     def confidence(self, query: str, ids: Sequence[str]) -> list[float]:
         """Return 0 to 1 for each node: how sure its nearness makes it that it is meant."""

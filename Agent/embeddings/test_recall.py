@@ -229,6 +229,39 @@ class TestFinding:
             found = tree.Search("canine")
             assert (found.node and found.node.name, found.confidence > 0.3) == ("dog", True)
 
+    def test_what_is_meant_is_shown_and_stands_first(self, tmp_path: Path) -> None:
+        embedder = English([*ENGLISH, ("allergic", "eat"), ("peanuts", "nuts")])
+        with patient_tree(tmp_path, embedder, trust=1.0, llm_client=LexicalLLMClient()) as tree:
+            anna = tree.CreateKeyword("Anna", "root")
+            for text in (
+                "Lives in Berlin.",
+                "Works at a bank.",
+                "Her son sings.",
+                "allergic to peanuts",
+            ):
+                tree.CreateInfo(text, keyword_ids=[anna.id])
+            tree.CreateInfo("Sails.", keyword_ids=[tree.CreateKeyword("ship", "root").id])
+            tree.catch_up()
+            found = tree.Search("eat nuts at home")
+
+            assert found.node is not None
+            assert found.node.name == "Anna"
+            assert [info.content[:8] for info in found.infos] == ["allergic", "Works at", "Lives in", "Her son "]
+            assert found.excerpt == "allergic to peanuts"
+
+    @pytest.mark.parametrize(("query", "info"), [("canine", ""), ("automobile", "It is a car.")])
+    def test_an_info_is_meant_where_no_other_text_is_nearer(self, query: str, info: str, embedder: English) -> None:
+        recall = patient_recall(embedder, trust=1.0)
+        recall.Add("1", Texts(["dog"], ["who barks"], ["It is a car.", "It sails."]))
+        recall.Prepare(query)
+        recall.Rank(query)
+        recall.catch_up()
+        nearest = recall.Rank(query).Nearest
+
+        assert nearest is not None
+        assert nearest("1") == info
+        assert nearest("unknown") == ""
+
     def test_the_session_in_its_page_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         page = Path(__file__).parents[2] / "docs" / "embeddings.md"
         monkeypatch.chdir(tmp_path)
