@@ -3780,15 +3780,25 @@ class _WordFinder:
     def __init__(self, weights: Mapping[str, float]) -> None:
         self._weights = weights
         words = sorted((term for term in weights if term[0] != "~"), key=len, reverse=True)
-        spaced = "|".join(re.escape(word) for word in words if not _IsUnspaced(word)) or "(?!)"
-        pairs = "|".join(re.escape(word) for word in words if _IsUnspaced(word) and len(word) > 1) or "(?!)"
-        self._find = re.compile(rf"(?<!\w)(?:{spaced})|(?=({pairs}))")
         self._asked = sum(map(weights.__getitem__, words)) or 1.0
+        self._pairs = {word for word in words if _IsUnspaced(word) and len(word) > 1}
+        spaced = "|".join(re.escape(word) for word in words if not _IsUnspaced(word)) or "(?!)"
+        letter = rf"[^\W_{_UNSPACED}]"
+        self._find = re.compile(rf"(?<!{letter})({spaced})({letter}*)").findall
 
     def Weigh(self, text: str) -> float:
         """Return which share of the query, by weight, stands in a text."""
-        found = {match[1] or match[0] for match in self._find.finditer(_Compose(text).casefold())}
-        return math.fsum(map(self._weights.__getitem__, found)) / self._asked  # the same in any order
+        text = _Compose(text).casefold()
+        found = dict[str, float]()
+        for word, rest in self._find(text):
+            if rest in ("", "s", "es"):
+                found[word] = self._weights[word]
+            elif 2 < len(word) >= len(rest):  # deploy in deployed counts half, and Go in Google not at all
+                found.setdefault(word, self._weights[word] / 2)
+        if self._pairs:  # a set, since a page of text as a query has thousands
+            pairs = self._pairs.intersection(map(operator.add, text, text[1:]))
+            found.update((pair, self._weights[pair]) for pair in pairs)
+        return math.fsum(found.values()) / self._asked  # the same in any order
 
     def Quote(self, contents: Iterable[str], otherwise: str = "") -> str:
         """Return the sentence that fits best, at most 160 characters of it; of another text where none has a word."""

@@ -300,6 +300,24 @@ class TestResults:
         assert "zebra" in long
         assert long.startswith("…")
 
+    @pytest.mark.parametrize(
+        ("content", "query", "excerpt"),
+        [
+            ("His career began in 1990. The car is red.", "Anna car", "The car is red."),
+            ("Annabel is his boss. Ann is his wife.", "who is Ann to Anna", "Ann is his wife."),
+            ("Room 310 is hers. Room 3 is the kitchen.", "Anna room 3", "Room 3 is the kitchen."),
+            ("Google made it. Go has goroutines.", "Anna: does Go have generics", "Go has goroutines."),
+            ("Call the lawyer because of the bank.", "what is Anna b", ""),
+            ("It rained. Two boxes are there.", "Anna box", "Two boxes are there."),
+            ("It rained. We deployed it.", "Anna deploy", "We deployed it."),
+            ("下雨了。她用Python写脚本。", "Anna python", "她用Python写脚本。"),
+        ],
+    )
+    def test_the_excerpt_goes_by_whole_words(self, tree: KeywordTree, content: str, query: str, excerpt: str) -> None:
+        tree.CreateInfo(content, keyword_ids=["Anna"])
+
+        assert tree.Search(query).excerpt == excerpt
+
     def test_a_name_is_certain_and_needs_no_excerpt(self, tree: KeywordTree) -> None:
         tree.CreateInfo("Anna sings.", keyword_ids=["Anna"])
         found = tree.Search("anna")
