@@ -20,8 +20,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -1323,6 +1325,29 @@ class TestScreen:
 
         assert "\x1b[36m" in coloured
         assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
+
+
+class TestMeaning:
+    def test_texts_that_wait_are_read_behind_the_answer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("numpy", reason="the extra [embeddings] is not installed")
+        from Agent.embeddings import embedder
+
+        calls: list[tuple[bool, Sequence[str]]] = []
+
+        class Small(embedder.HashingEmbedder):
+            def embed(self, texts: Sequence[str]) -> list[list[float]]:
+                calls.append((threading.current_thread() is threading.main_thread(), texts))
+                return super().embed(texts)
+
+        monkeypatch.setattr(embedder, "LocalEmbedder", Small)
+        folder = tmp_path / "memory"
+        with KeywordTree(str(folder)) as tree:
+            tree.BatchCreateKeywords([{"name": f"theme {number}", "parent_id": "root"} for number in range(200)])
+        answer = Program(folder).run("search", "--meaning", "which theme 7 is it?")
+
+        assert "theme 7" in answer
+        assert sum(len(texts) for is_main, texts in calls if is_main) == 64
+        assert all("it?" not in text for is_main, texts in calls if is_main for text in texts)
 
 
 class TestBeginning:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -40,6 +40,9 @@ from ..keyword_tree import (
 from .language import count_of, parts, say, say_error
 from .screen import Screen, clean, line, shorten, spell_row, table
 
+if TYPE_CHECKING:
+    from ..embeddings.recall import EmbeddingTree
+
 __all__ = [
     "KEYWORD",
     "BlockedUndoError",
@@ -56,6 +59,7 @@ __all__ = [
 
 ROOT_ID = "root"
 ID_LIMIT = 512  # characters
+_READ_ON = 64  # texts that a model of vectors reads behind an answer
 DATA_VARIABLE = "KEYWORD_TREE_DATA"
 MODEL_VARIABLE = "KEYWORD_TREE_MODEL"
 DEFAULT_DATA: str = inspect.signature(KeywordTree).parameters["data_dir"].default
@@ -175,6 +179,8 @@ class Session:
             for sentence in tree.recovery if tells else ():
                 self.messages.print(line((say("recovered: "), "yellow"), sentence))
             yield tree
+            if self.by_meaning:  # the answer is shown: no thread is left behind that could read on
+                cast("EmbeddingTree", tree).catch_up(_READ_ON)
 
     def _make_tree(self, client: LLMClient | None, store: Any) -> KeywordTree:
         folder = str(self.folder) if self.is_shared else self.data

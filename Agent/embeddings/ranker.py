@@ -6,7 +6,7 @@
 >>> from keyword_tree import KeywordTree
 >>> from keyword_tree.memory.retriever import MemoryRetriever
 >>> english = zip(PROBES["LATIN"][::2], PROBES["LATIN"][1::2])
->>> ranker = EmbeddingRanker(HashingEmbedder([("car", "automobile"), *english]))
+>>> ranker = EmbeddingRanker(HashingEmbedder([("car", "automobile"), *english]), patience_s=60.0)
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
 ...     _ = [tree.CreateInfo(text) for text in ("a red car", "a green tree")]
 ...     MemoryRetriever(tree, ranker=ranker).retrieve("automobile", 1)[0].info.content
@@ -14,12 +14,14 @@
 """
 
 import os
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 
 from .embedder import Embedder, check_embedder, renew_after_fork
 from .recall import Knowing
 from .vectors import Vectors, path_for
+from .worker import PATIENCE_S, Worker, check_patience
 
 __all__ = ["EmbeddingRanker"]
 
@@ -34,16 +36,23 @@ class EmbeddingRanker:
         embedder: Who turns texts into vectors.
         folder: The store's, where they are kept (`indexes/`); "" keeps them in memory.
         trust: As in `EmbeddingTree`; below 0.5 a script is left to the words.
+        patience_s: As in `EmbeddingTree`.
 
     Raises:
-        InvalidInputError: `embedder` is none, or `trust` is not what it should be.
+        InvalidInputError: `embedder` is none, or `trust` or `patience_s` is not what it should be.
     """
 
     def __init__(
-        self, embedder: Embedder, folder: str | os.PathLike[str] = "", trust: float | Mapping[str, float] | None = None
+        self,
+        embedder: Embedder,
+        folder: str | os.PathLike[str] = "",
+        trust: float | Mapping[str, float] | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         check_embedder(embedder)
+        check_patience(patience_s)
         self.vectors = Vectors(embedder, path_for(folder, "infos", embedder.name) if folder else None)
+        self._worker, self._patience_s = Worker(self.vectors, sys.maxsize), patience_s
         self._knowing = Knowing(self.vectors, trust, _LEAST_TRUST)
         self._texts_of: dict[str, list[str]] = {}
         self._ids_of: dict[str, dict[str, None]] = {}
@@ -76,14 +85,23 @@ class EmbeddingRanker:
                 if not self._ids_of[text]:
                     del self._ids_of[text]
 
+    def catch_up(self) -> int:
+        """Embed all that waits, and return how many passages still do, as `EmbeddingTree.catch_up`."""
+        return self._worker.catch_up()
+
+    def close(self) -> None:
+        """Ask the model no more, and write no more. Cost: waits for a call that is under way, if it is in time."""
+        self._worker.close(self._patience_s)
+
     def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
         """Return (nearness, id), best first; nothing where the model fails or does not know the query's script.
 
         Nearness is 0 for what is as near as the others are on average, 1 for what says the query itself.
 
-        Cost: embeds the query, and whatever waits: with the first one all, in a call for each `vectors.BATCH`.
+        Cost: waits for the query's vector, `patience_s` at most, and an eighth of that for what waits; all of it is
+        embedded behind the answer, see `worker`.
         """
-        self.vectors.catch_up([query, *self._knowing.questions(query)])
+        self._worker.ask([query, *self._knowing.questions(query)], self._patience_s)
         if self._knowing.trust(query) < _LEAST_TRUST:
             return []
         with self._lock:

@@ -191,16 +191,13 @@ class EmbeddingRecall:
         self._worker.ask([text, *self._knowing.questions(text)], self._patience_s)
         self._knowing.trust(text)  # now, since it may have to be told, and no lock is held
 
-    def catch_up(self) -> None:
-        """Embed all that waits, as `Vectors.catch_up` does at once; waits as long as the model does."""
-        self._worker.finish()
-        self.vectors.catch_up(at_once=True)
-        self._worker.finish()  # what searches have asked for meanwhile
+    def catch_up(self, limit: int | None = None) -> int:
+        """Embed what waits, as `EmbeddingTree.catch_up`."""
+        return self._worker.catch_up(limit)
 
     def close(self) -> None:
         """Ask the model no more. Cost: waits for a call that is under way, `patience_s` at most; not for a late one."""
-        self._worker.finish(0.0 if self.vectors.is_resting else self._patience_s)
-        self.vectors.close()
+        self._worker.close(self._patience_s)
 
     def Rank(self, query: str, description: str = "") -> Ranking:  # noqa: N802
         """Compare a query, or a new keyword's name and description, with all nodes; by words alone if not prepared."""
@@ -326,8 +323,11 @@ class EmbeddingTree(KeywordTree):
             assert isinstance(recall, EmbeddingRecall)
             return recall
 
-    def catch_up(self) -> int:
-        """Embed all that waits, and return how many texts still do: none, or the model fails.
+    def catch_up(self, limit: int | None = None) -> int:
+        """Embed all that waits, and return how many texts still do: none, unless there is a limit, or the model fails.
+
+        Args:
+            limit: At most so many texts; None is all.
 
         A text that the model refuses is not counted, but in `recall.vectors.refused`.
 
@@ -339,9 +339,7 @@ class EmbeddingTree(KeywordTree):
         costs about a dozen more.
         """
         self.Refresh()
-        recall = self.recall
-        recall.catch_up()
-        return recall.vectors.waiting
+        return self.recall.catch_up(limit)
 
     @override
     def Close(self) -> None:

@@ -253,7 +253,7 @@ class Model:
         return [[1.0]] * len(texts)
 
 embedder = SentenceTransformersEmbedder(Model(), "small")
-ranker = EmbeddingRanker(embedder, trust=1.0)
+ranker = EmbeddingRanker(embedder, trust=1.0, patience_s=20.0)
 thread = threading.Thread(target=ranker.vectors.catch_up, args=(["slow"],))
 thread.start()
 begun.wait()

@@ -1,6 +1,8 @@
 """Tests of `ranker`: memories by likeness, fused with the full text by the retriever."""
 
+import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from Agent.embeddings.scripts import PROBES
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.memory.retriever import MemoryRetriever
 
+patient_ranker = partial(EmbeddingRanker, patience_s=240.0)  # on a busy machine, too, all is embedded that waits
 ENGLISH = list(zip(PROBES["LATIN"][::2], PROBES["LATIN"][1::2], strict=True))
 
 
@@ -36,7 +39,7 @@ def contents(retriever: MemoryRetriever, question: str, limit: int = 5) -> list[
 
 class TestRank:
     def test_finds_what_shares_no_word(self, tree: KeywordTree, embedder: HashingEmbedder) -> None:
-        retriever = MemoryRetriever(tree, ranker=EmbeddingRanker(embedder))
+        retriever = MemoryRetriever(tree, ranker=patient_ranker(embedder))
         tree.CreateInfo("a red car")
         tree.CreateInfo("a green tree")
 
@@ -45,7 +48,7 @@ class TestRank:
     @pytest.mark.parametrize("others", [[], ["a green tree"], ["a green tree"] * 9])
     def test_few_memories_are_found_as_well(self, others: list[str], embedder: HashingEmbedder) -> None:
         """The average that counts is that of the others."""
-        ranker = EmbeddingRanker(embedder)
+        ranker = patient_ranker(embedder)
         for number, text in enumerate(["automobile", *others]):
             ranker.Add(str(number), [(text, 1.0)])
 
@@ -54,7 +57,7 @@ class TestRank:
         assert all(abs(nearness) < 0.05 for nearness, _ in ranker.Rank("car")[1:])
 
     def test_follows_the_log(self, tree: KeywordTree, embedder: HashingEmbedder, tmp_path: Path) -> None:
-        ranker = EmbeddingRanker(embedder, tmp_path)
+        ranker = patient_ranker(embedder, tmp_path)
         retriever = MemoryRetriever(tree, ranker=ranker)
         info = tree.CreateInfo("car")
         tree.CreateInfo("ship")
@@ -66,7 +69,7 @@ class TestRank:
         assert [path.name.partition("-")[0] for path in (tmp_path / "indexes").iterdir()] == ["infos"]
 
     def test_each_passage_counts_for_the_memory(self, embedder: HashingEmbedder) -> None:
-        ranker = EmbeddingRanker(embedder)
+        ranker = patient_ranker(embedder)
         ranker.Add("1", [("ship", 1.0), ("car", 1.0), ("car", 1.0)])
         ranker.Add("2", [("ship", 1.0)])
         assert [id for _, id in ranker.Rank("automobile")] == ["1", "2"]
@@ -78,7 +81,7 @@ class TestRank:
         assert len(ranker.vectors) == 1
 
     def test_leaves_a_script_that_the_model_does_not_know_to_the_words(self, embedder: HashingEmbedder) -> None:
-        ranker = EmbeddingRanker(embedder)
+        ranker = patient_ranker(embedder)
         ranker.Add("1", [("绿茶", 1.0)])
 
         assert ranker.Rank("茶") == []
@@ -86,17 +89,52 @@ class TestRank:
         assert ranker.trust == {"CJK": 0.0, "LATIN": 1.0}
 
     def test_believes_a_model_where_it_is_told_to(self, embedder: HashingEmbedder) -> None:
-        ranker = EmbeddingRanker(embedder, trust={"CJK": 0.5})
+        ranker = patient_ranker(embedder, trust={"CJK": 0.5})
         ranker.Add("1", [("绿茶", 1.0)])
 
         assert ranker.Rank("茶") != []
 
     def test_refuses_what_is_no_embedder(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="embedder must have a name"):
-            EmbeddingRanker("model", tmp_path)  # type: ignore[arg-type]  # what is tested
+            patient_ranker("model", tmp_path)  # type: ignore[arg-type]  # what is tested
+
+    def test_words_answer_where_the_model_is_late_and_nothing_is_lost(
+        self, tree: KeywordTree, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        released = threading.Event()
+
+        class Slow(HashingEmbedder):
+            def embed(self, texts: Sequence[str]) -> list[list[float]]:
+                released.wait(240.0)
+                return super().embed(texts)
+
+        ranker = EmbeddingRanker(Slow([("car", "automobile"), *ENGLISH]), tmp_path, patience_s=0.01)
+        retriever = MemoryRetriever(tree, ranker=ranker)
+        tree.CreateInfo("a red car")
+        tree.CreateInfo("a green tree")
+        for question in ("red", "red car"):
+            assert contents(retriever, question)[0] == "a red car"
+        assert [message.rpartition(": ")[2] for message in caplog.messages] == ["no answer within 0.01 s"]
+
+        released.set()
+        assert (ranker.catch_up(), ranker.vectors.failure, len(ranker.vectors)) == (0, "", 2)
+        ranker.vectors.catch_up(["automobile", *(word for words in ENGLISH for word in words)])
+        assert contents(retriever, "automobile", 1) == ["a red car"]
+
+    def test_all_that_waits_is_read_behind_the_first_answer_until_it_is_closed(self, embedder: HashingEmbedder) -> None:
+        ranker = patient_ranker(embedder)
+        for number in range(300):
+            ranker.Add(str(number), [(f"memory {number}", 1.0)])
+        assert ranker.Rank("memory 7")[0][1] == "7"
+        assert (ranker.vectors.waiting, len(ranker.vectors)) == (0, 300)
+
+        ranker.close()
+        ranker.Add("new", [("automobile", 1.0)])
+        assert ranker.Rank("memory 7")[0][1] == "7"
+        assert ranker.vectors.waiting == 1
 
     def test_words_answer_where_the_model_fails(self, tree: KeywordTree) -> None:
-        ranker = EmbeddingRanker(Failing(ENGLISH))
+        ranker = patient_ranker(Failing(ENGLISH))
         tree.CreateInfo("a red car")
 
         assert contents(MemoryRetriever(tree, ranker=ranker), "car") == ["a red car"]

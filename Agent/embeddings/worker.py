@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..keyword_tree import InvalidInputError
 from .embedder import renew_after_fork
-from .vectors import Vectors
+from .vectors import BATCH, Vectors
 
 __all__ = ["CALL_S", "PATIENCE_S", "Worker", "check_patience"]
 
@@ -107,6 +107,22 @@ class Worker:
             with self._changed:
                 self._changed.notify_all()  # nobody else need wait any longer
 
+    def catch_up(self, limit: int | None = None) -> int:
+        """Embed texts that wait, in this thread, and return how many still do; waits as long as the model does.
+
+        Args:
+            limit: At most so many; None is all.
+        """
+        self.finish()
+        self._vectors.catch_up(limit=limit, at_once=True)
+        self.finish()  # what searches have asked for meanwhile
+        return self._vectors.waiting
+
+    def close(self, patience_s: float) -> None:
+        """Ask the model no more. Cost: waits so long for a call that is under way; not for one that is late."""
+        self.finish(0.0 if self._vectors.is_resting else patience_s)
+        self._vectors.close()
+
     def finish(self, patience_s: float | None = None) -> bool:
         """Begin no more texts, wait for the call that is under way, and return whether it ended.
 
@@ -170,6 +186,6 @@ class Worker:
         begun = self._clock()
         self._vectors.catch_up(limit=share)
         is_quick = self._clock() - begun < CALL_S
-        self._share = min(self._texts, 2 * share) if is_quick else max(1, share // 2)
+        self._share = min(self._texts, BATCH, 2 * share) if is_quick else max(1, share // 2)
         with self._changed:
             self._texts_left -= share
