@@ -4501,7 +4501,8 @@ class _Descent:
                 evidence = self._JudgeParents(ranking, ids or best[:count]) if self._wants_evidence else {}
             else:
                 evidence = self._Judge(ranking, [*best[: max(count, _REORDERED)], *ids], scores)
-                best[:_REORDERED] = sorted(best[:_REORDERED], key=lambda id: -scores[id] * evidence[id].weight)
+                if ranking.Nearness is None:  # else it would count against what is near that it shares no word
+                    best[:_REORDERED] = sorted(best[:_REORDERED], key=lambda id: -scores[id] * evidence[id].weight)
             return _Fits(best, evidence, ranking.weights)
 
     def _Score(self, ranking: Ranking, query: str, is_placing: bool) -> dict[str, float]:

@@ -166,8 +166,10 @@ def opened(which: InfoSet, embedder: Any = None) -> Iterator[KeywordTree]:
     """Build the tree of a set, in memory where the system offers it; by words alone without an embedder."""
     shared, client = Path("/dev/shm"), LexicalLLMClient()
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder, ExitStack() as stack:
-        made = KeywordTree(folder, client) if embedder is None else EmbeddingTree(folder, embedder, llm_client=client)
-        tree = stack.enter_context(made)
+        if embedder is None:
+            tree = stack.enter_context(KeywordTree(folder, client))
+        else:  # a busy machine must not make it rank by words alone
+            tree = stack.enter_context(EmbeddingTree(folder, embedder, llm_client=client, patience_s=60.0))
         tree.BatchCreateKeywords(which.specs)
         tree.BatchCreateInfos([{"content": content, "keyword_ids": [id]} for id, content in which.infos])
         if isinstance(tree, EmbeddingTree):

@@ -141,6 +141,16 @@ class TestFinding:
 
             assert names(tree, "where do I get something warm, far from the harbour", 1) == ["tea house"]
 
+    def test_what_is_near_is_not_put_back_since_it_shares_no_word(self, tmp_path: Path) -> None:
+        with EmbeddingTree(tmp_path, Told(tea_house=0.857), trust=1.0) as tree:
+            tree.CreateKeyword("harbour", "root", description="boats")
+            tree.CreateKeyword("tea house", "root", description="kettles")
+            for number in range(20):
+                tree.CreateKeyword(f"thing {number}", "root", description="stuff")
+            tree.catch_up()
+
+            assert names(tree, "something warm, harbour", 2) == ["tea house", "harbour"]
+
     def test_a_theme_that_is_nearest_comes_first_where_no_word_is_known(self, tmp_path: Path) -> None:
         with EmbeddingTree(tmp_path, Told(drinks=0.9, tea=0.885), trust=1.0) as tree:
             drinks = tree.CreateKeyword("drinks", "root")
