@@ -886,7 +886,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
         ("keep_history log_messages learn_matches show_descriptions", _CheckBool),
         ("page limit since mru_capacity infos_heard", partial(_CheckCount, least=0)),
         ("size version descend_max_rounds", partial(_CheckCount, least=1)),
-        ("max_candidates", partial(_CheckCount, least=2)),
+        ("max_candidates", partial(_CheckCount, least=3)),
         ("view", partial(_CheckOneOf, choices=("names", "paths"))),
     )
     for name in names.split()
@@ -3769,7 +3769,10 @@ def _KindIn(name: str) -> str:
     return (parts[-1] if len(parts) > 1 else spaced if len(runs) > 1 else "").casefold()
 
 
-_SplitSentences = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+").split
+# Not behind Dr. or e.g., and not where a line goes on with a small letter.
+_SplitSentences = re.compile(
+    r"(?<=[.!?;])(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\bMrs\.)(?<!\.\w\.)\s+|(?<=[。！？；])|\n(?!\s*[a-z])"
+).split
 _FindClauses = re.compile(r"(?:[^,;:.!?，；：、。！？]|[,;:.!?](?=\S)){4,}").findall
 _IsHidden = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]").sub
 
@@ -3795,9 +3798,10 @@ class _WordFinder:
                 found[word] = self._weights[word]
             elif 2 < len(word) >= len(rest):  # deploy in deployed counts half, and Go in Google not at all
                 found.setdefault(word, self._weights[word] / 2)
-        if self._pairs:  # a set, since a page of text as a query has thousands
+        pairs: Iterable[str] = filter(text.__contains__, self._pairs)
+        if len(self._pairs) > len(text):  # a page of text as a query has thousands
             pairs = self._pairs.intersection(map(operator.add, text, text[1:]))
-            found.update((pair, self._weights[pair]) for pair in pairs)
+        found.update((pair, self._weights[pair]) for pair in pairs)
         return math.fsum(found.values()) / self._asked  # the same in any order
 
     def Quote(self, contents: Iterable[str], otherwise: str = "") -> str:
@@ -4496,7 +4500,9 @@ class _Descent:
         with self._ranker.Asking() as recall:
             ranking = recall.Rank(query, more)
             scores = self._Score(ranking, query, is_placing)
-            best = sorted(scores, key=lambda id: (-scores[id], id))
+            with self._see() as state:
+                made = {id: state.OrdinalOf(id) for id in scores if id in state.nodes}
+            best = sorted(made, key=lambda id: (-scores[id], made[id]))
             if is_placing:
                 evidence = self._JudgeParents(ranking, ids or best[:count]) if self._wants_evidence else {}
             else:
@@ -6613,7 +6619,7 @@ class KeywordTree:
             data_dir: folder, relative to the current one; made for its owner alone (0700).
             llm_client: who decides where words alone do not; None is `StubLLMClient()`, who never does.
             mru_capacity: how many recently used keywords are remembered.
-            max_candidates: how many names a model is shown in a round; at least 2.
+            max_candidates: how many names a model is shown in a round; at least 3, two of which may be groups.
             descend_max_rounds: how often a model is called for one search; at least 1.
             normalizer: replaces `_Normalize`: text → tokens by which the last step of an exact look-up finds it (add
                 pinyin, say).  Must give the same tokens every time.

@@ -4295,7 +4295,7 @@ class TestBadInput:
             pytest.param({"llm_client": object()}, id="llm_client: an object"),  # its repr is another each time
             {"mru_capacity": -1},
             {"mru_capacity": "128"},
-            {"max_candidates": 0},
+            {"max_candidates": 2},
             {"max_candidates": -5},
             {"max_candidates": 1.5},
             {"descend_max_rounds": 0},

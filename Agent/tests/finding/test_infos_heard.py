@@ -126,9 +126,7 @@ class TestInfosAreHeard:
     def test_who_says_more_of_the_query_stands_before_a_short_text_that_says_less(
         self, tree: KeywordTree, short: str, long: str, query: str
     ) -> None:
-        tree.BatchCreateInfos(
-            [{"content": text, "keyword_ids": [id]} for id, text in (("Anna", short), ("Tom", long))]
-        )
+        tree.BatchCreateInfos([{"content": text, "keyword_ids": [id]} for id, text in (("Anna", short), ("Tom", long))])
 
         assert [node.id for node, _ in tree.RankCandidates(query)] == ["Tom", "Anna"]
 
@@ -317,6 +315,32 @@ class TestResults:
         tree.CreateInfo(content, keyword_ids=["Anna"])
 
         assert tree.Search(query).excerpt == excerpt
+
+    @pytest.mark.parametrize(
+        ("content", "query", "excerpt"),
+        [
+            ("The vet is Dr. Smith. He is kind.", "who is our vet, Anna?", "The vet is Dr. Smith."),
+            ("She likes fruit, e.g. plums. It rains.", "which fruit, Anna?", "She likes fruit, e.g. plums."),
+            (
+                "It rains.\nThe median of even\n  numbers is a mean.\nIt snows.",
+                "median, Anna?",
+                "The median of even numbers is a mean.",
+            ),
+        ],
+    )
+    def test_a_sentence_does_not_end_at_an_abbreviation_nor_where_a_line_does(
+        self, tree: KeywordTree, content: str, query: str, excerpt: str
+    ) -> None:
+        tree.CreateInfo(content, keyword_ids=["Anna"])
+
+        assert tree.Search(query).excerpt == excerpt
+
+    def test_of_equals_the_one_that_was_created_first_comes_first(self, tree: KeywordTree) -> None:
+        for id in ("nine", "five", "seven", "one", "six"):
+            tree.BatchCreateKeywords([{"id": id, "name": "viola"}])
+            tree.CreateInfo("alpha beta", keyword_ids=[id])
+
+        assert [node.id for node, _ in tree.RankCandidates("alpha beta?")] == ["nine", "five", "seven", "one", "six"]
 
     def test_a_name_is_certain_and_needs_no_excerpt(self, tree: KeywordTree) -> None:
         tree.CreateInfo("Anna sings.", keyword_ids=["Anna"])
