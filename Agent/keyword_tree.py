@@ -3809,8 +3809,10 @@ class _WordFinder:
         best, quoted = 0.0, otherwise
         for content in contents:
             if self.Weigh(content) > best:  # no sentence of it has more
-                quoted = max(quoted, *_SplitSentences(content), key=self.Weigh)
-                best = self.Weigh(quoted)
+                for sentence in _SplitSentences(content):
+                    weight = self.Weigh(sentence)
+                    if weight > best:
+                        best, quoted = weight, sentence
         text = " ".join(_IsHidden(" ", quoted).split())
         if len(text) <= _EXCERPT_LIMIT:
             return text
@@ -4521,13 +4523,13 @@ class _Descent:
         words, could_score = _WordFinder(ranking.weights), _CouldScore(ranking.weights)
         nearness = [0.0] * len(ids) if ranking.Nearness is None else ranking.Nearness(ids)
         with self._see() as state:
-            paths = [state.NamesOnPath(id) if id in state.nodes else () for id in ids]
+            paths = {id: state.NamesOnPath(id) for id in ids[:_REORDERED] if id in state.nodes}
         found = {}
-        for id, near, path in zip(ids, nearness, paths, strict=True):
+        for id, near in zip(ids, nearness, strict=True):
             names, others, infos = self._ranker.TextsOf(id)
             excerpt = words.Quote(infos)
             texts = [*names, *others, excerpt]
-            said, held = _ShareSaid(texts, ranking.weights), words.Weigh(" | ".join([*texts, *path]))
+            said, held = _ShareSaid(texts, ranking.weights), words.Weigh(" | ".join([*texts, *paths.get(id, ())]))
             in_clause = 0.85 * _ShareSaid(_FindClauses(excerpt), ranking.weights)  # no text of its own
             confidence = max(said, in_clause) ** 0.4 * min(1.0, scores.get(id, 0.0) / could_score) ** 0.6
             said = max(0.02, said, near) if others or infos else 0.3  # a name alone may say nothing of the query

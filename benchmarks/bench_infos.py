@@ -103,9 +103,10 @@ def _ask_client(which: InfoSet, cases: list[Case]) -> list[str]:
             if (found := tree.RankCandidates(case.query, 1)) is not None
         )
         for case in cases:
-            node = tree.Search(case.query).node
-            right += node is not None and node.id in case.gold
-            wrong += node is not None and node.id not in case.gold
+            result = tree.Search(case.query)
+            named = {node.id for node in (result.candidates if result.node is None else [result.node])}
+            right += bool(named) and named <= case.gold  # who asks which of two that say the same is right
+            wrong += not named <= case.gold
     count = len(cases)
     return [
         f"{which.name}: {count}",
