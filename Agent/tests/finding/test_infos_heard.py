@@ -160,6 +160,20 @@ class TestInfosAreHeard:
         found = {query: tree.Search(query).node for query in queries}
         assert {query: node and node.id for query, node in found.items()} == dict.fromkeys(queries, "Anna")
 
+    @pytest.mark.parametrize(
+        ("query", "id"),
+        [("서울", "Anna"), ("나비", "Anna"), ("음식", "김치"), ("김치가 뭐야", "김치"), ("오늘 날씨 어때", None)],
+    )
+    def test_korean_is_found_by_short_nouns_with_or_without_particles(
+        self, tree: KeywordTree, query: str, id: str | None
+    ) -> None:
+        tree.CreateInfo("나는 서울에 산다. 내 고양이는 나비다.", keyword_ids=["Anna"])
+        tree.BatchCreateKeywords([{"id": "김치", "name": "김치", "parent_id": "root"}])
+        tree.CreateInfo("김치는 매운 음식이다", keyword_ids=["김치"])
+
+        node = tree.Search(query).node
+        assert (node and node.id) == id
+
     def test_an_info_on_several_keywords_is_heard_at_all(self, tree: KeywordTree) -> None:
         tree.CreateInfo("They sing in a choir.", keyword_ids=["Anna", "Tom"])
 
