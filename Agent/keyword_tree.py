@@ -3831,8 +3831,7 @@ def _ShareSaid(texts: Iterable[str], weights: Mapping[str, float]) -> float:
 def _CouldScore(weights: Mapping[str, float]) -> float:
     """Return the score that counts as all that a query could have."""
     # Every other pair of characters spans two words, and stands nowhere else.
-    asked = sum(weight / 2 if len(term) == 2 and _IsUnspaced(term) else weight for term, weight in weights.items())
-    return asked / 1.4 or 1.0
+    return sum(one / 2 if len(term) == 2 and _IsUnspaced(term) else one for term, one in weights.items()) / 1.4 or 1.0
 
 
 _HeardInfo: TypeAlias = "bytes | str"  # the row of an info, or the beginning of one that stays on the disk
@@ -4535,8 +4534,7 @@ class _Descent:
             said = max(0.02, said, near) if others or infos else 0.3  # a name alone may say nothing of the query
             nearest = ranking.Nearest(id) if near > confidence and ranking.Nearest is not None else ""
             excerpt = words.Quote([nearest], nearest) or excerpt
-            weight = (said * (0.1 + max(held, near)) ** 3) ** 0.2
-            found[id] = _Evidence(max(confidence, near), excerpt, weight, nearest)
+            found[id] = _Evidence(max(confidence, near), excerpt, (said * (0.1 + max(held, near)) ** 3) ** 0.2, nearest)
         return found
 
     def _JudgeParents(self, ranking: Ranking, ids: Sequence[str]) -> dict[str, _Evidence]:
