@@ -2942,9 +2942,13 @@ class _Multimap(Generic[_Value]):
 
     def Add(self, key: str, value: _Value, is_last: bool = False) -> None:
         """Add a value in its place, once.  Cost: log n comparisons, two where it is the first or the last."""
-        values = self._Own(key)
+        held = self._held.get(key)
+        if held is None:
+            self._held[key] = value
+            return
+        values = held if type(held) is list and key in self._own else _ListOf(held)
         index = len(values)
-        if values and not is_last:
+        if not is_last:
             place = self._Place(value)
             if place < self._Place(values[0]):
                 index = 0
@@ -2956,9 +2960,10 @@ class _Multimap(Generic[_Value]):
 
     def Discard(self, key: str, value: _Value) -> None:
         """Take a value away if it is there.  Cost: log n comparisons, one where it is the first or the last."""
-        values = self._Own(key)
-        if not values:
+        held = self._held.get(key)
+        if held is None:
             return
+        values = held if type(held) is list and key in self._own else _ListOf(held)
         index = 0 if values[0] == value else len(values) - 1
         if values[index] != value:
             index = bisect.bisect_left(values, self._Place(value), key=self._Place)
@@ -2970,15 +2975,13 @@ class _Multimap(Generic[_Value]):
         else:
             del self._held[key]
 
-    def _Own(self, key: str) -> list[_Value]:
-        """Return a key's values in a list that may be changed."""
-        held = self._held.get(key)
-        if type(held) is not list:
-            return [] if held is None else [cast("_Value", held)]
-        return held if key in self._own else list(held)
-
     def _Place(self, value: _Value) -> tuple[Any, _Value]:
         return self._order(value), value  # an ordinal can come twice, when a compaction forgot who had it
+
+
+def _ListOf(held: _Value | list[_Value]) -> list[_Value]:
+    """Return what a multimap holds of a key in a list of its own."""
+    return list(held) if isinstance(held, list) else [held]
 
 
 class _State:

@@ -25,12 +25,14 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import unicodedata
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar
 
 import pytest
@@ -639,6 +641,30 @@ class TestModule:
 
     def test_grows_no_further_than_7450_lines(self) -> None:
         assert len(SOURCE.read_text("utf-8").splitlines()) < 7450
+
+    def test_takes_a_write_through_at_most_50_of_its_calls(self, tmp_path: Path) -> None:
+        calls: list[str] = []
+
+        def count(frame: FrameType, event: str, _: object) -> None:
+            if event == "call" and frame.f_code.co_filename == kt.__file__:
+                calls.append(frame.f_code.co_name)
+
+        with KeywordTree(str(tmp_path)) as tree:
+            parent = tree.CreateKeyword("top", "root")
+            told: list[list[str]] = []
+            for number in range(30):
+                calls.clear()
+                sys.setprofile(count)
+                try:
+                    tree.CreateKeyword(f"keyword{number}", parent.id)
+                finally:
+                    sys.setprofile(None)
+                told.append(list(calls))
+                time.sleep(0.01)  # until the folder's time is well past, a write looks whether the log was replaced
+
+        least = min(told, key=len)
+        assert "Append" in least
+        assert len(least) <= 50, least
 
     def test_keeps_every_function_body_under_70_lines(self) -> None:
         long: list[str] = []
