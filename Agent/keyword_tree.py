@@ -3445,13 +3445,17 @@ _FindRuns = re.compile(rf"([{_UNSPACED}]++)|((?:[^\W_{_UNSPACED}]++|[{_MARKS}]++
 _IsUnspaced = re.compile(f"[{_UNSPACED}]").match
 _DropIdleBlanks = partial(re.compile(f"(?<=[{_UNSPACED}]) | (?=[{_UNSPACED}])").sub, "")
 _FindCamel = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall
-_STOP_PAIRS = "什么 是什 么是 怎么 怎样 为什 如何 为何 哪里 哪些 哪个 多少 是否 可以 一个 这个 那个 这些 那些 我们"
+_STOP_PAIRS = "什么 是什 么是 怎么 怎样 为什 如何 为何 哪里 哪些 哪个 多少 是否 可以 一个 这个 那个 这些 那些 我们 "
+_STOP_PAIRS += "有没 没有 的 了 吗 呢 吧 谁 在 说 做"  # and characters
 _STOP_WORDS = frozenset(
     "a about an and any are as at be been but by can could did do does for from had has have he her him his how i if "  # noqa: SIM905  read as a sentence
     "in into is it its me must my not of on or our s she should so than that the their them there these they this to "
     "us was we were what when where which who why will with would you your".split()
 ).union(_STOP_PAIRS, _STOP_PAIRS.split())
 _STOP_WEIGHT, _CHARACTER_WEIGHT, _TRIGRAMS_WEIGHT = 0.1, 0.15, 1.2  # beside 1 of a word; its trigrams share theirs
+_STOPS = "".join(word for word in _STOP_WORDS if len(word) == 1 and _IsUnspaced(word))
+# What stands between those that say little, or alone, is asked for as a word is: 猫 in 有没有猫.
+_PartLone = partial(re.compile(rf"(?<![^\W{_STOPS}])(?![{_STOPS}])[{_UNSPACED}](?![^\W{_STOPS}])").sub, r" \g<0> ")
 _NAME_TF, _OTHER_TF = 1.5, 0.75  # what a name and another text of usual length count
 _OTHER_LENGTH = 0.75  # how much the length of another text counts, beside 1 of a name's
 _STEPS = [2 ** (step / 2) for step in range(1, 15)]  # between the lengths of texts that are told apart
@@ -3503,7 +3507,8 @@ def _WordsOf(text: str, told: list[str] | None = None) -> dict[str, float]:
         told.extend(pairs)
         words.update(dict.fromkeys(pairs, 1.0))
         words.update(dict.fromkeys(_STOP_WORDS.intersection(pairs), _STOP_WEIGHT))
-        words.update(_WeighCharacters(unspaced[-1]))
+        alone = _STOP_WEIGHT if unspaced in _STOP_WORDS else 1.0
+        words.update(_WeighCharacters(unspaced[-1]) if pairs else {unspaced: alone})
     return words
 
 
@@ -3649,7 +3654,7 @@ class _LexicalRecall:
         """Return term -> the most that it can gain; less behind many words, since a definition names the kind first."""
         weights: dict[str, float] = {}
         for text in texts:
-            for place, runs in enumerate(_FindRuns(_Compose(text))):
+            for place, runs in enumerate(_FindRuns(_PartLone(_Compose(text)))):
                 for term, weight in _TermsOf("".join(runs)).items():
                     weights[term] = max(weights.get(term, 0.0), weight * 20 / (20 + place))
         for term in weights:
@@ -3787,7 +3792,10 @@ class _WordFinder:
         self._weights = weights
         words = sorted((term for term in weights if term[0] != "~"), key=len, reverse=True)
         self._asked = sum(map(weights.__getitem__, words)) or 1.0
-        self._pairs = {word for word in words if _IsUnspaced(word) and len(word) > 1}
+        unspaced = set(filter(_IsUnspaced, words))
+        self._pairs = {word for word in unspaced if len(word) > 1}
+        self._lone = {word for word in unspaced if len(word) == 1}.difference(*self._pairs)
+        self.PartLone = partial(re.compile(f"[{''.join(self._lone)}]" if self._lone else "(?!)").sub, r" \g<0> ")
         spaced = "|".join(re.escape(word) for word in words if not _IsUnspaced(word)) or "(?!)"
         letter = rf"[^\W_{_UNSPACED}]"
         self._find = re.compile(rf"(?<!{letter})({spaced})({letter}*)").findall
@@ -3804,7 +3812,7 @@ class _WordFinder:
         pairs: Iterable[str] = filter(text.__contains__, self._pairs)
         if len(self._pairs) > len(text):  # a page of text as a query has thousands
             pairs = self._pairs.intersection(map(operator.add, text, text[1:]))
-        found.update((pair, self._weights[pair]) for pair in pairs)
+        found.update((term, self._weights[term]) for term in (*pairs, *self._lone.intersection(text)))
         return math.fsum(found.values()) / self._asked  # the same in any order
 
     def Quote(self, contents: Iterable[str], otherwise: str = "") -> str:
@@ -3998,7 +4006,7 @@ class _Ranker:
 
     def _HeadOf(self, position: str, line: bytes, body: bytes) -> bytes:
         crc = zlib.crc32(body, zlib.crc32(line))
-        return _EncodeText({"format": 4, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
+        return _EncodeText({"format": 5, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
 
     def _LoadKept(self, recall: Recall) -> bool:
         """Read the index from its file, if that says what the tree says now."""
@@ -4530,9 +4538,9 @@ class _Descent:
         for id, near in zip(ids, nearness, strict=True):
             names, others, infos = self._ranker.TextsOf(id)
             excerpt = words.Quote(infos)
-            texts = [*names, *others, excerpt]
+            texts = list(map(words.PartLone, [*names, *others, excerpt]))
             said, held = _ShareSaid(texts, ranking.weights), words.Weigh(" | ".join([*texts, *paths.get(id, ())]))
-            in_clause = 0.85 * _ShareSaid(_FindClauses(excerpt), ranking.weights)  # no text of its own
+            in_clause = 0.85 * _ShareSaid(_FindClauses(texts[-1]), ranking.weights)  # no text of its own
             confidence = max(said, in_clause) ** 0.4 * min(1.0, scores.get(id, 0.0) / could_score) ** 0.6
             said = max(0.02, said, near) if others or infos else 0.3  # a name alone may say nothing of the query
             nearest = ranking.Nearest(id) if near > confidence and ranking.Nearest is not None else ""

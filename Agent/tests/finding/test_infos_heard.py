@@ -174,6 +174,31 @@ class TestInfosAreHeard:
         node = tree.Search(query).node
         assert (node and node.id) == id
 
+    @pytest.mark.parametrize(
+        ("query", "id", "excerpt"),
+        [
+            ("茶", "Anna", "我喜欢喝茶。"),
+            ("猫", "Tom", "家里有一只猫叫团团。"),
+            ("有猫吗", "Tom", "家里有一只猫叫团团。"),
+            ("有没有猫", "Tom", "家里有一只猫叫团团。"),
+            ("车什么颜色", "Momo", "车是红色的。"),
+            ("我的车呢", "Momo", "车是红色的。"),
+            ("书在哪里", None, ""),
+        ],
+    )
+    def test_a_thing_of_one_character_is_found(
+        self, tree: KeywordTree, query: str, id: str | None, excerpt: str
+    ) -> None:
+        for keyword_id, content in {
+            "Anna": "我喜欢喝茶。",
+            "Tom": "家里有一只猫叫团团。",
+            "Momo": "车是红色的。",
+        }.items():
+            tree.CreateInfo(content, keyword_ids=[keyword_id])
+        found = tree.Search(query)
+
+        assert (found.node and found.node.id, found.excerpt) == (id, excerpt)
+
     def test_an_info_on_several_keywords_is_heard_at_all(self, tree: KeywordTree) -> None:
         tree.CreateInfo("They sing in a choir.", keyword_ids=["Anna", "Tom"])
 
