@@ -3782,7 +3782,11 @@ _SplitSentences = re.compile(
     r"(?<=[.!?;])(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\bMrs\.)(?<!\.\w\.)\s+|(?<=[。！？；])|\n(?!\s*[a-z])"
 ).split
 _FindClauses = re.compile(r"(?:[^,;:.!?，；：、。！？]|[,;:.!?](?=\S)){4,}").findall
-_IsHidden = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]").sub
+# Not the joiners within Persian words and within emoji: they change nothing else.
+_IsHidden = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ue000-\uf8ff\ufeff\ufff0-\ufffb"
+    r"\U000e0000-\U000e00ff]"
+).sub
 
 
 class _WordFinder:

@@ -381,6 +381,14 @@ class TestResults:
 
         assert [node.id for node, _ in tree.RankCandidates("alpha beta?")] == ["nine", "five", "seven", "one", "six"]
 
+    def test_the_excerpt_holds_nothing_that_is_not_seen_but_what_joins_characters(self, tree: KeywordTree) -> None:
+        hidden = "\u00ad\ufff9\U000e0041\U000e0042\u180e\u202e\u200b\ue001"
+        tree.CreateInfo(f"alpha {hidden} beta", keyword_ids=["Anna"])
+        tree.CreateInfo("gamma می\u200cخواهم 👨\u200d👩\u200d👧", keyword_ids=["Tom"])
+
+        assert tree.Search("alpha beta?").excerpt == "alpha beta"
+        assert tree.Search("gamma?").excerpt == "gamma می\u200cخواهم 👨\u200d👩\u200d👧"
+
     def test_a_name_is_certain_and_needs_no_excerpt(self, tree: KeywordTree) -> None:
         tree.CreateInfo("Anna sings.", keyword_ids=["Anna"])
         found = tree.Search("anna")
