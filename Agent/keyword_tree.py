@@ -37,7 +37,7 @@ The rooms of this house, in order from what is stored up to the public class; ea
     Text         folding, normalising, checking and encoding what strangers write
     Rows         how a record stands in a JSONL line, and is read without decoding it all
     Files        the one small door through which all input and output goes
-    Log          the line format of change_log.jsonl, how to tell a torn tail from damage, and its one reader
+    Log          the line format of change_log.jsonl, how to tell a torn tail from damage, and its reader
     Store        the port behind which the log lies, and its first implementation, in a folder
     State        what opening rebuilds in memory, and an overlay on it
     Ranking      ranking keywords by words and character n-grams
@@ -51,9 +51,11 @@ Three ways through it, from the door inwards:
 
     a write   KeywordTree.CreateKeyword, _Writer.DraftNode, _Engine.Write and Run, _GroupCommit.Run,
               _Engine._Exclusively, which takes the store's lock in _FileStore.Begin; then in _Engine._CommitJobs:
-              _PlanNode on a _Transaction, _FileStore.Append, _State.Apply
-    a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round a ranking from Fit, a
-              view from BuildView, the model's Chat, _ReadReply, and at the end _Conclude; then _Searcher.BuildResult
+              _PlanNode on a _Transaction, whose _Records go to _FileStore.Append (behind the log's line to the
+              projections, _LogPosition.Project) and to _State.Apply
+    a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank and Fit, which ask the
+              index that _Ranker._Follow brings up to date (_LexicalRecall.Rank, _FitQuery), a view from BuildView,
+              the model's Chat, _ReadReply, and at the end _Conclude; then _Searcher.BuildResult
     an undo   KeywordTree.Undo, _Journal.Find, which reads the log backwards in _FileStore.ReadBack; then it is a write
               (_Writer.WriteAs) whose plan is _PlanUndo: _UndoLink and _UndoRecord, at its end _Transaction.FindDangling
 
@@ -3610,7 +3612,7 @@ class _LexicalRecall:
         codes: dict[str, int] = {}
         for length, words in sorted(measured, key=operator.itemgetter(0), reverse=True):
             codes.update(dict.fromkeys(words, length << shift))
-        if len(told) > len(codes):
+        if len(told) > len(set(told)):
             for word, times in Counter(told).items():
                 length = (codes[word] >> shift) - round(2 * math.log2(1 + math.log(times)))
                 codes[word] = max(1, length) << shift
@@ -3932,12 +3934,12 @@ class _Ranker:
         return Texts([], []) if row is None else _TextsOf(row, self._infos.get(id, ()))
 
     def _Follow(self) -> Recall:
-        with self._see() as state:
-            noted, self.noted = self.noted, set()
-            if noted is not None and len(noted) > max(1000, len(state.nodes) // 4):
-                noted = None  # it is made anew sooner than it follows
-            ids = list(state.nodes if noted is None else noted)
         try:
+            with self._see() as state:
+                noted, self.noted = self.noted, set()
+                if noted is not None and len(noted) > max(1000, len(state.nodes) // 4):
+                    noted = None  # it is made anew sooner than it follows
+                ids = list(state.nodes if noted is None else noted)
             with _CollectorOff():
                 if noted is None or self._recall is None:
                     self._recall = self._make()
@@ -4010,7 +4012,7 @@ class _Ranker:
 
     def _HeadOf(self, position: str, line: bytes, body: bytes) -> bytes:
         crc = zlib.crc32(body, zlib.crc32(line))
-        return _EncodeText({"format": 5, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
+        return _EncodeText({"format": 6, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
 
     def _LoadKept(self, recall: Recall) -> bool:
         """Read the index from its file, if that says what the tree says now."""
@@ -5175,7 +5177,7 @@ def _StageThen(tx: _Transaction, now: _State, then: _State, old: bytes | None, p
         version = gone.version
         dead = _DigUp(record.id, gone, is_node=isinstance(record, KeywordNode))
     record.version = max(record.version, version) + 1
-    record.deleted, record.updated_at = old is None, tx.now
+    record.deleted, record.updated_at = old is None, max(tx.now, record.updated_at)
     if old is None and gone_then is not None and isinstance(record, KeywordNode):
         record.merged_into = gone_then.merged_into
     tx.Stage(record, dead)
@@ -6191,7 +6193,7 @@ def _Seen(state: _State, id: str) -> list[int]:
 def _IsAsThen(state: _State, then: _State, id: str) -> bool:
     """Tell whether a keyword is there, with the same row where it was looked at."""
     row = state.nodes.get(id)
-    return row is not None and row is then.nodes.get(id, row)
+    return row is not None and row == then.nodes.get(id, row)
 
 
 def _IdsIn(steps: Iterable[_Row]) -> list[str]:
@@ -6639,7 +6641,7 @@ class KeywordTree:
             normalizer: replaces `_Normalize`: text → tokens by which the last step of an exact look-up finds it (add
                 pinyin, say).  Must give the same tokens every time.
             log_messages: keep whole messages to the model in the log, not only what was shown.
-            learn_matches: confirm by itself what a model matched, see `Confirm`.
+            learn_matches: confirm by itself what a model matched, see `Confirm`; not within an `Operation`.
             show_descriptions: show each candidate's description too, at most 200 characters of it: better choices (a
                 published ablation lost 17.5 % without) for a prompt half as long again.
             view: `"paths"` shows a model each candidate's path alone, for a third to a half fewer tokens.
@@ -6791,7 +6793,9 @@ class KeywordTree:
             return SearchResult(SearchStatus.NOT_FOUND, reason=reason)
         descent = self._descent.Walk(query, "search")
         result = self._searcher.BuildResult(descent)
-        if self._learn_matches and result.node is not None and len(query) <= _QUERY_LIMIT:
+        can_learn = self._learn_matches and len(query) <= _QUERY_LIMIT
+        # A block's writes are the caller's alone.
+        if can_learn and result.node is not None and self._engine.FindBlock() is None:
             with contextlib.suppress(KeywordTreeError):  # the answer stands, whether it can be kept or not
                 node_id, agent_ios = result.node.id, [descent["io"]] if descent["io"] else []
                 self._engine.Write("confirm", lambda tx: _PlanConfirm(tx, node_id, query), "agent", agent_ios)

@@ -83,6 +83,21 @@ class TestInfosAreHeard:
 
         assert [node.id for node, _ in tree.RankCandidates(query)] == ["Tom", "Anna"]
 
+    @pytest.mark.parametrize(
+        ("once", "often", "query"),
+        [
+            (["learn python", "see sights"], ["learn python", "teach python"], "python"),
+            (["学编程", "看风景"], ["学编程", "教编程"], "编程"),
+        ],
+    )
+    def test_a_word_told_in_several_infos_counts_more_than_in_one(
+        self, tree: KeywordTree, once: list[str], often: list[str], query: str
+    ) -> None:
+        for keyword_id, contents in (("Anna", once), ("Tom", often)):
+            tree.BatchCreateInfos([{"content": each, "keyword_ids": [keyword_id]} for each in contents])
+
+        assert [node.id for node, _ in tree.RankCandidates(query)] == ["Tom", "Anna"]
+
     @pytest.mark.parametrize("is_described", [False, True])
     @pytest.mark.parametrize(
         ("content", "query"),

@@ -89,7 +89,7 @@ def test_is_made_anew_where_the_file_is_damaged(tmp_path: Path, damage: str, add
         "a bit": whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:],
         "empty": b"",
         "no JSON": b"\xff" + whole,
-        "another format": whole.replace(b'"format":5', b'"format":4'),
+        "another format": whole.replace(b'"format":6', b'"format":5'),
     }
     path.unlink()
     if damage == "a folder":

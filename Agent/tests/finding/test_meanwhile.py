@@ -106,6 +106,16 @@ class TestWhatTheModelSaw:
         with opened(folder, about(WEB, "dedup_check", rename)) as (tree, _):
             assert [step for step in tree.Reorganize()["steps"] if "web" in step.values()] == []
 
+    def test_is_what_a_plan_is_about_though_another_compacts_meanwhile(self, folder: Path) -> None:
+        def compact(view: View) -> Any:
+            with KeywordTree(str(folder)) as other:
+                other.CompactStorage()
+            tree.Refresh()
+            return match(WEBS)(view)
+
+        with opened(folder, about(WEB, "dedup_check", compact)) as (tree, _):
+            assert [step for step in tree.Reorganize()["steps"] if "web" in step.values()]
+
     @pytest.mark.parametrize("action", ["missing", "ambiguous", "match"])
     def test_is_where_it_hangs_what_it_could_not_decide(self, folder: Path, action: str) -> None:
         def say(view: View) -> Any:

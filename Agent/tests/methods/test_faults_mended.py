@@ -664,3 +664,39 @@ class TestWhatStaysOfTheDead:
         tree.Undo(deletion)
 
         assert tree["behind"].id == node.id
+
+
+class TestWhatIsLearned:
+    def test_within_an_operation_is_nothing_so_it_takes_no_write_away(self, folder: Path) -> None:
+        client = StubLLMClient([{"action": "match", "node_id": 0}])
+        with KeywordTree(str(folder), client, learn_matches=True) as tree, KeywordTree(str(folder)) as other:
+            tea = tree.CreateKeyword("tea", "root")
+            with tree.Operation("mine", "Ada"):
+                assert tree.Search("what is it that one brews?").node == tea
+                tree.CreateKeyword("coffee", "root")
+                other.DeleteKeyword(tea.id)
+
+            assert [node.name for node in tree] == ["coffee"]
+            assert tree.History(limit=1)[0].author == "Ada"
+
+    def test_of_a_change_is_not_lost_where_ctrl_c_comes_before_the_ranking_takes_it_in(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tree.CreateKeyword("tea", "root")
+        assert tree.RankCandidates("tea")
+        tree.CreateKeyword("zebra quagga", "root")
+        ranker = inside.ranker_of(tree)
+        see = ranker._see
+
+        @contextlib.contextmanager
+        def interrupted() -> Iterator[Any]:
+            with see() as state:
+                yield state
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ranker, "_see", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                tree.RankCandidates("zebra")
+
+        assert [node.name for node, _ in tree.RankCandidates("zebra")] == ["zebra quagga"]

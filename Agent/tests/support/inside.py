@@ -344,6 +344,11 @@ def ranking_of(tree: KeywordTree) -> object:
     return tree._ranker._recall
 
 
+def ranker_of(tree: KeywordTree) -> kt._Ranker:
+    """Return what keeps a tree's ranking up to date."""
+    return tree._ranker
+
+
 def rank_anew(tree: KeywordTree, ids: list[str]) -> None:
     """Give a tree a ranking that has learnt the keywords in this order."""
     ranker = tree._ranker
