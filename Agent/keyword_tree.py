@@ -6384,6 +6384,7 @@ class _Journal:
 
     def __init__(self, engine: _Engine) -> None:
         self._engine = engine
+        self._nothing_between = (0, 0)  # two sequence numbers
 
     def Newest(self, id: str | None, limit: int) -> list[Change]:
         """Return the newest operations, or the newest that touched a record."""
@@ -6394,16 +6395,17 @@ class _Journal:
 
     def Since(self, seq: int) -> list[bytes]:
         """Return the lines behind a number, oldest first."""
-        newer: list[bytes] = []
-        if seq >= self._engine.store.seq:
+        newer, end, is_state = list[bytes](), self._engine.store.seq, False
+        if seq >= end or (seq, end) == self._nothing_between:
             return newer
-        is_state = False
         with contextlib.closing(self._Lines(with_history=False)) as lines:
             for line, raw in lines:
                 if line.seq <= seq and not (is_state and line.op == _STATE):  # a state is told as a whole
                     break
                 is_state = line.op == _STATE
                 newer.append(raw)
+        if not newer:  # a checkpoint: to read that again at each call would read the last operation, too
+            self._nothing_between = (seq, end)
         return newer[::-1]
 
     def Find(self, operation_id: str) -> _Operation:
