@@ -2391,7 +2391,7 @@ class _FileStore(_Archive):
         _ReplaceFile(self.files, self.log_path, [line + _PADDING])  # guard: a new log
 
     def _OpenLog(self, *, readonly: bool = False) -> None:
-        self._reader.fd = self._CloseIfOpen(self._reader.fd)
+        self._CloseLog()
         self._reader.fd = self.files.Open(self.log_path, readonly=readonly)
 
     def _RefuseLostLog(self, found: str) -> None:
@@ -2802,18 +2802,27 @@ class _FileStore(_Archive):
         return True
 
     def Release(self) -> None:
+        """Close all files.
+
+        A descriptor is forgotten first: where Ctrl-C comes between, it stays open; closed twice, its number might be
+        another file's by then.
+        """
         self._failure = self._failure or "the files are closed"
         with self._descriptor_lock:
             for kind, fd in enumerate(self._projections.fds):  # guard: the lock behind these
-                self._projections.fds[kind] = self._CloseIfOpen(fd)
-            self._reader.fd = self._CloseIfOpen(self._reader.fd)
-            self._lock_fd = self._CloseIfOpen(self._lock_fd)  # last: another thread may be writing, at the very end
+                self._projections.fds[kind] = -1
+                self._CloseIfOpen(fd)
+            self._CloseLog()
+            fd, self._lock_fd = self._lock_fd, -1  # last: another thread may be writing, at the very end
+            self._CloseIfOpen(fd)
 
-    def _CloseIfOpen(self, fd: int) -> int:
-        """Close a descriptor, and forget it only behind that: Ctrl-C between must not leave the lock behind."""
+    def _CloseLog(self) -> None:
+        fd, self._reader.fd = self._reader.fd, -1
+        self._CloseIfOpen(fd)
+
+    def _CloseIfOpen(self, fd: int) -> None:
         if fd >= 0:
             self.files.Close(fd)
-        return -1
 
 
 _ID_FIELDS = (b'{"id"', b'"info_id"', b'"keyword_id"')
@@ -5862,9 +5871,9 @@ def _IsBulk(specs: object) -> bool:
 def _CollectorOff(is_wanted: bool = True) -> Iterator[None]:
     """Turn the garbage collector off, which would look through all that is being made again and again."""
     was_on = is_wanted and gc.isenabled()
-    if was_on:
-        gc.disable()
     try:
+        if was_on:
+            gc.disable()  # within the block: Ctrl-C may come behind it
         yield
     finally:
         if was_on:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import shutil
@@ -685,18 +686,35 @@ class TestWhatIsLearned:
         tree.CreateKeyword("tea", "root")
         assert tree.RankCandidates("tea")
         tree.CreateKeyword("zebra quagga", "root")
-        ranker = inside.ranker_of(tree)
-        see = ranker._see
-
-        @contextlib.contextmanager
-        def interrupted() -> Iterator[Any]:
-            with see() as state:
-                yield state
-            raise KeyboardInterrupt
-
         with monkeypatch.context() as patch:
-            patch.setattr(ranker, "_see", interrupted)
+            inside.interrupt_behind_the_rankings_first_look(tree, patch)
             with pytest.raises(KeyboardInterrupt):
                 tree.RankCandidates("zebra")
 
         assert [node.name for node, _ in tree.RankCandidates("zebra")] == ["zebra quagga"]
+
+
+class TestDescriptors:
+    def test_are_closed_once_though_ctrl_c_comes_twice_while_a_tree_closes(
+        self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tree = KeywordTree(str(folder))
+        close, struck = os.close, list[int]()
+
+        def interrupted(fd: int) -> None:
+            close(fd)
+            if len(struck) < 2:
+                struck.append(fd)
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "close", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                tree.Close()
+        others = [os.open(tmp_path / "another file", os.O_CREAT | os.O_RDWR) for _ in range(8)]
+        assert set(struck) <= set(others)  # the numbers are used again
+        del tree
+        gc.collect()
+
+        for fd in others:
+            close(fd)  # raises where somebody has closed it

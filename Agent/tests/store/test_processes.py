@@ -988,6 +988,7 @@ def interrupt_at_each_moment(folder: Path, what: str, twice: bool, tell: Tell) -
             if not re.fullmatch(r"'(traceback|dict)' object is not callable", str(error)):
                 raise
         interrupts += blow.has_struck
+        assert gc.isenabled(), f"the garbage collector was left off by an interrupt at moment {moment}"
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

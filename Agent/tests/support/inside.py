@@ -8,10 +8,11 @@ what it brings about. The names that the seed gives (`_Normalize`, `_ExactLookup
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -344,9 +345,17 @@ def ranking_of(tree: KeywordTree) -> object:
     return tree._ranker._recall
 
 
-def ranker_of(tree: KeywordTree) -> kt._Ranker:
-    """Return what keeps a tree's ranking up to date."""
-    return tree._ranker
+def interrupt_behind_the_rankings_first_look(tree: KeywordTree, patch: pytest.MonkeyPatch) -> None:
+    """Let Ctrl-C come where a ranking has asked what changed, and has not taken it in."""
+    see = tree._ranker._see
+
+    @contextlib.contextmanager
+    def interrupted() -> Iterator[kt._State]:
+        with see() as state:
+            yield state
+        raise KeyboardInterrupt
+
+    patch.setattr(tree._ranker, "_see", interrupted)
 
 
 def rank_anew(tree: KeywordTree, ids: list[str]) -> None:
