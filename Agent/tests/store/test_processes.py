@@ -964,6 +964,7 @@ class Blow:
 
 def interrupt_at_each_moment(folder: Path, what: str, twice: bool, tell: Tell) -> None:
     """Interrupt an operation at its first moment, its second, and so on; look after each what is left behind."""
+    gc.set_threshold(0)  # CPython 3.11 can crash behind what a profile function raised: no collection meanwhile
     draw = random.Random(f"{SEED} {what}")
     tree, other = KeywordTree(str(folder)), KeywordTree(str(folder))
     lock = os.open(folder / "lock", os.O_RDWR)
