@@ -17,24 +17,15 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp,
 from Agent import langgraph_store
 from Agent.keyword_tree import InvalidInputError, KeywordTree
 from Agent.langgraph_store import KeywordTreeStore
+from Agent.tests.support.clocks import Clock
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMESPACE = ("users", "张三")
 
 
-class Clock:
-    """A time that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1_000_000.0)
 
 
 @pytest.fixture

@@ -8,25 +8,15 @@ import pytest
 
 from Agent.context_engine import ContextEngineService, RequestContext
 from Agent.context_engine.fs.context_fs import ContextFS
+from Agent.tests.support.clocks import Clock
 
 collect_ignore = [] if find_spec("numpy") else ["test_vectors.py"]
-
-
-class Clock:
-    """A clock that stands until it is turned."""
-
-    def __init__(self) -> None:
-        self.now = 1_790_000_000.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
 
 
 @pytest.fixture
 def clock() -> Clock:
     """A clock that the test turns."""
-    return Clock()
+    return Clock(1_790_000_000.0)
 
 
 @pytest.fixture

@@ -23,9 +23,9 @@ from Agent.context_engine import (
     StoreError,
     VersionConflictError,
 )
-from Agent.context_engine.conftest import Clock
 from Agent.context_engine.fs.disk import Disk
 from Agent.context_engine.fs.memory_disk import MemoryDisk
+from Agent.tests.support.clocks import Clock
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 BOB = RequestContext("acme", "bob", "other", "s1")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from Agent.embeddings import vectors as vectors_module
 from Agent.embeddings.embedder import HashingEmbedder
 from Agent.embeddings.vectors import RETRY_S, Vectors, _locked, _record, path_for
+from Agent.tests.support.clocks import Clock
 
 RECORD_SIZE = 16 + 2 * 256 + 4
 
@@ -32,14 +33,6 @@ class Counting(HashingEmbedder):
             raise ConnectionError("the service is down")
         self.asked += texts
         return super().embed(texts)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from Agent.embeddings.embedder import HashingEmbedder
 from Agent.embeddings.vectors import RETRY_S, Vectors, path_for
 from Agent.embeddings.worker import CALL_S, Worker, _Order, check_patience
 from Agent.keyword_tree import InvalidInputError
+from Agent.tests.support.clocks import Clock
 
 LONG, SHORT = 240.0, 0.01  # longer than any test needs; too short for a model that waits for the test
 
@@ -35,14 +36,6 @@ class Scripted(HashingEmbedder):
             self.released.wait(LONG)
         self.meanwhile(texts)
         return super().embed(texts)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -24,20 +24,14 @@ from Agent.memory.scoring import (
     text_overlap,
 )
 from Agent.memory.tree_graph import TreeGraph
+from Agent.tests.support.clocks import Clock
 
 HYBRID, KNOWLEDGE_ONLY, GRAPH_ONLY = RetrievalStrategy
 
 
-class Clock:
-    now = 1000 * DAY_S
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1000 * DAY_S)
 
 
 @pytest.fixture

@@ -31,13 +31,7 @@ from Agent.memory.retriever import RetrievalStrategy, RetrieverConfig
 from Agent.memory.schemas import EpisodeTrace, ProceduralSkill, SemanticPattern
 from Agent.memory.scoring import Hybrid
 from Agent.memory.store import MemoryStore, Record, namespace_folder, record_of
-
-
-class Clock:
-    now = 1000 * DAY_S
-
-    def __call__(self) -> float:
-        return self.now
+from Agent.tests.support.clocks import Clock
 
 
 def without_graph(info: Info) -> dict[str, object]:
@@ -47,7 +41,7 @@ def without_graph(info: Info) -> dict[str, object]:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1000 * DAY_S)
 
 
 @pytest.fixture
