@@ -2873,6 +2873,8 @@ def _OpenFolder(data_dir: str, clock: Callable[[], float]) -> _FileStore:
 # another one begins as that, and leaves it as it is: what an operation sees of itself before others see it.
 
 _LEVELS_HELD = 65_536
+_DICTS = ("gone_nodes", "gone_infos", "nodes", "infos")
+_MULTIMAPS = ("children", "names", "queries", "by_info", "by_node")
 
 
 class _Layer(MutableMapping[str, _Value]):
@@ -2912,16 +2914,18 @@ class _Layer(MutableMapping[str, _Value]):
 class _Multimap(Generic[_Value]):
     """Key -> values in order; one value alone is held without a list around it.
 
-    One that is made over another begins as that, and copies a list before it changes it.
+    One that covers another begins as that, and copies a list before it changes it.
     """
 
-    def __init__(self, order: Callable[[_Value], Any], base: _Multimap[_Value] | None = None) -> None:
+    def __init__(self, order: Callable[[_Value], Any]) -> None:
         self._order = order
         self._own: dict[str, Any] = {}
         self._held: MutableMapping[str, _Value | list[_Value]] = self._own
-        if base is not None:
-            layer = _Layer(base._held)
-            self._held, self._own = layer, layer.own
+
+    def Cover(self, base: _Multimap[_Value]) -> None:
+        """Begin as another one, which stays as it is."""
+        layer = _Layer(base._held)
+        self._held, self._own = layer, layer.own
 
     def Get(self, key: str) -> Sequence[_Value]:
         held = self._held.get(key)
@@ -2998,8 +3002,8 @@ def _ListOf(held: _Value | list[_Value]) -> list[_Value]:
 class _State:
     """Everything that is known of the live records, and what is left of the deleted ones."""
 
-    def __init__(self, normalizer: Callable[[str], list[str]], base: _State | None = None) -> None:
-        self._base = base
+    def __init__(self, normalizer: Callable[[str], list[str]]) -> None:
+        self._base: _State | None = None
         self._normalizer = normalizer
         self._is_default = normalizer is _NormalizeText
         self.change_count = 0
@@ -3009,16 +3013,28 @@ class _State:
         self._tokens: _Multimap[str] | None = None  # made when it is first asked
         self._info_order: list[str] = []  # of infos, deleted ones too: for who goes on behind one of them
         self._info_places: dict[str, int] | None = None  # where each stands in it; made when first asked
-        self.next_ordinal: int = 0 if base is None else base.next_ordinal
-        self.nodes: MutableMapping[str, bytes] = {} if base is None else _Layer(base.nodes)
-        self.infos: MutableMapping[str, Any] = {} if base is None else _Layer(base.infos)
-        self.gone_nodes: MutableMapping[str, _Tombstone] = {} if base is None else _Layer(base.gone_nodes)
-        self.gone_infos: MutableMapping[str, _Tombstone] = {} if base is None else _Layer(base.gone_infos)
-        self.children: _Multimap[str] = _Multimap(self.OrdinalOf, None if base is None else base.children)
-        self.names: _Multimap[str] = _Multimap(self.OrdinalOf, None if base is None else base.names)
-        self.queries: _Multimap[str] = _Multimap(self.OrdinalOf, None if base is None else base.queries)
-        self.by_info: _Multimap[bytes] = _Multimap(_OrdinalOf, None if base is None else base.by_info)
-        self.by_node: _Multimap[bytes] = _Multimap(_OrdinalOf, None if base is None else base.by_node)
+        self.next_ordinal = 0
+        self.nodes: MutableMapping[str, bytes] = {}
+        self.infos: MutableMapping[str, Any] = {}
+        self.gone_nodes: MutableMapping[str, _Tombstone] = {}
+        self.gone_infos: MutableMapping[str, _Tombstone] = {}
+        self.children: _Multimap[str] = _Multimap(self.OrdinalOf)
+        self.names: _Multimap[str] = _Multimap(self.OrdinalOf)
+        self.queries: _Multimap[str] = _Multimap(self.OrdinalOf)
+        self.by_info: _Multimap[bytes] = _Multimap(_OrdinalOf)
+        self.by_node: _Multimap[bytes] = _Multimap(_OrdinalOf)
+
+    @classmethod
+    def Over(cls, base: _State) -> _State:
+        """Return a state that begins as another one, and leaves it as it is."""
+        state = cls(base._normalizer)
+        state._base = base
+        state.next_ordinal = base.next_ordinal
+        for name in _DICTS:
+            setattr(state, name, _Layer(getattr(base, name)))
+        for name in _MULTIMAPS:
+            getattr(state, name).Cover(getattr(base, name))
+        return state
 
     # -- taking rows in -------------------------------------------------------
 
@@ -3338,7 +3354,9 @@ class _State:
         """Return the folds of each token, found when it is first asked."""
         if self._tokens is not None:
             return self._tokens
-        tokens = _Multimap(str, None if self._base is None else self._base._Tokens())
+        tokens: _Multimap[str] = _Multimap(str)
+        if self._base is not None:
+            tokens.Cover(self._base._Tokens())
         if self._is_default:
             for fold in self.names.OwnKeys():
                 self._AddTokens(fold, fold, tokens)
@@ -4714,7 +4732,7 @@ class _Transaction:
         if self._unseen:
             overlay, self._overlay = self._overlay, None  # until it is whole: Ctrl-C may come
             if overlay is None:
-                overlay = _State(self._base._normalizer, self._base)
+                overlay = _State.Over(self._base)
                 self._unseen = list(self._staged)
             overlay.Apply(self.Collect(self._unseen)[1])
             self._overlay = overlay
@@ -5163,14 +5181,14 @@ def _CompareWithNow(tx: _Transaction, state: _State, record: KeywordNode | Info,
 def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -> None:
     """Make all records what they were in `then`, whose long contents `read` gets."""
     now = tx.state
-    links_now, links_then = (dict.fromkeys(state.Links()) for state in (now, then))
-    for row in links_now.keys() - links_then.keys():
+    links_now, links_then = set(now.Links()), set(then.Links())
+    for row in sorted(links_now - links_then, key=_OrdinalOf):
         tx.StageUnlink(_ReadLinkHead(row), row)
-    for row in sorted(links_then.keys() - links_now.keys(), key=_OrdinalOf):
+    for row in sorted(links_then - links_now, key=_OrdinalOf):
         head = _ReadLinkHead(row)
         tx.StageLink(head, row, now.FindLink(head.info_id, head.keyword_id))
     for held_now, held_then in ((now.nodes, then.nodes), (now.infos, then.infos)):
-        for id in {**dict.fromkeys(held_now), **dict.fromkeys(held_then)}:
+        for id in dict.fromkeys([*held_now, *held_then]):
             old = read(held_then[id]) if id in held_then else None
             present = tx.ReadRow(held_now[id]) if id in held_now else None
             if old != present:
@@ -5800,7 +5818,7 @@ class _Engine:
             operations.append(operation)
             job.is_written = True
             if job is not jobs[-1]:  # guard: see one another
-                view = _State(self.normalizer, view) if view is self.state else view
+                view = _State.Over(view) if view is self.state else view
                 view.Apply(operation.after)
         if not operations:
             self.store.Confirm()  # guard: a guess is confirmed
@@ -5906,7 +5924,7 @@ def _FindProblems(store: _Store, state: _State) -> Iterator[str]:
             yield f"levels: {_Shorten(id)} does not stand on level {level}"
     if state._tokens is not None:
         yield from _CompareTokens(state, fresh)
-    for name in ("gone_nodes", "gone_infos", "children", "names", "queries", "by_info", "by_node", "nodes", "infos"):
+    for name in (*_MULTIMAPS, *_DICTS):
         yield from _CompareTables(name, getattr(state, name), getattr(fresh, name), store.ReadRow)
     for held in itertools.chain(fresh.nodes.values(), fresh.infos.values(), fresh.Links()):
         try:
@@ -6012,7 +6030,7 @@ class _PastStore:
         self._lines = lines
         self._what = what
 
-    def Open(self, first: Callable[[], _Operation], state: _State) -> None:
+    def Open(self, first: object, state: _State) -> None:
         for raw in self._lines:
             state.Apply(_ReadAfter(raw))
 
@@ -6021,17 +6039,13 @@ class _PastStore:
 
     Begin = Confirm = End = Release = _DoNothing
 
-    def Close(self, apply: Callable[[_Records], None]) -> bool:
-        return False
-
-    def Append(self, operations: list[_Operation]) -> None:
+    def _Refuse(self, *_: object) -> NoReturn:
         raise StoreError(f"{self._what} can only be read")  # guard: not written
 
-    def Snapshot(self, stamp: str, copy: bool) -> str:
-        raise StoreError(f"{self._what} can only be read")  # guard: not kept
+    Append = Snapshot = Compact = _Refuse
 
-    def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
-        raise StoreError(f"{self._what} can only be read")  # guard: not compacted
+    def Close(self, apply: Callable[[_Records], None]) -> bool:
+        return False
 
     def ReadRow(self, held: Any) -> bytes:
         return cast("bytes", held)
@@ -6049,9 +6063,8 @@ class _PastStore:
         return {}
 
     def FindProblems(self, fresh: _State) -> Iterator[str]:
-        for raw in self._lines:
-            fresh.Apply(_ReadAfter(raw))
-        yield from ()
+        self.Open(None, fresh)
+        return iter(())
 
 
 # -- reorganising -------------------------------------------------------------
