@@ -5773,10 +5773,11 @@ class _Engine:
             except _DiskError as error:
                 raise StoreError(f"cannot use {_Shorten(self.name)}: {error}") from error
             except BaseException as error:
-                # Ctrl-C, say: nobody knows how far memory has followed the log.
+                # Ctrl-C, say: nobody knows how far memory has followed the log.  First of all: a second may come.
+                was_due, self.must_reopen = self.must_reopen, True  # guard: after Ctrl-C everything is read anew
                 # guard: what memory follows
-                is_clean = isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError))
-                self.must_reopen |= not is_clean  # guard: after Ctrl-C everything is read anew
+                if isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError)):
+                    self.must_reopen = was_due
                 raise
             finally:
                 try:

@@ -738,7 +738,7 @@ COMMITS = [
         Instead("(StoreCorruptError, _ReentryError)", "_ReentryError"),
         mark="what memory follows",
     ),
-    Mutation("after Ctrl-C everything is read anew"),
+    Mutation("after Ctrl-C everything is read anew", Instead("self.must_reopen, True", "self.must_reopen, False")),
     Mutation(
         "after a call that a handler refused everything is read anew",
         Instead("(StoreCorruptError, _ReentryError)", "StoreCorruptError"),
