@@ -81,7 +81,7 @@ try:  # Windows has no flock; there nobody should write while this reads.
 except ImportError:  # pragma: no cover - this branch cannot be run on the machines we test on
     fcntl = None  # type: ignore[assignment]  # typeshed knows the module on the platform that checks it
 
-__all__ = ["CutFile", "Loss", "Move", "RepairError", "RepairReport", "Rescue", "repair"]
+__all__ = ["Correction", "CutFile", "Loss", "Move", "RepairError", "RepairReport", "Rescue", "repair"]
 
 _Row: TypeAlias = dict[str, Any]
 """One record as JSON has it.  `Any` stops at this edge."""
@@ -157,6 +157,31 @@ class Loss:
             )
         ids = f"; ids: {_shorten(self.ids)}" if self.ids else ""
         return f"{place}{numbers}: {self.detail}{ids}"
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A damaged line that was put right, so that its checksum proves that it is what was written."""
+
+    file: str
+    """Name of the file it stands in."""
+
+    line: int
+    """Its line in that file, from 1."""
+
+    offset: int
+    """Its first byte in that file, from 0."""
+
+    length: int
+    """Its length in bytes, as it stands there."""
+
+    seq: int
+    """Of the operation, its number in the log."""
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        place = f"{self.file}, line {self.line}, bytes {self.offset:,} to {self.offset + self.length:,}"
+        return f"{place} (operation {self.seq})"
 
 
 @dataclass(frozen=True)
@@ -277,6 +302,9 @@ class RepairReport:
     cut_files: tuple[CutFile, ...] = ()
     """What the damaged store had kept aside when it was opened."""
 
+    corrected: tuple[Correction, ...] = ()
+    """Lines that were damaged, and are proven to be again what was written."""
+
     @property
     def is_complete(self) -> bool:
         """Whether nothing is lost, of data and of history."""
@@ -289,7 +317,8 @@ class RepairReport:
 
     def __repr__(self) -> str:
         """Return one line."""
-        parts = [_count(len(self.rescued), "row") + " from projections"] if self.rescued else []
+        parts = [_count(len(self.corrected), "line") + " put right"] if self.corrected else []
+        parts += [_count(len(self.rescued), "row") + " from projections"] if self.rescued else []
         data = sum(loss.is_data for loss in self.losses)
         parts += [_count(data, "loss")] if data else []
         parts += [_count(len(self.losses) - data, "loss") + " of history alone"] if data < len(self.losses) else []
@@ -314,6 +343,7 @@ class RepairReport:
             ("Data that could not be saved, or of which nothing proves that it was", len(data), data),
             ("History that could not be saved, while all data of it is there", len(history), history),
             ("Kept aside when the store was opened", len(self.cut_files), self.cut_files),
+            ("Damaged, and put right: the checksum proves it", len(self.corrected), self.corrected),
             ("Found in the projections alone", len(self.rescued), _group(self.rescued)),
             ("Has another place now", len(self.moved), self.moved),
             ("Odd, but nothing is lost by it", len(self.notes), self.notes),
@@ -382,6 +412,14 @@ class _Found(NamedTuple):
     prev: bytes
     op: str
     format: int | None
+    corrected: bytes = b""  # what it was, if it was damaged
+
+    def read(self, file: BinaryIO) -> bytes:
+        """Return its bytes."""
+        if self.corrected:
+            return self.corrected
+        file.seek(self.offset)
+        return file.read(self.length)
 
 
 class _Damage(NamedTuple):
@@ -395,6 +433,7 @@ class _Damage(NamedTuple):
 
 _START = b'{"crc": "'
 _BLANK = b" \0\r"
+_IsCrc = re.compile(rb"[0-9a-f]{8}").fullmatch
 _MatchSeq = re.compile(rb'"seq": (\d{1,18}),').search
 _MatchOp = re.compile(rb'"op": "([a-z_]+)"').search
 _FindIds = re.compile(rb'"(?:id|info_id|keyword_id|operation_id)": ?"([^"\\]*(?:\\.[^"\\]*)*)"').finditer
@@ -436,11 +475,205 @@ def _starts(raw: bytes) -> Iterator[int]:
 
 
 def _damage_in(raw: bytes, start: int, stop: int, number: int, offset: int) -> Iterator[_Damage]:
-    text = raw[start:stop].lstrip(_BLANK)
-    first, text = stop - len(text), text.rstrip(_BLANK)
-    is_newline = start > 0 and len(text) == 1  # behind a line that is whole: damaged, but nothing is lost by it
-    if text and not is_newline:
-        yield _Damage(number, offset + first, len(text), text)
+    """Yield what is not blank of a part of a line, a piece for each line that begins there."""
+    places = [start, *(start + place for place in _starts(raw[start:stop]) if place), stop]
+    for first, last in itertools.pairwise(places):
+        text = raw[first:last].lstrip(_BLANK)
+        begin, text = last - len(text), text.rstrip(_BLANK)
+        is_newline = first > 0 and len(text) == 1  # behind a line that is whole: damaged, but nothing is lost by it
+        if text and not is_newline:
+            yield _Damage(number, offset + begin, len(text), text)
+
+
+# -- putting damaged lines right ----------------------------------------------
+#
+# A line is taken as it was written only if its checksum says so.  CRC-32 is linear: which of its bits a flipped bit
+# changes depends on how far from the end it is, and on nothing else.  So one bit, wherever it is, is found by walking
+# over the line once.  Where more are flipped, the rows in the line are compared with what stands elsewhere of them (in
+# a projection, or before and after other operations).  Either may be damaged, so each bit in which they differ is right
+# in one of them, or if they are many, each row: all ways to choose are tried, each with one bit more.
+#
+# A try lets a wrong line through once in 2^32 times.  So there are at most `_TRIES` for a text, 1 in 32,768 that one
+# does; and what comes of it must be an operation of whole rows as well, and fit the lines before and behind it.
+
+_POLYNOMIAL = 0xEDB88320
+_TRIES = 1 << 17
+_DOUBTS = 12  # bits, or rows, in which a line differs from what stands elsewhere
+_LINE_SIGNS = (b'"prev": "', b'"operation_id": "')  # one of them stands in whatever was a line
+_HEAD = re.compile(rb'\{"(?:id":"[^"]*"|info_id":"[^"]*","keyword_id":"[^"]*")')
+_FindHeads, _MatchHead = _HEAD.finditer, _HEAD.match
+
+
+def _prove(
+    found: list[_Found], damages: list[_Damage], rows: Mapping[bytes, list[bytes]]
+) -> tuple[list[_Found], list[_Damage]]:
+    """Put damaged lines right, as far as their checksums prove it.
+
+    Args:
+        found: the lines that are whole, in the order of the file.
+        damages: everything else.
+        rows: the beginning of a row -> rows that begin so.
+
+    Returns:
+        All lines that are whole now, in the order of the file, and the damage that is left.
+    """
+    offsets = [line.offset for line in found]
+    known: dict[int, list[_Found]] = {}
+    for line in found:
+        known.setdefault(line.seq, []).append(line)
+    proven: list[_Found] = []
+    left: list[_Damage] = []
+    waiting = damages[::-1]
+    while waiting:
+        damage = waiting.pop()
+        behind = bisect.bisect(offsets, damage.offset)
+        prev = found[behind].prev if behind < len(found) else b""
+        whole = _prove_one(damage, prev, known, rows)
+        if whole is None and waiting and _may_be_one(damage, waiting[-1]):
+            both = damage.raw + b"\n" + waiting[-1].raw  # a flipped bit has made a newline
+            whole = _prove_one(damage._replace(length=len(both), raw=both), prev, known, rows)
+            if whole is not None:
+                waiting.pop()
+        if whole is None:
+            left.append(damage)
+        else:
+            proven.append(whole)
+            known.setdefault(whole.seq, []).append(whole)
+    return sorted([*found, *proven], key=lambda line: line.offset), left
+
+
+def _may_be_one(damage: _Damage, behind: _Damage) -> bool:
+    is_adjacent = damage.offset + damage.length + 1 == behind.offset
+    return is_adjacent and not (_LINE_SIGNS[0] in damage.raw and _LINE_SIGNS[0] in behind.raw)
+
+
+def _prove_one(
+    damage: _Damage, prev: bytes, known: Mapping[int, list[_Found]], rows: Mapping[bytes, list[bytes]]
+) -> _Found | None:
+    """Return the one line that fits in the place of damage, and whose checksum is right; None if there is not just one.
+
+    Args:
+        damage: its bytes.
+        prev: what the next whole line says of the checksum of the line in front of it.
+        known: number -> lines.
+        rows: see `_prove`.
+    """
+    if not any(sign in damage.raw for sign in _LINE_SIGNS):
+        return None
+    fitting: set[_Found] = set()
+    for text, doubts in _guess(damage.raw, rows):
+        start = max(text.find(b'"seq": ', 0, 2 * kt._CRC_END), 0) or kt._CRC_END
+        said, body = text[start - 11 : start - 3], text[start:]
+        for crc in {said, prev}:
+            if _IsCrc(crc):
+                for corrected in _correct(body, int(crc, 16), doubts):
+                    fitting |= _fitting(crc, corrected, damage, known)
+        own = b"%08x" % zlib.crc32(body)
+        if not fitting and _differing(own, said).bit_count() == 1:  # the flipped bit is one of the checksum
+            fitting |= _fitting(own, body, damage, known)
+    return fitting.pop() if len(fitting) == 1 else None
+
+
+def _guess(raw: bytes, rows: Mapping[bytes, list[bytes]]) -> Iterator[tuple[bytes, list[int]]]:
+    """Yield what may have been a line, and in which of its bits it differs from rows that stand elsewhere."""
+    for text in {raw, raw[: raw.rfind(b"}") + 1]}:
+        differences: list[int] = []
+        end = 0
+        for head in _FindHeads(text):
+            start = head.start()
+            if start < end or head[0] not in rows:
+                continue
+            row = min(rows[head[0]], key=lambda row: _differing(text[start : start + len(row)], row).bit_count())
+            end = start + len(row)
+            if end <= len(text):
+                differences.append(_differing(text[start:end], row) << 8 * (len(text) - end))
+        yield text, _doubts(differences)
+        if end:
+            yield text[:start] + row + b"}", []  # where what stood behind the row is gone
+
+
+def _doubts(differences: list[int]) -> list[int]:
+    """Return which bits may be wrong, one by one, or if these are many, those of a row or of all rows together."""
+    one_by_one = [
+        part
+        for bits in differences
+        for part in ([1 << place for place in _ones(bits)] if bits.bit_count() <= _DOUBTS else [bits])
+        if part
+    ]
+    rows = [bits for bits in differences if bits]
+    return next((parts for parts in (one_by_one, rows) if len(parts) <= _DOUBTS), [sum(rows)])
+
+
+def _differing(one: bytes, other: bytes) -> int:
+    """Return the bits in which two texts differ."""
+    size = max(len(one), len(other))
+    return int.from_bytes(one.ljust(size, b"\0"), "big") ^ int.from_bytes(other.ljust(size, b"\0"), "big")
+
+
+def _ones(bits: int) -> Iterator[int]:
+    while bits:
+        yield (bits & -bits).bit_length() - 1
+        bits &= bits - 1
+
+
+def _correct(text: bytes, crc: int, doubts: Sequence[int]) -> Iterator[bytes]:
+    """Yield texts of this checksum that differ in some of the doubts, and in at most one other bit.
+
+    Args:
+        text: what stands there.
+        crc: what its checksum ought to be.
+        doubts: bits to be flipped together, as numbers.
+    """
+    size, bits = len(text), int.from_bytes(text, "big")
+    own = zlib.crc32(text)
+    flips = {0: 0}  # what it changes in the checksum -> the bits flipped
+    for doubt in doubts:
+        effect = own ^ zlib.crc32((bits ^ doubt).to_bytes(size, "big"))
+        flips |= {effect ^ other: doubt ^ flipped for other, flipped in flips.items()}
+    wanted = own ^ crc
+    if wanted in flips:
+        yield (bits ^ flips[wanted]).to_bytes(size, "big")
+    elif len(flips) * 8 * size <= _TRIES:
+        effect = 1
+        for place in range(8 * size):  # from the last bit to the first, of each byte the highest first
+            effect = effect >> 1 ^ (_POLYNOMIAL if effect & 1 else 0)
+            if wanted ^ effect in flips:
+                yield (bits ^ flips[wanted ^ effect] ^ 1 << (place ^ 7)).to_bytes(size, "big")
+
+
+def _fitting(crc: bytes, body: bytes, damage: _Damage, known: Mapping[int, list[_Found]]) -> set[_Found]:
+    """Return a line, if it is one that is missing in its place."""
+    raw = b'{"crc": "%b", %b' % (crc, body)
+    line = kt._ReadLine(raw)
+    if line is None or line.seq in known or not line.durable < line.seq or not _is_operation(raw):
+        return set()
+    before, behind = known.get(line.seq - 1, []), known.get(line.seq + 1, [])
+    if before and all(other.crc != line.prev for other in before):
+        return set()
+    if behind and all(other.prev != line.crc for other in behind):
+        return set()
+    place = damage.line, damage.offset, damage.length
+    return {_Found(line.seq, *place, line.crc, line.prev, line.op, line.format, raw)}
+
+
+def _is_operation(raw: bytes) -> bool:
+    """Tell whether a line is an operation of whole rows."""
+    try:
+        _, operation = kt._ReadOperation(raw)
+        for row in _rows_in(operation):
+            kt._ReadRecord(row)
+    except (kt.StoreCorruptError, ValueError):
+        return False
+    named = operation.op, operation.id, operation.author
+    return all(isinstance(text, str) for text in named) and isinstance(operation.timestamp, (int, float))
+
+
+def _rows_in(operation: kt._Operation) -> Iterator[bytes]:
+    for records in (operation.before, operation.after):
+        yield from itertools.chain(records.nodes, records.infos, records.links)
+
+
+# -- which lines count --------------------------------------------------------
 
 
 def _choose(found: list[_Found], file: str = kt._LOG_NAME) -> tuple[list[_Found], list[Loss], list[str]]:
@@ -911,6 +1144,7 @@ class _Repair:
     rescued: list[Rescue] = field(default_factory=list)
     moved: list[Move] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    corrected: list[Correction] = field(default_factory=list)
     operations: int = 0
     first_number: int = 1
     takes_cut: bool = False
@@ -924,7 +1158,7 @@ class _Repair:
         log = self.damaged / kt._LOG_NAME
         numbers = [int(path.stem) for path in self._history()]
         if log.exists():
-            found, damages = _scan(log)
+            found, damages = self._prove_lines(log, *_scan(log))
             self.chosen, self.losses, self.notes = _choose(found)
             # A number within the log is that of its second name, which a compaction left which failed.
             before = [number for number in numbers if not self.chosen or number < self.chosen[0].seq]
@@ -940,6 +1174,40 @@ class _Repair:
         if not self.chosen and not any(line.sign for each in self.projections.values() for line in each.lines):
             raise RepairError(f"nothing in {self.damaged} could be read as a keyword tree's")
         self._compare()
+
+    def _prove_lines(
+        self, path: Path, found: list[_Found], damages: list[_Damage]
+    ) -> tuple[list[_Found], list[_Damage]]:
+        """Put right what one bit explains, then what rows from elsewhere do: again, as what is put right has rows."""
+        if damages:
+            found, damages = _prove(found, damages, {})
+        for _ in range(2):
+            if heads := {head[0] for damage in damages for head in _FindHeads(damage.raw)}:
+                found, damages = _prove(found, damages, self._rows_beginning(heads, path, found))
+        name = str(path.relative_to(self.damaged))
+        self.corrected += [
+            Correction(name, line.line, line.offset, line.length, line.seq) for line in found if line.corrected
+        ]
+        return found, damages
+
+    def _rows_beginning(self, heads: set[bytes], path: Path, found: list[_Found]) -> dict[bytes, list[bytes]]:
+        """Return the rows that begin so, from the projections, and from before and after other operations."""
+        rows: dict[bytes, dict[bytes, None]] = {head: {} for head in heads}
+        for row in self._all_rows(path, found):
+            head = _MatchHead(row)
+            if head is not None and head[0] in rows:
+                rows[head[0]][row] = None
+        return {head: list(alike) for head, alike in rows.items() if alike}
+
+    def _all_rows(self, path: Path, found: list[_Found]) -> Iterator[bytes]:
+        for kind in _KINDS:
+            projection = self.damaged / f"{kind}.jsonl"
+            if projection.exists():
+                yield from (raw for _, _, raw in _read_lines(projection))
+        with open(path, "rb") as file:
+            for line in found:
+                with contextlib.suppress(kt.StoreCorruptError):
+                    yield from _rows_in(kt._ReadOperation(line.read(file))[1])
 
     def _compare(self) -> None:
         gaps = {len(self.chosen)}
@@ -989,8 +1257,7 @@ class _Repair:
         if self.chosen:
             with open(self.damaged / kt._LOG_NAME, "rb") as file:
                 for line in self.chosen:
-                    file.seek(line.offset)
-                    yield line, file.read(line.length)
+                    yield line, line.read(file)
 
     def write(self) -> None:
         """Write the new log."""
@@ -1345,8 +1612,7 @@ def _holds_deleted(lines: Sequence[tuple[Path, _Found]]) -> bool:
     """Tell whether the state that lines begin with holds what only a compaction that kept the history leaves in it."""
     for path, line in itertools.takewhile(lambda pair: pair[1].op == kt._STATE, lines):
         with open(path, "rb") as file:
-            file.seek(line.offset)
-            rows = _rows_of(json.loads(file.read(line.length)))
+            rows = _rows_of(json.loads(line.read(file)))
         if any(row.get("deleted") for row in rows["infos"]):
             return True
         if any(row.get("deleted") and (row.get("name") or row["metadata"].get("digest")) for row in rows["nodes"]):
@@ -1369,8 +1635,7 @@ def _write_history(target: Path, lines: Sequence[tuple[Path, _Found]]) -> None:
         with open(run[0][0], "rb") as old, _Writer(target / f"{last:018d}.jsonl") as new:
             new.begin(first)  # chained anew: what was left out must not look like damage
             for _, line in run:
-                old.seek(line.offset)
-                new.copy(old.read(line.length), begins=first != expected and line.seq == first)
+                new.copy(line.read(old), begins=first != expected and line.seq == first)
         expected = last + 1
 
 
@@ -1489,6 +1754,7 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> 
         tuple(work.moved),
         tuple(work.notes),
         tuple(work.cut_files),
+        tuple(work.corrected),
     )
 
 

@@ -119,10 +119,11 @@ def remove_projections(folder: Path) -> None:
 
 
 def spoil(folder: Path, seq: int) -> None:
-    """Change a byte in the line of an operation, within what it brings."""
+    """Change the line of an operation, in what it brings and in its time, which nothing else holds."""
     lines = lines_of(folder)
-    at = lines[seq - 1].rindex(b'"created_by":"') + len(b'"created_by":"')
-    lines[seq - 1] = lines[seq - 1][:at] + b"X" + lines[seq - 1][at + 1 :]
+    for sign, byte in ((b'"created_by":"', b"X"), (b'"timestamp": ', b"8")):
+        at = lines[seq - 1].rindex(sign) + len(sign)
+        lines[seq - 1] = lines[seq - 1][:at] + byte + lines[seq - 1][at + 1 :]
     write_lines(folder, lines)
 
 
@@ -337,6 +338,190 @@ class TestDamagedLine:
         assert (report.losses[0].line, report.losses[0].first_seq) == (6, 6)
         assert "else" not in records(new)["nodes"]
         assert "i1" in records(new)["infos"]
+
+
+# == Damaged lines that are put right =====================================================================
+
+
+def flip(data: bytes, *places: int) -> bytes:
+    """Flip bits, counted from the beginning."""
+    flipped = bytearray(data)
+    for place in places:
+        flipped[place // 8] ^= 1 << place % 8
+    return bytes(flipped)
+
+
+def words_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return what each operation of a log says, but for its numbers, by its id."""
+    numbers = ("crc", "seq", "prev", "durable")
+    operations = [json.loads(line) for line in lines_of(folder)]
+    return {
+        operation["operation_id"]: {name: told for name, told in operation.items() if name not in numbers}
+        for operation in operations
+        if operation["op"] != "checkpoint"
+    }
+
+
+class TestProvenLine:
+    """A line whose checksum is right again is what was written, whole, and nothing is lost by it."""
+
+    def damage(self, folder: Path, seq: int, change: Callable[[bytes], bytes]) -> None:
+        lines = lines_of(folder)
+        lines[seq - 1] = change(lines[seq - 1])
+        write_lines(folder, lines)
+
+    def scrawl(self, line: bytes) -> bytes:
+        """Write over what a row says."""
+        at = line.rindex(b'"created_at":') + len(b'"created_at":')
+        return line[:at] + b"X" * 10 + line[at + 10 :]
+
+    def proven(self, damaged: Path, new: Path, model: Path, *seqs: int) -> RepairReport:
+        """Repair, and see that all operations are there word for word."""
+        report = repaired(damaged, new)
+        assert (report.losses, report.rescued, report.notes) == ((), (), ())
+        assert report.is_complete
+        assert [line.seq for line in report.corrected] == list(seqs)
+        assert words_of(new) == words_of(model)
+        return report
+
+    @pytest.mark.parametrize("seq", range(1, OPERATIONS + 2))
+    def test_had_one_flipped_bit_anywhere(self, damaged: Path, new: Path, model: Path, seq: int) -> None:
+        remove_projections(damaged)
+        whole = lines_of(damaged)
+        for turn, place in enumerate(random.Random(seq).sample(range(8 * min(len(whole[seq - 1]), 900)), 12)):
+            write_lines(damaged, [*whole[: seq - 1], flip(whole[seq - 1], place), *whole[seq:]])
+            self.proven(damaged, new, model, seq)
+            new.rename(new.with_name(f"new {turn}"))
+            shutil.rmtree(new.with_name(f"new {turn}"))
+
+    @pytest.mark.parametrize("byte", range(20))
+    def test_had_one_flipped_bit_in_its_checksum_or_before_it(
+        self, damaged: Path, new: Path, model: Path, byte: int
+    ) -> None:
+        remove_projections(damaged)
+        self.damage(damaged, 4, lambda line: flip(line, byte * 8 + byte % 7))
+        self.proven(damaged, new, model, 4)
+
+    def test_was_the_last_and_had_a_flipped_bit_in_its_checksum(self, damaged: Path, new: Path, model: Path) -> None:
+        remove_projections(damaged)
+        self.damage(damaged, OPERATIONS, lambda line: flip(line, 9 * 8))
+        write_lines(damaged, lines_of(damaged)[:OPERATIONS])
+        self.proven(damaged, new, model, OPERATIONS)
+
+    def test_had_a_bit_that_made_a_newline(self, tmp_path_factory: pytest.TempPathFactory, new: Path) -> None:
+        model = tmp_path_factory.mktemp("starred")
+        with KeywordTree(str(model)) as tree:
+            for name in ("*", "**", "***"):
+                tree.CreateKeyword(name, "root")
+        damaged = Path(shutil.copytree(model, new.with_name("damaged")))
+        remove_projections(damaged)
+        self.damage(damaged, 3, lambda line: line.replace(b'"**"', b'"*\n"', 1))
+        self.proven(damaged, new, model, 3)
+
+    def test_had_damage_in_what_a_projection_holds(self, damaged: Path, new: Path, model: Path) -> None:
+        for seq in range(2, OPERATIONS + 1):
+            self.damage(damaged, seq, self.scrawl)
+        report = self.proven(damaged, new, model, *range(2, OPERATIONS + 1))
+
+        assert repr(report).endswith("; 9 lines put right, nothing lost>")
+        assert "\nDamaged, and put right: the checksum proves it (9):\n- change_log.jsonl, line 2, " in str(report)
+
+    def test_had_zeros_in_a_long_content(self, damaged: Path, new: Path, model: Path) -> None:
+        self.damage(damaged, 6, lambda line: line[:4000] + bytes(512) + line[4512:])
+        self.proven(damaged, new, model, 6)
+
+    def test_had_damage_in_its_envelope_as_well(self, damaged: Path, new: Path, model: Path) -> None:
+        self.damage(damaged, 8, lambda line: flip(self.scrawl(line), 8 * 130))
+        self.proven(damaged, new, model, 8)
+
+    def test_was_damaged_in_both_copies(self, damaged: Path, new: Path, model: Path) -> None:
+        self.damage(damaged, 8, lambda line: flip(line, *(8 * len(line) - 8 * n for n in (30, 50, 70))))
+        rows = lines_of(damaged, "nodes.jsonl")
+        rows[6] = flip(rows[6], *(8 * len(rows[6]) - 8 * n for n in (40, 60, 80)))
+        write_lines(damaged, rows, "nodes.jsonl")
+        self.proven(damaged, new, model, 8)
+
+    def test_had_damage_in_what_was_there_before(self, damaged: Path, new: Path, model: Path) -> None:
+        remove_projections(damaged)  # the operation before it holds the row
+        assert json.loads(lines_of(damaged)[9])["before"]["relation"] == "EXAMPLE"
+        was, becomes = b'"EXAMPLE","created_by":"user"', b'"EXEMPEL","created_by":"hare"'
+        self.damage(damaged, 10, lambda line: line.replace(was, becomes, 1))
+        self.proven(damaged, new, model, 10)
+
+    def test_was_cut_within_its_row(self, damaged: Path, new: Path, model: Path) -> None:
+        write_lines(damaged, [*lines_of(damaged)[:7], lines_of(damaged)[7][:-30]])
+        report = repaired(damaged, new)
+
+        assert [line.seq for line in report.corrected] == [8]
+        ids = [json.loads(line)["operation_id"] for line in lines_of(model)[:8]]
+        assert all(words_of(new)[id] == words_of(model)[id] for id in ids)
+
+    def test_is_longer_than_what_is_tried_for_one_bit_and_stands_in_a_projection(
+        self, tmp_path_factory: pytest.TempPathFactory, new: Path
+    ) -> None:
+        model = tmp_path_factory.mktemp("long")
+        with KeywordTree(str(model)) as tree:
+            tree.CreateInfo("长 long " * 20_000, keyword_ids=[tree.CreateKeyword("a", "root").id])
+        damaged = Path(shutil.copytree(model, new.with_name("damaged")))
+        self.damage(damaged, 3, lambda line: flip(line, 8 * 100_000))
+        self.proven(damaged, new, model, 3)
+        shutil.rmtree(new)
+        remove_projections(damaged)
+
+        assert lost_numbers(repaired(damaged, new)) == {3}
+
+    def test_is_none_where_two_bits_are_flipped_and_nothing_else_holds_them(self, damaged: Path, new: Path) -> None:
+        remove_projections(damaged)
+        self.damage(damaged, 8, lambda line: flip(line, 8 * len(line) - 8 * 40, 8 * len(line) - 8 * 60))
+        report = repaired(damaged, new)
+
+        assert lost_numbers(report) == {8}
+        assert report.corrected == ()
+
+    def forged(self, damaged: Path, change: Callable[[bytes], bytes]) -> None:
+        """Put a line in the place of operation 8 that is another, with a right checksum, but for one bit."""
+        body = change(lines_of(damaged)[7][len('{"crc": "00000000", ') :])
+        line = b'{"crc": "%08x", %b' % (zlib.crc32(body), body)
+        self.damage(damaged, 8, lambda _: flip(line, 8 * len(line) - 8 * 40))
+
+    @pytest.mark.parametrize(
+        ("old", "other"),
+        [
+            (b'"name":"cooking"', b'"name":"stewing"'),  # the next line says another checksum
+            (b'"seq": 8, ', b'"seq": 5, '),
+            (b'"durable": 7, ', b'"durable": 9, '),
+        ],
+    )
+    def test_is_none_that_does_not_fit_its_neighbours(self, damaged: Path, new: Path, old: bytes, other: bytes) -> None:
+        remove_projections(damaged)
+        assert old in lines_of(damaged)[7]
+        self.forged(damaged, lambda body: body.replace(old, other, 1))
+        report = repaired(damaged, new)
+
+        assert report.corrected == ()
+        assert 8 in lost_numbers(report)
+
+    @pytest.mark.parametrize(
+        ("old", "other"),
+        [
+            (b'"name":"cooking"', b'"name":"coo\xffing"'),
+            (b'"name":"cooking"', b'"name":"coo\\qing"'),
+            (b'"name":"cooking"', b'"naem":"cooking"'),
+            (b'"name":"cooking"', b'"name":12345678.'),
+            (b'"timestamp": ', b'"timestomp": '),
+        ],
+    )
+    def test_is_none_that_is_no_operation_of_whole_rows(
+        self, damaged: Path, new: Path, old: bytes, other: bytes
+    ) -> None:
+        write_lines(damaged, lines_of(damaged)[:8])  # so that nothing behind it says another checksum
+        remove_projections(damaged)
+        assert old in lines_of(damaged)[7]
+        self.forged(damaged, lambda body: body.replace(old, other, 1))
+        report = repaired(damaged, new)
+
+        assert report.corrected == ()
+        assert "cook" not in records(new)["nodes"]
 
 
 class TestFirstLine:
@@ -600,6 +785,88 @@ class TestAnyDamage:
         ]
         assert {rescue.id for rescue in report.rescued} == {f"k{n}" for n in range(99, 199)}
         assert len(records(new)["nodes"]) == 300
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a store of some hundred lines, long and short, of all kinds."""
+    folder = tmp_path_factory.mktemp("lived") / "tree"
+    draw = random.Random(7)
+    with KeywordTree(str(folder)) as tree:
+        ids = ["root"]
+        infos: list[str] = []
+        for n in range(40):
+            ids.append(tree.CreateKeyword(f"keyword {n}" if n % 2 else f"关键词{n}号", draw.choice(ids)).id)
+            words = draw.choice((1, 9, 900 if n % 10 == 0 else 2))
+            content = f"{n}: {'说' * draw.randint(1, 60)} {'told ' * words}"
+            infos.append(tree.CreateInfo(content, "聊天", draw.sample(ids, min(len(ids), 2))).id)
+        for id in draw.sample(ids[1:], 12):
+            tree.UpdateKeyword(id, {"description": "改过 changed"}, 1)
+        for id in draw.sample(infos, 12):
+            tree.UpdateInfo(id, {"content": "改过了 changed"})
+        tree.BatchCreateKeywords([{"name": f"batch {n}", "parent_id": ids[n]} for n in range(20)])
+        tree.MergeKeywords(ids[3], ids[5])
+        tree.DeleteInfo(infos[7])
+    return folder
+
+
+class TestStorm:
+    """Nothing is told as proven that differs from what was written."""
+
+    def damage(self, folder: Path, draw: random.Random) -> None:
+        """Flip 1 to 200 bits, and now and then tear blocks, cut files, and write lines twice."""
+        for name in (LOG, *draw.sample(PROJECTIONS, draw.randint(0, 3))):
+            path = folder / name
+            if draw.random() < 0.3:
+                lines = path.read_bytes().splitlines(keepends=True)
+                for _ in range(draw.randint(1, 3)):
+                    lines.insert(draw.randrange(len(lines)), draw.choice(lines))
+                path.write_bytes(b"".join(lines))
+            if draw.random() < 0.2:
+                os.truncate(path, draw.randrange(path.stat().st_size // 2, path.stat().st_size))
+            data = bytearray(path.read_bytes())
+            for _ in range(draw.choice((0, 0, 0, 1, 3))):
+                at = draw.randrange(0, len(data), 512)
+                data[at : at + 512] = bytes(len(data[at : at + 512]))
+            most = draw.choice((1, 10, 50, 200))
+            path.write_bytes(flip(bytes(data), *draw.sample(range(8 * len(data)), draw.randint(1, most))))
+
+    @pytest.mark.parametrize("seed", range(SEEDS // 3))
+    def test_proves_only_what_was_written(self, lived: Path, new: Path, seed: int) -> None:
+        damaged = Path(shutil.copytree(lived, new.with_name("damaged")))
+        self.damage(damaged, random.Random(seed))
+        report = repaired(damaged, new)
+        written, saved = words_of(lived), words_of(new)
+        whole = {json.loads(line)["seq"]: json.loads(line)["operation_id"] for line in lines_of(lived)}
+        states = {json.dumps(row) for told in written.values() for rows in rows_of(told).values() for row in rows}
+        lacking = {loss.first_seq for loss in report.losses if loss.detail.startswith("a row of ")}
+
+        checkpoints = {seq for seq, id in whole.items() if id not in written}
+        for line in report.corrected:
+            assert line.seq in checkpoints or whole[line.seq] in saved
+        for id, told in saved.items():
+            if id in written:
+                assert told == written[id] or any(whole[seq] == id for seq in lacking)
+            elif told["op"] == "repair_rows":
+                rows = [json.dumps(row) for rows in rows_of(told).values() for row in rows]
+                origins = told["agent_io"]["rows"]
+                assert all(row in states for row, of in zip(rows, origins, strict=True) if of["verified"])
+            else:
+                assert told["op"] in ("create_store", "repair_places")
+        if report.is_complete:
+            assert list(saved.items()) == list(written.items())
+        if report.has_all_data:
+            assert stored(new) == stored(lived)
+
+
+def stored(folder: Path) -> Records:
+    """Return the last state of each record, as the log has it."""
+    found: Records = {kind: {} for kind in KINDS}
+    for line in lines_of(folder):
+        for kind, rows in rows_of(json.loads(line)).items():
+            for row in rows:
+                found[kind][row.get("id") or (row["info_id"], row["keyword_id"])] = tuple(row.items())
+    return found
 
 
 # == What is refused ======================================================================================
