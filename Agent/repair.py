@@ -1158,7 +1158,8 @@ class _Repair:
         log = self.damaged / kt._LOG_NAME
         numbers = [int(path.stem) for path in self._history()]
         if log.exists():
-            found, damages = self._prove_lines(log, *_scan(log))
+            found, damages = self._scan(log)
+            self._list_corrected(log, found)
             self.chosen, self.losses, self.notes = _choose(found)
             # A number within the log is that of its second name, which a compaction left which failed.
             before = [number for number in numbers if not self.chosen or number < self.chosen[0].seq]
@@ -1175,20 +1176,24 @@ class _Repair:
             raise RepairError(f"nothing in {self.damaged} could be read as a keyword tree's")
         self._compare()
 
-    def _prove_lines(
-        self, path: Path, found: list[_Found], damages: list[_Damage]
-    ) -> tuple[list[_Found], list[_Damage]]:
-        """Put right what one bit explains, then what rows from elsewhere do: again, as what is put right has rows."""
+    def _scan(self, path: Path) -> tuple[list[_Found], list[_Damage]]:
+        """Scan a log, and put right what can be: what one bit explains, then what rows from elsewhere do.
+
+        These twice, as a line that was put right has rows and neighbours, too.
+        """
+        found, damages = _scan(path)
         if damages:
             found, damages = _prove(found, damages, {})
         for _ in range(2):
             if heads := {head[0] for damage in damages for head in _FindHeads(damage.raw)}:
                 found, damages = _prove(found, damages, self._rows_beginning(heads, path, found))
+        return found, damages
+
+    def _list_corrected(self, path: Path, found: list[_Found]) -> None:
         name = str(path.relative_to(self.damaged))
         self.corrected += [
             Correction(name, line.line, line.offset, line.length, line.seq) for line in found if line.corrected
         ]
-        return found, damages
 
     def _rows_beginning(self, heads: set[bytes], path: Path, found: list[_Found]) -> dict[bytes, list[bytes]]:
         """Return the rows that begin so, from the projections, and from before and after other operations."""
@@ -1437,7 +1442,8 @@ class _Repair:
         top = 0
         for path in self._history():
             name = f"{kt._HISTORY}/{path.name}"
-            found, damages = _scan(path)
+            found, damages = self._scan(path)
+            self._list_corrected(path, found)
             # One that a compaction left which failed is a second name of the log: its end stands there already.
             limit = min(int(path.stem) + 1, self.first_number)
             lines, others, notes = _choose([line for line in found if line.seq < limit], name)
@@ -1497,12 +1503,10 @@ class _Repair:
             try:
                 told = (path / kt._SNAPSHOT_NAME).read_bytes()
                 said = json.loads(told)["log"]
-                with open(path / kt._LOG_NAME, "rb") as file:
-                    log = file.read(said["length"])
-                is_sound = len(log) == said["length"] and zlib.crc32(log) == int(said["crc"], 16)
+                log = self._read_sound(path / kt._LOG_NAME, said["length"], int(said["crc"], 16))
             except (OSError, ValueError, KeyError, TypeError):
-                is_sound = False
-            if not is_sound:
+                log = None
+            if log is None:
                 detail = "the snapshot is not as it was made; it was left out"
                 self.losses.append(Loss(detail, f"{kt._SNAPSHOTS}/{path.name}/{kt._LOG_NAME}", is_data=False))
                 continue
@@ -1513,6 +1517,21 @@ class _Repair:
                 with _synced(made / name) as new:
                     new.write(content)
             kt._Files().SyncFolder(str(made))
+
+    def _read_sound(self, path: Path, length: int, crc: int) -> bytes | None:
+        """Return a log of this length and checksum, with lines put right if need be; None if it is not to be had."""
+        with open(path, "rb") as file:
+            log = file.read(length)
+        if (len(log), zlib.crc32(log)) == (length, crc):
+            return log
+        found, _ = self._scan(path)
+        mended = bytearray(log)
+        for line in found:
+            mended[line.offset : line.offset + len(line.corrected)] = line.corrected
+        if (len(mended), zlib.crc32(mended)) != (length, crc):
+            return None
+        self._list_corrected(path, found)
+        return bytes(mended)
 
     def _write_places(self) -> None:
         """Give everything a place whose own is lost."""

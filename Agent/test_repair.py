@@ -118,12 +118,17 @@ def remove_projections(folder: Path) -> None:
         (folder / name).unlink()
 
 
+def ruin(line: bytes) -> bytes:
+    """Write over the time of an operation, which nothing else holds."""
+    at = line.index(b'"timestamp": ') + len(b'"timestamp": ')
+    return line[:at] + b"888" + line[at + 3 :]
+
+
 def spoil(folder: Path, seq: int) -> None:
-    """Change the line of an operation, in what it brings and in its time, which nothing else holds."""
+    """Ruin the line of an operation, in what it brings as well."""
     lines = lines_of(folder)
-    for sign, byte in ((b'"created_by":"', b"X"), (b'"timestamp": ', b"8")):
-        at = lines[seq - 1].rindex(sign) + len(sign)
-        lines[seq - 1] = lines[seq - 1][:at] + byte + lines[seq - 1][at + 1 :]
+    at = lines[seq - 1].rindex(b'"created_by":"') + len(b'"created_by":"')
+    lines[seq - 1] = ruin(lines[seq - 1][:at] + b"X" + lines[seq - 1][at + 1 :])
     write_lines(folder, lines)
 
 
@@ -351,10 +356,10 @@ def flip(data: bytes, *places: int) -> bytes:
     return bytes(flipped)
 
 
-def words_of(folder: Path) -> dict[str, dict[str, Any]]:
+def words_of(folder: Path, name: str = LOG) -> dict[str, dict[str, Any]]:
     """Return what each operation of a log says, but for its numbers, by its id."""
     numbers = ("crc", "seq", "prev", "durable")
-    operations = [json.loads(line) for line in lines_of(folder)]
+    operations = [json.loads(line) for line in lines_of(folder, name)]
     return {
         operation["operation_id"]: {name: told for name, told in operation.items() if name not in numbers}
         for operation in operations
@@ -1018,8 +1023,8 @@ class TestData:
     def test_is_complete_where_a_set_aside_log_is_damaged(self, damaged: Path, new: Path) -> None:
         live_on(damaged, keep_history=True)
         [old] = (damaged / "history").iterdir()
-        data = old.read_bytes()
-        old.write_bytes(data.replace(b'"cooking"', b'"cookinG"', 1))
+        lines = lines_of(old.parent, old.name)
+        write_lines(old.parent, [*lines[:7], ruin(lines[7]), *lines[8:]], old.name)
         report = repaired(damaged, new)
 
         assert [(loss.file, loss.is_data) for loss in report.losses] == [(f"history/{old.name}", False)]
@@ -1295,12 +1300,12 @@ class TestHistoryAndSnapshots:
     def test_that_are_damaged_are_left_out_and_listed(self, kept: Path, new: Path) -> None:
         oldest = sorted((kept / "history").iterdir())[0]
         lines = oldest.read_bytes().split(b"\n")
-        lines[4] = lines[4].replace(b'"', b"'", 1)
+        lines[4] = ruin(lines[4])
         snapshot = sorted((kept / "snapshots").iterdir())[1] / LOG
         held = snapshot.read_bytes()
         oldest.unlink()  # which is a second name of the first snapshot's log
         oldest.write_bytes(b"\n".join(lines))
-        snapshot.write_bytes(held[:50] + b"X" + held[51:])
+        snapshot.write_bytes(ruin(held))
         report = repaired(kept, new)
 
         assert [(loss.file, loss.line) for loss in report.losses] == [
@@ -1316,6 +1321,25 @@ class TestHistoryAndSnapshots:
         assert numbers == [number for number in range(1, numbers[-1] + 1) if number != 5]
         with KeywordTree(str(new)) as tree:
             assert tree.History(limit=1000)[-1].op == "create_store"
+
+    def test_are_put_right(self, kept: Path, new: Path) -> None:
+        older, newer = sorted((kept / "history").iterdir())
+        copy = sorted((kept / "snapshots").iterdir())[1] / LOG
+        was = {path: path.read_bytes() for path in (older, newer, copy)}
+        words = words_of(older.parent, older.name)
+        for path in was:
+            path.unlink()  # the first is a second name of the other snapshot's log
+            path.write_bytes(flip(was[path], 8 * 2000, 8 * 4000))
+        report = repaired(kept, new)
+
+        assert report.is_complete
+        assert [line.file for line in report.corrected] == [
+            *[f"history/{older.name}"] * 2,
+            *[f"history/{newer.name}"] * 2,
+            *[f"snapshots/{copy.parent.name}/{LOG}"] * 2,
+        ]
+        assert (new / copy.relative_to(kept)).read_bytes() == was[copy]
+        assert words_of(new / "history", older.name) == words
 
     def test_of_a_compaction_that_failed_are_told_once(self, damaged: Path, new: Path) -> None:
         (damaged / "history").mkdir()
@@ -1504,8 +1528,7 @@ class TestHistoryThatLacks:
                 elif how == "gone":
                     lines = lines[:at] + lines[at + draw.choice([1, 1, 5]) :] or lines
                 else:
-                    middle = draw.randrange(40, len(line))
-                    spoilt = bytes(len(line)) if how == "zeros" else line[:middle] + b"\x01" + line[middle + 1 :]
+                    spoilt = ruin(line) if how == "damaged" and any(line) else bytes(len(line))
                     lines = [spoilt if each == line else each for each in lines]
             write_lines(path.parent, lines, path.name)
             whole |= {json.loads(line)["seq"] for line in lines if is_whole(line)}
