@@ -19,7 +19,7 @@ Traceback (most recent call last):
 Agent.keyword_tree.StoreCorruptError: change_log.jsonl, line 2: operation 2 is damaged or missing, ...
 >>> report = repair(damaged, new)
 >>> report
-<RepairReport 2 keywords, 0 infos, 0 links; 1 row from projections, 1 loss of history alone>
+<RepairReport 2 keywords, 0 infos, 0 links; 1 line put right, nothing lost>
 >>> with KeywordTree(str(new)) as tree:
 ...     tree.Search("hammer")
 <SearchResult matched 'hammer' by exact>
@@ -29,7 +29,9 @@ Where things are saved from, in this order:
 
 1. Every line of `change_log.jsonl` whose own checksum is right, also behind damage, in the order of its numbers. Such
    lines are copied as they are (who, when, what was asked of a model), with new numbers.
-2. Where a number is missing: the rows that `nodes.jsonl`, `infos.jsonl` and `links.jsonl` have at that place and no
+2. Every damaged line that can be put right so that its checksum is: where one bit is flipped, or where the rows it
+   brought, or that were there before, stand elsewhere too. It is again what was written.
+3. Where a number is missing all the same: the rows that `nodes.jsonl`, `infos.jsonl` and `links.jsonl` have at that place and no
    line of the log brings. They become one operation `repair_rows`, which names their files and lines. A row before a
    checkpoint whose checksum is right is *verified*; of another nobody can tell whether it is unharmed.
 
@@ -48,8 +50,8 @@ What is lost of *data* (a record, or its newest state) is told apart from what i
 and when, what was there before, what a model was asked): where a checkpoint's checksums prove that the projections were
 whole, and they bring all that the log lacks, data is complete.
 
-`history/` and `snapshots/` are copied: of the history every operation that is whole, once and in the order of their
-numbers; of the snapshots those that are as they were made. What is missing or left out is listed. Where the oldest that
+`history/` and `snapshots/` are copied: of the history every operation that is whole or could be put right, once and in
+the order of their numbers; of the snapshots those that are as they were made, or could be made so again. What is missing or left out is listed. Where the oldest that
 is left begins with a state, nothing may tell whether what came before is missing, or whether
 `CompactStorage(keep_history=False)` has removed it: it counts as lost where there is a folder `history/`, or where that
 state holds deleted records, which such a compaction does not keep.
@@ -398,7 +400,7 @@ def _shorten(ids: tuple[str, ...]) -> str:
 # == Reading the log ==========================================================================================
 #
 # A line counts if its own checksum is right, whatever stands around it.  What
-# is neither such a line nor blank is damage, and is listed byte by byte.
+# is neither such a line nor blank is damage: it is put right, or listed byte by byte.
 
 
 class _Found(NamedTuple):
