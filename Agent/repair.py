@@ -31,9 +31,9 @@ Where things are saved from, in this order:
    lines are copied as they are (who, when, what was asked of a model), with new numbers.
 2. Every damaged line that can be put right so that its checksum is: where one bit is flipped, or where the rows it
    brought, or that were there before, stand elsewhere too. It is again what was written.
-3. Where a number is missing all the same: the rows that `nodes.jsonl`, `infos.jsonl` and `links.jsonl` have at that place and no
-   line of the log brings. They become one operation `repair_rows`, which names their files and lines. A row before a
-   checkpoint whose checksum is right is *verified*; of another nobody can tell whether it is unharmed.
+3. Where a number is missing all the same: the rows that `nodes.jsonl`, `infos.jsonl` and `links.jsonl` have at that
+   place and no line of the log brings. They become one operation `repair_rows`, which names their files and lines. A
+   row is *verified* if a checkpoint's checksum says so; of another nobody can tell whether it is unharmed.
 
 Then the whole is made consistent by one operation `repair_places`: a keyword that others hang beneath or are linked to,
 and that could not be saved, is made anew under its old id, as "(lost) …" beneath the root; a link to an info that could
@@ -51,10 +51,10 @@ and when, what was there before, what a model was asked): where a checkpoint's c
 whole, and they bring all that the log lacks, data is complete.
 
 `history/` and `snapshots/` are copied: of the history every operation that is whole or could be put right, once and in
-the order of their numbers; of the snapshots those that are as they were made, or could be made so again. What is missing or left out is listed. Where the oldest that
-is left begins with a state, nothing may tell whether what came before is missing, or whether
-`CompactStorage(keep_history=False)` has removed it: it counts as lost where there is a folder `history/`, or where that
-state holds deleted records, which such a compaction does not keep.
+the order of their numbers; of the snapshots those that are as they were made, or could be made so again. What is
+missing or left out is listed. Where the oldest that is left begins with a state, nothing may tell whether what came
+before is missing, or whether `CompactStorage(keep_history=False)` has removed it: it counts as lost where there is a
+folder `history/`, or where that state holds deleted records, which such a compaction does not keep.
 """
 
 from __future__ import annotations
