@@ -987,7 +987,8 @@ class TestCare:
 
         assert "change_log.jsonl, line " in program.run("verify", code=3)
         report = program.ask("repair", str(repaired.data))
-        assert [loss["is_data"] for loss in report["losses"]] == [False]
+        assert report["losses"] == []
+        assert [line["file"] for line in report["corrected"]] == ["change_log.jsonl"]
         assert repaired.keyword("编程/Python") is not None
         assert "exists" in program.run("repair", str(repaired.data), code=2)
 

@@ -262,6 +262,7 @@ def repair(session: Session, new: str, take_cut: bool) -> int:
     value = {
         **{key: part for key, part in vars(report).items() if isinstance(part, str | int)},
         "losses": [vars(loss) for loss in report.losses],
+        "corrected": [vars(each) for each in report.corrected],
         "cut_files": [vars(cut) for cut in report.cut_files],
         **{key: [str(part) for part in getattr(report, key)] for key in ("rescued", "moved", "notes")},
     }
