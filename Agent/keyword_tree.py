@@ -50,7 +50,7 @@ The rooms of this house, in order from what is stored up to the public class; ea
 Three ways through it, from the door inwards:
 
     a write   KeywordTree.CreateKeyword, _Writer.DraftNode, _Engine.Write and Run, _GroupCommit.Run,
-              _Engine._Exclusively, which takes the store's lock in _FileStore.Begin; then in _Engine._CommitJobs:
+              _Engine._WorkUpToDate, which takes the store's lock in _FileStore.Begin; then in _Engine._CommitJobs:
               _PlanNode on a _Transaction, whose _Records go to _FileStore.Append (behind the log's line to the
               projections, _LogPosition.Project) and to _State.Apply
     a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank and Fit, which ask the
@@ -526,8 +526,10 @@ def _ReadClock(clock: Callable[[], float]) -> float:
 def _NewId() -> str:
     """Return a new UUID4; a third of the time that the `uuid` module takes for its objects."""
     digits = os.urandom(16).hex()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:]}"
+
+
+_VARIANTS = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))  # a digit with the first two bits that a UUID has
 
 
 def _Count(count: int, noun: str) -> str:
@@ -1027,9 +1029,12 @@ def _EncodeRecord(record: _Record) -> bytes:
             f'"created_by":{author},"created_at":{values["created_at"]!r}}}'
         )
         return row.encode()
+    updated_at = created_at = repr(values["created_at"])
+    if values["updated_at"] is not values["created_at"]:
+        updated_at = repr(values["updated_at"])
     stamps = (
         f'"metadata":{_EncodeText(values["metadata"]) if values["metadata"] else "{}"},"version":{values["version"]},'
-        f'"created_at":{values["created_at"]!r},"updated_at":{values["updated_at"]!r},"created_by":{author}'
+        f'"created_at":{created_at},"updated_at":{updated_at},"created_by":{author}'
     )
     if isinstance(record, Info):
         source, content = _EncodeString(values["source"]), _EncodeString(values["content"])
@@ -1539,6 +1544,7 @@ _FindNextOrdinal = re.compile(rb'"next_ordinal": (\d{1,18}), "operation_id"').se
 # guard: lines are found behind a damaged newline
 _FindLines = re.compile(rb'\{"crc": "[^\n]*?(?=\{"crc": "|\n|\Z)').finditer
 _CRC_END = len(b'{"crc": "00000000", ')
+_CRC = slice(len(b'{"crc": "'), len(b'{"crc": "00000000'))
 _FIRST_CRC = b"00000000"
 
 
@@ -1578,6 +1584,14 @@ def _EncodeLine(seq: int, prev: bytes, durable: int, operation: _Operation, extr
     body = b"%b%b%b%b}" % (envelope.encode(), before, _AFTER, _EncodeRows(operation.after))
     crc = b"%08x" % zlib.crc32(body)
     return b'{"crc": "%b", %b\n' % (crc, body), crc
+
+
+def _JoinRows(operations: Iterable[_Operation]) -> _Records:
+    """Return the rows that operations bring, together."""
+    brought = _NoRecords()
+    for operation in operations:
+        brought.Extend(operation.after)
+    return brought
 
 
 def _EncodeRows(records: _Records) -> bytes:
@@ -1726,13 +1740,13 @@ class _LogPosition:
         self.write: Callable[[int, int, bytes], None] | None = None
         """Puts (number of a projection, offset, bytes) where they are to stand."""
 
-    def Advance(self, seq: int, crc: bytes, line: bytes) -> None:
+    def Advance(self, seq: int, line: bytes) -> None:
         """Move behind a line, its newline included."""
         log = self.log  # guard: the bytes before the number
         self.last = log.bytes
         # guard: the log's checksum
         log.bytes, log.lines, log.crc = log.bytes + len(line), log.lines + 1, zlib.crc32(line, log.crc)
-        self.seq, self.crc = seq, crc  # last: who reads the number from another thread finds the bytes as well
+        self.seq, self.crc = seq, line[_CRC]  # last: who reads the number from another thread finds the bytes as well
 
     def Project(self, records: _Records) -> _Records:
         """Count the rows that the projections are to hold, and hand them to whoever writes them."""
@@ -1798,7 +1812,7 @@ class _LogReader(_LogPosition):
                     self._CompareCheckpoint(raw)
                 self._ReadRowsOf(raw, records)
                 self.is_cut_state = line.op == _STATE
-                self.Advance(line.seq, line.crc, raw + b"\n")
+                self.Advance(line.seq, raw + b"\n")
                 if line.op == _CHECKPOINT:
                     self.checkpoint = self.seq, self.log.bytes
             yield self.Project(records)
@@ -1838,7 +1852,7 @@ class _LogReader(_LogPosition):
     def StartAt(self, line: _Line, raw: bytes, lengths: list[_Length]) -> None:
         """Begin behind a checkpoint whose files were compared already."""
         self.log, *self.projected = lengths  # guard: goes on from a checkpoint
-        self.Advance(line.seq, line.crc, raw + b"\n")
+        self.Advance(line.seq, raw + b"\n")
         self.checkpoint = self.seq, self.log.bytes
 
     def ReadBytes(self) -> Iterator[bytes]:
@@ -1889,7 +1903,7 @@ def _EncodeState(
     def Next(op: str, records: _Records, extra: str) -> tuple[int, bytes, bytes]:
         operation = _Operation(op, _NewId(), clock(), _NoRecords(), records)
         line, crc = _EncodeLine(new.seq + 1, new.crc, new.seq, operation, extra)
-        new.Advance(new.seq + 1, crc, line)
+        new.Advance(new.seq + 1, line)
         return new.seq, crc, line
 
     extra = f'{_FORMAT_FIELD}"next_ordinal": {next_ordinal}, '
@@ -2615,12 +2629,10 @@ class _FileStore(_Archive):
         """Make operations durable: one write, one sync; the lock is held."""
         if self._failure:  # guard: nothing is appended behind a failure
             raise StoreError(self._failure)
-        reader, crc = self._reader, self._reader.crc
-        lines, crcs = [], []
+        reader, lines, crc = self._reader, [], self._reader.crc
         for seq, operation in enumerate(operations, reader.seq + 1):
             line, crc = _EncodeLine(seq, crc, reader.seq, operation, extra)  # guard: what is durable
             lines.append(line)
-            crcs.append(crc)
         data, tail = b"".join(lines), reader.log.bytes
         end = tail + len(data)
         try:
@@ -2630,14 +2642,12 @@ class _FileStore(_Archive):
         self._SyncLog()  # guard: sync of a commit
         if end > self._size:
             self._size = end + len(_PADDING)
-        brought = operations[0].after if len(operations) == 1 else _NoRecords()
-        for operation, line, crc in zip(operations, lines, crcs, strict=True):
+        for operation, line in zip(operations, lines, strict=True):
             if operation.after.infos:
                 _LocateLong(operation.after, line, reader.Locate)
-            reader.Advance(reader.seq + 1, crc, line)
-            if len(operations) > 1:
-                brought.Extend(operation.after)
-        reader.Project(brought)  # once for a group: who lets go of the interpreter waits for it again
+            reader.Advance(reader.seq + 1, line)
+        # Once for a group: who lets go of the interpreter waits for it again.
+        reader.Project(operation.after if len(operations) == 1 else _JoinRows(operations))
         if extra:  # this was a checkpoint
             return
         seq, size = reader.checkpoint
@@ -2963,6 +2973,9 @@ class _Multimap(Generic[_Value]):
             return
         values = held if type(held) is list and key in self._own else _ListOf(held)
         index = len(values)
+        if is_last and values is held and values[-1] != value:  # nearly always, of a level that grows
+            values.append(value)
+            return
         if not is_last:
             place = self._Place(value)
             if place < self._Place(values[0]):
@@ -5218,12 +5231,12 @@ def _StageThen(tx: _Transaction, now: _State, then: _State, old: bytes | None, p
 #
 #   KeywordTree.CreateKeyword …   checks the arguments, and calls `_Engine.Write`
 #   _GroupCommit.Run              waits for the group before; whoever leads commits for all that gathered meanwhile
-#   _Engine._Exclusively          takes the store's lock, takes in what other processes wrote
+#   _Engine._WorkUpToDate          takes the store's lock, takes in what other processes wrote
 #   _Engine._CommitJobs           runs the plans, appends their operations, applies them to the state
 #
-# Locks, in the order in which they may be taken: each thread's guard (see `Enter`), a group's, its turn, which group is
-# forming, `commit_lock` (held while the store is in use, which takes its `flock` then), the ranking's own, `lock`
-# (guards what is in memory; never held over a sync or a model), that of a store's descriptors.
+# Locks, in the order in which they may be taken: each thread's guard (see `Enter`), a group's, `commit_lock` (held
+# while the store is in use, which takes its `flock` then), which group is forming, the ranking's own, `lock` (guards
+# what is in memory; never held over a sync or a model), that of a store's descriptors.
 #
 # The engine tells the ranking which keywords changed, that the state is another one, that this is a forked child, and
 # that the tree is closed.
@@ -5254,20 +5267,19 @@ class _Group:
 
     jobs: list[_Job[Any]] = field(default_factory=list)
     lock: Any = field(default_factory=threading.RLock)
-    is_closed: bool = False
 
 
 class _GroupCommit:
     """Lets one thread commit for all that gathered while the group before was under way.
 
     No thread of its own, no flag that Ctrl-C could leave behind: whoever is first at a group's lock leads it, the
-    others find it closed.  A single writer pays three uncontended locks.
+    others find that another is forming.  A single writer pays three uncontended locks.
     """
 
-    def __init__(self, commit: Callable[[list[_Job[Any]]], None]) -> None:
+    def __init__(self, commit: Callable[[list[_Job[Any]]], None], turn: Any) -> None:
         self._commit = commit  # all that must be done; sets each job's error, or that it is done
+        self._turn = turn  # the lock of whoever uses the store; jobs gather while it is waited for
         self._lock = threading.RLock()  # guards which group is forming
-        self._turn = threading.RLock()  # held while a group is committed
         self._forming = _Group()
 
     def Run(self, job: _Job[Any]) -> None:
@@ -5278,12 +5290,11 @@ class _GroupCommit:
                 group = self._forming
                 group.jobs.append(job)
             with group.lock:
-                if group.is_closed:  # guard: a group is committed once
+                if group is not self._forming:  # guard: a group is committed once
                     return
-                with self._turn:  # guard: one group at a time is committed
+                with self._turn:  # guard: one thread at a time
                     with self._lock:
                         self._forming = _Group()
-                        group.is_closed = True
                     try:
                         self._commit(group.jobs)
                     except Exception as error:
@@ -5293,7 +5304,7 @@ class _GroupCommit:
                                 each.error = error if is_foreign and each is job else _ErrorOf(each, error)
         except BaseException:  # Ctrl-C while waiting: nobody needs to commit this any more
             with self._lock:
-                if group is not None and not group.is_closed and job in group.jobs:  # guard: not written any more
+                if group is self._forming and job in group.jobs:  # guard: not written any more
                     group.jobs.remove(job)
             raise
 
@@ -5562,7 +5573,7 @@ class _Engine:
     def _MakeLocks(self) -> None:
         self.lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`, which `threading.Condition` uses
         self.commit_lock = threading.RLock()
-        self._committer = _GroupCommit(partial(self._Exclusively, self._CommitJobs))
+        self._committer = _GroupCommit(partial(self._WorkUpToDate, self._CommitJobs), self.commit_lock)
         self._guards = _Guards()
 
     # -- opening and closing --------------------------------------------------
@@ -5608,9 +5619,7 @@ class _Engine:
         return cast("_FileStore", self.store).position
 
     def NormalizeAll(self, names: Sequence[str]) -> list[str]:
-        tokens: list[str] = []
-        for name in names:
-            tokens += self.normalizer(name)
+        tokens = list(itertools.chain.from_iterable(map(self.normalizer, names)))
         return tokens if len(tokens) == 1 else list(dict.fromkeys(tokens))
 
     def CheckOpen(self) -> None:
@@ -5752,39 +5761,39 @@ class _Engine:
 
     def Exclusively(self, work: Callable[[], _Value]) -> _Value:
         """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
-        with self.Enter():  # guard: no refresh within a write
-            return self._Exclusively(lambda _: work(), [])
+        # guard: no refresh within a write; guard: no refresh beside a write
+        with self.Enter(), self.commit_lock:
+            return self._WorkUpToDate(lambda _: work(), [])
 
-    def _Exclusively(self, work: Callable[[list[_Job[Any]]], _Value], jobs: list[_Job[Any]]) -> _Value:
-        """Do the work on what everybody wrote; again where that has changed meanwhile."""
-        with self.commit_lock:  # guard: one thread at a time
-            try:
-                while True:  # guard: as often as it takes
-                    if self.must_reopen or self.is_closed:
-                        self._EnsureOpen()
-                    try:
-                        self.store.Begin(self._Apply, bool(jobs))
-                        return work(jobs)
-                    except _ReplacedError:  # guard: opened anew
-                        self.must_reopen = True
-                    except _BehindError:  # guard: decided anew
-                        jobs = [job for job in jobs if not job.is_done]  # guard: not those who were told
-                    self.store.End()
-            except _DiskError as error:
-                raise StoreError(f"cannot use {_Shorten(self.name)}: {error}") from error
-            except BaseException as error:
-                # Ctrl-C, say: nobody knows how far memory has followed the log.  First of all: a second may come.
-                was_due, self.must_reopen = self.must_reopen, True  # guard: after Ctrl-C everything is read anew
-                # guard: what memory follows
-                if isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError)):
-                    self.must_reopen = was_due
-                raise
-            finally:
+    def _WorkUpToDate(self, work: Callable[[list[_Job[Any]]], _Value], jobs: list[_Job[Any]]) -> _Value:
+        """Do the work on what everybody wrote; again where that has changed meanwhile.  `commit_lock` is held."""
+        try:
+            while True:  # guard: as often as it takes
+                if self.must_reopen or self.is_closed:
+                    self._EnsureOpen()
                 try:
-                    self.store.End()
-                except BaseException:  # as in `Open`
-                    self.store.End()  # guard: let go twice
-                    raise
+                    self.store.Begin(self._Apply, bool(jobs))
+                    return work(jobs)
+                except _ReplacedError:  # guard: opened anew
+                    self.must_reopen = True
+                except _BehindError:  # guard: decided anew
+                    jobs = [job for job in jobs if not job.is_done]  # guard: not those who were told
+                self.store.End()
+        except _DiskError as error:
+            raise StoreError(f"cannot use {_Shorten(self.name)}: {error}") from error
+        except BaseException as error:
+            # Ctrl-C, say: nobody knows how far memory has followed the log.  First of all: a second may come.
+            was_due, self.must_reopen = self.must_reopen, True  # guard: after Ctrl-C everything is read anew
+            # guard: what memory follows
+            if isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError)):
+                self.must_reopen = was_due
+            raise
+        finally:
+            try:
+                self.store.End()
+            except BaseException:  # as in `Open`
+                self.store.End()  # guard: let go twice
+                raise
 
     def Compact(self, keep_history: bool) -> None:
         """Write the log anew, and open it; readers go on with what they have until it is there."""
@@ -5808,46 +5817,43 @@ class _Engine:
         operations: list[_Operation] = []
         view = self.state
         for job in jobs:
-            try:
-                operation = self._RunPlan(job, view)
-            except Exception as error:  # this operation's own; the others go on
-                job.error, job.is_done = error, not operations and not self.store.is_guess  # guard: tried again
-                continue
+            operation = self._RunPlan(job, view)
+            job.is_written = operation is not None
             if operation is None:
-                job.is_done = not operations and not self.store.is_guess  # guard: tried again, too
+                job.is_done = not operations and not self.store.is_guess  # guard: tried again
                 continue
             operations.append(operation)
-            job.is_written = True
             if job is not jobs[-1]:  # guard: see one another
                 view = _State.Over(view) if view is self.state else view
                 view.Apply(operation.after)
         if not operations:
             self.store.Confirm()  # guard: a guess is confirmed
-            for job in jobs:
-                job.is_done = True
-            return
-        try:
-            self.store.Append(operations)
-        except StoreError as error:
-            # guard: what is tried alone
-            if error.outcome_unknown or len(jobs) == 1 or isinstance(error, (_BehindError, _ReentryError)):
-                raise
-            self._RetryAlone(jobs)
-            return
+        else:
+            try:
+                self.store.Append(operations)
+            except StoreError as error:
+                # guard: what is tried alone
+                if error.outcome_unknown or len(jobs) == 1 or isinstance(error, (_BehindError, _ReentryError)):
+                    raise
+                self._RetryAlone(jobs)
+                return
         for operation in operations:
             self._Apply(operation.after)  # guard: seen before the call returns
         for job in jobs:
             job.is_done = True
 
     def _RunPlan(self, job: _Job[Any], view: _State) -> _Operation | None:
-        """Return what a job's plan stages, None where nothing changes."""
+        """Return what a job's plan stages, None where nothing changes, or where the plan refuses."""
         # guard: what was said before
-        job.error, job.is_done, job.is_written = None, False, False  # of a run on what others have changed by now
+        job.error, job.is_done = None, False  # of a run on what others have changed by now
         transaction = None if job.block is None else job.block.TransactionOn(view)
-        if transaction is None:
-            now = self.Now() if job.block is None else job.block.now
-            transaction = _Transaction(self, view, now)
-            job.result = job.plan(transaction)
+        try:
+            if transaction is None:
+                transaction = _Transaction(self, view, self.Now() if job.block is None else job.block.now)
+                job.result = job.plan(transaction)
+        except Exception as error:  # this operation's own; the others go on
+            job.error = error
+            return None
         if not transaction.stage_count:
             return None
         before, after = transaction.Collect()

@@ -725,9 +725,13 @@ READING_BACK = [
 
 COMMITS = [
     Mutation("a group is committed once"),
-    Mutation("one group at a time is committed"),
+    Mutation("one thread of a tree at a time commits", mark="one thread at a time"),
     Mutation("who was interrupted while waiting is not written any more", mark="not written any more"),
-    Mutation("one thread of a tree at a time uses the store", mark="one thread at a time"),
+    Mutation(
+        "who refreshes waits for a commit",
+        Instead(", self.commit_lock", ""),
+        mark="no refresh beside a write",
+    ),
     Mutation(
         "replaced: as often as it takes",
         Instead("while True:", "for _ in range(2):"),
@@ -787,7 +791,11 @@ COMMITS = [
         Instead("guard._is_owned() or ", ""),
         mark="not within its own call",
     ),
-    Mutation("a thread that commits does not enter again: to refresh", mark="no refresh within a write"),
+    Mutation(
+        "a thread that commits does not enter again: to refresh",
+        Instead("self.Enter(), ", ""),
+        mark="no refresh within a write",
+    ),
     Mutation(
         "a thread that commits does not enter again: to close",
         Instead("self.Enter()", "self._guards.lock"),
@@ -805,14 +813,9 @@ COMMITS = [
     Mutation("compaction: one that fails makes the tree read all anew", mark="read anew"),
     Mutation("compaction: the tree opens what it made", mark="opens what it made"),
     Mutation(
-        "what was refused for one that then failed is tried again",
+        "what was refused, or had nothing to do, because of one that then failed is tried again",
         Instead("not operations", "True"),
         mark="tried again",
-    ),
-    Mutation(
-        "what had nothing to do because of one that then failed is tried again",
-        Instead("not operations", "True"),
-        mark="tried again, too",
     ),
     Mutation("what had nothing to do by a guess is confirmed", mark="a guess is confirmed"),
     Mutation(

@@ -218,11 +218,11 @@ def while_counting_a_line(patch: pytest.MonkeyPatch, act: Callable[[], object]) 
     """Do something in each commit before each step by which its line is counted: a thread may come between them."""
     real = kt._LogReader.Advance
 
-    def advance(self: Any, seq: int, crc: bytes, line: bytes) -> None:
+    def advance(self: Any, seq: int, line: bytes) -> None:
         before = sys.gettrace()
         sys.settrace(lambda frame, *_: trace if frame.f_code is real.__code__ else None)
         try:
-            real(self, seq, crc, line)
+            real(self, seq, line)
         finally:
             sys.settrace(before)
         act()
