@@ -1378,7 +1378,7 @@ class _Files:
             os.close(fd)
 
     def Close(self, fd: int) -> None:
-        """Let go of a descriptor.  Whatever had to be on the disk was synced: an error means nothing here."""
+        """Let go of a descriptor; -1 is none.  What had to be on the disk was synced: an error means nothing here."""
         try:
             os.close(fd)
         except OSError as error:
@@ -2821,18 +2821,14 @@ class _FileStore(_Archive):
         with self._descriptor_lock:
             for kind, fd in enumerate(self._projections.fds):  # guard: the lock behind these
                 self._projections.fds[kind] = -1
-                self._CloseIfOpen(fd)
+                self.files.Close(fd)
             self._CloseLog()
             fd, self._lock_fd = self._lock_fd, -1  # last: another thread may be writing, at the very end
-            self._CloseIfOpen(fd)
+            self.files.Close(fd)
 
     def _CloseLog(self) -> None:
         fd, self._reader.fd = self._reader.fd, -1
-        self._CloseIfOpen(fd)
-
-    def _CloseIfOpen(self, fd: int) -> None:
-        if fd >= 0:
-            self.files.Close(fd)
+        self.files.Close(fd)
 
 
 _ID_FIELDS = (b'{"id"', b'"info_id"', b'"keyword_id"')

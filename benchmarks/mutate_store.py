@@ -650,7 +650,7 @@ WRITING = [
     Mutation("a failing Close raises nothing"),
     Mutation(
         "the lock is the last to be closed",
-        Instead("for kind, fd in", "self._CloseIfOpen(self._lock_fd)\n            for kind, fd in"),
+        Instead("for kind, fd in", "self.files.Close(self._lock_fd)\n            for kind, fd in"),
         mark="the lock behind these",
     ),
 ]

@@ -176,6 +176,20 @@ class TestGroups:
         assert names_under(tree) == ["first", "second"]
         assert [change.op for change in tree.History()] == ["create_keyword", "create_keyword", "create_store"]
 
+    def test_are_waited_for_by_who_refreshes(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
+        together = Together(tree, monkeypatch)
+        refreshing = threading.Thread(target=tree.Refresh)
+
+        refreshing.start()
+        refreshing.join(0.2)  # time enough to read the line that waits for its sync
+        is_waiting = refreshing.is_alive()
+        together.go_on()
+        refreshing.join()
+
+        assert is_waiting
+        assert names_under(tree) == ["first"]
+        assert tree.Verify() == []
+
 
 class TestReaders:
     def test_go_on_while_the_log_is_compacted(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
