@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 
 from .embedder import Embedder, check_embedder, renew_after_fork
 from .recall import Knowing
+from .scripts import everyday_words
 from .vectors import Vectors, path_for
 from .worker import PATIENCE_S, Worker, check_patience
 
@@ -101,7 +102,7 @@ class EmbeddingRanker:
         Cost: waits for the query's vector, `patience_s` at most, and an eighth of that for what waits; all of it is
         embedded behind the answer, see `worker`.
         """
-        self._worker.ask([query, *self._knowing.questions(query)], self._patience_s)
+        self._worker.ask([query, *everyday_words(query)], self._patience_s)
         if self._knowing.trust(query) < _LEAST_TRUST:
             return []
         with self._lock:

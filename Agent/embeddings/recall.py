@@ -46,7 +46,7 @@ from typing_extensions import override
 
 from ..keyword_tree import InvalidInputError, KeywordTree, Ranking, Recall, Texts, _LexicalRecall
 from .embedder import Embedder, check_embedder, renew_after_fork
-from .scripts import LITTLE_TRUST, PROBES, check_trust, probe, scripts_of, trust_in
+from .scripts import LITTLE_TRUST, PROBES, check_trust, everyday_words, probe, scripts_of, trust_in
 from .vectors import TEXT_LIMIT, Vectors, path_for
 from .worker import PATIENCE_S, Worker, check_patience
 
@@ -91,12 +91,6 @@ class Knowing:
     def by_script(self) -> dict[str, float]:
         """Script → trust, of the scripts that came up so far, and of those that were given."""
         return dict(self._known)
-
-    def questions(self, text: str) -> list[str]:
-        """Return what has still to be embedded to know how far a text can be trusted."""
-        if self._everywhere is not None:
-            return []
-        return [word for script in scripts_of(text) if script not in self._known for word in PROBES.get(script, ())]
 
     def trust(self, text: str) -> float:
         """Return 0 to 1; a script whose words were not embedded yet counts as not known."""
@@ -188,7 +182,7 @@ class EmbeddingRecall:
         waits.
         """
         text = _as_one(query, description)
-        self._worker.ask([text, *self._knowing.questions(text)], self._patience_s)
+        self._worker.ask([text, *everyday_words(text)], self._patience_s)
         self._knowing.trust(text)  # now, since it may have to be told, and no lock is held
 
     def catch_up(self, limit: int | None = None) -> int:

@@ -19,7 +19,7 @@ from ..keyword_tree import InvalidInputError
 if TYPE_CHECKING:
     from .vectors import Numbers
 
-__all__ = ["LEAST_TRUST", "LITTLE_TRUST", "PROBES", "check_trust", "probe", "scripts_of", "trust_in"]
+__all__ = ["LEAST_TRUST", "LITTLE_TRUST", "PROBES", "check_trust", "everyday_words", "probe", "scripts_of", "trust_in"]
 
 LEAST_TRUST = 0.02
 """What a script counts that the model does not know, or that has no words here."""
@@ -52,6 +52,20 @@ def scripts_of(text: str) -> dict[str, float]:
     """
     counts = Counter(script for script in map(_script_of, text) if script)
     return {script: count / counts.total() for script, count in counts.items()}
+
+
+def everyday_words(text: str) -> dict[str, float]:
+    """Return the words of `PROBES` in a text's scripts; those of a script weigh together what its share is.
+
+    >>> words = everyday_words("Python 编程之美!")
+    >>> len(words), round(words["dog"], 4), round(words["狗"], 4)
+    (32, 0.0375, 0.025)
+    """
+    weights: dict[str, float] = {}
+    for script, share in scripts_of(text).items():
+        for word in PROBES.get(script, ()):
+            weights[word] = weights.get(word, 0.0) + share / len(PROBES[script])
+    return weights
 
 
 @lru_cache(maxsize=4096)

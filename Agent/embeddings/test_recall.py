@@ -41,7 +41,7 @@ class English(HashingEmbedder):
 
 
 class Told:
-    """A model whose likenesses are told: of each text to any question; 0.8 where nothing is told."""
+    """A model whose likenesses are told: of each text to any question, 0.8 where nothing is told; 0 to single words."""
 
     name = "told"
 
@@ -50,10 +50,11 @@ class Told:
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         told = [self.likenesses.get(text, 0.8) for text in texts]
-        return [[likeness, math.sqrt(1.0 - likeness * likeness)] for likeness in told]
+        return [[likeness, math.sqrt(1.0 - likeness * likeness), 0.0] for likeness in told]
 
     def embed_queries(self, texts: Sequence[str]) -> list[list[float]]:
-        return [[1.0, 0.0] for _ in texts]
+        words = {word for words in PROBES.values() for word in words}
+        return [[0.0, 0.0, 1.0] if text in words else [1.0, 0.0, 0.0] for text in texts]
 
 
 class Chooses(LLMClient):
@@ -340,7 +341,7 @@ class TestTrust:
 
             assert (node.name, tree.recall.trust) == ("tea", {"CJK": 1.0})
         assert confidence > 0.9
-        assert embedder.asked == ["绿茶", "tea", "ship", "car"]
+        assert set(embedder.asked) == {"绿茶", "tea", "ship", "car", *PROBES["CJK"]}
         assert caplog.messages == []
 
     def test_little_of_it_leaves_a_script_to_the_words(self, embedder: English, tmp_path: Path) -> None:
@@ -494,9 +495,10 @@ class TestComparing:
 
         recall.Remove("1", Texts(["dog"], []))
         recall.Add("1", ship)
-        assert recall.likenesses("canine", ["1", "2"]) == [far, far]
+        same, other = recall.likenesses("canine", ["1", "2"])
+        assert same == other < near
         recall.Add("3", Texts(["dog"], []))
-        assert recall.likenesses("canine", ["3", "1"]) == [near, far]
+        assert recall.likenesses("canine", ["3", "1", "2"]) == [near, far, far]
 
     def test_a_node_whose_vector_comes_later_is_compared_anew(self, embedder: English) -> None:
         recall = patient_recall(embedder, trust=1.0)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from Agent.embeddings import vectors as vectors_module
 from Agent.embeddings.embedder import HashingEmbedder
+from Agent.embeddings.scripts import PROBES
 from Agent.embeddings.vectors import RETRY_S, Vectors, _locked, _record, path_for
 from Agent.tests.support.clocks import Clock
 
@@ -33,6 +34,17 @@ class Counting(HashingEmbedder):
             raise ConnectionError("the service is down")
         self.asked += texts
         return super().embed(texts)
+
+
+class Flat(Counting):
+    """Gives texts the vectors that it was told, and others one."""
+
+    def __init__(self, told: dict[str, tuple[float, float]], others: tuple[float, float]) -> None:
+        super().__init__("flat")
+        self._told, self._others = told, others
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [list(self._told.get(text, self._others)) for text in texts]
 
 
 @pytest.fixture
@@ -90,6 +102,23 @@ class TestNearest:
         assert near[0] == pytest.approx(1.0, abs=1e-3)
         assert near[2] == -1.0
         assert vectors.average("tea") == pytest.approx((near[0] + near[1] + near[3]) / 3, abs=2e-4)
+
+    def test_what_is_near_to_everyday_words_too_is_no_likeness_to_the_question(self) -> None:
+        chinese = Flat({"问题": (0.8, 0.6), "短文": (0.75, 0.66), "长文": (0.7, 0.0)}, others=(0.0, 1.0))
+        vectors = filled(chinese, None, "短文", "长文")
+        vectors.catch_up(["问题"])
+        plain = vectors.nearest("问题", 2)
+        assert [text for _, text in plain] == ["短文", "长文"]
+
+        vectors.catch_up(PROBES["LATIN"])
+        assert vectors.nearest("问题", 2) == plain  # words of another script say nothing
+
+        vectors.catch_up(PROBES["CJK"])
+        found = vectors.nearest("问题", 2)
+        assert [text for _, text in found] == ["长文", "短文"]
+        assert vectors.likenesses("问题", ["长文", "短文"]) == [likeness for likeness, _ in found]
+        for likenesses in (plain, found):
+            assert sum(likeness for likeness, _ in likenesses) / 2 == pytest.approx(vectors.average("问题"), abs=1e-3)
 
     def test_does_not_hang_on_the_order_in_which_texts_came(self) -> None:
         class Coarse(Counting):

@@ -47,6 +47,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from .embedder import Embedder, check_embedder, renew_after_fork
+from .scripts import everyday_words
 
 try:
     import numpy as np
@@ -71,6 +72,9 @@ BATCH = 128
 
 RETRY_S = 30.0
 """So long a model that failed is left alone."""
+
+COMMON = 0.5
+"""How much of what a text shares with everyday words of the question's scripts is no likeness to the question."""
 
 _HEADER, _DIGEST = 512, 16
 _QUERIES = 256  # questions whose vectors are kept
@@ -143,7 +147,8 @@ class Vectors:
         self._sum = np.zeros(dimension)  # of what is held; in double precision, so that the order hardly matters
         self._live = 0
         self._graph: Any = None  # voyager's index, above EXACT_LIMIT
-        self._compared: tuple[object, Numbers] = None, np.zeros(0, np.float32)  # the last question, with all rows
+        self._aimed: tuple[object, Numbers, float] = None, np.zeros(0, np.float32), 0.0  # the last question, see `_aim`
+        self._compared: tuple[object, Numbers] = None, np.zeros(0, np.float32)  # the same, with all rows
 
     def __len__(self) -> int:
         return self._live
@@ -455,15 +460,17 @@ class Vectors:
     def nearest(self, question: str, count: int) -> list[tuple[float, str]]:
         """Return (likeness, text) of what is held, nearest first; nothing where the question was not asked for.
 
+        Likeness is the cosine, less what a text has in common with any question: half of how much nearer than others
+        it is to `everyday_words` of the question's scripts, as far as these were asked for.
+
         Cost: 13 ms among 43,000 vectors of 384 numbers, 14 ms looked up among 120,000 (two busy cores).
         """
         with self._lock:
-            vector = self.vector_of(question)
-            if vector is None or not self._live:
+            if self.vector_of(question) is None or not self._live:
                 return []
-            found = self._look_up(vector, count)
+            found = self._look_up(question, count)
             rows = np.arange(len(self._texts)) if found is None else found
-            likenesses = self._compare(question, vector, rows)
+            likenesses = self._compare(question, rows)
             likenesses[self._held[rows] == 0] = -2.0
             least = -np.partition(-likenesses, count - 1)[count - 1] if 0 < count < len(rows) else -1.5
             best = np.flatnonzero(
@@ -472,23 +479,40 @@ class Vectors:
             near = zip(likenesses[best].tolist(), (self._texts[row] for row in rows[best]), strict=True)
             return nsmallest(count, near, key=lambda each: (-each[0], each[1]))
 
-    def _compare(self, question: str, vector: "Numbers", rows: "npt.NDArray[np.int64]") -> "Numbers":
+    def _aim(self, question: str) -> tuple[object, "Numbers", float]:
+        """Return what is compared for a question, under a key: its vector, and what is added to each product.
+
+        Some texts are near to whatever is asked, be it for their length or their language. What everyday words say of
+        a text is taken off; added is what that is on average, so that the average is still that of the cosines.
+        """
+        weights = everyday_words(question)
+        words = [(vector, weights[word]) for word in weights if (vector := self.vector_of(word)) is not None]
+        key = question, self.version, self._live, len(words)
+        if self._aimed[0] != key:
+            vector = self.vector_of(question)
+            assert vector is not None, "whoever compares has asked whether it is known"
+            shared = sum((COMMON * weight * word for word, weight in words), np.zeros_like(vector))
+            self._aimed = key, vector - shared, round(float(self._sum @ shared) / max(1, self._live), 6)
+        return self._aimed
+
+    def _compare(self, question: str, rows: "npt.NDArray[np.int64]") -> "Numbers":
         """Return how near some rows are to a question.
 
         A ranking asks several times, and most rows: they are compared at once and kept, unless they are too many.
         """
+        key, vector, more = self._aim(question)
         if self._graph is not None:
-            return _compare(self._matrix[rows], vector)
-        if self._compared[0] != (question, self.version):
-            self._compared = (question, self.version), _compare(self._matrix[: len(self._texts)], vector)
+            return _compare(self._matrix[rows], vector, more)
+        if self._compared[0] != key:
+            self._compared = key, _compare(self._matrix[: len(self._texts)], vector, more)
         return self._compared[1][rows]
 
-    def _look_up(self, vector: "Numbers", count: int) -> "npt.NDArray[np.int64] | None":
+    def _look_up(self, question: str, count: int) -> "npt.NDArray[np.int64] | None":
         """Return the rows that the index finds, None where all are to be compared."""
         if self._graph is None:
             return None
         try:
-            rows, _ = self._graph.query(vector, k=min(2 * count, len(self._graph)), query_ef=4 * count)
+            rows, _ = self._graph.query(self._aim(question)[1], k=min(2 * count, len(self._graph)), query_ef=4 * count)
         except import_module("voyager").RecallError:  # its graph leads to too few
             return None
         return np.asarray(rows, np.int64)
@@ -496,11 +520,10 @@ class Vectors:
     def likenesses(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return how near each of some texts is to a question, -1 where one of the two has no vector."""
         with self._lock:
-            vector = self.vector_of(question)
-            if vector is None or not self._texts:
+            if self.vector_of(question) is None or not self._texts:
                 return [-1.0] * len(texts)
             rows = np.array([self._row_of.get(text[:TEXT_LIMIT], -1) for text in texts], np.int64)
-            found: list[float] = np.where(rows >= 0, self._compare(question, vector, rows), np.float32(-1.0)).tolist()
+            found: list[float] = np.where(rows >= 0, self._compare(question, rows), np.float32(-1.0)).tolist()
             return found
 
     def average(self, question: str) -> float:
@@ -666,9 +689,9 @@ def _sound(questions: Iterable[str]) -> list[str]:
     return sorted({text[:TEXT_LIMIT] for text in questions if text.strip() and _is_sound(text)})
 
 
-def _compare(matrix: "Numbers", vector: "Numbers") -> "Numbers":
+def _compare(matrix: "Numbers", vector: "Numbers", more: float) -> "Numbers":
     """Return how near each row is, in four digits; without a BLAS, whose threads wait for each other on busy cores."""
-    likenesses: Numbers = np.round(np.einsum("ij,j->i", matrix, vector), 4)
+    likenesses: Numbers = np.round(np.einsum("ij,j->i", matrix, vector) + np.float32(more), 4)
     return likenesses
 
 
