@@ -203,7 +203,7 @@ def _open(folder: Path, by_meaning: bool) -> KeywordTree:
     from .embeddings.recall import EmbeddingTree
 
     # Names and first lines: a small model reads them in minutes, all docstrings would take it half an hour.
-    return EmbeddingTree(folder, LocalEmbedder(), llm_client=LexicalLLMClient(), infos_heard=0)
+    return EmbeddingTree(folder, LocalEmbedder(), llm_client=LexicalLLMClient(), infos_embedded=0)
 
 
 def _read_all(tree: Any, screen: Screen) -> None:

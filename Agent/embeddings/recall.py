@@ -34,6 +34,7 @@ why, and a log line says it once. A text that the model refuses ranks by its wor
 import logging
 import os
 import reprlib
+import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -126,9 +127,10 @@ class EmbeddingRecall:
         words: Makes the ranking by words.
         trust: As in `EmbeddingTree`.
         patience_s: As in `EmbeddingTree`.
+        infos_embedded: As in `EmbeddingTree`.
 
     Raises:
-        InvalidInputError: `embedder` is none, or `trust` or `patience_s` is not what it should be.
+        InvalidInputError: `embedder` is none, or `trust`, `patience_s` or `infos_embedded` is not what it should be.
     """
 
     def __init__(
@@ -138,9 +140,12 @@ class EmbeddingRecall:
         words: Callable[[], Recall] = _LexicalRecall,
         trust: float | Mapping[str, float] | None = None,
         patience_s: float = PATIENCE_S,
+        infos_embedded: int | None = None,
     ) -> None:
         check_patience(patience_s)
+        _check_infos_embedded(infos_embedded)
         self.vectors = Vectors(embedder, path)
+        self._infos_embedded = sys.maxsize if infos_embedded is None else infos_embedded
         self._worker, self._patience_s = Worker(self.vectors), patience_s
         self._words = words()
         self._knowing = Knowing(self.vectors, trust)
@@ -159,7 +164,8 @@ class EmbeddingRecall:
         self._asked = None
         self._words.Add(id, texts)
         names, others, infos = texts
-        about = [f"{names[0]}: {info}" for info in infos]  # an info seldom says what it is about
+        newest = infos[max(0, len(infos) - self._infos_embedded) :]
+        about = [f"{names[0]}: {info}" for info in newest]  # an info seldom says what it is about
         said = self._texts_of[id] = tuple(dict.fromkeys(text[:TEXT_LIMIT] for text in (*names, *others, *about)))
         for text in said:
             self._ids_of.setdefault(text, {})[id] = None
@@ -264,6 +270,11 @@ def _as_one(query: str, description: str) -> str:
     return f"{query[: TEXT_LIMIT // 4]}: {description}"[:TEXT_LIMIT] if description else query[:TEXT_LIMIT]
 
 
+def _check_infos_embedded(count: int | None) -> None:
+    if isinstance(count, bool) or not isinstance(count, (int, type(None))) or (count is not None and count < 0):
+        raise InvalidInputError(f"infos_embedded must be a number from 0 on, or None: {reprlib.repr(count)}")
+
+
 class EmbeddingTree(KeywordTree):
     """A `KeywordTree` that ranks by words and by likeness.
 
@@ -276,11 +287,14 @@ class EmbeddingTree(KeywordTree):
             tells of none. A model of English that is told to be trusted in Chinese brings noise there.
         patience_s: Seconds that a search waits for its question's vector. A model that is late has failed: words rank
             alone, a log line says so once, and it is left alone for half a minute.
+        infos_embedded: So many infos of a keyword, the newest, are embedded; None is all that `infos_heard` lets words
+            find. With 0 the model reads names, aliases, descriptions and confirmed queries alone: a large tree is read
+            sooner.
         options: As in `KeywordTree`, but for `recall`.
 
     Raises:
-        InvalidInputError: `embedder` has no name or no method `embed`, `trust` or `patience_s` is not what it should
-            be, or `recall` is given; and as in `KeywordTree`.
+        InvalidInputError: `embedder` has no name or no method `embed`, `trust`, `patience_s` or `infos_embedded` is not
+            what it should be, or `recall` is given; and as in `KeywordTree`.
     """
 
     def __init__(
@@ -290,11 +304,13 @@ class EmbeddingTree(KeywordTree):
         *,
         trust: float | Mapping[str, float] | None = None,
         patience_s: float = PATIENCE_S,
+        infos_embedded: int | None = None,
         **options: Any,
     ) -> None:
         check_embedder(embedder)
         check_trust(trust)
         check_patience(patience_s)
+        _check_infos_embedded(infos_embedded)
         if "recall" in options:
             told = "recall cannot be chosen here, EmbeddingTree brings its own (KeywordTree takes any)"
             raise InvalidInputError(f"{told}: {reprlib.repr(options['recall'])}")
@@ -304,7 +320,9 @@ class EmbeddingTree(KeywordTree):
         def make_recall() -> EmbeddingRecall:
             self._close_recall()  # the one before may be embedding still, what is to be forgotten now
             path = path_for(self.data_dir, "keywords", embedder.name)
-            self._made = EmbeddingRecall(embedder, path, trust=trust, patience_s=patience_s)
+            self._made = EmbeddingRecall(
+                embedder, path, trust=trust, patience_s=patience_s, infos_embedded=infos_embedded
+            )
             return self._made
 
         folder = os.fspath(data_dir) if isinstance(data_dir, os.PathLike) else data_dir

@@ -273,6 +273,22 @@ class TestFinding:
         assert nearest("1") == info
         assert nearest("unknown") == ""
 
+    @pytest.mark.parametrize(
+        ("limit", "read"),
+        [(None, {"Anna: one", "Anna: two", "Anna: three"}), (2, {"Anna: two", "Anna: three"}), (0, set())],
+    )
+    def test_words_hear_infos_that_the_model_does_not_read(
+        self, limit: int | None, read: set[str], embedder: English, tmp_path: Path
+    ) -> None:
+        with patient_tree(tmp_path, embedder, infos_embedded=limit) as tree:
+            anna = tree.CreateKeyword("Anna", "root", description="a friend")
+            for text in ("one", "two", "three"):
+                tree.CreateInfo(text, keyword_ids=[anna.id])
+            tree.catch_up()
+
+            assert set(embedder.asked) - set(PROBES["LATIN"]) - {"water"} == {"Anna", "a friend", *read}
+            assert names(tree, "one", 1) == ["Anna"]
+
     def test_the_session_in_its_page_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         page = Path(__file__).parents[2] / "docs" / "embeddings.md"
         monkeypatch.chdir(tmp_path)
@@ -292,6 +308,13 @@ class TestArguments:
         assert not (tmp_path / "m").exists()
         with pytest.raises(InvalidInputError, match="embedder must have a name"):
             patient_recall(embedder)  # type: ignore[arg-type]  # what is tested
+
+    @pytest.mark.parametrize("count", [-1, 1.5, "2", True])
+    def test_what_is_no_number_of_infos_is_refused(self, count: object, tmp_path: Path) -> None:
+        told = f"infos_embedded must be a number from 0 on, or None: {count!r}"
+        with pytest.raises(InvalidInputError, match=told):
+            patient_tree(tmp_path / "m", English(), infos_embedded=count)
+        assert not (tmp_path / "m").exists()
 
     @pytest.mark.parametrize("name", [None, "", 7])
     def test_an_embedder_whose_name_is_none_is_refused(self, name: object, tmp_path: Path) -> None:
