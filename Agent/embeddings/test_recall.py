@@ -313,7 +313,7 @@ class TestArguments:
     def test_what_is_no_number_of_infos_is_refused(self, count: object, tmp_path: Path) -> None:
         told = f"infos_embedded must be a number from 0 on, or None: {count!r}"
         with pytest.raises(InvalidInputError, match=told):
-            patient_tree(tmp_path / "m", English(), infos_embedded=count)
+            patient_tree(tmp_path / "m", English(), infos_embedded=count)  # type: ignore[arg-type]  # what is tested
         assert not (tmp_path / "m").exists()
 
     @pytest.mark.parametrize("name", [None, "", 7])
