@@ -869,26 +869,11 @@ class _Projection:
         self.kind = kind
         self.path = folder / f"{kind}.jsonl"
         self.lines: list[_Line] = []
-        self.verified = 0  # bytes from the beginning that a checkpoint vouches for
         if self.path.exists():
             for number, offset, raw in _read_lines(self.path):
                 if raw:
                     row = _decode(raw, kind)
                     self.lines.append(_Line(number, offset, len(raw), _sign(row, kind) if row else None))
-
-    def verify(self, checkpoints: list[_Row]) -> None:
-        """Find the last checkpoint whose checksum fits."""
-        said = sorted((entry["length"], int(entry["crc"], 16)) for files in checkpoints if (entry := files[self.kind]))
-        crc = offset = 0
-        if not self.path.exists():
-            return
-        with open(self.path, "rb") as file:
-            for length, expected in said:
-                while offset < length and (chunk := file.read(min(_CHUNK, length - offset))):
-                    crc = zlib.crc32(chunk, crc)
-                    offset += len(chunk)
-                if (offset, crc) == (length, expected):
-                    self.verified = length
 
     def rows_between(self, log: list[_Brought], gaps: set[int]) -> dict[int, list[_Line]]:
         """Return for each gap the lines that the log does not have.
@@ -934,10 +919,10 @@ class _Projection:
 
 def _without_copies(lines: list[_Line], unmatched: list[_Sign]) -> list[_Line]:
     """Leave out the damaged copies of rows that the log has: as many lines as rows that were not found."""
-    left = list(lines)
-    for sign in unmatched[: len(lines)]:
-        # One that cannot be read may be any; of the others it is the one that is most alike.
-        left.remove(max(left, key=lambda line: 1 if line.sign is None else _likeness(line.sign, sign)))
+    left = list(lines) if len(lines) > len(unmatched) else []
+    for sign in unmatched if left else ():
+        # It is the line that is most alike; one that cannot be read may be any, before one of another record.
+        left.remove(max(left, key=lambda line: 3.5 if line.sign is None else _likeness(line.sign, sign)))
     return left
 
 
@@ -1153,7 +1138,9 @@ class _Repair:
     cut_files: list[CutFile] = field(default_factory=list)
     held: set[tuple[str, bytes]] = field(default_factory=set)  # kind and digest of each row; only with cut files
     changed: dict[tuple[str, _Key], int] = field(default_factory=dict)  # -> the last operation; only with cut files
-    proof: _Found | None = None  # the last checkpoint whose checksums all fit
+    verified: dict[str, int] = field(default_factory=dict)  # kind -> index of the last checkpoint that fits its rows
+    proof: _Found | None = None  # the last checkpoint that fits all rows
+    has_refused: bool = False  # whether a row was not taken as it is
 
     def read(self) -> None:
         """Read all files once, and find what belongs where."""
@@ -1177,6 +1164,8 @@ class _Repair:
         if not self.chosen and not any(line.sign for each in self.projections.values() for line in each.lines):
             raise RepairError(f"nothing in {self.damaged} could be read as a keyword tree's")
         self._compare()
+        if self.losses:  # what nobody misses needs no proof
+            self._verify()
 
     def _scan(self, path: Path) -> tuple[list[_Found], list[_Damage]]:
         """Scan a log, and put right what can be: what one bit explains, then what rows from elsewhere do.
@@ -1222,14 +1211,11 @@ class _Repair:
             if self.chosen[0].format is None:
                 gaps.add(0)
             gaps |= {n for n in range(1, len(self.chosen)) if self.chosen[n].seq != self.chosen[n - 1].seq + 1}
-        checkpoints: list[tuple[_Found, _Row]] = []
         has_cut = bool(self._cut_paths())
         rows: dict[str, list[_Brought]] = {kind: [] for kind in _KINDS}
         known: set[tuple[object, ...]] = set()
         for index, (line, raw) in enumerate(self._read_chosen()):
             operation = json.loads(raw)
-            if line.op == "checkpoint":
-                checkpoints.append((line, operation.get("files", {})))
             for kind, brought in _rows_of(operation).items():
                 for row in brought:
                     sign = _sign(row, kind)
@@ -1240,21 +1226,40 @@ class _Repair:
                         self.held.add((kind, sign.digest))
                         self.changed[kind, sign.key] = line.seq
         for kind, projection in self.projections.items():
-            projection.verify([files for _, files in checkpoints if kind in files])
             between = projection.rows_between(rows[kind], gaps)
             # What the log has under the same version, or the same number, is a damaged copy of that.
             self.between[kind] = {
                 gap: [line for line in lines if line.sign is None or not self._is_copy(line.sign, kind, known)]
                 for gap, lines in between.items()
             }
-        for checkpoint, files in checkpoints:
-            told = [(files.get(kind), self.projections[kind].verified) for kind in _KINDS]
-            if all(entry and entry["length"] <= verified for entry, verified in told):
-                self.proof = checkpoint
         is_told = any(loss.first_seq and not loss.last_seq for loss in self.losses)
         if any(of_kind.get(len(self.chosen)) for of_kind in self.between.values()) and not is_told:
             detail = "the log has lost its end: the projections hold rows that it does not have"
             self.losses.append(Loss(detail, first_seq=self.chosen[-1].seq + 1 if self.chosen else self.first_number))
+
+    def _verify(self) -> None:
+        """Find the checkpoints that vouch for the rows of the log and those that only projections have, together.
+
+        So a row is verified also where its projection is damaged elsewhere.
+        """
+        position = kt._LogPosition()
+        for index, (line, raw) in enumerate(self._read_chosen()):
+            position.Project(self._rows_at(index))
+            with contextlib.suppress(kt.StoreCorruptError):
+                if line.op == kt._CHECKPOINT:
+                    told = zip(_KINDS, kt._ReadCheckpoint(raw)[1:], position.projected, strict=True)
+                    fitting = dict.fromkeys((kind for kind, said, length in told if said == length), index)
+                    self.verified |= fitting
+                    if len(fitting) == len(_KINDS):
+                        self.proof = line
+                position.Project(kt._ReadAfter(raw))
+
+    def _rows_at(self, gap: int) -> kt._Records:
+        """Return the rows that only projections have of the operations missing here."""
+        records = kt._NoRecords()
+        for rows, (kind, projection) in zip(records[:3], self.projections.items(), strict=True):
+            rows.extend(raw for _, raw in projection.read(self.between[kind].get(gap, [])))
+        return records
 
     def _is_copy(self, sign: _Sign, kind: str, known: set[tuple[object, ...]]) -> bool:
         owner = self.state.owners.get(sign.ordinal, (kind, sign.key))
@@ -1274,35 +1279,21 @@ class _Repair:
         for index, (line, raw) in enumerate(self._read_chosen()):
             self._write_rescued(index)
             if line is self.proof:
-                self._tell_history(line, json.loads(raw)["files"])
+                self._tell_history(line)
             if line.op != "checkpoint":  # the new store makes its own
                 self._write_operation(line, raw)
         self._write_rescued(len(self.chosen))
         self._write_cut()
         self._write_places()
 
-    def _tell_history(self, checkpoint: _Found, files: _Row) -> None:
-        """Note which losses are history alone: all before a checkpoint at which the state is the projections' own."""
-        losses = [
-            index
-            for index, loss in enumerate(self.losses)
-            if loss.file == kt._LOG_NAME
-            and (0 < loss.last_seq < checkpoint.seq or (not loss.first_seq and loss.offset < checkpoint.offset))
-        ]
-        if losses and self._is_state_at(files):
-            for index in losses:
-                self.losses[index] = replace(self.losses[index], is_data=False)
-
-    def _is_state_at(self, files: _Row) -> bool:
-        """Tell whether the state is what the projections say up to the lengths that a checkpoint names."""
-        told = _State()
-        for kind, projection in self.projections.items():
-            lines = [line for line in projection.lines if line.offset + line.length < files[kind]["length"]]
-            for _, raw in projection.read(lines):
-                row = _decode(raw, kind)
-                if row is None or told.take(row, kind)[1]:
-                    return False
-        return told.rows == self.state.rows
+    def _tell_history(self, checkpoint: _Found) -> None:
+        """Note which losses are history alone: all before a checkpoint that vouches for each row, if all were taken."""
+        if self.has_refused:
+            return
+        for index, loss in enumerate(self.losses):
+            is_before = 0 < loss.last_seq < checkpoint.seq or (not loss.first_seq and loss.offset < checkpoint.offset)
+            if loss.file == kt._LOG_NAME and is_before:
+                self.losses[index] = replace(loss, is_data=False)
 
     def _write_beginning(self) -> None:
         """Write a first line: the root as a projection has it, or a new one."""
@@ -1318,7 +1309,7 @@ class _Repair:
     def _write_rescued(self, gap: int) -> None:
         """Write the rows that only projections have of the operations missing here."""
         sources = [
-            _Source(kind, projection.path.name, line, line.offset + line.length < projection.verified, raw)
+            _Source(kind, projection.path.name, line, gap <= self.verified.get(kind, -1), raw)
             for kind, projection in self.projections.items()
             for line, raw in projection.read(self.between[kind].get(gap, []))
         ]
@@ -1382,6 +1373,7 @@ class _Repair:
             if problem == _PLACE_TAKEN and name.startswith("cut_"):  # where the tree went on, it was given away
                 self.notes.append(f"{name}, line {line.line}: {' → '.join(key)} {problem}")
             elif problem:
+                self.has_refused = True
                 detail = f"a row that the log does not have {problem}"
                 self.losses.append(Loss(detail, name, line.line, line.offset, line.length, ids=key or _ids_in(raw)))
             if taken is not None:
@@ -1412,7 +1404,7 @@ class _Repair:
                 if taken is not None:
                     kept[kind].append(taken)
                 if problem:
-                    is_sound = False
+                    is_sound, self.has_refused = False, True
                     self.losses.append(
                         Loss(
                             f"a row of {line.op} {problem}",

@@ -1000,13 +1000,24 @@ class TestData:
         assert [loss.is_data for loss in report.losses] == [True]
         assert not report.has_all_data
 
-    @pytest.mark.parametrize("name", PROJECTIONS)
-    def test_is_not_where_a_projection_is_damaged_too(self, damaged: Path, new: Path, name: str) -> None:
+    @pytest.mark.parametrize(
+        ("name", "line", "is_proven"),
+        [("nodes.jsonl", 0, True), ("infos.jsonl", 1, True), ("infos.jsonl", 0, False), ("links.jsonl", 1, False)],
+    )
+    def test_is_complete_where_a_projection_is_damaged_in_other_rows_alone(
+        self, damaged: Path, new: Path, wanted: Records, name: str, line: int, is_proven: bool
+    ) -> None:
         spoil(damaged, 5)
         lines = lines_of(damaged, name)
-        write_lines(damaged, [lines[0].replace(b":", b";", 1), *lines[1:]], name)
+        lines[line] = lines[line].replace(b"e", b"X").replace(b"o", b"Y")
+        write_lines(damaged, lines, name)
+        report = repaired(damaged, new)
 
-        assert not repaired(damaged, new).has_all_data
+        assert report.has_all_data == is_proven
+        assert report.corrected == ()
+        if is_proven:
+            assert {rescue.id for rescue in report.rescued if rescue.is_verified} == {"i0", "i0 → l0", "i0 → l1"}
+            assert records(new) == wanted
 
     def test_is_not_where_a_row_could_not_be_told_from_an_earlier_one(self, damaged: Path, new: Path) -> None:
         places = TestPlaces()
