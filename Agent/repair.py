@@ -102,7 +102,6 @@ _NO_ROWS: dict[str, list[_Row]] = {kind: [] for kind in _KINDS}
 _CUT_LOG = "cut_tail-change_log-"
 _MatchCut = re.compile(r"cut_tail-(change_log|nodes|infos|links)-(\d{1,18})-([0-9a-f]{8})\.bin").fullmatch
 _SHOWN = 8  # ids in one line of a printed report
-_CHUNK = 1024 * 1024  # bytes read at a time
 _BATCH = 1000  # rows in one operation `repair_rows`
 
 
@@ -735,12 +734,9 @@ def _describe_damages(chosen: list[_Found], damages: list[_Damage], first_number
     offsets = sorted(left)
     for first, last in _missing(chosen, first_number):
         index = bisect.bisect_left(seqs, first)
-        start = chosen[index - 1].offset if index else 0
-        here = [
-            left.pop(offset)
-            for offset in offsets[bisect.bisect(offsets, start) if index else 0 :]
-            if offset < chosen[index].offset and offset in left
-        ]
+        start = bisect.bisect(offsets, chosen[index - 1].offset) if index else 0
+        stop = bisect.bisect_left(offsets, chosen[index].offset)
+        here = [left.pop(offset) for offset in offsets[start:stop] if offset in left]
         losses += _describe_gap(first, last, here)
     places = sorted(line.offset for line in chosen)
     for damage in left.values():
@@ -770,7 +766,8 @@ def _describe_gap(first: int, last: int, here: list[_Damage]) -> Iterator[Loss]:
         if expected < stop:
             runs.append([expected, stop - 1])
         expected = stop + 1
-    others = [damage for damage in here if damage not in told.values()]
+    places = {damage.offset for damage in told.values()}
+    others = [damage for damage in here if damage.offset not in places]
     for damage in others:
         yield _loss_of(damage, runs[0][0] if runs else first, runs[-1][1] if runs else last)
     if not others:
