@@ -3477,7 +3477,9 @@ class Recall(Protocol):
         """Compare a query, or a new keyword's name and description, with all nodes."""
 
 
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\u9fff가-힣\uf900-\ufaff\U00020000-\U0003ffff"
+_UNSPACED = "\u0e01-\u0e4e\u0e50-\u0e59\u0e80-\u0eff\u1000-\u1049\u1050-\u109f\u1780-\u17d3\u17d7\u17dc-\u17ff"
+_UNSPACED += "\u2e80-\u2fdf\u3005-\u3007\u3021-\u302f\u3031-\u303c\u3041-\u30fa\u30fc-\u312f\u31a0-\u9fff가-힣\uf900-\ufaff"
+_UNSPACED += "\U00020000-\U0003ffff"  # without punctuation: 。 is no letter
 _MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff"
 _FindRuns = re.compile(rf"([{_UNSPACED}]++)|((?:[^\W_{_UNSPACED}]++|[{_MARKS}]++)++)").findall
 _IsUnspaced = re.compile(f"[{_UNSPACED}]").match
@@ -4048,7 +4050,7 @@ class _Ranker:
 
     def _HeadOf(self, position: str, line: bytes, body: bytes) -> bytes:
         crc = zlib.crc32(body, zlib.crc32(line))
-        return _EncodeText({"format": 6, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
+        return _EncodeText({"format": 7, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
 
     def _LoadKept(self, recall: Recall) -> bool:
         """Read the index from its file, if that says what the tree says now."""

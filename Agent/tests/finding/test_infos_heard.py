@@ -12,6 +12,7 @@ import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, SearchStatus, StubLLMClient
 from Agent.lexical_client import LexicalLLMClient
+from Agent.tests.support import inside
 
 
 @pytest.fixture(autouse=True)
@@ -213,6 +214,15 @@ class TestInfosAreHeard:
         found = tree.Search(query)
 
         assert (found.node and found.node.id, found.excerpt) == (id, excerpt)
+
+    @pytest.mark.parametrize("query", ["《红楼梦》是谁写的？", "「红楼梦」是谁写的。", "【红楼梦】、是谁写的〜"])
+    def test_chinese_punctuation_is_no_letter(self, tree: KeywordTree, query: str) -> None:
+        tree.BatchCreateKeywords([{"id": id, "name": id, "parent_id": "root"} for id in ("红楼梦", "书")])
+        tree.CreateInfo("曹雪芹写的。", keyword_ids=["红楼梦"])
+        tree.CreateInfo("《红楼梦》是小说。", keyword_ids=["书"])
+
+        assert first(tree, query) == "红楼梦"
+        assert inside.terms_of("喝茶。《、》") == inside.terms_of("喝茶")
 
     def test_an_info_on_several_keywords_is_heard_at_all(self, tree: KeywordTree) -> None:
         tree.CreateInfo("They sing in a choir.", keyword_ids=["Anna", "Tom"])
