@@ -105,7 +105,7 @@ def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
     try:
         question = json.loads(str(messages[-1]["content"]))
         intent, query = question["intent"], question["query"]
-        listed = list(question["candidates"])
+        listed = list(enumerate(question["candidates"]))
     except (LookupError, TypeError, ValueError, RecursionError):
         return None
     if not isinstance(intent, str) or not isinstance(query, str):
@@ -115,17 +115,19 @@ def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
     if type(recent) is int and recent > 0:
         listed = listed[recent:]
     said = _whole_words(f"{text} {question.get('description')}")
-    candidates = [candidate for item in listed if (candidate := _read_candidate(item, said))]
+    candidates = [candidate for idx, item in listed if (candidate := _read_candidate(idx, item, said))]
     while candidates and _is_group(candidates[-1].name):  # they stand at the end
         candidates.pop()
     return _View(intent, text, candidates)
 
 
-def _read_candidate(item: object, said: Mapping[str, float]) -> _Candidate | None:
-    if not isinstance(item, dict):
+def _read_candidate(place: int, item: object, said: Mapping[str, float]) -> _Candidate | None:
+    """Return a candidate of either form of a view; where paths stand alone, its place in the list is its index."""
+    told = {"path": item} if isinstance(item, str) else item
+    if not isinstance(told, dict) or not isinstance(path := told.get("path"), str):
         return None
-    idx, name, path, score = (item.get(key) for key in ("idx", "name", "path", "score"))
-    if type(idx) is not int or not isinstance(name, str) or not isinstance(path, str):
+    idx, name, score = told.get("idx", place), told.get("name", path.rpartition(" / ")[2]), told.get("score")
+    if type(idx) is not int or not isinstance(name, str):
         return None
     if not isinstance(score, float):  # the question was put for a client that asks for none
         return _Candidate(idx, name, path, 0.5) if any(term in said for term in _whole_words(path)) else None

@@ -193,6 +193,18 @@ class TestInATree:
         assert tree.Search("how long does wheat bread keep").node == tree.GetKeyword(placed.id)
         assert tree.Search("明天会下雨吗").status is SearchStatus.NOT_FOUND
 
+    def test_answers_places_and_links_by_paths_alone_too(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path), LexicalLLMClient(), view="paths") as tree:
+            food, anna = (tree.CreateKeyword(name, "root") for name in ("Food", "Anna"))
+            bread = tree.CreateKeyword("rye bread", food.id)
+            tree.BatchCreateKeywords([{"name": f"Place {number}", "parent_id": "root"} for number in range(60)])
+            told = tree.CreateInfo("Anna is allergic to peanuts.", auto_link=True)
+
+            assert [node.id for node, _ in tree.GetKeywordsOfInfo(told.id)] == [anna.id]
+            assert tree.CreateKeyword("wheat bread").parent_id in (food.id, bread.id)
+            found = tree.Search("who is allergic to peanuts?").node
+            assert (found and found.id) == anna.id
+
     def test_is_not_misled_by_what_was_found_before(self, tree: KeywordTree) -> None:
         for theme, names in {
             "music": ["jazz trumpet", "church organ", "string quartet"],
