@@ -3478,19 +3478,24 @@ class Recall(Protocol):
 
 
 _UNSPACED = "\u0e01-\u0e4e\u0e50-\u0e59\u0e80-\u0eff\u1000-\u1049\u1050-\u109f\u1780-\u17d3\u17d7\u17dc-\u17ff"
-_UNSPACED += "\u2e80-\u2fdf\u3005-\u3007\u3021-\u302f\u3031-\u303c\u3041-\u30fa\u30fc-\u312f\u31a0-\u9fff가-힣\uf900-\ufaff"
-_UNSPACED += "\U00020000-\U0003ffff"  # without punctuation: 。 is no letter
+_UNSPACED += "\u2e80-\u2fdf\u3005-\u3007\u3021-\u302f\u3031-\u303c\u3041-\u30fa\u30fc-\u312f\u31a0-\u9fff가-힣"
+_UNSPACED += "\uf900-\ufaff\U00020000-\U0003ffff"  # letters alone: 。 is none
 _MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff"
-_FindRuns = re.compile(rf"([{_UNSPACED}]++)|((?:[^\W_{_UNSPACED}]++|[{_MARKS}]++)++)").findall
+_LETTER = rf"[^\W_{_UNSPACED}]"
+# C++, C# and .NET are names, and other ones than C and net.
+_FindRuns = re.compile(
+    rf"([{_UNSPACED}]++)|((?:(?<![\w.])\.(?={_LETTER}))?(?:{_LETTER}++|[{_MARKS}]++)++(?:\+\+|#)?)"
+).findall
 _IsUnspaced = re.compile(f"[{_UNSPACED}]").match
 _DropIdleBlanks = partial(re.compile(f"(?<=[{_UNSPACED}]) | (?=[{_UNSPACED}])").sub, "")
+_DropAccents = partial(re.compile("[\u0300-\u036f]+").sub, "")
 _FindCamel = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall
 _STOP_PAIRS = "什么 是什 么是 怎么 怎样 为什 如何 为何 哪里 哪些 哪个 多少 是否 可以 一个 这个 那个 这些 那些 我们 "
 _STOP_PAIRS += "有没 没有 的 了 吗 呢 吧 谁 在 说 做"  # and characters
 _STOP_WORDS = frozenset(
-    "a about an and any are as at be been but by can could did do does for from had has have he her him his how i if "  # noqa: SIM905  read as a sentence
-    "in into is it its me must my not of on or our s she should so than that the their them there these they this to "
-    "us was we were what when where which who why will with would you your".split()
+    "a about an and any are as at be been but by can could did do does for from had has have he her him his how i "  # noqa: SIM905  read as a sentence
+    "if in into is it its may me might must my not of on or our s she should so than that the their them there "
+    "these they this to us was we were what when where which who why will with would you your".split()
 ).union(_STOP_PAIRS, _STOP_PAIRS.split())
 _STOP_WEIGHT, _CHARACTER_WEIGHT, _TRIGRAMS_WEIGHT = 0.1, 0.15, 1.2  # beside 1 of a word; its trigrams share theirs
 _STOPS = "".join(word for word in _STOP_WORDS if len(word) == 1 and _IsUnspaced(word))
@@ -3507,19 +3512,19 @@ _READ_FOR_EXCERPT = 4096  # characters of an info among which an excerpt is look
 _REORDERED = 20  # keywords in whose order it also counts how much of one of their texts the query holds
 _NEAREST = 5  # keywords that a search without an answer tells
 _KEPT_FROM = 2000  # keywords from which on the index is kept on disk: fewer are ranked anew in a moment
-_HEARD = 400  # characters of an info by which its keyword is found
+_HEARD = 400  # characters of an info by which its keyword is found, and of any text by which it is judged
 _PIECE = 1000  # keywords that are looked up under one hold of the tree's lock: a millisecond
 _READ, _READ_SHARE = 15_000, 0.1  # postings read for a query, rarest terms first: so many, or of so many nodes
 _RANKED, _EXPANDED = 200, 8  # nodes that are scored in full; inner ones among them whose children are, too
 
 
 def _Compose(text: str) -> str:
-    """Return `text` in NFKC; in parts, since the time that takes grows with the square of a run of marks."""
+    """Return `text` in NFKC, Latin, Greek and Cyrillic letters without accents, as most people type them."""
     if text.isascii():
         return text
-    if len(text) <= 1024:
-        return unicodedata.normalize("NFKC", text)
-    return "".join(unicodedata.normalize("NFKC", text[start : start + 1024]) for start in range(0, len(text), 1024))
+    # In parts, since the time that takes grows with the square of a run of marks.
+    parts = (text[start : start + 1024] for start in range(0, len(text), 1024))
+    return "".join(unicodedata.normalize("NFKC", _DropAccents(unicodedata.normalize("NFKD", part))) for part in parts)
 
 
 def _TermsOf(text: str) -> dict[str, float]:
@@ -3554,13 +3559,14 @@ def _WordsOf(text: str, told: list[str] | None = None) -> dict[str, float]:
 
 @lru_cache(16_384)
 def _VariantsOf(text: str) -> dict[str, float]:
-    """Return a word and its parts in camel case without a plural s, which nobody is to change."""
-    variants: dict[str, float] = {}
-    for word in map(str.casefold, dict.fromkeys([text, *_FindCamel(text)])):
+    """Return a word and its parts, Tree of KeywordTree and C of C++, without a plural s; nobody is to change it."""
+    variants = {part.casefold(): 1.0 if text.isalnum() else _CHARACTER_WEIGHT for part in _FindCamel(text)}
+    variants[text.casefold()] = 1.0
+    for word in list(variants):
         if word in _STOP_WORDS:
             variants[word] = _STOP_WEIGHT
-        else:
-            variants[word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word] = 1.0
+        elif len(word) > 3 and word[-1] == "s" != word[-2]:
+            variants[word[:-1]] = variants.pop(word)
     return variants
 
 
@@ -3576,6 +3582,18 @@ def _PartsOf(word: str) -> dict[str, float]:
         return {}
     framed, weight = f"^{word}$", _TRIGRAMS_WEIGHT / len(word)
     return {"~" + framed[start : start + 3]: weight for start in range(len(word))}
+
+
+def _MeasureText(text: str) -> tuple[int, dict[str, float], list[str]]:
+    """Return the length of a text, its words, and what it tells; nobody is to change them."""
+    return _MeasureShort(text) if len(text) <= _HEARD else _MeasureShort.__wrapped__(text)
+
+
+@lru_cache(256)  # what is known of a keyword is read again when more is told
+def _MeasureShort(text: str) -> tuple[int, dict[str, float], list[str]]:
+    told: list[str] = []
+    words = _WordsOf(text, told)
+    return 1 + bisect.bisect(_STEPS, sum(words.values())), words, told
 
 
 class _Postings(dict[str, "array[int]"]):
@@ -3625,35 +3643,38 @@ class _LexicalRecall:
     def Remove(self, id: str, texts: Texts) -> None:
         slot = self._slot_of.pop(id)
         self._free.append(slot)
-        for word in self._CountTexts(texts, -1):
+        self._DropPostings(slot, self._CountTexts(texts, -1))
+
+    def Change(self, id: str, old: Texts, new: Texts) -> None:
+        """As `Remove` and `Add`, but only the words of texts that came or went are looked at."""
+        slot, was, now = self._slot_of[id], *(Counter([*texts.others, *texts.infos]) for texts in (old, new))
+        words = set[str]().union(*map(_WordsOf, [*(was - now), *(now - was), *old.names, *new.names]))
+        before, after = self._CountTexts(old, -1, words).items(), self._CountTexts(new, 1, words).items()
+        self._DropPostings(slot, dict(before - after))
+        for word, code in after - before:
+            bisect.insort(self._postings[word], slot << 8 | code)
+
+    def _DropPostings(self, slot: int, words: Iterable[str]) -> None:
+        for word in words:
             held = self._postings[word]
             del held[bisect.bisect_left(held, slot << 8)]
             if not held:
                 self._postings.Drop(word)
 
-    def _CountTexts(self, texts: Texts, change: int) -> dict[str, int]:
-        """Return the code of every word, and add `change` to the counts of lengths."""
-        codes = self._MeasureTexts(texts.names, 4, self._lengths[0], change)
-        for word, code in self._MeasureTexts([*texts.others, *texts.infos], 0, self._lengths[1], change).items():
-            codes[word] = codes.get(word, 0) | code
-        return codes
-
-    def _MeasureTexts(self, texts: Sequence[str], shift: int, counts: list[int], change: int) -> dict[str, int]:
-        """Return word -> length of the shortest text that has it; as if it were shorter where it is told repeatedly."""
-        measured: list[tuple[int, dict[str, float]]] = []
-        told: list[str] = []
-        for text in texts:
-            words = _WordsOf(text, told)
-            length = 1 + bisect.bisect(_STEPS, sum(words.values()))
-            counts[length] += change
-            measured.append((length, words))
+    def _CountTexts(self, texts: Texts, change: int, among: Set[str] | None = None) -> dict[str, int]:
+        """Return the code of every word, or of some, and add `change` to the counts of lengths."""
         codes: dict[str, int] = {}
-        for length, words in sorted(measured, key=operator.itemgetter(0), reverse=True):
-            codes.update(dict.fromkeys(words, length << shift))
-        if len(told) > len(set(told)):
-            for word, times in Counter(told).items():
-                length = (codes[word] >> shift) - round(2 * math.log2(1 + math.log(times)))
-                codes[word] = max(1, length) << shift
+        parts = (texts.names, [*texts.others, *texts.infos])
+        for counts, shift, said in zip(self._lengths, (4, 0), parts, strict=True):
+            shortest, times = dict[str, int](), Counter[str]()
+            for length, words, told in sorted(map(_MeasureText, said), key=operator.itemgetter(0), reverse=True):
+                counts[length] += change
+                shortest.update(dict.fromkeys(words if among is None else words.keys() & among, length))
+                times.update(told if among is None else filter(among.__contains__, told))
+            for word in filter(lambda word: times[word] > 1, times):  # as if shorter where it is told repeatedly
+                shortest[word] = max(1, shortest[word] - round(2 * math.log2(1 + math.log(times[word]))))
+            for word, length in shortest.items():
+                codes[word] = codes.get(word, 0) | length << shift
         return codes
 
     def Dump(self) -> tuple[bytes, bytes]:
@@ -3841,8 +3862,7 @@ class _WordFinder:
         self._lone = {word for word in unspaced if len(word) == 1}.difference(*self._pairs)
         self.PartLone = partial(re.compile(f"[{''.join(self._lone)}]" if self._lone else "(?!)").sub, r" \g<0> ")
         spaced = "|".join(re.escape(word) for word in words if not _IsUnspaced(word)) or "(?!)"
-        letter = rf"[^\W_{_UNSPACED}]"
-        self._find = re.compile(rf"(?<!{letter})({spaced})({letter}*)").findall
+        self._find = re.compile(rf"(?<!{_LETTER})({spaced})({_LETTER}*)").findall
 
     def Weigh(self, text: str) -> float:
         """Return which share of the query, by weight, stands in a text."""
@@ -3854,10 +3874,10 @@ class _WordFinder:
             elif 2 < len(word) >= len(rest):  # deploy in deployed counts half, and Go in Google not at all
                 found.setdefault(word, self._weights[word] / 2)
         pairs: Iterable[str] = filter(text.__contains__, self._pairs)
-        if len(self._pairs) > len(text):  # a page of text as a query has thousands
+        if 5 * len(self._pairs) > len(text):  # a page of text as a query has thousands
             pairs = self._pairs.intersection(map(operator.add, text, text[1:]))
-        found.update((term, self._weights[term]) for term in (*pairs, *self._lone.intersection(text)))
-        return math.fsum(found.values()) / self._asked  # the same in any order
+        unspaced = map(self._weights.__getitem__, (*pairs, *self._lone.intersection(text)))
+        return math.fsum((*found.values(), *unspaced)) / self._asked  # the same in any order
 
     def Quote(self, contents: Iterable[str], otherwise: str = "") -> str:
         """Return the sentence that fits best, at most 160 characters of it; of another text where none has a word."""
@@ -4003,9 +4023,14 @@ class _Ranker:
                 self._rows[id] = row
             if infos:
                 self._infos[id] = infos
-            if old is not None and old != new:  # what was moved says what it said
+            if old == new:  # what was moved says what it said
+                continue
+            if old and new and type(recall) is _LexicalRecall:
+                recall.Change(id, old, new)
+                continue
+            if old:
                 recall.Remove(id, old)
-            if new is not None and old != new:
+            if new:
                 recall.Add(id, new)
 
     def _FindInfos(self, state: _State, id: str) -> list[tuple[str, bytes | _Extent]]:
@@ -4050,7 +4075,7 @@ class _Ranker:
 
     def _HeadOf(self, position: str, line: bytes, body: bytes) -> bytes:
         crc = zlib.crc32(body, zlib.crc32(line))
-        return _EncodeText({"format": 7, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
+        return _EncodeText({"format": 8, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
 
     def _LoadKept(self, recall: Recall) -> bool:
         """Read the index from its file, if that says what the tree says now."""
@@ -4582,7 +4607,7 @@ class _Descent:
         for id, near in zip(ids, nearness, strict=True):
             names, others, infos = self._ranker.TextsOf(id)
             excerpt = words.Quote(infos)
-            texts = list(map(words.PartLone, [*names, *others, excerpt]))
+            texts = [words.PartLone(text[:_HEARD]) for text in (*names, *others, excerpt)]
             said, held = _ShareSaid(texts, ranking.weights), words.Weigh(" | ".join([*texts, *paths.get(id, ())]))
             in_clause = 0.85 * _ShareSaid(_FindClauses(texts[-1]), ranking.weights)  # no text of its own
             confidence = max(said, in_clause) ** 0.4 * min(1.0, scores.get(id, 0.0) / could_score) ** 0.6

@@ -27,6 +27,7 @@ It never jumps: the first view already has what ranks best in all of the tree.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ from typing import Any
 from typing_extensions import override
 
 # The recall's own way of cutting a text into terms: a name must be read by the words by which it was ranked.
-from .keyword_tree import LLMClient, _TermsOf
+from .keyword_tree import LLMClient, _TermsOf, _WordsOf
 
 __all__ = ["LexicalLLMClient"]
 
@@ -114,7 +115,7 @@ def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
     text = content if isinstance(content, str) and content else query
     if type(recent) is int and recent > 0:
         listed = listed[recent:]
-    said = _whole_words(f"{text} {question.get('description')}")
+    said = _WordsOf(f"{text} {question.get('description')}")
     candidates = [candidate for idx, item in listed if (candidate := _read_candidate(idx, item, said))]
     while candidates and _is_group(candidates[-1].name):  # they stand at the end
         candidates.pop()
@@ -130,7 +131,7 @@ def _read_candidate(place: int, item: object, said: Mapping[str, float]) -> _Can
     if type(idx) is not int or not isinstance(name, str):
         return None
     if not isinstance(score, float):  # the question was put for a client that asks for none
-        return _Candidate(idx, name, path, 0.5) if any(term in said for term in _whole_words(path)) else None
+        return _Candidate(idx, name, path, 0.5) if any(term in said for term in _WordsOf(path)) else None
     return _Candidate(idx, name, path, score)
 
 
@@ -189,14 +190,23 @@ def _choose_links(view: _View) -> dict[str, Any]:
     said = _TermsOf(view.text)
     named = []
     for candidate in view.candidates:
-        terms = _whole_words(candidate.name)
-        if terms and all(term in said for term in terms):
-            named.append((sum(terms.values()), candidate))
+        words = _WordsOf(candidate.name)
+        if words and words.keys() <= said.keys() and _is_meant(candidate.name, words, view.text):
+            named.append((sum(words.values()), candidate))
     chosen: list[_Candidate] = []
     for _, candidate in sorted(named, key=lambda pair: -pair[0]):
         if len(chosen) < LINKS_AT_MOST and not any(_is_beneath(other.path, candidate.path) for other in chosen):
             chosen.append(candidate)
     return _reply("match", chosen, reason="the content names them") if chosen else _reply("missing")
+
+
+def _is_meant(name: str, words: Mapping[str, float], text: str) -> bool:
+    """Tell whether a text means the name that it says: an everyday word or a letter is one only as it is written."""
+    if max(words.values()) < 1.0:  # Will and IT, but not where a sentence begins
+        return re.search(rf"(?<=\w[ ,;:]){re.escape(name)}(?!\w)", text) is not None
+    if len(name) == 1 and name.isascii():  # neither plan c nor C#
+        return re.search(rf"(?<!\w){re.escape(name)}(?![\w+#])", text) is not None
+    return True
 
 
 def _is_twin(candidate: _Candidate, chosen: _Candidate) -> bool:
@@ -222,13 +232,8 @@ def _is_group(name: str) -> bool:
     return name.startswith("… ") and " more: " in name and " – " in name
 
 
-def _whole_words(text: str) -> dict[str, float]:
-    """Return the terms that are words or, where words are not spaced, characters and pairs: no parts of words."""
-    return {term: weight for term, weight in _TermsOf(text).items() if not term.startswith("~")}
-
-
 def _suggest_name(query: str) -> str | None:
     """Return what a keyword for this query could be called: its words without those that say little."""
     words = [word.strip("?!.,;:？！。，；：\"'()（）") for word in query.split()]
-    telling = [word for word in words if any(weight >= 1.0 for weight in _TermsOf(word).values())]
+    telling = [word for word in words if any(weight >= 1.0 for weight in _WordsOf(word).values())]
     return " ".join(telling)[:64].strip() or None

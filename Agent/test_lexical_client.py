@@ -131,6 +131,27 @@ class TestLinkInfo:
 
         assert reply["node_ids"] == [1]
 
+    @pytest.mark.parametrize(
+        ("content", "named"),
+        [
+            ("I will tell it to us when I can.", []),
+            ("Will it rain? It may.", []),
+            ("I told Will that IT called.", ["IT", "Will"]),
+            ("In May we go to the US.", ["May", "US"]),
+            ("C# runs on .NET.", [".NET", "C#"]),
+            ("Written in C++, not in C.", ["C", "C++"]),
+            ("plan c is better", []),
+            ("net income rose", []),
+        ],
+    )
+    def test_everyday_words_and_letters_are_names_only_as_they_are_written(
+        self, content: str, named: list[str]
+    ) -> None:
+        paths = ["Will", "IT", "US", "May", "C", "C++", "C#", ".NET"]
+        reply = ask(view(paths, "", "link_info", content=content))
+
+        assert sorted(paths[idx] for idx in reply["node_ids"]) == named
+
     def test_links_nothing_to_nothing(self) -> None:
         assert ask(view(["饮食 / 茶"], "", "link_info", content="明天下雨"))["action"] == "missing"
 

@@ -135,7 +135,7 @@ class TestInfosAreHeard:
             (
                 "竖琴。",
                 "每逢周一晚上小雨在旧市政厅给孩子们上课，教竖琴、教中提琴，也教他们唱歌和看五线谱。",
-                "竖琴和中提琴课",
+                "竖琴、中提琴课",
             ),
         ],
     )
@@ -223,6 +223,45 @@ class TestInfosAreHeard:
 
         assert first(tree, query) == "红楼梦"
         assert inside.terms_of("喝茶。《、》") == inside.terms_of("喝茶")
+
+    @pytest.mark.parametrize(
+        ("query", "id"),
+        [
+            ("what is C++ used for?", "C++"),
+            ("what is C used for?", "C"),
+            ("who likes C#?", "C#"),
+            ("用C++写什么", "C++"),
+            (".NET or not", ".NET"),
+            ("is F# fun", "F#"),
+            ("Node.js", "Node.js"),
+        ],
+    )
+    def test_the_symbols_of_a_name_tell_it_from_others(self, tree: KeywordTree, query: str, id: str) -> None:
+        names = ("C", "C#", "C++", ".NET", "F#", "F", "Node.js", "Node")
+        tree.BatchCreateKeywords([{"id": name, "name": name, "parent_id": "root"} for name in names])
+        tree.CreateInfo("Used for kernels, and for whatever shall be fast.", keyword_ids=["C"])
+
+        assert first(tree, query) == id
+
+    @pytest.mark.parametrize(
+        ("query", "id"),
+        [
+            ("is Zurich large", "Zürich"),
+            ("how old is Mueller or Muller", "Müller"),
+            ("cafe slavia prices", "café Slávia"),
+            ("café de la gare", "cafe"),
+            ("где елка", "ёлка"),
+            ("Αθηνα или", "Αθήνα"),
+            ("がっこう", "がっこう"),
+            ("हिंदी भाषा", "हिंदी"),
+        ],
+    )
+    def test_a_letter_is_found_with_its_accent_and_without(self, tree: KeywordTree, query: str, id: str) -> None:
+        names = ("Zürich", "Müller", "café Slávia", "cafe", "ёлка", "Αθήνα", "がっこう", "かっこう", "हिंदी", "हद")
+        tree.BatchCreateKeywords([{"id": name, "name": name, "parent_id": "root"} for name in names])
+
+        assert first(tree, query) == id
+        assert inside.terms_of("が हिंदी").keys().isdisjoint(inside.terms_of("か हद"))
 
     def test_an_info_on_several_keywords_is_heard_at_all(self, tree: KeywordTree) -> None:
         tree.CreateInfo("They sing in a choir.", keyword_ids=["Anna", "Tom"])
