@@ -3584,13 +3584,9 @@ def _PartsOf(word: str) -> dict[str, float]:
     return {"~" + framed[start : start + 3]: weight for start in range(len(word))}
 
 
+@lru_cache(256)  # what is known of a keyword is read again when more is told
 def _MeasureText(text: str) -> tuple[int, dict[str, float], list[str]]:
     """Return the length of a text, its words, and what it tells; nobody is to change them."""
-    return _MeasureShort(text) if len(text) <= _HEARD else _MeasureShort.__wrapped__(text)
-
-
-@lru_cache(256)  # what is known of a keyword is read again when more is told
-def _MeasureShort(text: str) -> tuple[int, dict[str, float], list[str]]:
     told: list[str] = []
     words = _WordsOf(text, told)
     return 1 + bisect.bisect(_STEPS, sum(words.values())), words, told
@@ -3641,25 +3637,21 @@ class _LexicalRecall:
             put(postings[word], slot | code)
 
     def Remove(self, id: str, texts: Texts) -> None:
-        slot = self._slot_of.pop(id)
-        self._free.append(slot)
-        self._DropPostings(slot, self._CountTexts(texts, -1))
+        self.Change(id, texts, Texts([], []))
+        self._free.append(self._slot_of.pop(id))
 
     def Change(self, id: str, old: Texts, new: Texts) -> None:
-        """As `Remove` and `Add`, but only the words of texts that came or went are looked at."""
+        """Take in what a node says now; only the words of texts that came or went are looked at."""
         slot, was, now = self._slot_of[id], *(Counter([*texts.others, *texts.infos]) for texts in (old, new))
         words = set[str]().union(*map(_WordsOf, [*(was - now), *(now - was), *old.names, *new.names]))
         before, after = self._CountTexts(old, -1, words).items(), self._CountTexts(new, 1, words).items()
-        self._DropPostings(slot, dict(before - after))
-        for word, code in after - before:
-            bisect.insort(self._postings[word], slot << 8 | code)
-
-    def _DropPostings(self, slot: int, words: Iterable[str]) -> None:
-        for word in words:
+        for word, _ in before - after:
             held = self._postings[word]
             del held[bisect.bisect_left(held, slot << 8)]
             if not held:
                 self._postings.Drop(word)
+        for word, code in after - before:
+            bisect.insort(self._postings[word], slot << 8 | code)
 
     def _CountTexts(self, texts: Texts, change: int, among: Set[str] | None = None) -> dict[str, int]:
         """Return the code of every word, or of some, and add `change` to the counts of lengths."""
@@ -3667,7 +3659,8 @@ class _LexicalRecall:
         parts = (texts.names, [*texts.others, *texts.infos])
         for counts, shift, said in zip(self._lengths, (4, 0), parts, strict=True):
             shortest, times = dict[str, int](), Counter[str]()
-            for length, words, told in sorted(map(_MeasureText, said), key=operator.itemgetter(0), reverse=True):
+            measure = _MeasureText if len(max(said, key=len, default="")) <= _NAME_LIMIT else _MeasureText.__wrapped__
+            for length, words, told in sorted(map(measure, said), key=operator.itemgetter(0), reverse=True):
                 counts[length] += change
                 shortest.update(dict.fromkeys(words if among is None else words.keys() & among, length))
                 times.update(told if among is None else filter(among.__contains__, told))
@@ -4154,12 +4147,9 @@ _OUTCOMES: dict[str, tuple[str | None, str]] = {  # case -> outcome, reason
 class _View(NamedTuple):
     """What a model is shown in one round."""
 
-    entries: list[_Row]
-    """`{"id", "name", "path"}` and the fields that the client asks for; groups last."""
-    groups: dict[str, list[str]]
-    """Group id -> the ids that it stands for."""
-    recent_count: int = 0
-    """How many of the first are there only for being used recently; counted for a client that asks for scores."""
+    entries: list[_Row]  # {"id", "name", "path"} and the fields that the client asks for; groups last
+    groups: dict[str, list[str]]  # group id -> the ids that it stands for
+    recent_count: int = 0  # so many of the first are there only for being used recently
 
 
 class _Reading(NamedTuple):
@@ -4175,12 +4165,9 @@ class _Reading(NamedTuple):
 class _Position(NamedTuple):
     """Where a descent stands."""
 
-    id: str
-    """The lowest keyword that is above all that was opened."""
-    targets: list[str]
-    """What was opened, and stays in the view."""
-    members: list[str]
-    """What lies beneath, all of it to be shown."""
+    id: str  # the lowest keyword that is above all that was opened
+    targets: list[str]  # what was opened, and stays in the view
+    members: list[str]  # what lies beneath, all of it to be shown
 
 
 def _ReadReply(reply: object, view: _View) -> _Reading:
@@ -4249,21 +4236,16 @@ class _Evidence(NamedTuple):
 
     confidence: float
     excerpt: str
-    weight: float = 1.0
-    """What its score counts among the first: more, where its texts say much of the query, and it much of one."""
-    nearest: str = ""
-    """The info that means what the query does, where that says more than words."""
+    weight: float = 1.0  # its score's among the first: more, where its texts say much of the query, and it much of one
+    nearest: str = ""  # the info that means what the query does, where that says more than words
 
 
 class _Fits(NamedTuple):
     """What fits a text, as the ranking says."""
 
-    ids: list[str]
-    """Best first, the root left out."""
-    evidence: dict[str, _Evidence]
-    """Of the first of them."""
-    weights: Mapping[str, float]
-    """Term of the text -> what it counts."""
+    ids: list[str]  # best first, the root left out
+    evidence: dict[str, _Evidence]  # of the first of them
+    weights: Mapping[str, float]  # term of the text -> what it counts
 
 
 class _Trace:
@@ -4410,20 +4392,14 @@ class _Descent:
 
     def _Settle(self, state: _State, trace: _Trace, reading: _Reading, view: _View) -> _Reading:
         """Return what a reply comes to as the tree is now, not as it was when it was shown; let the step say it."""
-        reading = self._CheckTargets(state, reading, view)
-        trace.steps[-1].action, trace.steps[-1].reason = reading.action, reading.words
-        return reading
-
-    def _CheckTargets(self, state: _State, reading: _Reading, view: _View) -> _Reading:
-        opened = [id for id in reading.targets if id not in view.groups]
+        opened, is_jump = [id for id in reading.targets if id not in view.groups], reading.case == "jump"
         if any(id not in state.nodes for id in opened):
-            return _Reading("vanished", reading.action, reading.targets, "what was chosen is gone")
-        if reading.case != "jump":
-            return reading
-        if len(opened) == len(reading.targets) > 1 and not any(map(state.children.Get, opened)):
-            return reading._replace(case="jump_to_leaves")
-        if len(opened) > max(1, self._max_candidates - 2):  # what lies beneath needs room for two groups
-            return _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
+            reading = _Reading("vanished", reading.action, reading.targets, "what was chosen is gone")
+        elif is_jump and len(opened) == len(reading.targets) > 1 and not any(map(state.children.Get, opened)):
+            reading = reading._replace(case="jump_to_leaves")
+        elif is_jump and len(opened) > max(1, self._max_candidates - 2):  # what lies beneath needs room for two groups
+            reading = _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
+        trace.steps[-1].action, trace.steps[-1].reason = reading.action, reading.words
         return reading
 
     def _Conclude(self, trace: _Trace, reading: _Reading, stood_at: str) -> _Row:

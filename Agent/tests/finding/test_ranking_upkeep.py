@@ -349,6 +349,36 @@ def test_no_long_word_stays_in_memory() -> None:
     assert {"tea", short, long, "~^cc", "~^dd"} <= terms.keys()
 
 
+def test_one_more_info_on_a_keyword_that_has_fifty_is_taken_in_by_itself(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KeywordTree(str(folder)) as tree:
+        tree.BatchCreateKeywords([{"id": "tea", "name": "tea", "parent_id": "root"}])
+        tree.BatchCreateInfos([{"content": f"oolong {number} 茶叶", "keyword_ids": ["tea"]} for number in range(60)])
+        ranked(tree, "zebra")
+        tree.CreateInfo("assam", keyword_ids=["tea"])
+        ranked(tree, "zebra")
+        cut = inside.note_cut_texts(monkeypatch)
+        tree.CreateInfo("darjeeling oolong", keyword_ids=["tea"])
+        ranked(tree, "zebra")
+
+        assert set(cut) == {"tea", "darjeeling oolong", "oolong 11 茶叶", "zebra"}
+        assert len(cut) < 10
+        inside.check_ranking(tree)
+        assert ranked(tree, "darjeeling") == ["tea"]
+
+
+def test_of_long_descriptions_the_beginning_is_judged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with KeywordTree(str(folder)) as tree:
+        described = {"name": "tea", "parent_id": "root", "description": "oolong, " * 5000 + "assam"}
+        tree.BatchCreateKeywords([described])
+        assert ranked(tree, "assam") == ["tea"]
+        cut = inside.note_cut_texts(monkeypatch)
+
+        assert ranked(tree, "assam oolong") == ["tea"]
+        assert max(map(len, cut)) <= 400
+
+
 def test_a_token_is_the_same_by_the_quick_way_and_by_the_long_one(folder: Path) -> None:
     def long_way(folded: str) -> str:
         return unicodedata.normalize("NFKC", inside.without_dropped(folded)) or folded

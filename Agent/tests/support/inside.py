@@ -408,6 +408,19 @@ def forget_words() -> None:
     kt._VariantsOf.cache_clear()
 
 
+def note_cut_texts(patch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets each text that is cut into words from now on."""
+    cut: list[str] = []
+    words_of = kt._WordsOf
+
+    def note(text: str, *told: list[str]) -> dict[str, float]:
+        cut.append(text)
+        return words_of(text, *told)
+
+    patch.setattr(kt, "_WordsOf", note)
+    return cut
+
+
 token_of = kt._TokenOf
 """Make a token of a folded text, the quick way where that does."""
 
