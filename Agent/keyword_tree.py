@@ -5791,7 +5791,11 @@ class _Engine:
             try:
                 self.store.End()
             except BaseException:  # as in `Open`
-                self.store.End()  # guard: let go twice
+                try:
+                    self.store.End()  # guard: let go twice
+                except BaseException:  # a second Ctrl-C
+                    self.store.End()  # guard: let go twice
+                    raise
                 raise
 
     def Compact(self, keep_history: bool) -> None:
