@@ -3437,12 +3437,9 @@ class _MRUCache:
 class Texts(NamedTuple):
     """By what a node is found."""
 
-    names: Sequence[str]
-    """Its name and aliases."""
-    others: Sequence[str]
-    """Its description and confirmed queries."""
-    infos: Sequence[str] = ()
-    """What is known about it: the beginnings of its infos."""
+    names: Sequence[str]  # its name and aliases
+    others: Sequence[str]  # its description and confirmed queries
+    infos: Sequence[str] = ()  # what is known about it: the beginnings of its infos
 
 
 _Gains: TypeAlias = dict[str, dict[str, float]]  # id -> term -> what a node gains, where it gains anything
@@ -3655,20 +3652,26 @@ class _LexicalRecall:
 
     def _CountTexts(self, texts: Texts, change: int, among: Set[str] | None = None) -> dict[str, int]:
         """Return the code of every word, or of some, and add `change` to the counts of lengths."""
-        codes: dict[str, int] = {}
-        parts = (texts.names, [*texts.others, *texts.infos])
-        for counts, shift, said in zip(self._lengths, (4, 0), parts, strict=True):
-            shortest, times = dict[str, int](), Counter[str]()
-            measure = _MeasureText if len(max(said, key=len, default="")) <= _NAME_LIMIT else _MeasureText.__wrapped__
-            for length, words, told in sorted(map(measure, said), key=operator.itemgetter(0), reverse=True):
-                counts[length] += change
-                shortest.update(dict.fromkeys(words if among is None else words.keys() & among, length))
-                times.update(told if among is None else filter(among.__contains__, told))
-            for word in filter(lambda word: times[word] > 1, times):  # as if shorter where it is told repeatedly
-                shortest[word] = max(1, shortest[word] - round(2 * math.log2(1 + math.log(times[word]))))
-            for word, length in shortest.items():
-                codes[word] = codes.get(word, 0) | length << shift
+        names = self._Shortest(texts.names, self._lengths[0], change, among)
+        codes = {word: length << 4 for word, length in names.items()}
+        if others := [*texts.others, *texts.infos]:
+            for word, length in self._Shortest(others, self._lengths[1], change, among).items():
+                codes[word] = codes.get(word, 0) | length
         return codes
+
+    def _Shortest(self, texts: Sequence[str], counts: list[int], change: int, among: Set[str] | None) -> dict[str, int]:
+        """Return word -> length of the shortest text that has it; as if it were shorter where it is told repeatedly."""
+        is_read_often = len(texts) > 4 and len(texts[0]) <= _HEARD  # a long description stands first
+        measured = map(_MeasureText if is_read_often else _MeasureText.__wrapped__, texts)
+        shortest, told = dict[str, int](), list[str]()
+        for length, words, tells in sorted(measured, key=operator.itemgetter(0), reverse=True):
+            counts[length] += change
+            shortest.update(dict.fromkeys(words if among is None else words.keys() & among, length))
+            told += tells if among is None else filter(among.__contains__, tells)
+        if len(told) > len(set(told)):
+            for word, times in Counter(told).items():
+                shortest[word] = max(1, shortest[word] - round(2 * math.log2(1 + math.log(times))))
+        return shortest
 
     def Dump(self) -> tuple[bytes, bytes]:
         """Return all of it as parts for `Load`: a line of JSON, and the postings of all words in its order."""
@@ -3689,9 +3692,9 @@ class _LexicalRecall:
             start += count
 
     def Rank(self, query: str, description: str = "") -> Ranking:
-        weights = self._WeighTerms(query, description)
+        weights, dfs = self._WeighTerms(query, description)
         most, count, read = max(_READ, _READ_SHARE * len(self._slot_of)), 0, list[str]()
-        for df, term in sorted((df, term) for term in weights if (df := self._CountNodes(term))):
+        for df, term in sorted((df, term) for term, df in dfs.items() if df):
             count += df
             if count > most and read:
                 break  # a term is read wholly or not at all: the order of the slots must not matter
@@ -3704,17 +3707,18 @@ class _LexicalRecall:
         best = sorted((-score, self._ids[slot]) for slot, score in scores.items() if score >= least[0])
         return Ranking([(-score, id) for score, id in best[:_RANKED]], weights, partial(self._Gains, read, weights))
 
-    def _WeighTerms(self, *texts: str) -> dict[str, float]:
-        """Return term -> the most that it can gain; less behind many words, since a definition names the kind first."""
+    def _WeighTerms(self, *texts: str) -> tuple[dict[str, float], dict[str, int]]:
+        """Return term -> the most that it can gain, less behind many words; and term -> how many nodes have it."""
         weights: dict[str, float] = {}
         for text in texts:
             for place, runs in enumerate(_FindRuns(_PartLone(_Compose(text)))):
                 for term, weight in _TermsOf("".join(runs)).items():
                     weights[term] = max(weights.get(term, 0.0), weight * 20 / (20 + place))
-        for term in weights:
-            df = min(self._CountNodes(term), len(self._slot_of))
+        dfs = {term: sum(map(len, self._postings.Of(term))) for term in weights}  # twice where two words have it
+        for term, count in dfs.items():
+            df = min(count, len(self._slot_of))
             weights[term] *= math.log(1.0 + (len(self._slot_of) - df + 0.5) / (df + 0.5))
-        return weights
+        return weights, dfs
 
     def _Gains(
         self, read: Sequence[str], weights: Mapping[str, float], wanted: Collection[str], names_only: bool
@@ -3727,10 +3731,6 @@ class _LexicalRecall:
             for slot in slots & found.keys():
                 gains.setdefault(self._ids[slot], {})[term] = found[slot]
         return gains
-
-    def _CountNodes(self, term: str) -> int:
-        """Return how many nodes have a term; one that has it in several words counts with each."""
-        return sum(map(len, self._postings.Of(term)))
 
     def _FindNodes(self, term: str, gains: Sequence[float]) -> dict[int, float]:
         """Return slot -> gain of the nodes that have a term; the best of its words counts."""
@@ -5791,11 +5791,7 @@ class _Engine:
             try:
                 self.store.End()
             except BaseException:  # as in `Open`
-                try:
-                    self.store.End()  # guard: let go twice
-                except BaseException:  # a second Ctrl-C
-                    self.store.End()  # guard: let go twice
-                    raise
+                self.store.End()  # guard: let go twice
                 raise
 
     def Compact(self, keep_history: bool) -> None:

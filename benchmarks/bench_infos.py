@@ -3,23 +3,26 @@
 What: on sets whose questions are answered by infos (`info_sets.py`), the share of questions whose keyword stands first
 and among five: with names and descriptions alone, with infos, and by sqlite3's FTS5 and bm25s over the same texts, each
 at its best of documents with and without the names above. Then `LexicalLLMClient` end to end: right, wrong, refused.
-Last the costs for a tree of 43,118 keywords with 100,000 infos: index, view, first question after opening, and what a
-write pays.
+Then the costs for a tree of 43,118 keywords with 100,000 infos: index, view, first question after opening. Last what a
+write pays for the index: the same writes in three trees of 2,000 keywords, in turns of a drawn order, nothing synced.
 
 Repeat: ``KEYWORD_TREE_DOCUMENTS=… python -m benchmarks.bench_infos`` (``python -m benchmarks.info_sets FOLDER`` fetches
-the documents). Parts for ``--only``: quality, client, costs.
+the documents). Parts for ``--only``: quality, client, costs, writes.
 """
 
 from __future__ import annotations
 
+import random
+import statistics
 import sys
 import tempfile
 import time
 from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -154,6 +157,38 @@ def _costs(report: common.Report, options: Namespace) -> None:
     report.table(f"Costs of {len(specs):,} keywords with {len(infos):,} infos", ["", "processor's time"], rows)
 
 
+def _writes(report: common.Report, options: Namespace) -> None:
+    ways = {"infos heard": (50, True), "infos off": (0, True), "no index made": (50, False)}
+    draw, count = random.Random(7), 300 if options.quick else 3000
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        stack.enter_context(mock.patch.multiple("os", fsync=lambda _fd: None, fdatasync=lambda _fd: None))
+        opened = {way: KeywordTree(f"{folder}/{way}", infos_heard=heard) for way, (heard, _) in ways.items()}
+        for way, tree in opened.items():
+            stack.enter_context(tree)
+            tree.BatchCreateKeywords([{"id": f"k{n}", "name": f"name {n}", "parent_id": "root"} for n in range(2000)])
+            tree.BatchCreateInfos([{"id": f"i{n}", "content": "x", "keyword_ids": ["k1"]} for n in range(40)])
+            if ways[way][1]:
+                tree.RankCandidates("name")
+        writes: dict[str, Callable[[KeywordTree, int], object]] = {
+            "CreateInfo": lambda tree, n: tree.CreateInfo(f"the vet is on Mill Road {n}", "", [f"k{n % 2000}"]),
+            "UpdateInfo": lambda tree, n: tree.UpdateInfo(f"i{n % 40}", {"content": f"the vet is on Mill Road {n}"}),
+            "CreateKeyword": lambda tree, n: tree.CreateKeyword(f"new {n}", "root"),
+        }
+        rows = []
+        for name, write in writes.items():
+            times: dict[str, list[float]] = defaultdict(list)
+            for number in range(count):
+                for way in draw.sample(list(ways), len(ways)):
+                    began = time.process_time_ns()
+                    write(opened[way], number)
+                    times[way].append((time.process_time_ns() - began) / 1e3)
+                    if number % 100 == 99 and ways[way][1]:
+                        opened[way].RankCandidates("name", 1)  # takes in what was noted
+            medians = [statistics.median(times[way]) for way in ways]
+            rows.append([name, *(f"{median:.1f}" for median in medians), f"{medians[0] - medians[-1]:.1f}"])
+    report.table("A write, median (microseconds of the processor)", ["", *ways, "the index's share"], rows)
+
+
 def run(options: Namespace) -> None:
     """Measure all parts that were asked for."""
     report = common.Report("Infos", options, Path(tempfile.gettempdir()))
@@ -178,6 +213,8 @@ def run(options: Namespace) -> None:
         )
     if common.wanted(options, "costs"):
         _costs(report, options)
+    if common.wanted(options, "writes"):
+        _writes(report, options)
 
 
 def main() -> None:
