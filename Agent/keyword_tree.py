@@ -905,7 +905,7 @@ def _Check(**arguments: object) -> list[Any]:
 
 def _CheckFields(what: str, fields: object, known: Set[str]) -> _Row:
     """Return the fields of a spec or a patch as they are to be used."""
-    given = _CheckType(what, fields, dict, "a dict")
+    given = dict(_CheckType(what, fields, Mapping, "a dict"))
     if not given.keys() <= known:
         unknown = next(name for name in given if name not in known)
         raise InvalidInputError(f"{what} has no key {_Shorten(unknown)}; known: {', '.join(sorted(known))}")
@@ -1349,7 +1349,7 @@ class _Files:
     @_Typed
     def Link(self, path: str, new_path: str) -> None:
         """Give a file a second name."""
-        os.link(path, new_path)
+        os.link(os.path.realpath(path), new_path)  # of a symbolic link what it leads to
 
     @_Typed
     def Replace(self, path: str, new_path: str) -> None:
@@ -2263,7 +2263,7 @@ class _Archive:
         # guard: folders that are forgotten
         tops = (self._history, self._snapshots, os.path.join(self.data_dir, _INDEXES))
         aside = tuple(os.path.join(top, "") for top in tops)
-        for path in list(self._FilesIn(self.data_dir)):
+        for path in dict.fromkeys([*self._FilesIn(self.data_dir), *self._HistoryPaths()]):
             folder, name = os.path.dirname(path), os.path.basename(path)
             is_aside = path.startswith(aside) and folder not in finished  # guard: finished ones are kept
             # guard: cut tails and unfinished files
@@ -2911,7 +2911,8 @@ class _Layer(MutableMapping[str, _Value]):
         self.own[key] = None
 
     def __iter__(self) -> Iterator[str]:
-        return (key for key in {**dict.fromkeys(self._base), **dict.fromkeys(self.own)} if key in self)
+        kept = (key for key in self._base if key not in self.own)
+        return itertools.chain(kept, (key for key, value in self.own.items() if value is not None))
 
     def __len__(self) -> int:
         return len(self._base) + sum((value is not None) - (key in self._base) for key, value in self.own.items())
@@ -3169,7 +3170,7 @@ class _State:
             return
         if id not in self.infos:
             self.gone_infos.pop(id, None)
-            if self._info_places is not None:
+            if self._info_places is not None and id not in self._info_places:
                 self._info_places[id] = len(self._info_order)
                 self._info_order.append(id)
         self.infos[id] = held
@@ -3308,14 +3309,10 @@ class _State:
         if self._info_places is None:
             self._info_order = list(self.infos)
             self._info_places = {each: place for place, each in enumerate(self._info_order)}
-        if id is None:
-            return iter(self.infos)
-        order, places = self._info_order, self._info_places
-        if id not in places:
+        if id is not None and id not in self._info_places:
             raise NotFoundError("info", id)
-        later = range(places[id] + 1, len(order))
-        # What was deleted and came back stands in its new place alone.
-        return (order[place] for place in later if places[order[place]] == place and order[place] in self.infos)
+        first = 0 if id is None else self._info_places[id] + 1
+        return filter(self.infos.__contains__, itertools.islice(self._info_order, first, None))
 
     def RowsOf(self, kind: int, read: Callable[[Any], bytes], with_gone: bool) -> Iterable[bytes]:
         """Return all keywords, infos or links in the order of creation, what was deleted first.
@@ -3350,14 +3347,20 @@ class _State:
         fold, heads = _Fold(name), map(self.Head, children)
         return [head.id for head in heads if fold in map(_Fold, (head.name, *head.aliases))]
 
-    def ByTokens(self, tokens: Iterable[str]) -> Sequence[str]:
+    def ByTokens(self, tokens: Collection[str]) -> Sequence[str]:
         """Return the ids of nodes that bear one of `tokens`, in order, each once."""
         tokens_of, found = self._Tokens(), dict[str, None]()
         for token in tokens:
             folds = tokens_of.Get(token)
             for fold in (token, *folds) if self._is_default else folds:
                 found.update(dict.fromkeys(self.names.Get(fold)))
-        return sorted(found, key=self.OrdinalOf) if len(found) > 1 else list(found)
+        ids = list(found) if self._is_default else [id for id in found if self._BearsOneOf(id, tokens)]
+        return sorted(ids, key=self.OrdinalOf) if len(ids) > 1 else ids
+
+    def _BearsOneOf(self, id: str, tokens: Collection[str]) -> bool:
+        """Tell whether a name has one of the tokens: names of one fold can have others, if a normalizer minds case."""
+        head = self.Head(id)
+        return any(not set(tokens).isdisjoint(self._normalizer(name)) for name in (head.name, *head.aliases))
 
     def _Tokens(self) -> _Multimap[str]:
         """Return the folds of each token, found when it is first asked."""
@@ -4729,14 +4732,14 @@ class _Transaction:
         self.next_ordinal = base.next_ordinal
         self.Normalize = engine.NormalizeAll
         self.ReadRow = engine.store.ReadRow
-        self.stage_count = 0
         self._may_have_moved = False  # a keyword that was there: levels beneath it may be others than in the base
         self.touched: set[str] = set()  # ids of the keywords and infos that were staged
         self.named: set[str | None] = set()  # ids that what was staged refers to: parents, ends of links
         self._base = base
-        self._staged: dict[_Key, tuple[bytes | None, bytes, Any]] = {}  # -> row before, row after, head
+        self.staged: dict[_Key, tuple[bytes | None, bytes, Any]] = {}  # -> row before, row after, head
         self._overlay: _State | None = None  # made when a plan reads what was staged
         self._unseen: list[_Key] = []  # of what was staged since
+        self._steps: list[tuple[_Key, Any]] = []  # each key that was staged, and what stood there before
 
     @property
     def state(self) -> _State:
@@ -4745,7 +4748,7 @@ class _Transaction:
             overlay, self._overlay = self._overlay, None  # until it is whole: Ctrl-C may come
             if overlay is None:
                 overlay = _State.Over(self._base)
-                self._unseen = list(self._staged)
+                self._unseen = list(self.staged)
             overlay.Apply(self.Collect(self._unseen)[1])
             self._overlay = overlay
             self._unseen = []
@@ -4755,8 +4758,8 @@ class _Transaction:
         """Return the rows before, and those after; of all that was staged, if nothing else is said."""
         before, after = _Records([], [], [], {}, {}), _Records([], [], [], {}, {})
         rows_before, rows_after = before[:3], after[:3]
-        for key in self._staged if keys is None else keys:
-            old, row, head = self._staged[key]
+        for key in self.staged if keys is None else keys:
+            old, row, head = self.staged[key]
             if old is not None:
                 rows_before[key[0]].append(old)
             rows_after[key[0]].append(row)
@@ -4782,25 +4785,32 @@ class _Transaction:
 
     def Has(self, kind: int, id: str) -> bool:
         """Tell whether a keyword or info is there; like the next two without an overlay, which would cost a batch."""
-        staged = self._staged.get((kind, id, ""))
+        staged = self.staged.get((kind, id, ""))
         if staged is not None:
             return not staged[2].deleted
         return id in (self._base.infos if kind else self._base.nodes)
 
-    def IsTaken(self, id: str) -> bool:
-        """Tell whether a keyword has this id, or had it until it was merged: then the id leads on.
+    def VersionFor(self, kind: int, id: str) -> int:
+        """Return the version of a new keyword or info: 1, or one behind that of a deleted one that had its id.
 
         Like the next one without an overlay, which a batch would pay for.
+
+        Raises:
+            DuplicateIdError: the id is in use, or leads to what its keyword was merged into.
         """
-        staged = self._staged.get((0, id, ""))
-        if staged is not None:
-            return not staged[2].deleted or staged[2].merged_into is not None
-        gone = self._base.gone_nodes.get(id)
-        return id in self._base.nodes or (gone is not None and gone.merged_into is not None)
+        staged = self.staged.get((kind, id, ""))
+        if staged is None:
+            gone = (self._base.gone_infos if kind else self._base.gone_nodes).get(id)
+            is_there = id in (self._base.infos if kind else self._base.nodes)
+        else:
+            gone, is_there = staged[2], not staged[2].deleted
+        if is_there or getattr(gone, "merged_into", None) is not None:  # guard: an id that is taken
+            raise DuplicateIdError(id)
+        return 1 if gone is None else gone.version + 1
 
     def LevelOf(self, id: str) -> int | None:
         """Return a keyword's level, None where there is no such keyword."""
-        staged = self._staged.get((0, id, ""))
+        staged = self.staged.get((0, id, ""))
         if staged is not None and staged[2].deleted:
             return None
         if self._may_have_moved:
@@ -4854,10 +4864,29 @@ class _Transaction:
         self.StageLink(gone, _DeletedLink(row), row)
 
     def _Put(self, key: _Key, row: bytes, head: Any, before: bytes | None) -> None:
-        staged = self._staged.get(key)
-        self._staged[key] = before if staged is None else staged[0], row, head
-        self.stage_count += 1
+        staged = self.staged.get(key)
+        self.staged[key] = before if staged is None else staged[0], row, head
+        self._steps.append((key, staged))
         self._unseen.append(key)
+
+    def Mark(self) -> tuple[int, int]:
+        """Return what `GoBackTo` needs to take back all that is staged from now on."""
+        return len(self._steps), self.next_ordinal
+
+    def GoBackTo(self, mark: tuple[int, int]) -> None:
+        """Take back what was staged since a mark.  Cost: a step for each; more where a plan has read it."""
+        count, self.next_ordinal = mark
+        unseen_before = len(self._unseen) - (len(self._steps) - count)
+        while len(self._steps) > count:
+            key, staged = self._steps.pop()
+            if staged is None:
+                del self.staged[key]
+            else:
+                self.staged[key] = staged
+        if self._overlay is not None and unseen_before >= 0:
+            del self._unseen[unseen_before:]
+        else:
+            self._overlay, self._unseen = None, list(self.staged)
 
     def Change(self, record: KeywordNode | Info, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
@@ -4871,14 +4900,14 @@ class _Transaction:
     def FindDangling(self) -> Iterator[_Record]:
         """Yield what was staged and refers to nothing now, and what refers to what was staged as gone."""
         base, rooted = self._base, {_ROOT_ID}
-        for (kind, id, keyword_id), (_, row, head) in self._staged.items():
+        for (kind, id, keyword_id), (_, row, head) in self.staged.items():
             is_whole = True
             if kind == 2:
                 is_whole = head.deleted or (self.Has(1, id) and self.Has(0, keyword_id))
             elif head.deleted:
                 children = [] if kind else [base.nodes[child] for child in base.children.Get(id)]
                 links = base.by_info.Get(id) if kind else base.by_node.Get(id)
-                yield from (_ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in self._staged)
+                yield from (_ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in self.staged)
             elif kind == 0:
                 is_whole = self._IsRooted(id, rooted)
             if not is_whole:
@@ -4891,7 +4920,7 @@ class _Transaction:
             if id in path or not self.Has(0, id):
                 return False
             path.add(id)
-            staged = self._staged.get((0, id, ""))
+            staged = self.staged.get((0, id, ""))
             id = self._base.ParentOf(id) if staged is None else staged[2].parent_id
         rooted |= path
         return True
@@ -4926,9 +4955,7 @@ def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transa
             parent_id = tx.state.Nearest(wanted)  # a model's choice may be gone by now
             agent_io["reason"] = "parent_gone"
         level = tx.state.LevelOf(parent_id)
-    if tx.IsTaken(node.id):  # guard: an id that is taken
-        raise DuplicateIdError(node.id)
-    node.parent_id, node.level = parent_id, level + 1
+    node.parent_id, node.level, node.version = parent_id, level + 1, tx.VersionFor(0, node.id)
     node.created_at = node.updated_at = tx.now
     node.ordinal = tx.next_ordinal
     tx.next_ordinal += 1
@@ -4952,8 +4979,7 @@ def _PlanPath(drafts: list[KeywordNode], tx: _Transaction) -> KeywordNode:
 
 def _PlanInfo(info: Info, keyword_ids: list[str], chosen_ids: list[str], tx: _Transaction) -> Info:
     """Stage a new info, linked to the keywords that the caller gave, and to those that a model chose."""
-    if tx.Has(1, info.id):
-        raise DuplicateIdError(info.id)
+    info.version = tx.VersionFor(1, info.id)
     info.created_at = info.updated_at = tx.now
     authors = {tx.Resolve(id): info.created_by for id in keyword_ids}
     for id in chosen_ids:
@@ -5367,8 +5393,7 @@ class OpenOperation:
         self.now = 0.0
         self._name = name
         self._author = author
-        self._plans: list[_Plan[Any]] = []
-        self._agent_ios: list[Sequence[_Row]] = []  # of each plan
+        self._writes: list[tuple[_Plan[Any], Sequence[_Row], tuple[int, int]]] = []  # plan, its prompts, mark before
         self._owner: tuple[int, object] = (0, None)
         self._generator: Any = None  # the frame that opened it, if its caller may go on without it
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
@@ -5383,7 +5408,7 @@ class OpenOperation:
         self._outer, self._generator = self.engine.FindBlock(), _FindGenerator(sys._getframe(1))
         self._was_entered = True
         if self._outer is not None:
-            self.id, self._first = self._outer.id, len(self._outer._plans)
+            self.id, self._first = self._outer.id, len(self._outer._writes)
             self._outer._inner.append(self)
             return self
         self.now, self._owner = self.engine.Now(), _WhoRuns()
@@ -5405,13 +5430,13 @@ class OpenOperation:
             self._outer._inner.remove(self)
             if kind is not None:
                 self._outer.CutTo(self._first)
-        elif kind is None and self._plans:
-            agent_ios = list(itertools.chain.from_iterable(self._agent_ios))
+        elif kind is None and self._writes:
+            agent_ios = [io for _, of_plan, _ in self._writes for io in of_plan]
             self.engine.Run(_Job(self._name, self.id, self._RunPlans, self._author or "user", agent_ios, self))
 
     def __repr__(self) -> str:
         state = "open" if self.is_open else "ended"
-        return f"<OpenOperation {_Shorten(self._name)} {state}, {_Count(len(self._plans), 'write')}>"
+        return f"<OpenOperation {_Shorten(self._name)} {state}, {_Count(len(self._writes), 'write')}>"
 
     def IsOpenHere(self) -> bool:
         """Tell whether what is written here and now belongs to the block.
@@ -5433,7 +5458,7 @@ class OpenOperation:
         if self._transaction is None:
             transaction = _Transaction(self.engine, self.engine.state, self.now)
             self._change_count = self.engine.state.change_count
-            self._RunPlans(transaction)
+            self._writes = self._RunPlans(transaction)
             self._transaction = transaction
         return self._transaction
 
@@ -5445,23 +5470,27 @@ class OpenOperation:
             raise InvalidInputError("a suspended generator has an operation open within this one: let it end first")
         with self.engine.lock:
             transaction = self.Prepare()
-            stage_count = transaction.stage_count
+            mark = transaction.Mark()
             try:
                 result = plan(transaction)
             except BaseException:
-                # guard: staged before it was refused
-                if transaction.stage_count != stage_count:  # what was staged before it was refused must not stay
-                    self._transaction = None
+                self._GoBackTo(mark)  # guard: staged before it was refused
                 raise
             self._author = self._author or author
-            self._plans.append(plan)
-            self._agent_ios.append(agent_ios)
+            self._writes.append((plan, agent_ios, mark))
         return cast("_Value", _CopyResult(result))  # the plan may run again, on drafts that must not have changed
 
     def CutTo(self, count: int) -> None:
         """Forget all plans but the first."""
-        del self._plans[count:], self._agent_ios[count:]
-        self._transaction = None
+        if count < len(self._writes):
+            self._GoBackTo(self._writes[count][2])
+        del self._writes[count:]
+
+    def _GoBackTo(self, mark: tuple[int, int]) -> None:
+        mine, self._transaction = self._transaction, None  # until it is back: Ctrl-C may come
+        if mine is not None:
+            mine.GoBackTo(mark)
+            self._transaction = mine
 
     def TakeIn(self, records: _Records) -> None:
         """Take in what somebody else has committed, before the state does.  The tree's lock is held."""
@@ -5479,6 +5508,11 @@ class OpenOperation:
         """Forget the tree as the plans left it: they are to run again."""
         self._transaction = None
 
+    def Abandon(self) -> None:
+        """Leave the block to the process that opened it."""
+        self.is_open = False
+        self._writes, self._transaction = [], None
+
     def TransactionOn(self, state: _State) -> _Transaction | None:
         """Return the transaction where it stands on `state` as it is, else None: then its plans are to run again."""
         mine = self._transaction
@@ -5486,9 +5520,13 @@ class OpenOperation:
         is_current = mine is not None and mine.IsOn(state) and self._change_count == state.change_count
         return mine if is_current else None
 
-    def _RunPlans(self, transaction: _Transaction) -> None:
-        for plan in self._plans:
+    def _RunPlans(self, transaction: _Transaction) -> list[tuple[_Plan[Any], Sequence[_Row], tuple[int, int]]]:
+        """Run all plans; return the writes with the transaction's marks."""
+        ran = []
+        for plan, agent_ios, _ in self._writes:
+            ran.append((plan, agent_ios, transaction.Mark()))
             plan(transaction)
+        return ran
 
 
 def _CopyResult(result: object) -> object:
@@ -5627,7 +5665,7 @@ class _Engine:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
         if self.lock._is_owned() and self._guards.lock._is_owned():  # guard: not half an operation
             raise _Reentry()  # it would see half an operation
-        if self.must_reopen:
+        if self.must_reopen and not self.store.is_lost:  # then this tree alone still has it, to be read
             with self.Enter(), self.commit_lock:  # guard: no opening within a write
                 self._EnsureOpen()
 
@@ -5663,6 +5701,8 @@ class _Engine:
         self._MakeLocks()  # guard: locks of its own
         if self.ranker is not None:
             self.ranker.RenewAfterFork()
+        for block in list(self.blocks):
+            block.Abandon()  # guard: a child writes for itself
         self.must_reopen = not self.is_closed  # guard: a child opens its own
 
     def Close(self) -> None:
@@ -5701,7 +5741,12 @@ class _Engine:
 
     def OwnState(self) -> _State:
         block = self.FindBlock() if _BLOCKS.get() else None
-        return self.state if block is None else block.Prepare().state
+        if block is None:
+            return self.state
+        try:
+            return block.Prepare().state
+        except NotFoundError as error:  # a reader would take it for the answer to what it asked
+            raise ConflictError(f"this operation no longer fits what others wrote: {error}", []) from error
 
     def FindBlock(self) -> OpenOperation | None:
         """Return the operation that is open in this task or thread."""
@@ -5853,11 +5898,12 @@ class _Engine:
         except Exception as error:  # this operation's own; the others go on
             job.error = error
             return None
-        if not transaction.stage_count:
+        if not transaction.staged:
             return None
         before, after = transaction.Collect()
         agent_io = {"calls": list(job.agent_ios)} if len(job.agent_ios) > 1 else next(iter(job.agent_ios), None)
-        return _Operation(job.op, job.id, transaction.now, before, after, job.author, agent_io)
+        now = transaction.now if job.block is None else self.Now()  # guard: a line's time is that of its commit
+        return _Operation(job.op, job.id, now, before, after, job.author, agent_io)
 
     def _RetryAlone(self, jobs: list[_Job[Any]]) -> None:
         """Commit one by one what could not be written together: one of them may be what the disk has no room for.
@@ -6487,7 +6533,7 @@ class _Searcher:
     def FindExactly(self, query: str) -> tuple[SearchResult | None, list[str]]:
         """Return what bears the name, MATCHED or AMBIGUOUS, and the ids of all that do."""
         with self._engine.lock:
-            hits, reason = self._LookUp(query)
+            hits, reason = self.LookUp(query)
             ids = list(hits)
             if not ids:
                 return None, ids
@@ -6496,7 +6542,8 @@ class _Searcher:
             found = self._Look(ids[0])
         return self._BuildMatchedResult(found, reason), ids
 
-    def _LookUp(self, query: str) -> tuple[Sequence[str], str]:
+    def LookUp(self, query: str) -> tuple[Sequence[str], str]:
+        """Return the ids of what a query names, and how it was found.  The lock is held."""
         if len(query) > _QUERY_LIMIT:  # far longer than any name; to fold it could take long
             return (), "exact"
         state = self._engine.OwnState()
@@ -6811,7 +6858,8 @@ class KeywordTree:
             MATCHED with node, path and the first infos; AMBIGUOUS with candidates; or NOT_FOUND.  Whatever a model
             does, this is one of the three.  Nothing is written, but with `learn_matches` what was confirmed.
 
-        Cost: an exact hit a few dictionary look-ups; else one descent.
+        Cost: an exact hit a few dictionary look-ups, and reading those of its first 50 infos that are above 4 KiB from
+        the disk; else one descent.
         """
         query, _, context = self._Enter(query=query, llm_expand_query=llm_expand_query, context=context)
         found, ids = self._searcher.FindExactly(query)
@@ -6912,17 +6960,18 @@ class KeywordTree:
 
     def __getitem__(self, path: str) -> KeywordNode:
         """Return the one keyword that a name or a path leads to; LookupError where there is none, or several."""
-        found = self.Search(path, llm_expand_query=False)
-        if found.node is None:
-            count = _Count(found.candidate_count, "keyword") if found.candidates else "no keyword"
-            raise LookupError(f"{count} found for {_Shorten(path)}")
-        return found.node
+        with self._See(query=path) as state:
+            ids = self._searcher.LookUp(path)[0]
+            if len(ids) == 1:
+                return self._reader.Nodes(state, ids)[0]
+        raise LookupError(f"{_Count(len(ids), 'keyword') if ids else 'no keyword'} found for {_Shorten(path)}")
 
     def __contains__(self, path: object) -> bool:
         """Tell whether a name or a path leads to at least one keyword."""
         if not isinstance(path, str):
             return False
-        return self.Search(path, llm_expand_query=False).status is not SearchStatus.NOT_FOUND
+        with self._See():
+            return bool(self._searcher.LookUp(path)[0])
 
     def GetInfo(self, info_id: str) -> Info | None:
         """Return an info, or None.  Cost: decodes one row; reads a content above 4 KiB from the disk."""
@@ -7316,7 +7365,8 @@ class KeywordTree:
         """Put back what an operation changed, as a new operation, and return the id of that.
 
         Every field is as it was but `version` and `updated_at`, which go on rising.  Where nothing had to change
-        nothing is written, and the id leads nowhere.  None, as `last_operation` is before the first, is refused.
+        nothing is written, and the id leads nowhere, as that of a block does that changed nothing.  None, as
+        `last_operation` is before the first, is refused.
 
         Raises:
             ConflictError: a later one wrote the same records, or needs what this one made.

@@ -874,7 +874,7 @@ COMMITS = [
     ),
     Mutation(
         "an id that leads to what it was merged into is taken",
-        Instead("tx.IsTaken(node.id)", "tx.LevelOf(node.id) is not None"),
+        Instead('is_there or getattr(gone, "merged_into", None) is not None', "is_there"),
         mark="an id that is taken",
     ),
     Mutation("a tree as it was is not written, kept or compacted", mark="not written"),

@@ -18,6 +18,10 @@ def open_readonly(path: str) -> sqlite3.Connection | None:
     for mode in ("mode=ro", "immutable=1") if has_wal else ("immutable=1",):
         with contextlib.suppress(sqlite3.Error):
             made = sqlite3.connect(f"file:{quoted}?{mode}", uri=True, check_same_thread=False)
-            made.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-            return made
+            try:
+                made.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+                return made
+            except sqlite3.Error:
+                made.close()
+                raise
     return None

@@ -14,6 +14,7 @@ All of it follows from the main store, and may be deleted at any time.
 """
 
 import contextlib
+import os
 import sqlite3
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -85,6 +86,17 @@ class WordHit(NamedTuple):
     """Whether what stands just before asks something."""
 
 
+class _Own:
+    """A thread's own connection, closed with the thread; a forked child leaves its parent's alone."""
+
+    def __init__(self, generation: int, connection: sqlite3.Connection) -> None:
+        self.generation, self.connection, self._pid = generation, connection, os.getpid()
+
+    def __del__(self) -> None:
+        if self._pid == os.getpid():
+            self.connection.close()
+
+
 class WordIndex:
     """The index of one space; any number of threads and processes may use it.
 
@@ -134,9 +146,11 @@ class WordIndex:
             self.discard()
 
     def _make_in_memory(self) -> None:
-        made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self._make(made)
-        self._memory, self.is_new = made, True
+        if self._memory is not None:
+            self._memory.close()
+        self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._make(self._memory)
+        self.is_new = True
 
     def _make_file(self) -> None:
         assert self._path is not None
@@ -173,10 +187,10 @@ class WordIndex:
     def _connection(self) -> sqlite3.Connection:
         if self._memory is not None:
             return self._memory
-        held: tuple[int, sqlite3.Connection] | None = getattr(self._local, "connection", None)
-        if held is None or held[0] != self._generation:
-            held = self._local.connection = (self._generation, self._open())
-        return held[1]
+        own: _Own | None = getattr(self._local, "own", None)
+        if own is None or own.generation != self._generation:
+            own = self._local.own = _Own(self._generation, self._open())
+        return own.connection
 
     def _open(self) -> sqlite3.Connection:
         assert self._path is not None
@@ -219,10 +233,9 @@ class WordIndex:
 
     def close(self) -> None:
         """Close this thread's connection; those of other threads close with them."""
-        held = getattr(self._local, "connection", None)
-        if held is not None:
-            held[1].close()
-            self._local.connection = None
+        self._local.own = None
+        if self._memory is not None:
+            self._memory.close()
         self._generation += 1
 
     @contextlib.contextmanager

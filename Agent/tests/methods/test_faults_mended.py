@@ -6,12 +6,15 @@ import contextlib
 import gc
 import json
 import os
+import re
 import shutil
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -32,6 +35,7 @@ from Agent.keyword_tree import (
     StoreError,
     StubLLMClient,
     Texts,
+    VersionConflictError,
 )
 from Agent.tests.support import inside
 
@@ -718,3 +722,216 @@ class TestDescriptors:
 
         for fd in others:
             close(fd)  # raises where somebody has closed it
+
+
+def _in_child(work: Callable[[], object]) -> int:
+    """Run `work` in a forked child, as multiprocessing does; return how that ended."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        with contextlib.suppress(BaseException):
+            work()
+            code = 0
+        os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _count_reads(work: Callable[[], object]) -> int:
+    """Return how often `work` reads from the disk."""
+    reads = 0
+
+    def look(frame: object, event: str, argument: Any) -> None:
+        nonlocal reads
+        reads += event == "c_call" and argument.__name__ == "pread"
+
+    sys.setprofile(look)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return reads
+
+
+class TestBlocksAreWhole:
+    def test_a_forked_child_writes_for_itself_within_its_parents_block(self, tree: KeywordTree) -> None:
+        with tree.Operation():
+            tree.CreateKeyword("parent's", "root")
+            code = _in_child(lambda: tree.CreateKeyword("child's", "root"))
+
+        assert code == 0
+        tree.Refresh()
+        assert {node.name for node in tree} == {"parent's", "child's"}
+
+    def test_a_forked_child_that_leaves_its_parents_block_commits_nothing_of_it(self, tree: KeywordTree) -> None:
+        block = tree.Operation()
+        block.__enter__()
+        tree.CreateKeyword("parent's", "root", id="p")
+        code = _in_child(lambda: block.__exit__(None))
+        block.__exit__(None)
+
+        assert code == 0
+        assert [node.id for node in tree] == ["p"]
+
+    def test_a_line_tells_when_its_block_was_committed(self, folder: Path) -> None:
+        now = [100.0]
+        with KeywordTree(str(folder), clock=lambda: now[0]) as tree, KeywordTree(str(folder)) as other:
+            with tree.Operation():
+                now[0] = 200.0
+                made = tree.CreateKeyword("in the block", "root")
+                now[0] = 300.0
+                with KeywordTree(str(folder), clock=lambda: 250.0) as quicker:
+                    quicker.CreateKeyword("written meanwhile", "root")
+            assert made.created_at == 100.0
+            assert tree.History(limit=1)[0].timestamp == 300.0
+            with other.At(220.0) as then:
+                assert list(then) == []
+            with other.At(260.0) as then:
+                assert [node.name for node in then] == ["written meanwhile"]
+
+    @pytest.mark.parametrize("reads", [False, True])
+    def test_inner_ones_that_fail_do_not_run_again_what_came_before(self, folder: Path, reads: bool) -> None:
+        normalized = 0
+
+        def normalize(text: str) -> list[str]:
+            nonlocal normalized
+            normalized += 1
+            return [text]
+
+        def import_rows(tree: KeywordTree, count: int) -> int:
+            before = normalized
+            with tree.Operation():
+                for n in range(count):
+                    node = tree.CreateKeyword(f"k{n}", "root")
+                    tree.UpdateKeyword(node.id, {"name": f"n{n}"}, 1)
+                    with contextlib.suppress(ZeroDivisionError), tree.Operation():
+                        tree.UpdateKeyword(node.id, {"name": "wrong"}, 2)
+                        if reads:
+                            assert tree.FindByName("wrong")
+                        raise ZeroDivisionError
+                    if reads:
+                        assert not tree.FindByName("wrong")
+                    with contextlib.suppress(DuplicateIdError):
+                        tree.BatchCreateKeywords([{"name": "refused"}, {"name": "refused", "id": node.id}])
+            return normalized - before
+
+        with KeywordTree(str(folder), normalizer=normalize) as tree:
+            few, many = import_rows(tree, 10), import_rows(tree, 40)
+            names = [node.name for node in tree]
+            assert tree.Verify() == []
+
+        assert many <= 5 * few
+        assert names == [f"n{n}" for n in range(10)] + [f"n{n}" for n in range(40)]
+
+    def test_what_an_inner_one_took_back_leaves_the_block_as_it_was(self, tree: KeywordTree, folder: Path) -> None:
+        a, b = tree.CreateKeyword("a", "root"), tree.CreateKeyword("b", "root")
+        info = tree.CreateInfo("told", "", [a.id])
+        with tree.Operation():
+            tree.MoveKeyword(b.id, a.id)
+            with contextlib.suppress(ZeroDivisionError), tree.Operation():
+                tree.MergeKeywords(a.id, b.id)
+                tree.DeleteInfo(info.id)
+                assert tree.GetInfo(info.id) is None
+                raise ZeroDivisionError
+            assert [node.name for node in tree.GetPath(b.id)] == ["root", "a", "b"]
+            assert [each.id for each in tree.GetInfosOfKeyword(a.id)] == [info.id]
+            tree.CreateKeyword("c", b.id)
+
+        assert [node.name for node in tree] == ["a", "b", "c"]
+        assert tree.Verify() == []
+        with KeywordTree(str(folder)) as again:
+            assert [node.name for node in again] == ["a", "b", "c"]
+
+
+class TestLinksInAFolder:
+    def test_a_log_behind_a_relative_one_is_kept_in_history_and_snapshots(self, folder: Path, tmp_path: Path) -> None:
+        with KeywordTree(str(folder)) as tree:
+            node = tree.CreateKeyword("old", "root")
+        (tmp_path / "elsewhere").mkdir()
+        (folder / "change_log.jsonl").rename(tmp_path / "elsewhere" / "log.jsonl")
+        (folder / "change_log.jsonl").symlink_to("../elsewhere/log.jsonl")
+        with KeywordTree(str(folder)) as tree:
+            snapshot = tree.Snapshot()
+            tree.UpdateKeyword(node.id, {"name": "new"}, 1)
+            tree.CompactStorage()
+            assert [change.op for change in tree.History(node.id)] == ["update_keyword", "create_keyword"]
+            tree.Restore(snapshot)
+            assert [each.name for each in tree] == ["old"]
+
+    def test_forgetting_reaches_a_history_that_lies_elsewhere(self, folder: Path, tmp_path: Path) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        with KeywordTree(str(folder)) as tree:
+            (folder / "history").symlink_to(tmp_path / "elsewhere")
+            tree.DeleteKeyword(tree.CreateKeyword("top secret", "root").id)
+            tree.CompactStorage()
+            assert any(b"top secret" in path.read_bytes() for path in (tmp_path / "elsewhere").iterdir())
+            tree.CompactStorage(keep_history=False)
+            assert tree.History("top secret") == []
+        assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+class TestScans:
+    @pytest.mark.parametrize("in_a_block", [False, True])
+    def test_go_on_behind_an_info_that_was_deleted_and_came_back(self, tree: KeywordTree, in_a_block: bool) -> None:
+        for n in range(10):
+            tree.CreateInfo(f"{n}", id=f"i{n}")
+        page = tree.ListInfos(size=3)
+        tree.DeleteInfo("i2")
+        tree.Undo(tree.last_operation)
+        tree.DeleteInfo("i5")
+        with tree.Operation() if in_a_block else contextlib.nullcontext():
+            rest = tree.ListInfos(after=page[-1].id)
+
+        assert [info.id for info in rest] == ["i3", "i4", "i6", "i7", "i8", "i9"]
+
+
+class TestReading:
+    def test_by_name_reads_no_content(self, tree: KeywordTree) -> None:
+        node = tree.CreateKeyword("big", "root")
+        tree.BatchCreateInfos([{"content": LONG, "keyword_ids": [node.id]}] * 3)
+
+        assert _count_reads(lambda: tree["big"]) == 0
+        assert _count_reads(lambda: "big" in tree) == 0
+        assert _count_reads(lambda: tree.Search("big")) >= 3
+
+    def test_goes_on_where_the_log_was_cut_and_this_tree_alone_has_it(self, tree: KeywordTree, folder: Path) -> None:
+        for n in range(5):
+            tree.CreateKeyword(f"k{n}", "root")
+        os.truncate(folder / "change_log.jsonl", 1000)
+        for _ in range(2):
+            with pytest.raises(StoreCorruptError, match="is in this tree alone"):
+                tree.CreateKeyword("more", "root")
+            assert [node.name for node in tree] == ["k0", "k1", "k2", "k3", "k4"]
+            assert tree["k3"].name == "k3"
+
+    def test_a_token_of_one_spelling_does_not_lead_to_another(self, folder: Path) -> None:
+        def split(text: str) -> list[str]:
+            return [word.lower() for word in re.findall("[A-Z]?[a-z]+", text)] or [text]
+
+        with KeywordTree(str(folder), normalizer=split) as tree:
+            camel, plain = tree.CreateKeyword("fooBar", "root"), tree.CreateKeyword("foobar", "root")
+            assert tree.Search("bar").node == camel
+            assert tree.Search("foobar").candidate_count == 2
+            tree.DeleteKeyword(camel.id)
+            assert tree.Search("bar").node is None
+            assert tree.Search("foobar").node == plain
+
+
+class TestIdsThatAreUsedAgain:
+    def test_go_on_with_the_version_so_that_no_update_is_lost(self, tree: KeywordTree) -> None:
+        seen = tree.CreateInfo("one", id="I")
+        tree.DeleteInfo("I")
+        again = tree.CreateInfo("two", id="I")
+        with pytest.raises(VersionConflictError):
+            tree.UpdateInfo("I", {"content": "lost"}, seen.version)
+        assert tree.UpdateInfo("I", {"content": "three"}, again.version).content == "three"
+
+        node = tree.CreateKeyword("one", "root", id="K")
+        with tree.Operation():
+            tree.DeleteKeyword("K")
+            tree.CreateKeyword("two", "root", id="K")
+        with pytest.raises(VersionConflictError):
+            tree.UpdateKeyword("K", {"name": "lost"}, node.version)
+
+    def test_a_patch_may_be_any_mapping(self, tree: KeywordTree) -> None:
+        node = tree.CreateKeyword("old", "root")
+        assert tree.UpdateKeyword(node.id, MappingProxyType({"name": "new"}), 1).name == "new"

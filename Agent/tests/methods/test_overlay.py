@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from Agent.keyword_tree import KeywordTree, KeywordTreeError, NotFoundError, RelationType
+from Agent.keyword_tree import ConflictError, KeywordTree, KeywordTreeError, NotFoundError, RelationType
 from Agent.tests.support.inside import check_tables
 
 _NAMES = ["a", "A-", "b c", "bc", "x_y", "茶", "茶 ", "q"]
@@ -103,7 +103,7 @@ class TestBesideAnother:
             with tree.Operation():
                 tree.CreateKeyword("child", parent.id)
                 _elsewhere(lambda: tree.DeleteKeyword(parent.id))
-                with pytest.raises(NotFoundError):
+                with pytest.raises(ConflictError, match="no longer fits what others wrote: no keyword has the id"):
                     tree.FindByName("child")
 
         with pytest.raises(NotFoundError):
