@@ -5508,11 +5508,6 @@ class OpenOperation:
         """Forget the tree as the plans left it: they are to run again."""
         self._transaction = None
 
-    def Abandon(self) -> None:
-        """Leave the block to the process that opened it."""
-        self.is_open = False
-        self._writes, self._transaction = [], None
-
     def TransactionOn(self, state: _State) -> _Transaction | None:
         """Return the transaction where it stands on `state` as it is, else None: then its plans are to run again."""
         mine = self._transaction
@@ -5701,8 +5696,9 @@ class _Engine:
         self._MakeLocks()  # guard: locks of its own
         if self.ranker is not None:
             self.ranker.RenewAfterFork()
-        for block in list(self.blocks):
-            block.Abandon()  # guard: a child writes for itself
+        for block in list(self.blocks):  # these are the parent's
+            block.is_open = False  # guard: a child writes for itself
+            block.CutTo(0)  # guard: a child commits nothing of its parent's
         self.must_reopen = not self.is_closed  # guard: a child opens its own
 
     def Close(self) -> None:
@@ -5805,8 +5801,7 @@ class _Engine:
 
     def Exclusively(self, work: Callable[[], _Value]) -> _Value:
         """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
-        # guard: no refresh within a write; guard: no refresh beside a write
-        with self.Enter(), self.commit_lock:
+        with self.Enter(), self.commit_lock:  # guard: no refresh within a write; guard: no refresh beside a write
             return self._WorkUpToDate(lambda _: work(), [])
 
     def _WorkUpToDate(self, work: Callable[[list[_Job[Any]]], _Value], jobs: list[_Job[Any]]) -> _Value:

@@ -777,6 +777,12 @@ COMMITS = [
         mark="locks of its own",
     ),
     Mutation("a child opens its own"),
+    Mutation("a child writes for itself"),
+    Mutation("a child commits nothing of its parent's"),
+    Mutation(
+        "a line's time is that of its commit",
+        Instead("transaction.now if job.block is None else self.Now()", "transaction.now"),
+    ),
     Mutation("Close waits for a commit", Instead(", self.commit_lock", "")),
     Mutation("a tree that must reopen leaves no checkpoint", Always(), mark="vouches for nothing"),
     Mutation("Close closes the files"),

@@ -843,6 +843,7 @@ class _Paths:
     basename = staticmethod(posixpath.basename)
     split = staticmethod(posixpath.split)
     abspath = staticmethod(posixpath.abspath)
+    realpath = staticmethod(posixpath.normpath)  # that disk has no symbolic links
 
     def __init__(self, door: Door) -> None:
         self._door = door
