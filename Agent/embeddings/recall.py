@@ -13,11 +13,12 @@ The words rank as they do without a model; likeness adds to what they say, it re
     gain(node)  = WEIGHT · nearness · what the query could gain by words at most
     nearness    = trust · (likeness − average) / (1 − average)      likeness: of the nearest of the node's texts
 
-So where words explain a query, they decide; where they explain little, likeness does. Nearness is 0 for a node like the
-average one and 1 for one that says the query itself: a model whose likenesses all lie between 0.7 and 0.9 counts as one
-that uses the whole scale, and what is near to nothing gains little. It is *heard* as a word is: what lies beneath a
-keyword that is near has four fifths of its gain. `trust` is what the model showed to know of the query's scripts, see
-`scripts`; a log line tells which one it does not know. Where no word is known here, likeness ranks alone.
+So where words explain a query, they decide; where they explain little, likeness does. Nearness is 0 for a node like
+the average one and 1 for one that says the query itself: a model whose likenesses all lie between 0.7 and 0.9 counts
+as one that uses the whole scale, and what is near to nothing gains little. Nor is it likeness that a text is near to
+all that is asked, see `Vectors.nearest`. A gain is *heard* as one by a word is: what lies beneath a keyword that is
+near has four fifths of it. `trust` is what the model showed to know of the query's scripts, see `scripts`; a log line
+tells which one it does not know. Where no word is known here, likeness ranks alone.
 
 A confidence by likeness is nearness to the power of 1½: of questions that nothing answers, the nearest keywords have
 0.1 to 0.25, and as many should be refused as by words alone.
