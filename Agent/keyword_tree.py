@@ -3488,7 +3488,8 @@ _FindRuns = re.compile(
 ).findall
 _IsUnspaced = re.compile(f"[{_UNSPACED}]").match
 _DropIdleBlanks = partial(re.compile(f"(?<=[{_UNSPACED}]) | (?=[{_UNSPACED}])").sub, "")
-_DropAccents = partial(re.compile("[\u0300-\u036f]+").sub, "")
+_DropMarks = partial(re.compile("[\u0300-\u036f]+").sub, "")
+_IsAccented = re.compile("[\u00c0-\u024f\u0300-\u052f\u1e00-\u1fff]").search
 _FindCamel = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall
 _STOP_PAIRS = "什么 是什 么是 怎么 怎样 为什 如何 为何 哪里 哪些 哪个 多少 是否 可以 一个 这个 那个 这些 那些 我们 "
 _STOP_PAIRS += "有没 没有 的 了 吗 呢 吧 谁 在 说 做"  # and characters
@@ -3523,8 +3524,9 @@ def _Compose(text: str) -> str:
     if text.isascii():
         return text
     # In parts, since the time that takes grows with the square of a run of marks.
-    parts = (text[start : start + 1024] for start in range(0, len(text), 1024))
-    return "".join(unicodedata.normalize("NFKC", _DropAccents(unicodedata.normalize("NFKD", part))) for part in parts)
+    normalize = unicodedata.normalize
+    parts = (normalize("NFKC", text[start : start + 1024]) for start in range(0, len(text), 1024))
+    return "".join(normalize("NFC", _DropMarks(normalize("NFD", run))) if _IsAccented(run) else run for run in parts)
 
 
 def _TermsOf(text: str) -> dict[str, float]:
@@ -3584,7 +3586,7 @@ def _PartsOf(word: str) -> dict[str, float]:
     return {"~" + framed[start : start + 3]: weight for start in range(len(word))}
 
 
-@lru_cache(256)  # what is known of a keyword is read again when more is told
+@lru_cache(256)  # the infos of a keyword are read again when one more is told; a long description is not kept
 def _MeasureText(text: str) -> tuple[int, dict[str, float], list[str]]:
     """Return the length of a text, its words, and what it tells; nobody is to change them."""
     told: list[str] = []
@@ -3656,16 +3658,15 @@ class _LexicalRecall:
     def _CountTexts(self, texts: Texts, change: int, among: Set[str] | None = None) -> dict[str, int]:
         """Return the code of every word, or of some, and add `change` to the counts of lengths."""
         names = self._Shortest(texts.names, self._lengths[0], change, among)
+        others = self._Shortest([*texts.others, *texts.infos], self._lengths[1], change, among)
         codes = {word: length << 4 for word, length in names.items()}
-        if others := [*texts.others, *texts.infos]:
-            for word, length in self._Shortest(others, self._lengths[1], change, among).items():
-                codes[word] = codes.get(word, 0) | length
+        for word, length in others.items():
+            codes[word] = codes.get(word, 0) | length
         return codes
 
     def _Shortest(self, texts: Sequence[str], counts: list[int], change: int, among: Set[str] | None) -> dict[str, int]:
         """Return word -> length of the shortest text that has it; as if it were shorter where it is told repeatedly."""
-        is_read_often = len(texts) > 4 and len(texts[0]) <= _HEARD  # a long description stands first
-        measured = map(_MeasureText if is_read_often else _MeasureText.__wrapped__, texts)
+        measured = map(_MeasureText if len(texts) > 4 and len(texts[0]) <= _HEARD else _MeasureText.__wrapped__, texts)
         shortest, told = dict[str, int](), list[str]()
         for length, words, tells in sorted(measured, key=operator.itemgetter(0), reverse=True):
             counts[length] += change
@@ -3839,6 +3840,7 @@ _SplitSentences = re.compile(
     r"(?<=[.!?;])(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\bMrs\.)(?<!\.\w\.)\s+|(?<=[。！？；])|\n(?!\s*[a-z])"
 ).split
 _FindClauses = re.compile(r"(?:[^,;:.!?，；：、。！？]|[,;:.!?](?=\S)){4,}").findall
+_FindPart = re.compile(rf"(?![^\w\s\x00-\x7f]).{{1,{_EXCERPT_LIMIT - 2}}}(?![^\w\s\x00-\x7f])").search  # parts no marks
 # Not the joiners within Persian words and within emoji: they change nothing else.
 _IsHidden = re.compile(
     r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ue000-\uf8ff\ufeff\ufff0-\ufffb"
@@ -3887,8 +3889,8 @@ class _WordFinder:
         text = " ".join(_IsHidden(" ", quoted).split())
         if len(text) <= _EXCERPT_LIMIT:
             return text
-        room = _EXCERPT_LIMIT - 2
-        part = max((text[start : start + room] for start in range(0, len(text), room // 2)), key=self.Weigh)
+        found = (_FindPart(text, start) for start in range(0, len(text), _EXCERPT_LIMIT // 2))
+        part = max((match[0] for match in found if match), key=self.Weigh, default=text[: _EXCERPT_LIMIT - 2])
         return f"{'' if text.startswith(part) else '…'}{part}{'' if text.endswith(part) else '…'}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -452,6 +453,16 @@ class TestResults:
 
         assert tree.Search("alpha beta?").excerpt == "alpha beta"
         assert tree.Search("gamma?").excerpt == "gamma می\u200cخواهم 👨\u200d👩\u200d👧"
+
+    @pytest.mark.parametrize("unit", ["नमस्ते", "e\u0301", "字，", "ก็"])
+    def test_the_excerpt_is_not_cut_before_a_mark(self, tree: KeywordTree, unit: str) -> None:
+        for offset in range(3):
+            tree.CreateInfo("x" * offset + unit * (380 // len(unit)) + f" alpha{offset}", keyword_ids=["Anna"])
+            excerpt = tree.Search(f"alpha{offset} beta?").excerpt
+
+            assert excerpt.startswith("…")
+            assert unicodedata.category(excerpt[1])[0] in "LZ"
+            assert len(excerpt) <= 160
 
     def test_a_name_is_certain_and_needs_no_excerpt(self, tree: KeywordTree) -> None:
         tree.CreateInfo("Anna sings.", keyword_ids=["Anna"])
