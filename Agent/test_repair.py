@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import pytest
 from Agent import keyword_tree as kt
 from Agent.keyword_tree import ConflictError, KeywordTree, RelationType, StoreCorruptError, StoreError
 from Agent.repair import Loss, RepairError, RepairReport, main, repair
-from Agent.tests.support.log_format import KINDS, is_whole, operation_line, rows_of
+from Agent.tests.support.log_format import KINDS, is_whole, operation_line, rows_of, seal
 
 SEEDS = 2000 if os.environ.get("KEYWORD_TREE_STORM") == "1" else 60
 LOG = "change_log.jsonl"
@@ -494,7 +495,6 @@ class TestProvenLine:
         [
             (b'"name":"cooking"', b'"name":"stewing"'),  # the next line says another checksum
             (b'"seq": 8, ', b'"seq": 5, '),
-            (b'"durable": 7, ', b'"durable": 9, '),
         ],
     )
     def test_is_none_that_does_not_fit_its_neighbours(self, damaged: Path, new: Path, old: bytes, other: bytes) -> None:
@@ -505,6 +505,36 @@ class TestProvenLine:
 
         assert report.corrected == ()
         assert 8 in lost_numbers(report)
+
+    @pytest.mark.parametrize(
+        ("old", "other"),
+        [
+            (rb'"prev": "........"', b'"prev": "0123abcd"'),  # of another history
+            (rb'"durable": 7, ', b'"durable": 8, '),  # no line can know that it is on the disk itself
+        ],
+    )
+    def test_is_none_that_the_library_could_not_have_written_last(
+        self, damaged: Path, new: Path, old: bytes, other: bytes
+    ) -> None:
+        write_lines(damaged, lines_of(damaged)[:8])  # so that nothing behind it says another checksum
+        remove_projections(damaged)
+        self.forged(damaged, lambda body: re.sub(old, other, body, count=1))
+        report = repaired(damaged, new)
+
+        assert report.corrected == ()
+        assert [loss.first_seq for loss in report.losses] == [8]
+
+    def test_does_not_take_the_place_of_one_that_was_never_damaged(
+        self, damaged: Path, new: Path, model: Path
+    ) -> None:
+        remove_projections(damaged)
+        lines = lines_of(damaged)[:OPERATIONS]  # so that nothing behind it tells which is right
+        other = seal(lines[-1][len('{"crc": "00000000", ') :].replace(b'"user"', b'"hare"'))[:-1]
+        write_lines(damaged, [*lines[:-1], flip(other, 8 * len(other) - 8 * 40), lines[-1]])
+        report = repaired(damaged, new)
+
+        assert report.corrected == ()
+        assert words_of(new) == words_of(model)
 
     @pytest.mark.parametrize(
         ("old", "other"),
@@ -1031,6 +1061,21 @@ class TestData:
         assert (damaged / "nodes.jsonl").read_bytes().count(b"of the same version") == 1
         assert [loss.is_data for loss in report.losses] == [True]
 
+    @pytest.mark.parametrize("missing", ["lib", "odd"])
+    def test_is_not_where_a_row_that_a_checkpoint_vouches_for_could_not_be_taken(
+        self, damaged: Path, new: Path, missing: str
+    ) -> None:
+        places = TestPlaces()
+        row = places.row_of(damaged, "cook", id="odd", ordinal=90, color="red")  # of another version
+        places.forge(damaged, lambda: [row])
+        with KeywordTree(str(damaged)) as tree:
+            tree.BatchCreateKeywords([{"name": "behind", "parent_id": "root"}])
+        write_lines(damaged, [line for line in lines_of(damaged) if b'"id":"%b"' % missing.encode() not in line])
+        report = repaired(damaged, new)
+
+        assert ("odd",) in [loss.ids for loss in report.losses]
+        assert [loss.is_data for loss in report.losses] == [True] * 2
+
     def test_is_complete_where_a_set_aside_log_is_damaged(self, damaged: Path, new: Path) -> None:
         live_on(damaged, keep_history=True)
         [old] = (damaged / "history").iterdir()
@@ -1040,6 +1085,42 @@ class TestData:
 
         assert [(loss.file, loss.is_data) for loss in report.losses] == [(f"history/{old.name}", False)]
         assert report.has_all_data
+
+
+class TestRowsOfAProjection:
+    """Which lines of a projection are damaged copies of rows that the log has, and which are the rows it lacks."""
+
+    def lose(self, damaged: Path, seq: int) -> None:
+        """Take an operation out of the log, and all checkpoints."""
+        lines = lines_of(damaged)[:OPERATIONS]
+        write_lines(damaged, lines[: seq - 1] + lines[seq:])
+
+    def change(self, damaged: Path, name: str, line: int, change: Callable[[bytes], bytes]) -> None:
+        lines = lines_of(damaged, name)
+        lines[line] = change(lines[line])
+        write_lines(damaged, lines, name)
+
+    @pytest.mark.parametrize("seq", [4, 8])
+    def test_that_cannot_be_read_is_the_copy_before_one_of_another_record(
+        self, damaged: Path, new: Path, wanted: Records, seq: int
+    ) -> None:
+        self.lose(damaged, seq)
+        of_other = {4: 6, 8: 5}[seq]  # "cook", or "lib"
+        self.change(damaged, "nodes.jsonl", of_other, lambda row: b"X" * len(row))
+        report = repaired(damaged, new)
+
+        assert [rescue.id for rescue in report.rescued] == [{4: "lib", 8: "cook"}[seq]]
+        assert [loss.file for loss in report.losses] == [LOG]
+        assert records(new)["nodes"] == wanted["nodes"]
+
+    def test_that_cannot_be_read_is_listed_where_another_is_the_copy(self, damaged: Path, new: Path) -> None:
+        self.lose(damaged, 4)
+        self.change(damaged, "nodes.jsonl", 5, lambda row: b"X" * len(row))
+        self.change(damaged, "nodes.jsonl", 6, lambda row: row.replace(b"cooking", b"stewing"))
+        report = repaired(damaged, new)
+
+        assert [loss.line for loss in report.losses if loss.file == "nodes.jsonl"] == [0, 6]  # "lib" was made anew
+        assert records(new)["nodes"]["cook"][0] == "cooking"
 
 
 class TestManyRows:
