@@ -3998,9 +3998,10 @@ class _Ranker:
                 ids = list(state.nodes if noted is None else noted)
             with _CollectorOff():
                 if noted is None or self._recall is None:
-                    self._recall = self._make()
                     self._rows, self._infos, self._beginnings = {}, {}, {}
-                    ids = [] if self._LoadKept(self._recall) else ids
+                    kept = self._LoadKept()
+                    self._recall = kept or self._make()
+                    ids = [] if kept else ids
                 for start in range(0, len(ids), _PIECE):
                     self._TakeIn(self._recall, ids[start : start + _PIECE])
         except BaseException:  # the port failed, or Ctrl-C came: nobody knows how far it got
@@ -4075,28 +4076,31 @@ class _Ranker:
         crc = zlib.crc32(body, zlib.crc32(line))
         return _EncodeText({"format": 8, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
 
-    def _LoadKept(self, recall: Recall) -> bool:
-        """Read the index from its file, if that says what the tree says now."""
-        if not isinstance(recall, _LexicalRecall) or not self._path or not self._files.IsFile(self._path):
-            return False
+    def _LoadKept(self) -> _LexicalRecall | None:
+        """Return the index of its file, if that says what the tree says now."""
+        if self._make is not _LexicalRecall or not self._path or not self._files.IsFile(self._path):
+            return None
+        recall = _LexicalRecall()
         try:
             head, line, body = _ReadFile(self._files, self._path).split(b"\n", 2)
             with self._see() as state:
                 position = self._position()
                 if self.noted or head != self._HeadOf(position, line, body):
-                    return False
-                self._rows = {id: row for id, row in state.nodes.items() if id != _ROOT_ID}
-                found = {id: self._FindInfos(state, id) for id in state.by_node.Keys() if id in self._rows}
+                    return None
+                rows = {id: row for id, row in state.nodes.items() if id != _ROOT_ID}
+                found = {id: self._FindInfos(state, id) for id in state.by_node.Keys() if id in rows}
             recall.Load(line, body)
         except (OSError, ValueError, LookupError, TypeError):
-            return False
+            return None
+        self._rows = rows
         self._infos = {id: self._ReadHeard(infos) for id, infos in found.items() if infos}
         self._kept = position
-        return True
+        return recall
 
     def FollowAtClose(self) -> None:
         """Take in the changes that nobody has asked for since, if they are few: then what was made can be kept."""
-        if self._recall is None or self.noted is None or len(self.noted) > _PIECE or self._lock._is_owned():
+        noted = self.noted  # once: another thread may open the tree anew meanwhile
+        if self._recall is None or noted is None or len(noted) > _PIECE or self._lock._is_owned():
             return
         with contextlib.suppress(Exception), self.Asking():  # somebody else's ranking may fail; nothing needs this
             pass

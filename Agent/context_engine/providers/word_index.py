@@ -196,8 +196,12 @@ class WordIndex:
         assert self._path is not None
         if not self._readonly:
             made = sqlite3.connect(self._path, timeout=60.0, isolation_level=None, check_same_thread=False)
-            made.execute("PRAGMA synchronous = NORMAL")
-            made.execute("PRAGMA wal_autocheckpoint = 0")  # as in the journal: checkpoints must not race
+            try:
+                made.execute("PRAGMA synchronous = NORMAL")
+                made.execute("PRAGMA wal_autocheckpoint = 0")  # as in the journal: checkpoints must not race
+            except sqlite3.Error:
+                made.close()
+                raise
             return made
         found = open_readonly(str(self._path))
         if found is not None:

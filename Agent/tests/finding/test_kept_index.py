@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import zlib
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,15 @@ def fill(folder: Path) -> Path:
         tree.CreateInfo("an okapi " + "x" * 9000, keyword_ids=["rye"])
         tree.RankCandidates("tea")
     return folder / "indexes" / "keywords.words"
+
+
+def forge(whole: bytes) -> bytes:
+    """Return an index that breaks off while it is read, with the checksum that belongs to it."""
+    head, line, body = whole.split(b"\n", 2)
+    ids, names, others, counts = json.loads(line)
+    line = json.dumps([ids, names, others, {**counts, "wrong": "no number"}]).encode()
+    told = {**json.loads(head), "crc": zlib.crc32(body, zlib.crc32(line))}
+    return b"\n".join([json.dumps(told, separators=(",", ":")).encode(), line, body])
 
 
 def first(tree: KeywordTree, query: str) -> str:
@@ -81,7 +92,7 @@ def test_is_made_anew_where_it_heard_other_infos(tmp_path: Path, added: list[str
         assert len(added) == 3
 
 
-@pytest.mark.parametrize("damage", ["cut", "a bit", "empty", "no JSON", "another format", "a folder"])
+@pytest.mark.parametrize("damage", ["cut", "a bit", "empty", "no JSON", "another format", "forged", "a folder"])
 def test_is_made_anew_where_the_file_is_damaged(tmp_path: Path, damage: str, added: list[str]) -> None:
     path = fill(tmp_path)
     whole = path.read_bytes()
@@ -91,6 +102,7 @@ def test_is_made_anew_where_the_file_is_damaged(tmp_path: Path, damage: str, add
         "empty": b"",
         "no JSON": b"\xff" + whole,
         "another format": re.sub(rb'"format":\d+', b'"format":5', whole),
+        "forged": forge(whole),
     }
     path.unlink()
     if damage == "a folder":
@@ -101,6 +113,7 @@ def test_is_made_anew_where_the_file_is_damaged(tmp_path: Path, damage: str, add
     with KeywordTree(str(tmp_path)) as tree:
         assert (first(tree, "zebra"), len(added)) == ("oat", 3)
         assert tree.Verify() == []
+        inside.check_ranking(tree)
 
 
 def test_goes_with_a_compaction_that_forgets(tmp_path: Path) -> None:
