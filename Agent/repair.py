@@ -886,19 +886,26 @@ class _Projection:
                 places.setdefault(line.sign.digest, []).append(place)
         ordered, between = sorted(gaps), dict[int, list[_Line]]()
         position = operation = 0  # behind the last row that was found
-        unmatched: list[_Sign] = []  # rows that were not found since
+        unmatched: list[_Brought] = []  # rows that were not found since
 
         def gather(until: int, last: int) -> None:
-            gap = bisect.bisect_left(ordered, operation)
-            if gap < len(ordered) and ordered[gap] <= last:
-                extra = _without_copies(self.lines[position:until], unmatched)
-                between.setdefault(ordered[gap], []).extend(extra)
+            lines = self.lines[position:until]
+            here = ordered[bisect.bisect_left(ordered, operation) : bisect.bisect(ordered, last)]
+            if not here or len(lines) <= len(unmatched):
+                return
+            copies = _copies(lines, unmatched)
+            gap = 0
+            for line in lines:
+                if line.line in copies:  # what stands behind a copy belongs to a gap behind its operation
+                    gap = min(max(gap, bisect.bisect(here, copies[line.line])), len(here) - 1)
+                else:
+                    between.setdefault(here[gap], []).append(line)
 
         for row in log:
             found = places.get(row.sign.digest, [])
             nearest = bisect.bisect_left(found, position)
             if nearest == len(found):  # damaged here, or never written
-                unmatched.append(row.sign)
+                unmatched.append(row)
                 continue
             gather(found[nearest], row.operation)
             position, operation, unmatched = found[nearest] + 1, row.operation + 1, []
@@ -914,13 +921,16 @@ class _Projection:
                     yield line, file.read(line.length)
 
 
-def _without_copies(lines: list[_Line], unmatched: list[_Sign]) -> list[_Line]:
-    """Leave out the damaged copies of rows that the log has: as many lines as rows that were not found."""
-    left = list(lines) if len(lines) > len(unmatched) else []
-    for sign in unmatched if left else ():
+def _copies(lines: Sequence[_Line], rows: Sequence[_Brought]) -> dict[int, int]:
+    """Return which lines are damaged copies of rows that the log has: number of the line -> index of the operation."""
+    left = list(lines)
+    copies: dict[int, int] = {}
+    for row in rows:
         # It is the line that is most alike; one that cannot be read may be any, before one of another record.
-        left.remove(max(left, key=lambda line: 3.5 if line.sign is None else _likeness(line.sign, sign)))
-    return left
+        copy = max(left, key=lambda line: 3.5 if line.sign is None else _likeness(line.sign, row.sign))
+        left.remove(copy)
+        copies[copy.line] = row.operation
+    return copies
 
 
 def _likeness(one: _Sign, other: _Sign) -> int:

@@ -1123,6 +1123,30 @@ class TestRowsOfAProjection:
         assert records(new)["nodes"]["cook"][0] == "cooking"
 
 
+    def test_that_stands_behind_a_copy_is_listed_where_no_gap_is_behind_it(self, damaged: Path, new: Path) -> None:
+        self.lose(damaged, 5)
+        for line in (0, 1):  # "i0", which the log lacks, and "i1": none can tell which is which
+            self.change(damaged, "infos.jsonl", line, lambda row: b"X" * len(row))
+        report = repaired(damaged, new)
+
+        assert [loss.line for loss in report.losses if loss.file == "infos.jsonl" and not loss.ids] == [2]
+        assert "i1" in records(new)["infos"]
+
+    @pytest.mark.parametrize("other", [b"song", b"\0\0\0\0"], ids=["readable", "unreadable"])
+    def test_of_two_gaps_are_parted_by_the_damaged_copy_between_them(
+        self, damaged: Path, new: Path, wanted: Records, other: bytes
+    ) -> None:
+        lines = lines_of(damaged)
+        write_lines(damaged, [*lines[:4], *lines[5:8], *lines[9:]])  # without those that bring "i0" and "i2"
+        self.change(damaged, "infos.jsonl", 1, lambda row: row.replace(b"long", other))
+        report = repaired(damaged, new)
+
+        assert all(rescue.is_verified for rescue in report.rescued)
+        assert {rescue.id for rescue in report.rescued} >= {"i0", "i2"}
+        assert report.has_all_data
+        assert records(new) == wanted
+
+
 class TestManyRows:
     def test_that_nobody_vouches_for_stand_in_one_line_and_how_to_look_at_them(self, tmp_path: Path, new: Path) -> None:
         folder = tmp_path / "damaged"
