@@ -145,19 +145,11 @@ class Loss:
 
     def __str__(self) -> str:
         """Return a line for people."""
-        place = self.file
-        if self.line:
-            place += f", line {self.line}, bytes {self.offset:,} to {self.offset + self.length:,}"
-        numbers = ""
-        if self.first_seq:
-            last = str(self.last_seq) if self.last_seq else "the end"
-            numbers = (
-                f" (operation {self.first_seq})"
-                if self.first_seq == self.last_seq
-                else (f" (operations {self.first_seq} to {last})")
-            )
+        numbers = f" (operations {self.first_seq} to {self.last_seq or 'the end'})" if self.first_seq else ""
+        if 0 < self.first_seq == self.last_seq:
+            numbers = f" (operation {self.first_seq})"
         ids = f"; ids: {_shorten(self.ids)}" if self.ids else ""
-        return f"{place}{numbers}: {self.detail}{ids}"
+        return f"{_place_of(self) if self.line else self.file}{numbers}: {self.detail}{ids}"
 
 
 @dataclass(frozen=True)
@@ -181,8 +173,7 @@ class Correction:
 
     def __str__(self) -> str:
         """Return a line for people."""
-        place = f"{self.file}, line {self.line}, bytes {self.offset:,} to {self.offset + self.length:,}"
-        return f"{place} (operation {self.seq})"
+        return f"{_place_of(self)} (operation {self.seq})"
 
 
 @dataclass(frozen=True)
@@ -370,6 +361,10 @@ class RepairReport:
         return "\n".join(lines)
 
 
+def _place_of(told: Loss | Correction) -> str:
+    return f"{told.file}, line {told.line}, bytes {told.offset:,} to {told.offset + told.length:,}"
+
+
 def _group(rescued: Sequence[Rescue]) -> list[str]:
     """Return a line for each row, or one for many that differ in their ids alone."""
     groups: dict[tuple[str, str, bool], list[Rescue]] = {}
@@ -437,6 +432,7 @@ _BLANK = b" \0\r"
 _IsCrc = re.compile(rb"[0-9a-f]{8}").fullmatch
 _MatchSeq = re.compile(rb'"seq": (\d{1,18}),').search
 _MatchOp = re.compile(rb'"op": "([a-z_]+)"').search
+_FindStarts = re.compile(re.escape(_START)).finditer
 _FindIds = re.compile(rb'"(?:id|info_id|keyword_id|operation_id)": ?"([^"\\]*(?:\\.[^"\\]*)*)"').finditer
 
 
@@ -469,10 +465,7 @@ def _scan(path: Path) -> tuple[list[_Found], list[_Damage]]:
 
 
 def _starts(raw: bytes) -> Iterator[int]:
-    start = raw.find(_START)
-    while start >= 0:
-        yield start
-        start = raw.find(_START, start + 1)
+    return (match.start() for match in _FindStarts(raw))
 
 
 def _damage_in(raw: bytes, start: int, stop: int, number: int, offset: int) -> Iterator[_Damage]:
@@ -691,8 +684,7 @@ def _choose(found: list[_Found], file: str = kt._LOG_NAME) -> tuple[list[_Found]
     losses: list[Loss] = []
     for seq in sorted(by_seq):
         before = chosen[-1].crc if chosen and chosen[-1].seq == seq - 1 else None
-        behind = {other.prev for other in by_seq.get(seq + 1, [])}
-        best = max(by_seq[seq], key=lambda line: (line.prev == before) * 2 + (line.crc in behind))
+        best = _best_of(by_seq[seq], before, by_seq.get(seq + 1, []))
         for line in by_seq[seq]:
             if line is not best:
                 losses.append(_loss_of_other(line, f"line {best.line}", file))
@@ -707,9 +699,19 @@ def _choose(found: list[_Found], file: str = kt._LOG_NAME) -> tuple[list[_Found]
     return chosen, losses, notes
 
 
+def _best_of(lines: Sequence[_Found], before: bytes | None, behind: Sequence[_Found]) -> _Found:
+    """Return which of several lines of one number fits the chain: the line before it first, then those behind."""
+    told = {other.prev for other in behind}
+    return max(lines, key=lambda line: (line.prev == before, line.crc in told))
+
+
 def _loss_of_other(line: _Found, place: str, file: str) -> Loss:
     detail = f"another operation {line.seq} stands in {place} and fits better; this one was left out"
-    return Loss(detail, file, line.line, line.offset, line.length, line.seq, line.seq)
+    return _loss_in(line, detail, file)
+
+
+def _loss_in(line: _Found, detail: str, file: str = kt._LOG_NAME, ids: tuple[str, ...] = ()) -> Loss:
+    return Loss(detail, file, line.line, line.offset, line.length, line.seq, line.seq, ids)
 
 
 def _first_number(chosen: list[_Found], damages: list[_Damage], last_of_history: int) -> int:
@@ -785,15 +787,8 @@ def _missing(chosen: list[_Found], expected: int) -> Iterator[tuple[int, int]]:
 
 def _loss_of(damage: _Damage, first: int, last: int, detail: str = "") -> Loss:
     op = _MatchOp(damage.raw)
-    return Loss(
-        detail or f"its checksum is wrong{f', it seems to be {op[1].decode()}' if op else ''}",
-        line=damage.line,
-        offset=damage.offset,
-        length=damage.length,
-        first_seq=first,
-        last_seq=last,
-        ids=_ids_in(damage.raw),
-    )
+    detail = detail or f"its checksum is wrong{f', it seems to be {op[1].decode()}' if op else ''}"
+    return Loss(detail, kt._LOG_NAME, damage.line, damage.offset, damage.length, first, last, _ids_in(damage.raw))
 
 
 def _ids_in(raw: bytes) -> tuple[str, ...]:
@@ -1213,11 +1208,7 @@ class _Repair:
                     yield from _rows_in(kt._ReadOperation(line.read(file))[1])
 
     def _compare(self) -> None:
-        gaps = {len(self.chosen)}
-        if self.chosen:
-            if self.chosen[0].format is None:
-                gaps.add(0)
-            gaps |= {n for n in range(1, len(self.chosen)) if self.chosen[n].seq != self.chosen[n - 1].seq + 1}
+        """Find which lines of the projections the log does not have, and where they belong."""
         has_cut = bool(self._cut_paths())
         rows: dict[str, list[_Brought]] = {kind: [] for kind in _KINDS}
         known: set[tuple[object, ...]] = set()
@@ -1233,7 +1224,7 @@ class _Repair:
                         self.held.add((kind, sign.digest))
                         self.changed[kind, sign.key] = line.seq
         for kind, projection in self.projections.items():
-            between = projection.rows_between(rows[kind], gaps)
+            between = projection.rows_between(rows[kind], self._gaps())
             # What the log has under the same version, or the same number, is a damaged copy of that.
             self.between[kind] = {
                 gap: [line for line in lines if line.sign is None or not self._is_copy(line.sign, kind, known)]
@@ -1243,6 +1234,13 @@ class _Repair:
         if any(of_kind.get(len(self.chosen)) for of_kind in self.between.values()) and not is_told:
             detail = "the log has lost its end: the projections hold rows that it does not have"
             self.losses.append(Loss(detail, first_seq=self.chosen[-1].seq + 1 if self.chosen else self.first_number))
+
+    def _gaps(self) -> set[int]:
+        """Return the indexes of lines in front of which others are missing; that of the end is always one of them."""
+        gaps = {n for n in range(1, len(self.chosen)) if self.chosen[n].seq != self.chosen[n - 1].seq + 1}
+        if self.chosen and self.chosen[0].format is None:
+            gaps.add(0)
+        return gaps | {len(self.chosen)}
 
     def _verify(self) -> None:
         """Find the checkpoints that vouch for the rows of the log and those that only projections have, together.
@@ -1346,7 +1344,7 @@ class _Repair:
                 self._write_cut_rows(path, match[1], int(match[2]))
 
     def _write_cut_rows(self, path: Path, kind: str, number: int) -> None:
-        lacking: list[_Source] = []
+        lacking: list[tuple[_Key, _Source]] = []
         unreadable = 0
         for line, offset, raw in _read_lines(path):
             row = _decode(raw, kind)
@@ -1354,13 +1352,15 @@ class _Repair:
             unreadable += bool(raw) and sign is None
             if sign is not None and (kind, sign.digest) not in self.held:
                 self.held.add((kind, sign.digest))
-                lacking.append(_Source(kind, path.name, _Line(line, offset, len(raw), sign), False, raw))
+                lacking.append((sign.key, _Source(kind, path.name, _Line(line, offset, len(raw), sign), False, raw)))
         # Whoever changed a record behind the cut knew nothing of these rows, and yet means it to be as it is now.
-        may = [each for each in lacking if each.line.sign and self.changed.get((kind, each.line.sign.key), 0) < number]
-        taken = self._write_sources(may, "found in a file of what opening had cut") if self.takes_cut else set()
-        self.changed |= {(kind, each.line.sign.key): number for each in may if each.line.sign and taken}
-        left = [each.line.sign.key for each in lacking if each.line.sign and each.line.line not in taken]
-        ids = tuple(dict.fromkeys(" → ".join(key) for key in left))
+        may = [(key, each) for key, each in lacking if self.changed.get((kind, key), 0) < number]
+        taken: set[int] = set()
+        if self.takes_cut:
+            taken = self._write_sources([each for _, each in may], "found in a file of what opening had cut")
+        if taken:
+            self.changed |= {(kind, key): number for key, _ in may}
+        ids = tuple(dict.fromkeys(" → ".join(key) for key, each in lacking if each.line.line not in taken))
         self.cut_files.append(CutFile(path.name, len(lacking), len(taken), unreadable, ids))
         if taken:
             detail = "the rows were taken, though not who made them and when, and what was there before"
@@ -1412,17 +1412,7 @@ class _Repair:
                     kept[kind].append(taken)
                 if problem:
                     is_sound, self.has_refused = False, True
-                    self.losses.append(
-                        Loss(
-                            f"a row of {line.op} {problem}",
-                            line=line.line,
-                            offset=line.offset,
-                            length=line.length,
-                            first_seq=line.seq,
-                            last_seq=line.seq,
-                            ids=_key_of(row, kind),
-                        )
-                    )
+                    self.losses.append(_loss_in(line, f"a row of {line.op} {problem}", ids=_key_of(row, kind)))
         self.operations += 1
         if is_sound:
             self.writer.copy(raw)
@@ -1478,18 +1468,17 @@ class _Repair:
 
     def _tell_missing_files(self, spans: list[tuple[int, int]], ordered: list[tuple[Path, _Found]]) -> None:
         """List the numbers that a file of the history held which is not there."""
+        nothing = "nothing is left of it in history/"
         lowest = expected = min((first for first, _ in spans), default=self.first_number)
         if lowest > 1:
             log = [(self.damaged / kt._LOG_NAME, line) for line in self.chosen]
             was_kept = _holds_deleted(ordered or log)
             if was_kept or (self.damaged / kt._HISTORY).exists():
-                detail = "nothing is left of it in history/"
-                detail += "" if was_kept else ": it is missing, or CompactStorage(keep_history=False) has removed it"
-                self.losses.append(Loss(detail, kt._HISTORY, first_seq=1, last_seq=lowest - 1, is_data=False))
+                why = "" if was_kept else ": it is missing, or CompactStorage(keep_history=False) has removed it"
+                self.losses.append(Loss(nothing + why, kt._HISTORY, first_seq=1, last_seq=lowest - 1, is_data=False))
         for first, last in [*sorted(spans), (self.first_number, self.first_number)]:
             if first > expected:
-                detail = "nothing is left of it in history/"
-                self.losses.append(Loss(detail, kt._HISTORY, first_seq=expected, last_seq=first - 1, is_data=False))
+                self.losses.append(Loss(nothing, kt._HISTORY, first_seq=expected, last_seq=first - 1, is_data=False))
             expected = max(expected, last + 1)
 
     def copy_snapshots(self, target: Path) -> None:
@@ -1616,15 +1605,12 @@ def _choose_of_files(by_seq: Mapping[int, list[tuple[Path, _Found]]]) -> tuple[l
     losses: list[Loss] = []
     for seq in sorted(by_seq):
         before = ordered[-1][1].crc if ordered and ordered[-1][1].seq == seq - 1 else None
-        behind = {line.prev for _, line in by_seq.get(seq + 1, [])}
-        best = max(by_seq[seq], key=lambda pair: (pair[1].prev == before) * 2 + (pair[1].crc in behind))
-        place = f"{kt._HISTORY}/{best[0].name}, line {best[1].line},"
-        losses += [
-            _loss_of_other(line, place, f"{kt._HISTORY}/{path.name}")
-            for path, line in by_seq[seq]
-            if line.crc != best[1].crc
-        ]
-        ordered.append(best)
+        paths = {line: path for path, line in by_seq[seq]}
+        best = _best_of(list(paths), before, [line for _, line in by_seq.get(seq + 1, [])])
+        place = f"{kt._HISTORY}/{paths[best].name}, line {best.line},"
+        others = [line for line in paths if line is not best]
+        losses += [_loss_of_other(line, place, f"{kt._HISTORY}/{paths[line].name}") for line in others]
+        ordered.append((paths[best], best))
     return ordered, losses
 
 
