@@ -4341,6 +4341,7 @@ class _Descent:
             return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
         fits = self.Rank({"query": context or query}, "search", ids) if self._wants_evidence else None
         if context and fits and fits.evidence:  # for a client that goes by the order
+            self._HearPaths(fits)
             ids = sorted(ids, key=lambda id: -fits.evidence[id].confidence)
         with self._see_own() as state:
             view = _View(self.Describe(state, [id for id in ids if id in state.nodes], fits), {})
@@ -4350,6 +4351,15 @@ class _Descent:
         with self._see_own() as state:
             reading = self._Settle(state, trace, reading, view)
         return self._Conclude(trace, reading, _ROOT_ID)
+
+    def _HearPaths(self, fits: _Fits) -> None:
+        """Let a context that names what is above one of several namesakes tell it from the others."""
+        with self._see_own() as state:
+            above = {id: state.NamesOnPath(id)[:-1] for id in fits.evidence if id in state.nodes}
+        for id, names in above.items():
+            said = _FROM_ABOVE * _ShareSaid(names, fits.weights)
+            evidence = fits.evidence[id]
+            fits.evidence[id] = evidence._replace(confidence=max(evidence.confidence, said))
 
     def AskWhetherSilent(self) -> str:
         try:
@@ -6893,8 +6903,8 @@ class KeywordTree:
         """Return at most `limit` keywords that fit `query`, any text, best by words alone, best first.
 
         Each comes with a confidence from 0 to 1: how much of the query it explains, and how much of one of its texts
-        (a name, say) the query holds.  A hint: of questions that nothing fits nine in ten have less than 0.3, but so
-        has half of those that a word or two of a long text answer.
+        (a name, say) the query holds; the order goes by more, so these need not fall.  A hint: of questions that
+        nothing fits nine in ten have less than 0.3, but so has half of those that a word or two of a long text answer.
 
         Cost: one ranking, some milliseconds; no model.
         """

@@ -838,6 +838,21 @@ class TestAsk:
         assert (text["sentence"], text["path"], text["source"]) == ("小雨对花生过敏。", ["kitchen"], "聊天")
         assert 0 < text["score"] <= 1
 
+    @pytest.mark.parametrize(
+        ("content", "question", "sentence"),
+        [
+            ("A coffee is 3.50 euros at the bar. Good.", "what is a coffee?", "A coffee is 3.50 euros at the bar."),
+            ("It is fast. We run Node.js behind nginx!", "node.js?", "We run Node.js behind nginx!"),
+            ("Mail ada@example.com about beans.", "who knows about beans?", "Mail ada@example.com about beans."),
+            ("第一句。价格是3.5元！好吗？", "价格是多少？", "价格是3.5元！"),
+        ],
+    )
+    def test_ends_no_sentence_within_a_number_or_a_name(
+        self, program: Program, content: str, question: str, sentence: str
+    ) -> None:
+        program.run("info", content, "--to", "kitchen")
+        assert program.ask("ask", question)["texts"][0]["sentence"] == sentence
+
     def test_shows_a_long_sentence_whole(self, program: Program) -> None:
         said = "外婆每天早上六点起床去公园打太极拳，然后去菜市场买菜，中午做饭，下午睡午觉，最喜欢的电视剧是红楼梦。"
         program.run("info", said, "--to", "kitchen", "--source", "聊天")

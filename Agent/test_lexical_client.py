@@ -294,3 +294,21 @@ class TestInATree:
 
         assert result.node is not None
         assert result.node.name == "wonimal"
+
+
+@pytest.mark.parametrize(
+    ("context", "path"),
+    [
+        ("Books", ["root", "Books", "Atlas"]),
+        ("for my project on maps", ["root", "Projects", "Atlas"]),
+        ("weather", []),
+        ("项目", ["root", "项目", "Atlas"]),
+    ],
+)
+def test_a_context_that_names_what_is_above_tells_namesakes_apart(
+    tmp_path: Path, context: str, path: list[str]
+) -> None:
+    with KeywordTree(str(tmp_path), LexicalLLMClient()) as tree:
+        for above in ("Books", "Projects", "书", "项目"):
+            tree.Ensure([above, "Atlas"])
+        assert [node.name for node in tree.Search("Atlas", context=context).path] == path

@@ -90,7 +90,8 @@ ONE_LINE = 48
 SMALL = 60
 """A tree of at most so many keywords is drawn whole: it fits a screen or two."""
 
-SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?](?=\s|$)|[。！？\n]|$)|[.!?]")
+SENTENCE = re.compile(r"(?:[^.!?。！？\n]|[.!?](?!\s|$))*(?:[.!?](?=\s|$)|[。！？\n]|$)")
+"""A sentence; a dot within a word or a number (3.50, Node.js) ends none."""
 
 
 def read_content(content: str) -> str:

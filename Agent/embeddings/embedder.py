@@ -62,7 +62,8 @@ def check_embedder(embedder: Embedder) -> None:
         InvalidInputError: It has no name, or no method `embed`; the message shows it.
     """
     name = getattr(embedder, "name", None)
-    if not name or not isinstance(name, str) or not callable(getattr(embedder, "embed", None)):
+    is_one = isinstance(name, str) and name and callable(getattr(embedder, "embed", None))
+    if not is_one or isinstance(embedder, type):
         raise InvalidInputError(f"embedder must have a name, a string, and a method embed: {reprlib.repr(embedder)}")
 
 

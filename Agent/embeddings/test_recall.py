@@ -298,8 +298,17 @@ class TestFinding:
         assert results.failed == 0
 
 
+class Named:
+    """What `LocalEmbedder` without brackets is: a class that has all that an embedder has."""
+
+    name = "named"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0] for _ in texts]
+
+
 class TestArguments:
-    @pytest.mark.parametrize("embedder", [None, "model", HashingEmbedder, object()])
+    @pytest.mark.parametrize("embedder", [None, "model", HashingEmbedder, Named, object()])
     def test_what_is_no_embedder_is_refused_before_anything_is_made(self, embedder: object, tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="embedder must have a name, a string, and a method embed: ") as no:
             patient_tree(tmp_path / "m", embedder)  # type: ignore[arg-type]  # what is tested
