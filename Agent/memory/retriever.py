@@ -415,10 +415,11 @@ class MemoryRetriever:
         """Return what share of the question the names of keywords say, term by term."""
         shares = self.index.text.shares(query)
         entities = [entity for id in keyword_ids if (entity := self._graph.get_entity(id)) is not None]
-        said = {
-            entity.id: set(terms_of(" ".join([entity.name, *(tag for tag in entity.tags if tag not in ENTITY_TYPES)])))
+        names = {
+            entity.id: [entity.name, *entity.aliases, *(tag for tag in entity.tags if tag not in ENTITY_TYPES)]
             for entity in entities
         }
+        said = {id: set(terms_of(" ".join(each))) for id, each in names.items()}
         return {id: {term: shares[term] for term in shares.keys() & terms} for id, terms in said.items()}
 
     def _result(

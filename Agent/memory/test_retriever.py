@@ -77,6 +77,22 @@ class TestKnowledgeChannel:
         assert found.passage.endswith("At last: 龙井。")
         assert len(found.passage) <= 800
 
+    @pytest.mark.parametrize(
+        ("name", "alias", "said"),
+        [
+            ("Tea", "茶", "Ada takes it without sugar."),
+            ("茶", "tea", "小明只在早上喝。"),
+            ("红酒", "vino tinto", "小明周五才喝。"),
+        ],
+    )
+    def test_finds_by_an_alias_as_by_the_name(self, tree: KeywordTree, name: str, alias: str, said: str) -> None:
+        keyword = tree.CreateKeyword(name, aliases=[alias])
+        tree.CreateInfo(said, "notes", [keyword.id])
+        tree.CreateInfo("The boiler is in the cellar. 锅炉在地下室。", "notes")
+        retriever = MemoryRetriever(tree)
+
+        assert contents(retriever, name) == contents(retriever, alias) == [said]
+
     def test_finds_by_the_name_of_the_keyword_what_the_text_does_not_repeat(self, tree: KeywordTree) -> None:
         tea = tree.CreateKeyword("饮食")
         longjing = tree.CreateKeyword("龙井", tea.id)
