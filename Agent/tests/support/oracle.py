@@ -254,7 +254,7 @@ class Oracle:
         old, new = self.node(src), self.node(dst)
         known = {folded(name) for name in (new.name, *new.aliases)}
         more = {folded(name): name for name in (old.name, *old.aliases) if folded(name) not in known}
-        confirmed = tuple(dict.fromkeys((*old.confirmed, *new.confirmed)))[-20:]
+        confirmed = tuple({folded(text): text for text in (*old.confirmed, *new.confirmed)}.values())[-20:]
         metadata = tuple({**dict(old.metadata), **dict(new.metadata)}.items())
         if src in self.path(dst):
             self.change(dst, parent_id=old.parent_id)
