@@ -486,7 +486,7 @@ class ContentIndex:
 def _made_by() -> list[Any]:
     """Return what the index depends on besides the infos: a file made by other rules is not this one's."""
     words = zlib.crc32(" ".join(sorted(STOP_WORDS)).encode())
-    return [2, PASSAGE_LIMIT, words, unicodedata.unidata_version, sys.byteorder]
+    return [3, PASSAGE_LIMIT, words, unicodedata.unidata_version, sys.byteorder]
 
 
 def _to_json(value: object) -> bytes:

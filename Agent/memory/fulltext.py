@@ -26,7 +26,6 @@ import heapq
 import math
 import re
 import threading
-import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -36,7 +35,7 @@ from itertools import accumulate, islice, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
-from ..keyword_tree import _IsUnspaced
+from ..keyword_tree import _Compose, _IsUnspaced
 from .keywords import STOP_WORDS, find_words
 
 __all__ = ["FullTextIndex", "Hit", "Passages", "RankingWeights", "idf_of", "norm_of", "score_passages"]
@@ -68,13 +67,14 @@ def terms_of(text: str) -> list[str]:
     """Return the terms of a text, as often as they occur.
 
     English words without their endings and without `STOP_WORDS`; of a compound (`getUserName`) its parts, too. In
-    scripts without spaces every character and every pair of neighbours.
+    scripts without spaces every character and every pair of neighbours. Latin, Greek and Cyrillic letters count without
+    their accents, as the tree's own ranking takes them.
 
     >>> terms_of("Painting the sunrises"), terms_of("喝绿茶"), terms_of("C++ and C#")
     (['paint', 'sunris'], ['喝', '绿', '茶', '喝绿', '绿茶'], ['c++', 'c#'])
     """
     terms: list[str] = []
-    for unspaced, spaced in find_words(unicodedata.normalize("NFKC", text)):
+    for unspaced, spaced in find_words(_Compose(text)):
         if unspaced:
             terms += unspaced
             terms.extend(map("".join, pairwise(unspaced)))

@@ -103,6 +103,21 @@ class TestKnowledgeChannel:
         assert found[0].info.content == "用八十度的水泡三分钟"
         assert found[0].path == ["饮食", "龙井"]
 
+    @pytest.mark.parametrize(
+        ("query", "said"),
+        [
+            ("Tomas", "Tomás feeds the cat."),
+            ("creme brulee", "Crème brûlée is on the menu."),
+            ("zurich", "小明住在 Zürich。"),
+            ("Müller", "Ada's doctor is called Muller."),
+        ],
+    )
+    def test_finds_without_accents_what_is_written_with_them(self, tree: KeywordTree, query: str, said: str) -> None:
+        tree.CreateInfo("The boiler is in the cellar. 锅炉在地下室。")
+        tree.CreateInfo(said)
+
+        assert contents(MemoryRetriever(tree), query) == [said]
+
     def test_is_not_drowned_by_a_full_keyword(self, tree: KeywordTree) -> None:
         people = tree.CreateKeyword("where people live")
         for number in range(120):

@@ -32,7 +32,7 @@ __all__ = ["IndexedNode", "WordHit", "WordIndex", "split_passages", "terms_of"]
 
 POSTINGS_LIMIT, FILTERED_LIMIT, TERMS_LIMIT, CANDIDATES = 5_000, 25_000, 64, 100
 _PLACES = 20  # bits
-_FORMAT = 3
+_FORMAT = 4
 _TF_LIMIT = 7
 _KNOWN_TERMS = 10_000
 
