@@ -443,10 +443,12 @@ class Trees(RuleBasedStateMachine):
     @rule(number=CHOICE, within=st.booleans())
     def restore(self, number: int, within: bool) -> None:
         name = list(self.snapshots)[number % len(self.snapshots)]
-        state = dict(self.snapshots[name])
-        for key, value in self.plain.state.items():  # what came later and is gone leads where it led
-            if key[0] == "merged" and ("node", key[1]) not in state:
-                state.setdefault(key, value)
+        then, now = self.snapshots[name], self.plain.state
+        # What was gone then and is gone now leads where it leads now.
+        state = {key: value for key, value in then.items() if key[0] != "merged" or ("node", key[1]) in now}
+        for key, value in now.items():
+            if key[0] == "merged" and ("node", key[1]) not in then:
+                state[key] = value
         if within:  # a part of an operation it cannot be; undoing can
             with self.tree.Operation(), pytest.raises(InvalidInputError):
                 self.tree.Restore(name)
