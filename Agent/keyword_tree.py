@@ -3354,13 +3354,13 @@ class _State:
             folds = tokens_of.Get(token)
             for fold in (token, *folds) if self._is_default else folds:
                 found.update(dict.fromkeys(self.names.Get(fold)))
-        ids = list(found) if self._is_default else [id for id in found if self._BearsOneOf(id, tokens)]
+        ids = list(found) if self._is_default else [id for id in found if self._BearsOneOf(id, set(tokens))]
         return sorted(ids, key=self.OrdinalOf) if len(ids) > 1 else ids
 
-    def _BearsOneOf(self, id: str, tokens: Collection[str]) -> bool:
+    def _BearsOneOf(self, id: str, tokens: Set[str]) -> bool:
         """Tell whether a name has one of the tokens: names of one fold can have others, if a normalizer minds case."""
         head = self.Head(id)
-        return any(not set(tokens).isdisjoint(self._normalizer(name)) for name in (head.name, *head.aliases))
+        return any(not tokens.isdisjoint(self._normalizer(name)) for name in (head.name, *head.aliases))
 
     def _Tokens(self) -> _Multimap[str]:
         """Return the folds of each token, found when it is first asked."""
@@ -5272,7 +5272,7 @@ def _StageThen(tx: _Transaction, now: _State, then: _State, old: bytes | None, p
 #
 #   KeywordTree.CreateKeyword …   checks the arguments, and calls `_Engine.Write`
 #   _GroupCommit.Run              waits for the group before; whoever leads commits for all that gathered meanwhile
-#   _Engine._WorkUpToDate          takes the store's lock, takes in what other processes wrote
+#   _Engine._WorkUpToDate         takes the store's lock, takes in what other processes wrote
 #   _Engine._CommitJobs           runs the plans, appends their operations, applies them to the state
 #
 # Locks, in the order in which they may be taken: each thread's guard (see `Enter`), a group's, `commit_lock` (held
