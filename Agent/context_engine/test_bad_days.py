@@ -187,7 +187,8 @@ class TestLongSessionsByAModel:
 
 def _with_model(engine: ContextEngineService, model: Script) -> Any:
     """Return a coordinator of an engine that asks a model."""
-    made = ContextEngineService(None, llm=model).coordinator
+    with ContextEngineService(None, llm=model) as other:
+        made = other.coordinator
     held = engine.coordinator
     made._fs, made.builder, made._router, made._writer = held._fs, held.builder, held._router, held._writer
     return made
@@ -256,6 +257,7 @@ class TestEditsByHand:
         with ContextEngineService(tmp_path) as again:
             assert len(again.status()["reports"]) == 1
             assert [each.read_text(encoding="utf-8") for each in tmp_path.glob(".ctx/aside/*/content.md")] == [kept]
+        engine.spaces.close()
 
 
 class TestADiskThatRefuses:
