@@ -82,6 +82,7 @@ import math
 import operator
 import os
 import re
+import reprlib
 import sys
 import threading
 import time
@@ -126,6 +127,7 @@ _DESCRIPTION_LIMIT = 65_536  # characters
 _CONTENT_LIMIT = 16 * 1024 * 1024  # bytes of UTF-8
 _RESIDENT_LIMIT = 4096  # bytes of a content that stays in memory; a longer one is read from disk
 _DEPTH_LIMIT = 100  # levels of lists and dicts in metadata
+_VALUES_LIMIT = 100_000  # lists and dicts in metadata, each as often as it would be written
 _PAGE = 50  # records in a result's first page
 _DRAWN = 10  # children of a keyword that `print(tree)` shows
 
@@ -503,10 +505,15 @@ class AgentDecision:
     """The model's own words, for `DescentStep.reason`."""
 
 
+_BRIEF = reprlib.Repr()  # of lists in lists the first of each: all of them may be more than memory holds
+_BRIEF.maxlist = _BRIEF.maxtuple = _BRIEF.maxdict = _BRIEF.maxset = _BRIEF.maxfrozenset = 20
+_BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother, _BRIEF.maxlong = 4, 1000, 1000, 1000
+
+
 def _Shorten(value: object, limit: int = 60) -> str:
     """Return `repr(value)`, cut to `limit` characters: error messages must stay readable."""
     try:
-        text = repr(value[: limit + 1] if isinstance(value, (str, bytes)) else value)
+        text = repr(value[: limit + 1]) if isinstance(value, (str, bytes)) else _BRIEF.repr(value)
     except Exception as error:  # too deep, too long, or a stranger's __repr__
         text = f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
@@ -831,8 +838,7 @@ def _CheckMetadata(what: str, value: object) -> _Row:
     if value is None or (isinstance(value, dict) and not value):
         return {}
     _CheckType(what, value, dict, "a dict")
-    if _IsDeep(value, _DEPTH_LIMIT):
-        raise _Invalid(f"{what} is nested deeper than {_DEPTH_LIMIT} levels", value)
+    _CheckNesting(what, value)
     try:
         text = _EncodeText(value)
         text.encode()
@@ -845,10 +851,18 @@ def _CheckMetadata(what: str, value: object) -> _Row:
     raise _Invalid(f"{what} cannot be stored as JSON, {reason}", value)
 
 
-def _IsDeep(value: object, limit: int) -> bool:
-    """Tell whether lists and dicts stand deeper in each other than `limit`, or in a circle."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return limit == 0 or any(_IsDeep(item, limit - 1) for item in inner)
+def _CheckNesting(what: str, value: object) -> None:
+    """Refuse lists and dicts that stand too deep in each other, or in a circle, or hold too much where shared."""
+    level: list[Any] = [value]
+    count = depth = 0
+    while level:
+        count, depth = count + len(level), depth + 1
+        if depth > _DEPTH_LIMIT:
+            raise _Invalid(f"{what} is nested deeper than {_DEPTH_LIMIT} levels", value)
+        if count > _VALUES_LIMIT:
+            raise _Invalid(f"{what} holds more than {_VALUES_LIMIT:,} lists and dicts", value)
+        inner = [item.values() if isinstance(item, dict) else item for item in level]
+        level = [item for items in inner for item in items if isinstance(item, (dict, list, tuple))]
 
 
 def _CheckCount(what: str, value: object, least: int) -> int:
@@ -861,6 +875,12 @@ def _CheckOneOf(what: str, value: object, choices: Collection[str]) -> str:
     if value not in choices:
         raise _Invalid(f"{what} must be one of {', '.join(choices)}", value)
     return cast("str", value)
+
+
+def _CheckFunction(what: str, value: object) -> object:
+    if not callable(value):
+        raise _Invalid(f"{what} must be a function", value)
+    return value
 
 
 def _CheckNormalizer(normalizer: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
@@ -892,6 +912,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
         ("size version descend_max_rounds", partial(_CheckCount, least=1)),
         ("max_candidates", partial(_CheckCount, least=3)),
         ("view", partial(_CheckOneOf, choices=("names", "paths"))),
+        ("recall clock new_id", _CheckFunction),
+        ("normalizer store", lambda what, value: value if value is None else _CheckFunction(what, value)),
     )
     for name in names.split()
 }
@@ -1119,6 +1141,10 @@ def _DeferNode(row: bytes, level: int, list_children: Callable[[str], list[str]]
     node = object.__new__(KeywordNode)
     _FieldsOf(node).update(_row=row, _level=level, _list_children=list_children)
     return node
+
+
+def _IsDescribed(row: bytes) -> bool:
+    return row.partition(b'"description":"')[2][:1] != b'"'  # behind it metadata may have a key called so
 
 
 def _DeferInfo(row: bytes) -> Info:
@@ -1980,8 +2006,8 @@ class _PastLog(Protocol):
 class _Store(Protocol):
     """Where the truth lies.  One thread at a time calls it, but for `ReadRow`."""
 
-    least_seq: int
-    """What an opening must find: a tree that opens anew has read so many operations."""
+    least: str
+    """What an opening must find: the position that a tree had read before it opens anew; "" for none."""
     recovery: list[str]
     is_readonly: bool
     is_lost: bool
@@ -1992,6 +2018,10 @@ class _Store(Protocol):
     @property
     def seq(self) -> int:
         """Return the number of the last operation that was read or written."""
+
+    @property
+    def position(self) -> str:
+        """Return that number, and what else tells the operation from another log's."""
 
     @property
     def next_ordinal(self) -> int:
@@ -2298,7 +2328,7 @@ class _FileStore(_Archive):
         super().__init__(files, data_dir)
         self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
         self.is_readonly = self.is_lost = self.is_guess = False
-        self.least_seq = 0
+        self.least = ""
         self._clock = clock
         self._projections = _Projections(files, data_dir)
         self._lock_path = os.path.join(data_dir, "lock")
@@ -2412,7 +2442,7 @@ class _FileStore(_Archive):
         # Projections are made after the log's first line is durable, so no crash leaves them without it.
         if name := self._projections.FindAny():
             raise StoreCorruptError(_LOG_NAME, 1, f"the {found}, but {name} is there")
-        if self.least_seq:  # guard: a log that is gone is not begun anew
+        if self.least:  # guard: a log that is gone is not begun anew
             raise StoreCorruptError(_LOG_NAME, 0, "the log is gone, though it was read")
 
     def _Load(self, state: _State) -> _LogReader:
@@ -2462,9 +2492,8 @@ class _FileStore(_Archive):
         if self.seq == 0:  # guard: a log that is empty is refused
             self._RefuseLostLog("first line is damaged" if reader.ReadRest() else "log is missing or empty")
         tail = self._JudgeTail()  # first: it tells more than what is lost by it
-        if self.seq < self.least_seq:  # guard: holds what was read
-            detail = f"it ends with operation {self.seq}, though {self.least_seq} was read: an older one, or cut"
-            raise StoreCorruptError(_LOG_NAME, reader.log.lines, detail)
+        if self.least:
+            self._RefuseOtherLog(*self.least.split())
         if reader.is_cut_state and self._projections.FindAny():  # guard: a compacted log that was cut is refused
             raise reader.Corrupt("a compacted log ends before its checkpoint")
         # A row is projected only when the log has it durable, at a place that follows from those before: a new one
@@ -2472,6 +2501,17 @@ class _FileStore(_Archive):
         for name in self._projections.FindNewer(reader.projected):  # guard: a log that lost its end is refused
             raise reader.Corrupt(f"operations behind {self.seq} are lost: {name} has rows of them")
         return tail
+
+    def _RefuseOtherLog(self, least: str, crc: str) -> None:
+        """Refuse a log without the last operation that was read before; a compaction that came later is one's own."""
+        if self.seq < int(least):  # guard: holds what was read
+            detail = f"it ends with operation {self.seq}, though {least} was read: an older one, or cut"
+            raise StoreCorruptError(_LOG_NAME, self._reader.log.lines, detail)
+        with contextlib.closing(self.ReadBack(with_history=False)) as lines:
+            read = next((line for line, _ in lines if line is None or line.seq <= int(least)), None)
+        # guard: goes on from what was read
+        if read is not None and read.seq == int(least) and read.crc != crc.encode():
+            raise StoreCorruptError(_LOG_NAME, 0, f"operation {least} is another than was read: it is of another tree")
 
     def _JudgeTail(self) -> bytes:
         """Return what stands behind the last whole line; refuse what no crash explains."""
@@ -2859,10 +2899,6 @@ def _CheckBackward(
         yield None, b"a log without its first line"
 
 
-def _OpenFolder(data_dir: str, clock: Callable[[], float]) -> _FileStore:
-    return _FileStore(data_dir, _Files(), partial(_ReadClock, clock))
-
-
 # == State ====================================================================
 #
 # What opening rebuilds in memory.  Rows stay bytes; beside them stands only what finding needs.  Nothing here is a
@@ -2926,13 +2962,13 @@ class _Multimap(Generic[_Value]):
 
     def __init__(self, order: Callable[[_Value], Any]) -> None:
         self._order = order
-        self._own: dict[str, Any] = {}
-        self._held: MutableMapping[str, _Value | list[_Value]] = self._own
+        self.own: dict[str, Any] = {}  # where another is covered, of the keys that were changed
+        self._held: MutableMapping[str, _Value | list[_Value]] = self.own
 
     def Cover(self, base: _Multimap[_Value]) -> None:
         """Begin as another one, which stays as it is."""
         layer = _Layer(base._held)
-        self._held, self._own = layer, layer.own
+        self._held, self.own = layer, layer.own
 
     def Get(self, key: str) -> Sequence[_Value]:
         held = self._held.get(key)
@@ -2940,13 +2976,9 @@ class _Multimap(Generic[_Value]):
             return ()
         return held if type(held) is list else cast("Sequence[_Value]", (held,))
 
-    def Keys(self) -> Iterable[str]:
-        """Return all keys; some may have no values any more."""
-        return self._held.keys()
-
-    def OwnKeys(self) -> Iterable[str]:
-        """Return the keys whose values may be others than those beneath."""
-        return self._own.keys()
+    def __iter__(self) -> Iterator[str]:
+        """Yield all keys; some may have no values any more."""
+        return iter(self._held)
 
     def AppendMany(self, keys: Iterable[str], values: Iterable[_Value]) -> None:
         """Add values that are known to be the last in order; equal keys often follow one another."""
@@ -2968,7 +3000,7 @@ class _Multimap(Generic[_Value]):
         if held is None:
             self._held[key] = value
             return
-        values = held if type(held) is list and key in self._own else _ListOf(held)
+        values = held if type(held) is list and key in self.own else _ListOf(held)
         index = len(values)
         if is_last and values is held and values[-1] != value:  # nearly always, of a level that grows
             values.append(value)
@@ -2988,7 +3020,7 @@ class _Multimap(Generic[_Value]):
         held = self._held.get(key)
         if held is None:
             return
-        values = held if type(held) is list and key in self._own else _ListOf(held)
+        values = held if type(held) is list and key in self.own else _ListOf(held)
         index = 0 if values[0] == value else len(values) - 1
         if values[index] != value:
             index = bisect.bisect_left(values, self._Place(value), key=self._Place)
@@ -3191,7 +3223,7 @@ class _State:
         """Refuse keywords beneath a parent that does not exist.  Cost: one look-up for each inner node."""
         if _ROOT_ID in self.nodes and self.Head(_ROOT_ID).parent_id is not None:
             raise StoreCorruptError(_LOG_NAME, 0, "the root hangs beneath another keyword")
-        for id in self.children.Keys():
+        for id in self.children:
             if id not in self.nodes and self.children.Get(id):
                 raise StoreCorruptError(_LOG_NAME, 0, f"keywords hang beneath {_Shorten(id)}, which does not exist")
 
@@ -3298,7 +3330,7 @@ class _State:
             level = [child for id in level for child in self.children.Get(id)]
 
     def Links(self) -> Iterator[bytes]:
-        return (row for keyword_id in self.by_node.Keys() for row in self.by_node.Get(keyword_id))
+        return (row for keyword_id in self.by_node for row in self.by_node.Get(keyword_id))
 
     def InfosOf(self, links: Iterable[bytes]) -> list[Any]:
         """Return where the infos of links are held."""
@@ -3370,7 +3402,7 @@ class _State:
         if self._base is not None:
             tokens.Cover(self._base._Tokens())
         if self._is_default:
-            for fold in self.names.OwnKeys():
+            for fold in self.names.own:
                 self._AddTokens(fold, fold, tokens)
         else:
             own = self.nodes.own if isinstance(self.nodes, _Layer) else self.nodes
@@ -3513,6 +3545,7 @@ _READ_FOR_EXCERPT = 4096  # characters of an info among which an excerpt is look
 _REORDERED = 20  # keywords in whose order it also counts how much of one of their texts the query holds
 _NEAREST = 5  # keywords that a search without an answer tells
 _KEPT_FROM = 2000  # keywords from which on the index is kept on disk: fewer are ranked anew in a moment
+_BEGINNINGS_HELD = 16_384  # of infos on the disk; a page of them is read again when a keyword has one more
 _HEARD = 400  # characters of an info by which its keyword is found, and of any text by which it is judged
 _PIECE = 1000  # keywords that are looked up under one hold of the tree's lock: a millisecond
 _READ, _READ_SHARE = 15_000, 0.1  # postings read for a query, rarest terms first: so many, or of so many nodes
@@ -3785,7 +3818,7 @@ def _FitQuery(ranking: Ranking, see: _See) -> dict[str, float]:
             wanted.update(dict.fromkeys(state.children.Get(id)[:_PAGE]))
         parents = _ParentsAbove(wanted, state)
         themes = set(filter(state.children.Get, wanted))
-        told = {id for id in themes if state.by_node.Get(id) or b'"description":""' not in state.nodes[id]}
+        told = {id for id in themes if state.by_node.Get(id) or _IsDescribed(state.nodes[id])}
     gains, scores = _Hear(parents, ranking, names_only=False)
     speaking, asked = set[str](), _CountWords(ranking.weights) or 1
     for id in reversed(parents):  # does anything beneath say a word of the query that it does not, or not as well?
@@ -3935,12 +3968,12 @@ class _Ranker:
         self._kept = ""  # the position at which the file was written
         self._see = see
         self._enter = enter  # refuses a closed tree, and who holds the tree's lock
-        self._read_content = read_content  # of an info on the disk
+        # Of an info on the disk, as long as that stands where it does.
+        self._ReadBeginning = lru_cache(_BEGINNINGS_HELD)(lambda id, place: read_content(id)[:_HEARD])
         self._infos_heard = infos_heard  # of a keyword, the newest
         self._recall: Recall | None = None
         self._rows: dict[str, bytes] = {}  # id -> the row by which the recall knows it
         self._infos: dict[str, tuple[_HeardInfo, ...]] = {}  # id -> the infos by which it does, where it has any
-        self._beginnings: dict[_Extent, str] = {}  # of infos on the disk that were read there
         self.noted: set[str] | None = None  # ids that changed since; None: it must be made anew.  The tree's lock
         self.RenewAfterFork()
 
@@ -3998,7 +4031,8 @@ class _Ranker:
                 ids = list(state.nodes if noted is None else noted)
             with _CollectorOff():
                 if noted is None or self._recall is None:
-                    self._rows, self._infos, self._beginnings = {}, {}, {}
+                    self._rows, self._infos = {}, {}
+                    self._ReadBeginning.cache_clear()
                     kept = self._LoadKept()
                     self._recall = kept or self._make()
                     ids = [] if kept else ids
@@ -4038,16 +4072,8 @@ class _Ranker:
         return [(info_id := _ReadLinkHead(link).info_id, state.infos[info_id]) for link in links]
 
     def _ReadHeard(self, found: Iterable[tuple[str, bytes | _Extent]]) -> tuple[_HeardInfo, ...]:
-        """Return what is kept of infos; the beginning of one that stays on the disk is read there once."""
-        heard: list[_HeardInfo] = []
-        for info_id, held in found:
-            if isinstance(held, bytes):
-                heard.append(held)
-                continue
-            if held not in self._beginnings:
-                self._beginnings[held] = self._read_content(info_id)[:_HEARD]
-            heard.append(self._beginnings[held])
-        return tuple(heard)
+        """Return what is kept of infos: of one that stays on the disk its beginning."""
+        return tuple(held if isinstance(held, bytes) else self._ReadBeginning(id, held) for id, held in found)
 
     # -- keeping it on disk ---------------------------------------------------
     #
@@ -4088,7 +4114,7 @@ class _Ranker:
                 if self.noted or head != self._HeadOf(position, line, body):
                     return None
                 rows = {id: row for id, row in state.nodes.items() if id != _ROOT_ID}
-                found = {id: self._FindInfos(state, id) for id in state.by_node.Keys() if id in rows}
+                found = {id: self._FindInfos(state, id) for id in state.by_node if id in rows}
             recall.Load(line, body)
         except (OSError, ValueError, LookupError, TypeError):
             return None
@@ -4751,7 +4777,7 @@ class _Transaction:
         self._may_have_moved = False  # a keyword that was there: levels beneath it may be others than in the base
         self.touched: set[str] = set()  # ids of the keywords and infos that were staged
         self.named: set[str | None] = set()  # ids that what was staged refers to: parents, ends of links
-        self._base = base
+        self.base = base
         self.staged: dict[_Key, tuple[bytes | None, bytes, Any]] = {}  # -> row before, row after, head
         self._overlay: _State | None = None  # made when a plan reads what was staged
         self._unseen: list[_Key] = []  # of what was staged since
@@ -4763,12 +4789,12 @@ class _Transaction:
         if self._unseen:
             overlay, self._overlay = self._overlay, None  # until it is whole: Ctrl-C may come
             if overlay is None:
-                overlay = _State.Over(self._base)
+                overlay = _State.Over(self.base)
                 self._unseen = list(self.staged)
             overlay.Apply(self.Collect(self._unseen)[1])
             self._overlay = overlay
             self._unseen = []
-        return self._overlay or self._base
+        return self._overlay or self.base
 
     def Collect(self, keys: Iterable[_Key] | None = None) -> tuple[_Records, _Records]:
         """Return the rows before, and those after; of all that was staged, if nothing else is said."""
@@ -4781,9 +4807,6 @@ class _Transaction:
             rows_after[key[0]].append(row)
             after.heads[row] = head
         return before, after
-
-    def IsOn(self, state: _State) -> bool:
-        return self._base is state
 
     def TakeIn(self, records: _Records) -> None:
         """Take in what somebody else has committed; it is about to be applied to the state beneath, too."""
@@ -4804,7 +4827,7 @@ class _Transaction:
         staged = self.staged.get((kind, id, ""))
         if staged is not None:
             return not staged[2].deleted
-        return id in (self._base.infos if kind else self._base.nodes)
+        return id in (self.base.infos if kind else self.base.nodes)
 
     def VersionFor(self, kind: int, id: str) -> int:
         """Return the version of a new keyword or info: 1, or one behind that of a deleted one that had its id.
@@ -4816,8 +4839,8 @@ class _Transaction:
         """
         staged = self.staged.get((kind, id, ""))
         if staged is None:
-            gone = (self._base.gone_infos if kind else self._base.gone_nodes).get(id)
-            is_there = id in (self._base.infos if kind else self._base.nodes)
+            gone = (self.base.gone_infos if kind else self.base.gone_nodes).get(id)
+            is_there = id in (self.base.infos if kind else self.base.nodes)
         else:
             gone, is_there = staged[2], not staged[2].deleted
         if is_there or getattr(gone, "merged_into", None) is not None:  # guard: an id that is taken
@@ -4834,7 +4857,7 @@ class _Transaction:
             return state.LevelOf(id) if id in state.nodes else None
         if staged is not None:
             return cast("int", staged[2].level)
-        return self._base.LevelOf(id) if id in self._base.nodes else None
+        return self.base.LevelOf(id) if id in self.base.nodes else None
 
     def ReadNode(self, id: str) -> KeywordNode:
         """Return a keyword to be changed, or the one that it was merged into."""
@@ -4858,10 +4881,10 @@ class _Transaction:
         """Stage a version of a record; `dead` is the row that it had where it is deleted now."""
         row = _EncodeRecord(record)
         if isinstance(record, InfoKeywordLink):
-            self.StageLink(record, row, self._base.FindLink(record.info_id, record.keyword_id))
+            self.StageLink(record, row, self.base.FindLink(record.info_id, record.keyword_id))
             return
         kind = 0 if isinstance(record, KeywordNode) else 1
-        held = (self._base.infos if kind else self._base.nodes).get(record.id)
+        held = (self.base.infos if kind else self.base.nodes).get(record.id)
         before = dead if held is None else self.ReadRow(held)
         self.touched.add(record.id)
         if isinstance(record, KeywordNode):
@@ -4915,7 +4938,7 @@ class _Transaction:
 
     def FindDangling(self) -> Iterator[_Record]:
         """Yield what was staged and refers to nothing now, and what refers to what was staged as gone."""
-        base, rooted = self._base, {_ROOT_ID}
+        base, rooted = self.base, {_ROOT_ID}
         for (kind, id, keyword_id), (_, row, head) in self.staged.items():
             is_whole = True
             if kind == 2:
@@ -4937,7 +4960,7 @@ class _Transaction:
                 return False
             path.add(id)
             staged = self.staged.get((0, id, ""))
-            id = self._base.ParentOf(id) if staged is None else staged[2].parent_id
+            id = self.base.ParentOf(id) if staged is None else staged[2].parent_id
         rooted |= path
         return True
 
@@ -5368,11 +5391,11 @@ _BLOCKS: ContextVar[tuple[OpenOperation, ...]] = ContextVar("operations that are
 
 
 def _WhoRuns() -> tuple[int, object]:
-    """Return the thread, and the asyncio task where there is one."""
+    """Return the thread, and the task of asyncio or trio where there is one."""
     task = None
-    if "asyncio" in sys.modules:
-        with contextlib.suppress(RuntimeError):  # no loop runs here
-            task = sys.modules["asyncio"].current_task()
+    for library in filter(sys.modules.__contains__, ("asyncio", "trio.lowlevel")):
+        with contextlib.suppress(RuntimeError):  # no loop of it runs here
+            task = sys.modules[library].current_task() or task
     return threading.get_ident(), task
 
 
@@ -5528,7 +5551,7 @@ class OpenOperation:
         """Return the transaction where it stands on `state` as it is, else None: then its plans are to run again."""
         mine = self._transaction
         # guard: on the tree as it is
-        is_current = mine is not None and mine.IsOn(state) and self._change_count == state.change_count
+        is_current = mine is not None and mine.base is state and self._change_count == state.change_count
         return mine if is_current else None
 
     def _RunPlans(self, transaction: _Transaction) -> list[tuple[_Plan[Any], Sequence[_Row], tuple[int, int]]]:
@@ -5613,7 +5636,7 @@ class _Engine:
         self.ranker: _Ranker | None = None  # is told of all that changes
         self._make_store = make_store
         self.Now = clock if clock is time.time else partial(_ReadClock, clock)
-        self._own = threading.local()  # `last_operation` of each thread
+        self.own = threading.local()  # `last_operation` of each thread
         self._finalizer = weakref.finalize(self, str)
         self._MakeLocks()
         _ENGINES.add(self)  # guard: a child is told of the fork
@@ -5626,11 +5649,11 @@ class _Engine:
 
     # -- opening and closing --------------------------------------------------
 
-    def Open(self, least_seq: int = 0) -> None:
+    def Open(self, least: str = "") -> None:
         """Read everything; again after a fork, and when another process replaced the log."""
         store, state = self._make_store(), _State(self.normalizer)
         _STORES.add(store)  # guard: known before it is open
-        store.least_seq = least_seq
+        store.least = least
         try:
             with _CollectorOff():
                 store.Open(self._MakeFirst, state)
@@ -5661,10 +5684,6 @@ class _Engine:
         after = _NoRecords()
         after.nodes.append(_EncodeRecord(root))
         return _Operation(_BEGINNINGS[0], self.new_id(), now, _NoRecords(), after, "agent")
-
-    def Position(self) -> str:
-        """Return what tells how far the log in a folder has come."""
-        return cast("_FileStore", self.store).position
 
     def NormalizeAll(self, names: Sequence[str]) -> list[str]:
         tokens = list(itertools.chain.from_iterable(map(self.normalizer, names)))
@@ -5703,7 +5722,7 @@ class _Engine:
         old = self.store
         if old.is_lost:  # guard: a foreign log stays refused
             raise StoreCorruptError(_LOG_NAME, 0, _LOST)
-        self.Open(old.seq)
+        self.Open(old.position)
         old.Release()  # guard: closes what was open
 
     def RenewAfterFork(self) -> None:
@@ -5789,10 +5808,6 @@ class _Engine:
             infos = list(self.state.infos.values())
         return [each for each in infos if not isinstance(each, bytes) and each[-2:] == held[-2:]]
 
-    @property
-    def last_operation(self) -> str | None:
-        return getattr(self._own, "last_operation", None)
-
     # -- committing -----------------------------------------------------------
 
     def Write(self, op: str, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row] = ()) -> _Value:
@@ -5812,7 +5827,7 @@ class _Engine:
         if not job.is_done:  # guard: an interrupted commit is told
             raise _ErrorOf(job, StoreError("the commit was interrupted", outcome_unknown=True))
         if job.is_written:
-            self._own.last_operation = job.id
+            self.own.last_operation = job.id
         return cast("_Value", job.result)
 
     def Exclusively(self, work: Callable[[], _Value]) -> _Value:
@@ -6005,7 +6020,7 @@ def _FindProblems(store: _Store, state: _State) -> Iterator[str]:
 
 
 def _CompareTokens(state: _State, fresh: _State) -> Iterator[str]:
-    tokens = {token for name in fresh.names.Keys() for token in state._normalizer(name)}
+    tokens = {token for name in fresh.names for token in state._normalizer(name)}
     for token in tokens:
         if list(fresh.ByTokens([token])) != list(state.ByTokens([token])):
             yield f"tokens: {_Shorten(token)} leads elsewhere in memory than on the disk"
@@ -6014,8 +6029,7 @@ def _CompareTokens(state: _State, fresh: _State) -> Iterator[str]:
 def _CompareTables(name: str, mine: Any, other: Any, read: Callable[[Any], bytes]) -> Iterator[str]:
     """Yield where a table of the state is another in memory than on the disk."""
     is_multimap = isinstance(mine, _Multimap)
-    keys = (*mine.Keys(), *other.Keys()) if is_multimap else (*mine, *other)
-    for key in dict.fromkeys(keys):
+    for key in dict.fromkeys((*mine, *other)):
         try:
             if is_multimap:
                 is_same = list(mine.Get(key)) == list(other.Get(key))
@@ -6032,7 +6046,7 @@ def _CompareTables(name: str, mine: Any, other: Any, read: Callable[[Any], bytes
 
 def _Measure(state: _State) -> _Row:
     sizes = {}
-    for id in state.children.Keys():
+    for id in state.children:
         if children := state.children.Get(id):
             sizes[id] = len(children)
     fullest = max(sizes, key=sizes.__getitem__, default=_ROOT_ID)
@@ -6048,7 +6062,7 @@ def _Measure(state: _State) -> _Row:
         "depth": depth,
         "fan_out": sizes.get(fullest, 0),
         "fan_out_id": fullest,
-        "same_names": sum(len(state.names.Get(name)) > 1 for name in state.names.Keys()),
+        "same_names": sum(len(state.names.Get(name)) > 1 for name in state.names),
         "unlinked_infos": sum(not state.by_info.Get(id) for id in state.infos),
     }
 
@@ -6085,7 +6099,8 @@ class _PastStore:
 
     is_readonly = True
     is_lost = is_guess = False
-    least_seq = next_ordinal = 0
+    least = position = ""
+    next_ordinal = 0
 
     def __init__(self, lines: list[bytes], what: str) -> None:
         self.recovery: list[str] = []
@@ -6746,34 +6761,27 @@ class KeywordTree:
 
         Cost: reads all four files once; one sync of the log, one more for a new store.
         """
-        arguments = {name: value for name, value in locals().items() if name not in ("self", "learn_matches", "store")}
+        arguments = {name: value for name, value in locals().items() if name != "self"}
         if not isinstance(data_dir, (str, os.PathLike)) or not os.fspath(data_dir):
             raise _Invalid("data_dir must be a path, and not empty", data_dir)
         self.data_dir = os.path.abspath(os.fsdecode(os.fspath(data_dir)))  # the current folder may change
-        _Check(learn_matches=learn_matches, **{name: arguments[name] for name in arguments if name in _CHECKS})
+        _Check(**{name: value for name, value in arguments.items() if name in _CHECKS})
         client = StubLLMClient() if llm_client is None else llm_client
         if not callable(getattr(client, "Chat", None)):
             raise _Invalid("llm_client must have a method Chat", llm_client)
-        for what, given, told in (
-            ("normalizer", normalizer or _NormalizeText, "a function from a text to tokens"),
-            ("recall", recall, "a class, or a function, that makes a Recall"),
-            ("clock", clock, "a function that returns seconds since the epoch"),
-            ("new_id", new_id, "a function that returns an id"),
-            ("store", store or str, "a function that makes a store"),
-        ):
-            if not callable(given):
-                raise _Invalid(f"{what} must be {told}", given)
-        self._OpenPast = partial(KeywordTree, **{**arguments, "data_dir": self.data_dir})
+        self._OpenPast = partial(KeywordTree, **{**arguments, "data_dir": self.data_dir, "learn_matches": False})
         self._learn_matches = learn_matches
         normalize = _CheckNormalizer(normalizer) if normalizer else _NormalizeText
-        make_store: Callable[[], _Store] = store or partial(_OpenFolder, self.data_dir, clock)
+        make_store: Callable[[], _Store] = store or partial(
+            _FileStore, self.data_dir, _Files(), partial(_ReadClock, clock)
+        )
         self._engine = engine = _Engine(self.data_dir, make_store, normalize, clock, new_id)
         self._reader = reader = _Reader(engine)
         self._journal = _Journal(engine)
         self._mru = _MRUCache(mru_capacity)
         kept = "" if store is not None else os.path.join(self.data_dir, _INDEXES, "keywords.words")
         engine.ranker = self._ranker = _Ranker(
-            recall, engine.See, engine.CheckIdle, reader.Content, infos_heard, kept, engine.Position
+            recall, engine.See, engine.CheckIdle, reader.Content, infos_heard, kept, lambda: engine.store.position
         )
         self._descent = _Descent(
             engine.See,
@@ -6827,7 +6835,7 @@ class KeywordTree:
     @property
     def last_operation(self) -> str | None:
         """The id of this thread's last operation that wrote something, for `Undo`; None before the first."""
-        return self._engine.last_operation
+        return getattr(self._engine.own, "last_operation", None)
 
     # -- what the methods below begin with ------------------------------------
 

@@ -4059,6 +4059,14 @@ def circle() -> dict[str, Any]:
     return value
 
 
+def repeated(depth: int) -> list[Any]:
+    """Return lists that hold the same list twice, and would be written 2 to the power of `depth` times."""
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value, value]
+    return value
+
+
 Ids = dict[str, str]
 BAD_NAMES: list[tuple[Any, str]] = [
     ("", "''"),
@@ -4107,6 +4115,7 @@ BAD_METADATA: list[tuple[Any, str]] = [
     ({"a": 10**5000}, ""),
     ({"a": nested(100_000)}, ""),
     (circle(), ""),
+    ({"a": repeated(60)}, "more than 100,000 lists"),
 ]
 BAD_PAGES: list[tuple[Any, str]] = [(-1, "-1"), (-(10**9), "-1000000000"), ("0", "'0'"), (1.5, "1.5")]
 

@@ -497,6 +497,7 @@ OPENING = [
     ),
     Mutation("a log that is empty is refused"),
     Mutation("a log that was opened anew holds what was read", mark="holds what was read"),
+    Mutation("a log that was opened anew is the one that was read", mark="goes on from what was read"),
     Mutation("a compacted log that was cut is refused"),
     Mutation("a log that lost its end is refused", Instead("self._projections.FindNewer(reader.projected)", "()")),
     Mutation("a lost end: a row that is torn proves nothing", mark="a torn row"),

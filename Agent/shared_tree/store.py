@@ -57,7 +57,7 @@ class SharedStore(Reader):
             counts: where conflicts and lost answers are counted.
         """
         super().__init__(rows, tree_id)
-        self.least_seq = 0
+        self.least = ""
         self.is_readonly = self.is_lost = self.is_guess = False
         self._known = known
         self._counts = counts
@@ -66,6 +66,11 @@ class SharedStore(Reader):
         self._vain: tuple[At, float] | None = None  # behind what a write did not get in, and since when
         self._turn = ExitStack()
 
+    @property
+    def position(self) -> str:
+        """That number; the log's id tells it from another one's."""
+        return str(self.seq)
+
     # -- opening --------------------------------------------------------------
 
     def Open(self, first: Callable[[], port.Operation], state: port.State) -> None:
@@ -73,14 +78,14 @@ class SharedStore(Reader):
         with self._rows.still():
             self.is_readonly = self._rows.is_readonly()
             log_id = self._rows.log_id(self.tree_id)
-            if self.least_seq and log_id != self._known.get("log_id"):
+            if self.least and log_id != self._known.get("log_id"):
                 self._lose("the tree was removed" if log_id is None else "another log has this name now")
             for records in self.load():
                 state.Apply(records)
         if log_id is not None and not self.seq:
             self._lose("the log is gone, though the tree is known")
-        if self.seq < self.least_seq:
-            self._lose(f"it ends there, though operation {self.least_seq} was read: an older one, or cut")
+        if self.seq < (least := int(self.least or 0)):
+            self._lose(f"it ends there, though operation {least} was read: an older one, or cut")
         if log_id is None:
             self._create(first())
             for records in self.read_on():

@@ -115,6 +115,27 @@ class TestBlocksAndTasks:
 
         assert names_under(tree) == ["task", "thread"]
 
+    def test_a_task_of_trio_that_a_block_starts_writes_for_itself(self, tree: KeywordTree) -> None:
+        pytest.importorskip("trio.testing", reason="trio is not installed")
+        import trio
+
+        async def write(name: str) -> None:
+            tree.CreateKeyword(name, "root")
+
+        async def run() -> None:
+            async with trio.open_nursery() as nursery:
+                with tree.Operation():
+                    tree.CreateKeyword("taken back", "root")
+                    nursery.start_soon(write, "task")
+                    await trio.testing.wait_all_tasks_blocked()
+                    tree.CreateKeyword("taken back, too", "root")
+                    raise ZeroDivisionError
+
+        with pytest.raises(ExceptionGroup):
+            trio.run(run)
+
+        assert names_under(tree) == ["task"]
+
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -400,3 +400,15 @@ def test_children_without_a_word_of_a_short_query_stand_behind_the_keyword_that_
         ranked = {id: score for score, id in inside.scores(tree, " ".join(asked))}
 
     assert all(score < ranked["named"] for id, score in ranked.items() if id.startswith("child"))
+
+
+def test_metadata_with_an_empty_description_change_nothing(tmp_path: Path) -> None:
+    told: list[list[tuple[str, float]]] = []
+    for number, metadata in enumerate([None, {"description": ""}]):
+        with KeywordTree(str(tmp_path / str(number))) as tree:
+            theme = tree.CreateKeyword("gardening", "root", None, "all that grows", metadata=metadata)
+            for name in ("roses", "lawn"):
+                tree.CreateKeyword(name, theme.id)
+            told.append([(node.name, score) for node, score in tree.RankCandidates("gardening tips for balconies")])
+
+    assert told[0] == told[1] != []

@@ -247,7 +247,7 @@ def test_a_ranking_that_fails_to_follow_is_made_anew(folder: Path, step: str) ->
 
 def test_a_ranking_must_be_something_that_makes_one(tmp_path: Path) -> None:
     for recall in (None, "words", inside.LexicalRecall()):
-        with pytest.raises(InvalidInputError, match="recall must be a class, or a function"):
+        with pytest.raises(InvalidInputError, match="recall must be a function"):
             KeywordTree(str(tmp_path / "store"), recall=recall)  # type: ignore[arg-type]
 
     assert not (tmp_path / "store").exists()

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import itertools
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -103,6 +104,35 @@ class TestLostLogs:
 
             with pytest.raises(StoreCorruptError, match="was read"):
                 tree.Refresh()
+
+    def test_a_longer_log_of_another_tree_does_not_take_the_place_of_what_was_read(self, tmp_path: Path) -> None:
+        mine, foreign = tmp_path / "mine", tmp_path / "foreign"
+        _fill(mine, 2)
+        _fill(foreign, 5)
+        with KeywordTree(str(mine)) as tree:
+            tree.CreateKeyword("acknowledged", "root")
+            shutil.rmtree(mine)
+            shutil.move(foreign, mine)
+
+            with pytest.raises(StoreCorruptError, match="another than was read"):
+                tree.Refresh()
+            with pytest.raises(StoreCorruptError):
+                tree.CreateKeyword("into another's log", "root")
+
+        with KeywordTree(str(mine)) as theirs:
+            assert names_under(theirs) == [f"k{number}" for number in range(5)]
+
+    def test_what_others_wrote_and_compacted_does(self, folder: Path) -> None:
+        _fill(folder)
+        with KeywordTree(str(folder)) as tree, KeywordTree(str(folder)) as other:
+            tree.CreateKeyword("mine", "root")
+            other.CreateKeyword("theirs", "root")
+            other.CompactStorage(keep_history=False)
+            other.CreateKeyword("behind", "root")
+
+            tree.Refresh()
+
+            assert [node.name for node in tree][-3:] == ["mine", "theirs", "behind"]
 
     def test_one_that_was_replaced_is_noticed_again_where_opening_it_failed(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch

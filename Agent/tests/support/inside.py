@@ -317,7 +317,7 @@ DAMAGE_IN_MEMORY: dict[str, Callable[[KeywordTree], object]] = {
     "a child is missing": _spoil(lambda i: i.children.Discard("py", "typ")),
     "a name is missing": _spoil(lambda i: i.names.Discard("python", "py")),
     "a name too much": _spoil(lambda i: i.names.Add("snake", "py")),
-    "a query is missing": _spoil(lambda i: i.queries.Discard(next(iter(i.queries.Keys())), "py")),
+    "a query is missing": _spoil(lambda i: i.queries.Discard(next(iter(i.queries)), "py")),
     "a link of the info": _spoil(lambda i: i.by_info.Discard("both", i.by_info.Get("both")[0])),
     "a link of the keyword": _spoil(lambda i: i.by_node.Discard("py", i.by_node.Get("py")[0])),
     "what is gone": _spoil(lambda i: i.gone_nodes.clear()),
@@ -450,9 +450,9 @@ def check_tables(tree: KeywordTree) -> None:
         assert len(fresh.nodes) == len(seen.nodes)
         for name in ("children", "names", "queries", "by_info", "by_node"):
             mine, other = getattr(seen, name), getattr(fresh, name)
-            for key in {*mine.Keys(), *other.Keys()}:
+            for key in {*mine, *other}:
                 assert list(mine.Get(key)) == list(other.Get(key)), (name, key)
         assert [seen.LevelOf(id) for id in seen.nodes] == [fresh.LevelOf(id) for id in seen.nodes]
-        for fold in list(fresh.names.Keys()):
+        for fold in list(fresh.names):
             tokens = kt._NormalizeText(fold)
             assert list(seen.ByTokens(tokens)) == list(fresh.ByTokens(tokens)), fold
