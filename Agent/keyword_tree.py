@@ -761,6 +761,8 @@ def _NormalizeText(text: str) -> list[str]:
 def _TokenOf(folded: str) -> str:
     if folded.isalnum():
         return folded
+    if folded.isascii():
+        return folded.encode().translate(None, _DROPPED_ASCII).decode() or folded
     # Normalised again: what a dropped joiner held apart can compose now, and a token is to be its own token.
     return unicodedata.normalize("NFKC", folded.translate(_DROPPED)) or folded
 
@@ -777,10 +779,12 @@ class _DroppedCharacters(dict[int, int | None]):
 
 
 _DROPPED = _DroppedCharacters()
+_DROPPED_ASCII = bytes(code for code in range(128) if _DROPPED[code] is None)
 
 _Encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _EncodeText: Callable[[object], str] = _Encoder.encode
 _EncodeString: Callable[[str], str] = json.encoder.encode_basestring  # what `encode` calls for a string
+_EncodeNumber = functools.lru_cache(16, typed=True)(repr)  # a line and its rows have one time; 17 digits take long
 
 
 def _Invalid(said: str, value: object) -> InvalidInputError:
@@ -1030,6 +1034,9 @@ def _NoRecords() -> _Records:
     return _Records([], [], [], {}, {})
 
 
+_NOTHING = _NoRecords()  # before something new; nobody changes it
+
+
 def _Malformed(detail: str, row: object) -> StoreCorruptError:
     """Return the error for a row that passed its checksum, but does not have the shape of its kind."""
     return StoreCorruptError(_LOG_NAME, 0, f"{detail}: {_Shorten(row)}")
@@ -1040,25 +1047,23 @@ def _Malformed(detail: str, row: object) -> StoreCorruptError:
 
 def _EncodeRecord(record: _Record) -> bytes:
     """Return the row of a record, without a keyword's children.  A `JSONEncoder` takes more than twice the time."""
-    values = _FieldsOf(record)
+    values, kind = _FieldsOf(record), type(record)
     if "_row" in values:
         values = record._Decode()
     deleted, author = "true" if values["deleted"] else "false", _EncodeString(values["created_by"])
-    if isinstance(record, InfoKeywordLink):
+    if kind is InfoKeywordLink:
         row = (
             f'{{"info_id":{_EncodeString(values["info_id"])},"keyword_id":{_EncodeString(values["keyword_id"])},'
             f'"ordinal":{values["ordinal"]},"deleted":{deleted},"relation":{_EncodeString(values["relation"])},'
-            f'"created_by":{author},"created_at":{values["created_at"]!r}}}'
+            f'"created_by":{author},"created_at":{_EncodeNumber(values["created_at"])}}}'
         )
         return row.encode()
-    updated_at = created_at = repr(values["created_at"])
-    if values["updated_at"] is not values["created_at"]:
-        updated_at = repr(values["updated_at"])
+    created_at, updated_at = _EncodeNumber(values["created_at"]), _EncodeNumber(values["updated_at"])
     stamps = (
         f'"metadata":{_EncodeText(values["metadata"]) if values["metadata"] else "{}"},"version":{values["version"]},'
         f'"created_at":{created_at},"updated_at":{updated_at},"created_by":{author}'
     )
-    if isinstance(record, Info):
+    if kind is Info:
         source, content = _EncodeString(values["source"]), _EncodeString(values["content"])
         row = f'"deleted":{deleted},"source":{source},{stamps},"content":{content}}}'
         return f'{{"id":{_EncodeString(values["id"])},{row}'.encode()
@@ -1603,13 +1608,13 @@ def _EncodeLine(seq: int, prev: bytes, durable: int, operation: _Operation, extr
     agent_io = _EncodeText(operation.agent_io) if operation.agent_io else "null"
     envelope = (
         f'"seq": {seq}, "prev": "{prev.decode()}", "durable": {durable}, "op": {_EncodeString(operation.op)}, {extra}'
-        f'"operation_id": {_EncodeString(operation.id)}, "timestamp": {operation.timestamp!r}, '
+        f'"operation_id": {_EncodeString(operation.id)}, "timestamp": {_EncodeNumber(operation.timestamp)}, '
         f'"author": {_EncodeString(operation.author)}, "agent_io": {agent_io}, "before": '
     )
-    before = _EncodeRows(operation.before) if any(operation.before) else b"null"  # most operations make something new
-    body = b"%b%b%b%b}" % (envelope.encode(), before, _AFTER, _EncodeRows(operation.after))
+    before = b"null" if operation.before is _NOTHING else _EncodeRows(operation.before)
+    body = b"".join((envelope.encode(), before, _AFTER, _EncodeRows(operation.after), b"}"))
     crc = b"%08x" % zlib.crc32(body)
-    return b'{"crc": "%b", %b\n' % (crc, body), crc
+    return b"".join((b'{"crc": "', crc, b'", ', body, b"\n")), crc
 
 
 def _JoinRows(operations: Iterable[_Operation]) -> _Records:
@@ -1621,7 +1626,7 @@ def _JoinRows(operations: Iterable[_Operation]) -> _Records:
 
 
 def _EncodeRows(records: _Records) -> bytes:
-    nodes, infos, links = records[:3]
+    nodes, infos, links, _, _ = records
     if len(nodes) + len(infos) + len(links) <= 1:
         return (*nodes, *infos, *links, b"null")[0]
     parts = [_MANY[0], _BETWEEN.join(nodes), _MANY[1], _BETWEEN.join(infos), _MANY[2], _BETWEEN.join(links), _MANY[3]]
@@ -1779,7 +1784,7 @@ class _LogPosition:
         for kind, rows in enumerate(records[:3]):
             if rows:
                 length = self.projected[kind]
-                data, offset = b"\n".join([*rows, b""]), length.bytes
+                data, offset = b"\n".join(rows) + b"\n", length.bytes
                 length.bytes, length.lines = offset + len(data), length.lines + len(rows)
                 length.crc = zlib.crc32(data, length.crc)  # guard: a projection's checksum
                 if self.write is not None:
@@ -2626,7 +2631,7 @@ class _FileStore(_Archive):
                 raise _ReplacedError(f"{self.log_path} was replaced")
         length = reader.log.bytes - reader.last
         found = self.files.Read(reader.fd, length + 1, reader.last)  # the last line, and a byte behind it
-        if not found.startswith(b'{"crc": "%b", ' % reader.crc):  # guard: the last line is still there
+        if found[_CRC] != reader.crc:  # guard: the last line is still there
             self.is_lost = True
             raise StoreCorruptError(_LOG_NAME, reader.log.lines, _LOST)
         if len(found) <= length or found[-1] not in b" \n":
@@ -2674,14 +2679,14 @@ class _FileStore(_Archive):
             line, crc = _EncodeLine(seq, crc, reader.seq, operation, extra)  # guard: what is durable
             lines.append(line)
         data, tail = b"".join(lines), reader.log.bytes
-        end = tail + len(data)
+        if tail + len(data) > self._size:
+            data += _PADDING  # guard: space in advance
         try:
-            self.files.Write(reader.fd, data if end <= self._size else data + _PADDING, tail)  # guard: space in advance
+            self.files.Write(reader.fd, data, tail)
         except _DiskError as error:
             raise self._Retract(error) from error
         self._SyncLog()  # guard: sync of a commit
-        if end > self._size:
-            self._size = end + len(_PADDING)
+        self._size = max(self._size, tail + len(data))
         for operation, line in zip(operations, lines, strict=True):
             if operation.after.infos:
                 _LocateLong(operation.after, line, reader.Locate)
@@ -4798,12 +4803,14 @@ class _Transaction:
 
     def Collect(self, keys: Iterable[_Key] | None = None) -> tuple[_Records, _Records]:
         """Return the rows before, and those after; of all that was staged, if nothing else is said."""
-        before, after = _Records([], [], [], {}, {}), _Records([], [], [], {}, {})
-        rows_before, rows_after = before[:3], after[:3]
+        before = _NOTHING
+        after = tuple.__new__(_Records, ([], [], [], {}, {}))  # half of what its own constructor takes
+        rows_after = after[:3]
         for key in self.staged if keys is None else keys:
             old, row, head = self.staged[key]
             if old is not None:
-                rows_before[key[0]].append(old)
+                before = _NoRecords() if before is _NOTHING else before
+                before[:3][key[0]].append(old)
             rows_after[key[0]].append(row)
             after.heads[row] = head
         return before, after
@@ -4829,23 +4836,27 @@ class _Transaction:
             return not staged[2].deleted
         return id in (self.base.infos if kind else self.base.nodes)
 
-    def VersionFor(self, kind: int, id: str) -> int:
-        """Return the version of a new keyword or info: 1, or one behind that of a deleted one that had its id.
+    def StageNew(self, record: KeywordNode | Info) -> None:
+        """Stage a new keyword or info, as version 1, or one behind that of a deleted one that had its id.
 
-        Like the next one without an overlay, which a batch would pay for.
+        Like `LevelOf` without an overlay, which a batch would pay for.
 
         Raises:
             DuplicateIdError: the id is in use, or leads to what its keyword was merged into.
         """
+        kind, id, base = 0 if isinstance(record, KeywordNode) else 1, record.id, self.base
         staged = self.staged.get((kind, id, ""))
         if staged is None:
-            gone = (self.base.gone_infos if kind else self.base.gone_nodes).get(id)
-            is_there = id in (self.base.infos if kind else self.base.nodes)
+            gone = (base.gone_infos if kind else base.gone_nodes).get(id)
+            is_there = id in (base.infos if kind else base.nodes)
         else:
             gone, is_there = staged[2], not staged[2].deleted
         if is_there or getattr(gone, "merged_into", None) is not None:  # guard: an id that is taken
             raise DuplicateIdError(id)
-        return 1 if gone is None else gone.version + 1
+        record.version = 1 if gone is None else gone.version + 1
+        self.touched.add(id)
+        self.named.add(getattr(record, "parent_id", None))
+        self._Put((kind, id, ""), _EncodeRecord(record), record, None)
 
     def LevelOf(self, id: str) -> int | None:
         """Return a keyword's level, None where there is no such keyword."""
@@ -4994,11 +5005,11 @@ def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transa
             parent_id = tx.state.Nearest(wanted)  # a model's choice may be gone by now
             agent_io["reason"] = "parent_gone"
         level = tx.state.LevelOf(parent_id)
-    node.parent_id, node.level, node.version = parent_id, level + 1, tx.VersionFor(0, node.id)
+    node.parent_id, node.level = parent_id, level + 1
     node.created_at = node.updated_at = tx.now
     node.ordinal = tx.next_ordinal
+    tx.StageNew(node)
     tx.next_ordinal += 1
-    tx.Stage(node)
     return node
 
 
@@ -5018,14 +5029,13 @@ def _PlanPath(drafts: list[KeywordNode], tx: _Transaction) -> KeywordNode:
 
 def _PlanInfo(info: Info, keyword_ids: list[str], chosen_ids: list[str], tx: _Transaction) -> Info:
     """Stage a new info, linked to the keywords that the caller gave, and to those that a model chose."""
-    info.version = tx.VersionFor(1, info.id)
     info.created_at = info.updated_at = tx.now
     authors = {tx.Resolve(id): info.created_by for id in keyword_ids}
     for id in chosen_ids:
         found = tx.state.ResolveMerged(id)
         if found is not None:  # it may have vanished while the model thought
             authors.setdefault(found, "agent")
-    tx.Stage(info)
+    tx.StageNew(info)
     for keyword_id, author in authors.items():
         _StageNewLink(tx, InfoKeywordLink(info.id, keyword_id, RelationType.PRIMARY, author, tx.now))
     return info
@@ -5319,58 +5329,57 @@ class _Job(Generic[_Value]):
     author: str = ""
     agent_ios: Sequence[_Row] = ()
     block: OpenOperation | None = None
-    result: _Value | None = None
+    result: _Value = None  # type: ignore[assignment]  # until it is done
     error: BaseException | None = None
     is_done: bool = False
     is_written: bool = False
-
-
-@dataclass(slots=True)
-class _Group:
-    """The jobs that are committed together; its lock is held by whoever does it."""
-
-    jobs: list[_Job[Any]] = field(default_factory=list)
-    lock: Any = field(default_factory=threading.RLock)
 
 
 class _GroupCommit:
     """Lets one thread commit for all that gathered while the group before was under way.
 
     No thread of its own, no flag that Ctrl-C could leave behind: whoever is first at a group's lock leads it, the
-    others find that another is forming.  A single writer pays three uncontended locks.
+    others find that another is forming.  Who finds nobody needs no group, and takes one lock.
     """
 
     def __init__(self, commit: Callable[[list[_Job[Any]]], None], turn: Any) -> None:
         self._commit = commit  # all that must be done; sets each job's error, or that it is done
         self._turn = turn  # the lock of whoever uses the store; jobs gather while it is waited for
         self._lock = threading.RLock()  # guards which group is forming
-        self._forming = _Group()
+        self._forming: tuple[list[_Job[Any]], Any] = [], threading.Lock()  # whoever holds this commits these jobs
 
     def Run(self, job: _Job[Any]) -> None:
         """Return when the job is durable or has failed."""
-        group: _Group | None = None
+        jobs, lock = self._forming
+        if not (jobs or self._turn.locked()):  # two that find it so at once take turns
+            with self._turn:  # guard: one thread at a time
+                self._Commit([job], job)
+            return
         try:
             with self._lock:
-                group = self._forming
-                group.jobs.append(job)
-            with group.lock:
-                if group is not self._forming:  # guard: a group is committed once
+                jobs, lock = self._forming
+                jobs.append(job)
+            with lock:
+                if jobs is not self._forming[0]:  # guard: a group is committed once
                     return
                 with self._turn:  # guard: one thread at a time
                     with self._lock:
-                        self._forming = _Group()
-                    try:
-                        self._commit(group.jobs)
-                    except Exception as error:
-                        is_foreign = not isinstance(error, KeywordTreeError)  # of this thread's own signal handler
-                        for each in group.jobs:
-                            if not each.is_done:  # also one that was refused: by what is not there
-                                each.error = error if is_foreign and each is job else _ErrorOf(each, error)
+                        self._forming = [], threading.Lock()
+                    self._Commit(jobs, job)
         except BaseException:  # Ctrl-C while waiting: nobody needs to commit this any more
             with self._lock:
-                if group is self._forming and job in group.jobs:  # guard: not written any more
-                    group.jobs.remove(job)
+                if jobs is self._forming[0] and job in jobs:  # guard: not written any more
+                    jobs.remove(job)
             raise
+
+    def _Commit(self, jobs: list[_Job[Any]], own: _Job[Any]) -> None:
+        try:
+            self._commit(jobs)
+        except Exception as error:
+            is_foreign = not isinstance(error, KeywordTreeError)  # of this thread's own signal handler
+            for job in jobs:
+                if not job.is_done:  # also one that was refused: by what is not there
+                    job.error = error if is_foreign and job is own else _ErrorOf(job, error)
 
 
 def _ErrorOf(job: _Job[Any], error: Exception) -> Exception:
@@ -5643,7 +5652,7 @@ class _Engine:
 
     def _MakeLocks(self) -> None:
         self.lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`, which `threading.Condition` uses
-        self.commit_lock = threading.RLock()
+        self.commit_lock = threading.Lock()
         self._committer = _GroupCommit(partial(self._WorkUpToDate, self._CommitJobs), self.commit_lock)
         self._guards = _Guards()
 
@@ -5828,7 +5837,7 @@ class _Engine:
             raise _ErrorOf(job, StoreError("the commit was interrupted", outcome_unknown=True))
         if job.is_written:
             self.own.last_operation = job.id
-        return cast("_Value", job.result)
+        return job.result
 
     def Exclusively(self, work: Callable[[], _Value]) -> _Value:
         """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
@@ -5927,7 +5936,8 @@ class _Engine:
         if not transaction.staged:
             return None
         before, after = transaction.Collect()
-        agent_io = {"calls": list(job.agent_ios)} if len(job.agent_ios) > 1 else next(iter(job.agent_ios), None)
+        ios = job.agent_ios
+        agent_io = {"calls": list(ios)} if len(ios) > 1 else ios[0] if ios else None
         now = transaction.now if job.block is None else self.Now()  # guard: a line's time is that of its commit
         return _Operation(job.op, job.id, now, before, after, job.author, agent_io)
 
@@ -6393,12 +6403,7 @@ class _Writer:
         self._descent = descent
 
     def DraftNode(
-        self,
-        id: str | None,
-        name: str,
-        aliases: list[str] | None,
-        description: str,
-        metadata: _Row | None,
+        self, id: str | None, name: str, aliases: list[str] | None, description: str, metadata: _Row | None,
         created_by: str,
     ) -> KeywordNode:
         """Return a keyword whose place, time and ordinal are still to come, of arguments that were checked."""
@@ -6407,14 +6412,11 @@ class _Writer:
             id=id or self._engine.new_id(),
             name=name,
             aliases=aliases or [],
-            normalized=self._engine.NormalizeAll([name, *(aliases or ())]),
+            normalized=self._engine.NormalizeAll([name, *aliases] if aliases else [name]),
             description=description,
             metadata=metadata or {},
-            version=1,
-            deleted=False,
             created_by=created_by,
-            confirmed=[],
-            merged_into=None,
+            deleted=False, confirmed=[], merged_into=None,
             _list_children=self._reader.ListChildren,
         )
         return node

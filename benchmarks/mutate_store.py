@@ -604,11 +604,7 @@ WRITING = [
         mark="checkpoints",
     ),
     Mutation("a checkpoint that fails fails no operation"),
-    Mutation(
-        "padding: space is made in advance",
-        Instead("data if end <= self._size else data + _PADDING", "data"),
-        mark="space in advance",
-    ),
+    Mutation("padding: space is made in advance", mark="space in advance"),
     Mutation("sync of a commit"),
     Mutation("a handler's error is no failed sync", Instead("_DiskError", "OSError")),
     Mutation("a failed sync is remembered"),

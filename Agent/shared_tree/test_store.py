@@ -448,7 +448,7 @@ class TestGroups:
         threads = [threading.Thread(target=write, args=(number,)) for number in range(len(writes))]
         for count, thread in enumerate(threads, 1):
             thread.start()
-            while len(tree._engine._committer._forming.jobs) < count:
+            while len(tree._engine._committer._forming[0]) < count:
                 time.sleep(0.005)
         are_waiting.set()
         for thread in [first, *threads]:

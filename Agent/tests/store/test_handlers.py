@@ -233,7 +233,18 @@ class TestTimeouts:
 
 
 def at_each_lock(door: Door, act: Callable[[KeywordTree], object], *moments: str) -> Iterator[Met]:
-    """Let a tree write for each time that its group commit comes to one of its locks, and do something there."""
+    """Let a tree write for each time that it comes to a lock of its commit, in a group and alone; act there."""
+    for alone in (False, True):
+        tree_count = 0
+        for each in _at_each_lock(door, act, moments, alone=alone):
+            yield each
+            tree_count += 1
+        assert tree_count >= (len(moments) if alone else 4)
+
+
+def _at_each_lock(
+    door: Door, act: Callable[[KeywordTree], object], moments: tuple[str, ...], *, alone: bool
+) -> Iterator[Met]:
     for number in itertools.count():
         fill(door)
         tree = KeywordTree(FOLDER)
@@ -248,14 +259,13 @@ def at_each_lock(door: Door, act: Callable[[KeywordTree], object], *moments: str
                     met.append(moment)
                     act(tree)
 
-        inside.tell_at_locks_of_commits(tree, tell)
+        inside.tell_at_locks_of_commits(tree, tell, alone=alone)
         returned, raised = None, None
         try:
             returned = write(tree)
         except (Exception, KeyboardInterrupt) as error:
             raised = error
         if not met:
-            assert number > 3
             return
         wanted = -1
         yield Met(f"{met[0]} ({number})", tree, returned, raised)
@@ -300,7 +310,7 @@ class TestGroups:
                 told.append("refused")
                 may_go_on.set()
 
-        inside.tell_at_locks_of_commits(tree, tell)
+        inside.tell_at_locks_of_commits(tree, tell, alone=False)
         other = threading.Thread(target=tree.CreateKeyword, args=("of another thread", "root"))
         disk.listeners.append(listen)
         other.start()

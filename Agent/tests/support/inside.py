@@ -134,16 +134,17 @@ def note_lines_read(patch: pytest.MonkeyPatch, note: Callable[[bytes], object]) 
 
 def waiting_writers(tree: KeywordTree) -> int:
     """Return how many writers wait to be committed together."""
-    return len(tree._engine._committer._forming.jobs)
+    return len(tree._engine._committer._forming[0])
 
 
 class _TellingLock:
     """A lock that tells before and behind being taken, and behind being let go."""
 
-    def __init__(self, name: str, tell: Callable[[str], None]) -> None:
-        self._lock: Any = threading.RLock()
+    def __init__(self, name: str, tell: Callable[[str], None], *, is_met: bool = False) -> None:
+        self._lock: Any = threading.Lock()
         self._name = name
         self._tell = tell
+        self._is_met = is_met
 
     def __enter__(self) -> None:
         self._tell(f"before {self._name}")
@@ -154,18 +155,19 @@ class _TellingLock:
         self._lock.release()
         self._tell(f"behind {self._name}")
 
-    def _is_owned(self) -> bool:
-        return bool(self._lock._is_owned())
+    def locked(self) -> bool:
+        return self._is_met or bool(self._lock.locked())
 
 
-def tell_at_locks_of_commits(tree: KeywordTree, tell: Callable[[str], None]) -> None:
+def tell_at_locks_of_commits(tree: KeywordTree, tell: Callable[[str], None], *, alone: bool) -> None:
     """Tell "before", "holding" and "behind" of each lock that a writer takes until it is committed.
 
-    The turn to commit is "the turn".
+    The turn to commit is "the turn": all that a writer takes who is alone; else it has met others, and is of a group.
     """
     groups: Any = tree._engine._committer
-    groups._lock, groups._turn = _TellingLock("the forming group", tell), _TellingLock("the turn", tell)
-    groups._forming.lock = _TellingLock("a group", tell)
+    groups._lock = _TellingLock("the forming group", tell)
+    groups._turn = _TellingLock("the turn", tell, is_met=not alone)
+    groups._forming = [], _TellingLock("a group", tell)
 
 
 def make_checkpoint_due(tree: KeywordTree) -> None:
