@@ -2364,14 +2364,18 @@ class _FileStore(_Archive):
     def Open(self, first: Callable[[], _Operation], state: _State) -> None:
         self._RefuseForeignFolder()
         self.files.MakeFolder(self.data_dir)
-        self._LockFolder()
-        if self.is_readonly:
-            self._OpenForReading(state)
-            return
         try:
-            self._OpenForWriting(first, state)
+            self._LockFolder()
+            if self.is_readonly:
+                self._OpenForReading(state)
+            else:
+                self._OpenForWriting(first, state)
         finally:
-            self.files.Unlock(self._lock_fd)  # guard: end of an opening's lock
+            try:
+                self.End()  # guard: end of an opening's lock
+            except BaseException:  # Ctrl-C at its entry; a second one may leave the descriptor open
+                self.End()  # guard: end of an opening's lock
+                raise
 
     def _OpenForWriting(self, first: Callable[[], _Operation], state: _State) -> None:
         files, reader = self.files, self._reader
@@ -2420,6 +2424,7 @@ class _FileStore(_Archive):
         while True:
             try:
                 self._lock_fd = self.files.Open(self._lock_path, create=True)
+                self._is_locked = True
                 self.files.Lock(self._lock_fd)  # guard: lock of an opening
             except _DiskError as error:
                 # guard: read where nothing can be made
@@ -2427,11 +2432,13 @@ class _FileStore(_Archive):
                 if not is_denied and error.errno not in _NO_LOCK_ERRORS:  # guard: read where nothing can be locked
                     raise
                 self.is_readonly, self._failure = True, f"{self.data_dir} can only be read: {error}"
+                self._is_locked = False
                 return
             # guard: a lock file that was replaced while an opening waited is noticed
             if self.files.IsAt(self._lock_fd, self._lock_path):
                 return
-            self.files.Close(self._lock_fd)  # somebody took the file away while this waited
+            fd, self._lock_fd = self._lock_fd, -1
+            self.files.Close(fd)  # somebody took the file away while this waited
 
     def _BeginLog(self, first: Callable[[], _Operation]) -> None:
         """Make a log of one line; under another name first: whatever a crash leaves of that, it never was a log."""
@@ -5871,7 +5878,10 @@ class _Engine:
             try:
                 self.store.End()
             except BaseException:  # as in `Open`
-                self.store.End()  # guard: let go twice
+                try:
+                    self.store.End()  # guard: let go twice
+                finally:  # a second Ctrl-C
+                    self.store.End()  # guard: let go twice
                 raise
 
     def Compact(self, keep_history: bool) -> None:

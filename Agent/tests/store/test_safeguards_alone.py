@@ -12,8 +12,10 @@ import itertools
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -358,6 +360,63 @@ class TestLocks:
 
         with pytest.raises(StoreError):
             KeywordTree(str(folder))
+
+
+class _Interrupted(inside.Files):
+    """A door at whose calls about the lock Ctrl-C comes, as often as `left` says: behind taking it, before the others."""
+
+    left: ClassVar[Counter[str]] = Counter()
+    locked: ClassVar[int]
+
+    def _interrupt(self, call: str) -> None:
+        if self.left[call]:
+            self.left[call] -= 1
+            raise KeyboardInterrupt
+
+    def Lock(self, fd: int) -> None:
+        super().Lock(fd)
+        _Interrupted.locked = fd
+        self._interrupt("taking")
+
+    def Unlock(self, fd: int) -> None:
+        self._interrupt("letting go")
+        super().Unlock(fd)
+
+    def Close(self, fd: int) -> None:
+        if fd == self.locked:
+            self._interrupt("closing")
+        super().Close(fd)
+
+
+class TestSecondCtrlC:
+    """Who is impatient presses it twice: the lock must not be left to nobody."""
+
+    @pytest.fixture(autouse=True)
+    def _door(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        inside.replace_files(monkeypatch, _Interrupted)
+
+    @pytest.mark.parametrize("calls", [["letting go"], ["taking", "letting go"], ["letting go", "letting go"]])
+    def test_in_a_write_leaves_the_lock_to_others(self, folder: Path, calls: list[str]) -> None:
+        with KeywordTree(str(folder)) as tree:
+            _Interrupted.left.update(calls)
+            with pytest.raises(KeyboardInterrupt):
+                tree.CreateKeyword("k", "root")
+
+            assert not +_Interrupted.left
+            assert not inside.is_locked(str(folder / "lock"))
+            tree.CreateKeyword("another", "root")
+
+    @pytest.mark.parametrize("calls", [["taking"], ["taking", "closing"], ["letting go"], ["letting go", "closing"]])
+    def test_while_opening_leaves_the_lock_to_others(self, folder: Path, calls: list[str]) -> None:
+        _fill(folder)
+        _Interrupted.left.update(calls)
+        with pytest.raises(KeyboardInterrupt):
+            KeywordTree(str(folder))
+
+        assert not +_Interrupted.left
+        assert not inside.is_locked(str(folder / "lock"))
+        with KeywordTree(str(folder)) as tree:
+            assert len(tree) == 5
 
 
 def _refuse_locks(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
