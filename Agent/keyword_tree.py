@@ -1081,10 +1081,6 @@ def _EncodeRecord(record: _Record) -> bytes:
     return f"{row}}}".encode()
 
 
-def _DeletedLink(row: bytes) -> bytes:
-    return row.replace(_LIVE, _DELETED, 1)
-
-
 # -- decoding -----------------------------------------------------------------
 
 # Without json.loads's look for blanks around: a third quicker.  `int` raises for NaN and Infinity, which JSON has not.
@@ -2053,7 +2049,7 @@ class _Store(Protocol):
         """Raise _BehindError where `Begin` guessed wrong: what writes nothing is decided on what all wrote, too."""
 
     def End(self) -> None:
-        """Let others write; always called after `Begin`, and twice is no error."""
+        """Let others write; always called after `Begin`, and where opening fails; twice is no error."""
 
     def ReadRow(self, held: Any) -> bytes:
         """Return a row, its checksum compared; from any thread, at any time.  A place ends with length and checksum."""
@@ -2339,7 +2335,7 @@ class _FileStore(_Archive):
         self._lock_path = os.path.join(data_dir, "lock")
         self._lock_fd = -1
         self._size = 0  # of the log with its padding, or less
-        self._is_locked = False
+        self._is_locked = True  # an opening's lock
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
         self._behind = b""  # what stands behind the last line of a log that can only be read
         self.MakeLock()
@@ -2371,11 +2367,7 @@ class _FileStore(_Archive):
             else:
                 self._OpenForWriting(first, state)
         finally:
-            try:
-                self.End()  # guard: end of an opening's lock
-            except BaseException:  # Ctrl-C at its entry; a second one may leave the descriptor open
-                self.End()  # guard: end of an opening's lock
-                raise
+            self.End()  # guard: end of an opening's lock
 
     def _OpenForWriting(self, first: Callable[[], _Operation], state: _State) -> None:
         files, reader = self.files, self._reader
@@ -2424,15 +2416,14 @@ class _FileStore(_Archive):
         while True:
             try:
                 self._lock_fd = self.files.Open(self._lock_path, create=True)
-                self._is_locked = True
                 self.files.Lock(self._lock_fd)  # guard: lock of an opening
             except _DiskError as error:
+                self._is_locked = False
                 # guard: read where nothing can be made
                 is_denied = error.errno in _READ_ONLY_ERRORS and not self.files.IsWritable(self.data_dir)
                 if not is_denied and error.errno not in _NO_LOCK_ERRORS:  # guard: read where nothing can be locked
                     raise
                 self.is_readonly, self._failure = True, f"{self.data_dir} can only be read: {error}"
-                self._is_locked = False
                 return
             # guard: a lock file that was replaced while an opening waited is noticed
             if self.files.IsAt(self._lock_fd, self._lock_path):
@@ -4918,7 +4909,7 @@ class _Transaction:
     def StageUnlink(self, head: _LinkHead, row: bytes) -> None:
         """Stage that a link is gone."""
         gone = _LinkHead(head.info_id, head.keyword_id, head.ordinal, deleted=True)
-        self.StageLink(gone, _DeletedLink(row), row)
+        self.StageLink(gone, row.replace(_LIVE, _DELETED, 1), row)
 
     def _Put(self, key: _Key, row: bytes, head: Any, before: bytes | None) -> None:
         staged = self.staged.get(key)
@@ -5255,8 +5246,10 @@ def _UndoLink(tx: _Transaction, state: _State, head: _LinkHead, row: bytes, was:
 def _UndoRecord(tx: _Transaction, state: _State, record: KeywordNode | Info, row: bytes, was: bytes | None) -> bool:
     """Stage a keyword or info as it was; return False where it is not as the operation left it."""
     version, is_same = _CompareWithNow(tx, state, record, row)
-    if is_same and (was is not None or not record.deleted):  # else it was made and deleted by the same operation
-        old = dataclasses.replace(record, deleted=True) if was is None else _ReadRecord(was)
+    old = dataclasses.replace(record, deleted=True) if was is None else _ReadRecord(was)
+    if was is None and isinstance(old, KeywordNode):
+        old.merged_into = None  # guard: led nowhere
+    if is_same and old != record:  # else it was made and deleted by the same operation
         old.version, old.updated_at = version + 1, max(tx.now, old.updated_at)
         tx.Stage(old, dead=row)
     return is_same
@@ -5676,10 +5669,10 @@ class _Engine:
             state.next_ordinal = max(state.next_ordinal, store.next_ordinal)
         except BaseException as error:
             try:
+                with contextlib.suppress(_DiskError):
+                    store.End()  # guard: let go of when opening fails
+            finally:  # Ctrl-C at the entry of one of these, even twice, must not leave the lock behind
                 store.Release()  # guard: closed when opening fails
-            except BaseException:  # Ctrl-C at its entry must not leave the lock behind
-                store.Release()  # guard: closed when opening fails
-                raise
             is_foreign = isinstance(error, ValueError) and not isinstance(error, KeywordTreeError)
             if is_foreign or isinstance(error, _DiskError):
                 raise StoreError(f"cannot open {_Shorten(self.name)}: {error}") from error
@@ -5767,9 +5760,8 @@ class _Engine:
             finally:
                 try:
                     self.store.Release()  # guard: Close closes the files
-                except BaseException:  # as in `Open`
+                finally:  # Ctrl-C at its entry must not leave the lock behind
                     self.store.Release()  # guard: Close closes the files
-                    raise
         self._finalizer.detach()
 
     # -- seeing ---------------------------------------------------------------
@@ -5877,7 +5869,7 @@ class _Engine:
         finally:
             try:
                 self.store.End()
-            except BaseException:  # as in `Open`
+            except BaseException:  # Ctrl-C at its entry
                 try:
                     self.store.End()  # guard: let go twice
                 finally:  # a second Ctrl-C
@@ -6021,7 +6013,9 @@ def _FindProblems(store: _Store, state: _State) -> Iterator[str]:
         if id not in reached or level != fresh.LevelOf(id):
             yield f"levels: {_Shorten(id)} does not stand on level {level}"
     if state._tokens is not None:
-        yield from _CompareTokens(state, fresh)
+        for token in {token for name in fresh.names for token in state._normalizer(name)}:
+            if list(fresh.ByTokens([token])) != list(state.ByTokens([token])):
+                yield f"tokens: {_Shorten(token)} leads elsewhere in memory than on the disk"
     for name in (*_MULTIMAPS, *_DICTS):
         yield from _CompareTables(name, getattr(state, name), getattr(fresh, name), store.ReadRow)
     for held in itertools.chain(fresh.nodes.values(), fresh.infos.values(), fresh.Links()):
@@ -6037,13 +6031,6 @@ def _FindProblems(store: _Store, state: _State) -> Iterator[str]:
             is_whole = record.info_id in fresh.infos and record.keyword_id in fresh.nodes
         if not is_whole:
             yield f"{record!r} refers to what is not there"
-
-
-def _CompareTokens(state: _State, fresh: _State) -> Iterator[str]:
-    tokens = {token for name in fresh.names for token in state._normalizer(name)}
-    for token in tokens:
-        if list(fresh.ByTokens([token])) != list(state.ByTokens([token])):
-            yield f"tokens: {_Shorten(token)} leads elsewhere in memory than on the disk"
 
 
 def _CompareTables(name: str, mine: Any, other: Any, read: Callable[[Any], bytes]) -> Iterator[str]:

@@ -748,6 +748,7 @@ COMMITS = [
     Mutation("the lock is let go though Ctrl-C comes then", mark="let go twice"),
     Mutation("a tree that was closed meanwhile is not opened anew", mark="closed meanwhile"),
     Mutation("an opening that fails closes its files", mark="closed when opening fails"),
+    Mutation("an opening that fails lets go of the lock", mark="let go of when opening fails"),
     Mutation("a child closes what another thread is just opening", mark="known before it is open"),
     Mutation("a tree that is opened anew closes what was open", mark="closes what was open"),
     Mutation("a child closes what it inherited"),
@@ -869,6 +870,7 @@ COMMITS = [
     ),
     Mutation("an open operation runs again on a tree that was opened anew", mark="its plans run again"),
     Mutation("a child has a lock of its own for descriptors"),
+    Mutation("undoing: the id of what was made and merged at once leads nowhere", mark="led nowhere"),
     Mutation("what a refused write of an operation has staged goes", mark="staged before it was refused"),
     Mutation(
         "an operation's plans run again at its end",

@@ -1369,6 +1369,22 @@ class TestUndo:
         with unchanged(tree, folder), pytest.raises(ConflictError):
             tree.Undo(id)
 
+    def test_of_a_keyword_that_was_made_and_merged_at_once_leads_nowhere(self, tree: KeywordTree, folder: Path) -> None:
+        tree.CreateKeyword("there", "root", id="there")
+        with tree.Operation():
+            tree.CreateKeyword("new", "root", id="new")
+            tree.MergeKeywords("new", "there")
+        undone = tree.Undo(tree.last_operation)
+
+        assert tree.GetKeyword("new") is None
+        redone = tree.Undo(undone)
+        with KeywordTree(str(folder)) as other:
+            assert node(other, "new").id == "there"
+            other.Undo(redone)
+        tree.Refresh()
+        assert tree.CreateKeyword("another", "root", id="new").id == "new"
+        assert tree.Verify() == []
+
     def test_a_keyword_and_an_info_of_one_id_are_told_apart(self, tree: KeywordTree) -> None:
         tree.BatchCreateKeywords([{"id": "11", "name": "北京", "parent_id": "root"}])
         tree.BatchCreateInfos([{"id": "11", "content": "首都", "keyword_ids": ["11"]}])
