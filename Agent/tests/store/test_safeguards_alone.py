@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from typing_extensions import override
 
 from Agent.keyword_tree import KeywordTree, StoreCorruptError, StoreError
 from Agent.tests.support import inside
@@ -363,25 +364,28 @@ class TestLocks:
 
 
 class _Interrupted(inside.Files):
-    """A door at whose calls about the lock Ctrl-C comes, as often as `left` says: behind taking it, before the others."""
+    """A door at whose calls about the lock Ctrl-C comes, as often as `left` says: behind taking it, else before."""
 
     left: ClassVar[Counter[str]] = Counter()
-    locked: ClassVar[int]
+    locked: ClassVar[int] = -2
 
     def _interrupt(self, call: str) -> None:
         if self.left[call]:
             self.left[call] -= 1
             raise KeyboardInterrupt
 
+    @override
     def Lock(self, fd: int) -> None:
         super().Lock(fd)
         _Interrupted.locked = fd
         self._interrupt("taking")
 
+    @override
     def Unlock(self, fd: int) -> None:
         self._interrupt("letting go")
         super().Unlock(fd)
 
+    @override
     def Close(self, fd: int) -> None:
         if fd == self.locked:
             self._interrupt("closing")
