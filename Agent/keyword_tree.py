@@ -1028,6 +1028,7 @@ class _Records(NamedTuple):
         self.nodes.extend(more.nodes)
         self.infos.extend(more.infos)
         self.links.extend(more.links)
+        self.heads.update(more.heads)
 
 
 def _NoRecords() -> _Records:
@@ -1068,9 +1069,10 @@ def _EncodeRecord(record: _Record) -> bytes:
         row = f'"deleted":{deleted},"source":{source},{stamps},"content":{content}}}'
         return f'{{"id":{_EncodeString(values["id"])},{row}'.encode()
     parent_id = "null" if values["parent_id"] is None else _EncodeString(values["parent_id"])
+    aliases = ",".join(map(_EncodeString, values["aliases"])) if values["aliases"] else ""
     row = (
         f'{{"id":{_EncodeString(values["id"])},"ordinal":{values["ordinal"]},"deleted":{deleted},"parent_id":{parent_id},'
-        f'"name":{_EncodeString(values["name"])},"aliases":[{",".join(map(_EncodeString, values["aliases"]))}],'
+        f'"name":{_EncodeString(values["name"])},"aliases":[{aliases}],'
         f'"normalized":[{",".join(map(_EncodeString, values["normalized"]))}],"level":{values["level"]},'
         f'"children":[],"description":{_EncodeString(values["description"])},{stamps}'
     )
@@ -1613,18 +1615,17 @@ def _EncodeLine(seq: int, prev: bytes, durable: int, operation: _Operation, extr
     return b"".join((b'{"crc": "', crc, b'", ', body, b"\n")), crc
 
 
-def _JoinRows(operations: Iterable[_Operation]) -> _Records:
-    """Return the rows that operations bring, together."""
+def _JoinRows(parts: Iterable[_Records]) -> _Records:
     brought = _NoRecords()
-    for operation in operations:
-        brought.Extend(operation.after)
+    for records in parts:
+        brought.Extend(records)
     return brought
 
 
 def _EncodeRows(records: _Records) -> bytes:
     nodes, infos, links, _, _ = records
     if len(nodes) + len(infos) + len(links) <= 1:
-        return (*nodes, *infos, *links, b"null")[0]
+        return (nodes or infos or links or (b"null",))[0]
     parts = [_MANY[0], _BETWEEN.join(nodes), _MANY[1], _BETWEEN.join(infos), _MANY[2], _BETWEEN.join(links), _MANY[3]]
     return b"".join(parts)
 
@@ -2109,10 +2110,7 @@ class _Projections:
 
     def FindAny(self) -> str:
         """Return the name of one that is there, "" where none is."""
-        for name, path in zip(self.names, self.paths, strict=True):
-            if self._files.Exists(path):
-                return name
-        return ""
+        return next((name for name, path in zip(self.names, self.paths, strict=True) if self._files.Exists(path)), "")
 
     def Open(self, *, readonly: bool) -> None:
         for kind, path in enumerate(self.paths):
@@ -2215,11 +2213,9 @@ class _Archive:
 
     def Snapshot(self, stamp: str, copy: bool) -> str:
         self.RefuseIfFailed()  # guard: no snapshot without writing
-        taken, name = self.files.List(self._snapshots), stamp
-        for number in itertools.count(2):
-            if name not in taken:  # guard: a name of its own
-                break
-            name = f"{stamp}-{number}"
+        taken, name, number = self.files.List(self._snapshots), stamp, 2
+        while name in taken:  # guard: a name of its own
+            name, number = f"{stamp}-{number}", number + 1
         folder = os.path.join(self._snapshots, name)
         said: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
         said["crc"] = _ChecksumOf(said)
@@ -2620,8 +2616,7 @@ class _FileStore(_Archive):
         self.files.Lock(self._lock_fd)  # guard: lock of a commit
         if self.files.Size(self._lock_fd):  # guard: a mark keeps from writing
             raise StoreError(f"a sync of {self.log_path} failed in another process, open the tree again")
-        # Not the log's own `stat`: whoever asks for a file's time makes the next sync write its inode, too, which costs
-        # half a commit.
+        # Not the log's own time: whoever asks for it makes the next sync write the inode, too, half a commit more.
         if self.files.ChangedAt(self.data_dir) != self._folder_time:  # guard: the folder's time
             self._NoteFolderTime()
             if self._IsReplaced():
@@ -2637,9 +2632,8 @@ class _FileStore(_Archive):
 
     def _IsReplaced(self) -> bool:
         """Tell whether another file has the log's name; or the lock's: who took that away made two."""
-        files = self.files
         # guard: replaced files
-        return not (files.IsAt(self._reader.fd, self.log_path) and files.IsAt(self._lock_fd, self._lock_path))
+        return not (self.files.IsAt(self._reader.fd, self.log_path) and self.files.IsAt(self._lock_fd, self._lock_path))
 
     def _NoteFolderTime(self) -> None:
         # A name in the folder that changes changes its time; but not twice within the tick of a clock, so only a time
@@ -2690,7 +2684,7 @@ class _FileStore(_Archive):
                 _LocateLong(operation.after, line, reader.Locate)
             reader.Advance(reader.seq + 1, line)
         # Once for a group: who lets go of the interpreter waits for it again.
-        reader.Project(operation.after if len(operations) == 1 else _JoinRows(operations))
+        reader.Project(operation.after if len(operations) == 1 else _JoinRows(each.after for each in operations))
         if extra:  # this was a checkpoint
             return
         seq, size = reader.checkpoint
@@ -2882,9 +2876,8 @@ def _CheckBackward(
 ) -> Iterator[tuple[_Line | None, bytes]]:
     """Yield a log's lines up to operation `top`, the last first; None, and an end, where the chain is broken.
 
-    What lies behind `top` may be of another log, and in one that was set aside torn; all below it was acknowledged:
-    what is missing is damage.
-    With a value the lines without it are skipped, and no chain is checked.
+    What lies behind `top` may be of another log, and in one that was set aside torn; all below was acknowledged, and
+    missing it is damage.  With a value the lines without it are skipped, and no chain is checked.
     """
     crc = b""
     for raw in _ReadBackward(files, fd, stop, value):
@@ -3134,7 +3127,7 @@ class _State:
         return True
 
     def _ApplyNode(self, head: _NodeHead | KeywordNode, row: bytes) -> None:
-        id = head.id
+        id, parent_id, ordinal = head.id, head.parent_id, head.ordinal
         old_row = self.nodes.get(id)
         kept: Collection[str] = ()  # names that lead there already
         if old_row is not None:
@@ -3143,9 +3136,9 @@ class _State:
                 self.nodes[id] = row
                 return
             kept = self._ForgetNode(old, head)
-        is_last = head.ordinal >= self.next_ordinal
+        is_last = ordinal >= self.next_ordinal
         if is_last:
-            self.next_ordinal = head.ordinal + 1
+            self.next_ordinal = ordinal + 1
         if head.deleted:
             self.nodes.pop(id, None)
             self.gone_nodes[id] = _BuryRecord(head if isinstance(head, KeywordNode) else _ReadRecord(row, KeywordNode))
@@ -3153,9 +3146,9 @@ class _State:
         if old_row is None and id in self.gone_nodes:
             del self.gone_nodes[id]
         self.nodes[id] = row  # first: the order of the values below is looked up in it
-        if head.parent_id is None:
+        if parent_id is None:
             return  # the root is no keyword that a name leads to
-        self.children.Add(head.parent_id, id, is_last)
+        self.children.Add(parent_id, id, is_last)
         for name in (head.name, *head.aliases):
             if name in kept:
                 continue
@@ -5328,6 +5321,7 @@ class _Job(Generic[_Value]):
     plan: _Plan[_Value]
     author: str = ""
     agent_ios: Sequence[_Row] = ()
+    about: Sequence[str] = ()  # the id of what it makes, and those that it asks for, where it does nothing else
     block: OpenOperation | None = None
     result: _Value = None  # type: ignore[assignment]  # until it is done
     error: BaseException | None = None
@@ -5480,7 +5474,7 @@ class OpenOperation:
                 self._outer.CutTo(self._first)
         elif kind is None and self._writes:
             agent_ios = [io for _, of_plan, _ in self._writes for io in of_plan]
-            self.engine.Run(_Job(self._name, self.id, self._RunPlans, self._author or "user", agent_ios, self))
+            self.engine.Run(_Job(self._name, self.id, self._RunPlans, self._author or "user", agent_ios, (), self))
 
     def __repr__(self) -> str:
         state = "open" if self.is_open else "ended"
@@ -5690,12 +5684,11 @@ class _Engine:
     def _MakeFirst(self) -> _Operation:
         now = self.Now()
         root = KeywordNode(_ROOT_ID, _ROOT_ID, [], [_ROOT_ID], 0, None, [], "", {}, 1, now, now, created_by="agent")
-        after = _NoRecords()
-        after.nodes.append(_EncodeRecord(root))
+        after = _Records([_EncodeRecord(root)], [], [], {}, {})
         return _Operation(_BEGINNINGS[0], self.new_id(), now, _NoRecords(), after, "agent")
 
     def NormalizeAll(self, names: Sequence[str]) -> list[str]:
-        tokens = list(itertools.chain.from_iterable(map(self.normalizer, names)))
+        tokens = self.normalizer(names[0]) if len(names) == 1 else list(itertools.chain(*map(self.normalizer, names)))
         return tokens if len(tokens) == 1 else list(dict.fromkeys(tokens))
 
     def CheckOpen(self) -> None:
@@ -5789,10 +5782,7 @@ class _Engine:
 
     def FindBlock(self) -> OpenOperation | None:
         """Return the operation that is open in this task or thread."""
-        for block in _BLOCKS.get():
-            if block.engine is self and block.IsOpenHere():
-                return block
-        return None
+        return next((block for block in _BLOCKS.get() if block.engine is self and block.IsOpenHere()), None)
 
     def ReadRow(self, held: Any) -> bytes:
         """Return the row of an info; a long one is read without the tree's lock, which must not be held."""
@@ -5818,13 +5808,15 @@ class _Engine:
 
     # -- committing -----------------------------------------------------------
 
-    def Write(self, op: str, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row] = ()) -> _Value:
+    def Write(
+        self, op: str, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row] = (), about: Sequence[str] = ()
+    ) -> _Value:
         """Commit a plan, or make it a part of the block that is open here; return what it returned."""
         if _BLOCKS.get():
             block = self.FindBlock()
             if block is not None:
                 return block.Add(plan, author, agent_ios)
-        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios))
+        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios, () if agent_ios else about))
 
     def Run(self, job: _Job[_Value]) -> _Value:
         """Return what the job's plan returned, once it is durable; raise what it raised."""
@@ -5897,16 +5889,20 @@ class _Engine:
         # what was staged before it, or the guess of a store elsewhere that nobody has written.
         operations: list[_Operation] = []
         view = self.state
+        unseen: dict[str, _Records] = {}  # what it does not show, by the id of what is made; "" where that is not all
         for job in jobs:
-            operation = self._RunPlan(job, view)
+            # Who asks for nothing of that sees the same without it; guard: asks for
+            if unseen and ("" in unseen or not job.about or not unseen.keys().isdisjoint(job.about)):
+                view = _State.Over(view) if view is self.state else view
+                view.Apply(_JoinRows(unseen.values()))  # guard: see one another
+                unseen = {}
+            operation = self._RunPlan(job, view, unseen.values())
             job.is_written = operation is not None
             if operation is None:
                 job.is_done = not operations and not self.store.is_guess  # guard: tried again
                 continue
             operations.append(operation)
-            if job is not jobs[-1]:  # guard: see one another
-                view = _State.Over(view) if view is self.state else view
-                view.Apply(operation.after)
+            unseen[job.about[0] if job.about else ""] = operation.after
         if not operations:
             self.store.Confirm()  # guard: a guess is confirmed
         else:
@@ -5923,7 +5919,7 @@ class _Engine:
         for job in jobs:
             job.is_done = True
 
-    def _RunPlan(self, job: _Job[Any], view: _State) -> _Operation | None:
+    def _RunPlan(self, job: _Job[Any], view: _State, unseen: Iterable[_Records]) -> _Operation | None:
         """Return what a job's plan stages, None where nothing changes, or where the plan refuses."""
         # guard: what was said before
         job.error, job.is_done = None, False  # of a run on what others have changed by now
@@ -5931,6 +5927,8 @@ class _Engine:
         try:
             if transaction is None:
                 transaction = _Transaction(self, view, self.Now() if job.block is None else job.block.now)
+                for records in unseen:
+                    transaction.next_ordinal += len(records.nodes) + len(records.links)  # guard: ordinals of its own
                 job.result = job.plan(transaction)
         except Exception as error:  # this operation's own; the others go on
             job.error = error
@@ -6464,7 +6462,8 @@ class _Writer:
                     agent_ios.append(descent["io"])
             plans.append(partial(_PlanInfo, info, keyword_ids, chosen))
         author = checked[0]["created_by"] if checked else "user"
-        return self._engine.Write(op, partial(_PlanAll, plans), author, agent_ios)
+        about = (info.id, *keyword_ids) if len(checked) == 1 else ()
+        return self._engine.Write(op, partial(_PlanAll, plans), author, agent_ios, about)
 
     def WriteAs(self, op: str, plan: _Plan[Any], changed_by: str) -> str:
         """Commit a plan; return the operation's id, also where nothing had to change and nothing was written."""
@@ -7092,8 +7091,9 @@ class KeywordTree:
         elif _CheckBool("llm_auto_place", llm_auto_place):
             self._engine.CheckOpen()
             parent_id, io = self._writer.Place(node)
-        plan = partial(_PlanNode, node, parent_id or _ROOT_ID, io)
-        return self._engine.Write("create_keyword", plan, created_by, () if io is None else [io])
+        parent_id = parent_id or _ROOT_ID
+        plan = partial(_PlanNode, node, parent_id, io)
+        return self._engine.Write("create_keyword", plan, created_by, () if io is None else [io], (node.id, parent_id))
 
     def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
         """Make many keywords, all or none; return them in the order of the specs.

@@ -279,7 +279,7 @@ SET_ASIDE = [
         Instead(" if self.files.Exists(os.path.join(self._snapshots, name, _SNAPSHOT_NAME))", ""),
         mark="finished ones alone",
     ),
-    Mutation("snapshot: each has a name of its own", Always(), mark="a name of its own"),
+    Mutation("snapshot: each has a name of its own", mark="a name of its own"),
     Mutation(
         "snapshot: what tells that it is finished comes last",
         Instead(
@@ -559,12 +559,12 @@ WRITING = [
     Mutation("replaced: the folder's time is looked at", mark="the folder's time"),
     Mutation(
         "replaced: a log that was replaced is noticed",
-        Instead("files.IsAt(self._reader.fd, self.log_path) and ", ""),
+        Instead("self.files.IsAt(self._reader.fd, self.log_path) and ", ""),
         mark="replaced files",
     ),
     Mutation(
         "replaced: a lock file that was replaced is noticed",
-        Instead(" and files.IsAt(self._lock_fd, self._lock_path)", ""),
+        Instead(" and self.files.IsAt(self._lock_fd, self._lock_path)", ""),
         mark="replaced files",
     ),
     Mutation("replaced: what was found is kept only when the new log was opened", mark="looked at again"),
@@ -828,6 +828,12 @@ COMMITS = [
         mark="tried again",
     ),
     Mutation("a group's operations see one another", mark="see one another"),
+    Mutation(
+        "a group's operations see what they ask for",
+        Instead(" or not unseen.keys().isdisjoint(job.about)", ""),
+        mark="asks for",
+    ),
+    Mutation("a group's operations have ordinals of their own", mark="ordinals of its own"),
     Mutation("an operation is tried again alone when its group failed", Always(), mark="what is tried alone"),
     Mutation(
         "no group goes on behind a failed sync",

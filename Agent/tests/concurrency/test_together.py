@@ -17,6 +17,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,55 @@ class TestGroups:
         assert [type(error) for error in together.raised] == [StoreError, StoreError]
         assert tree.GetLinks(info.id) == []
         assert tree.LinkInfo(info.id, keyword.id) in tree.GetLinks(info.id)
+
+    def test_come_to_what_the_same_writes_come_to_one_after_another(
+        self, tree: KeywordTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        writes: list[Callable[[KeywordTree], object]] = [
+            lambda tree: tree.CreateKeyword("a", "root", id="a"),
+            lambda tree: tree.CreateKeyword("apart", "root", id="apart"),
+            lambda tree: tree.CreateKeyword("b", "a", id="b"),
+            lambda tree: tree.CreateKeyword("again", "root", id="a"),
+            lambda tree: tree.CreateInfo("of both", keyword_ids=["b", "a"], id="i"),
+            lambda tree: tree.CreateKeyword("behind two links", "apart", id="behind"),
+            lambda tree: tree.MoveKeyword("b", "root"),
+            lambda tree: tree.CreateKeyword("c", "b", id="c"),
+            lambda tree: tree.CreateInfo("the same", id="i"),
+            lambda tree: tree.DeleteKeyword("a"),
+            lambda tree: tree.CreateKeyword("beneath what is gone", "a", id="never"),
+            lambda tree: tree.CreateKeyword("a anew", "c", id="a"),
+            lambda tree: tree.CreateInfo("of a anew", keyword_ids=["a"], id="j"),
+            lambda tree: tree.CreateKeyword("last", "root", id="last"),
+        ]
+
+        def tell(tree: KeywordTree) -> list[object]:
+            nodes = [tree.GetKeyword(id) for id in ("root", "a", "apart", "b", "behind", "c", "last")]
+            told: list[object] = [(n.id, n.parent_id, n.level, n.version, n.ordinal, n.children) for n in nodes if n]
+            links = [link for id in ("i", "j") for link in tree.GetLinks(id)]
+            told += [(link.info_id, link.keyword_id, link.ordinal) for link in links]
+            assert tree.Verify() == []
+            return told
+
+        together = Together(tree, monkeypatch)
+        for write in writes:
+            together.queue_up(partial(write, tree))
+        together.go_on()
+        tree.DeleteKeyword(tree.FindByName("first")[0].id)
+        one_by_one = KeywordTree(str(tmp_path / "one by one"))
+        first = one_by_one.CreateKeyword("first", "root")
+        raised = []
+        for write in writes:
+            try:
+                write(one_by_one)
+            except Exception as error:
+                raised.append(type(error))
+        one_by_one.DeleteKeyword(first.id)
+
+        assert raised == [DuplicateIdError, DuplicateIdError, NotFoundError]
+        assert [type(error) for error in together.raised] == raised
+        assert tell(tree) == tell(one_by_one)
+        assert len(tell(tree)) > 9
+        one_by_one.Close()
 
     def test_do_not_commit_what_was_interrupted_while_it_waited(
         self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
