@@ -5242,7 +5242,7 @@ def _UndoRecord(tx: _Transaction, state: _State, record: KeywordNode | Info, row
     old = dataclasses.replace(record, deleted=True) if was is None else _ReadRecord(was)
     if was is None and isinstance(old, KeywordNode):
         old.merged_into = None  # guard: led nowhere
-    if is_same and old != record:  # else it was made and deleted by the same operation
+    if is_same and (was is not None or old != record):  # else it was made and deleted by the same operation
         old.version, old.updated_at = version + 1, max(tx.now, old.updated_at)
         tx.Stage(old, dead=row)
     return is_same

@@ -13,7 +13,8 @@ How: everything happens in a copy in the temporary folder. First the test that n
 logs elsewhere, and those with real processes. What takes several times as long as without the mutation hangs, which
 counts as noticed. The exit code tells whether anything was not noticed, or was not found.
 
-Repeat: ``python -m benchmarks.mutate_store`` (``--only sync`` for those whose name holds a word, ``--jobs 4``).
+Repeat: ``python -m benchmarks.mutate_store`` (``--only sync`` for those whose name holds a word, ``--jobs 4``;
+``--again`` for what noticed last time alone).
 """
 
 from __future__ import annotations
@@ -919,16 +920,25 @@ def main() -> int:
     parser.add_argument(
         "--last", type=Path, default=LAST_TABLE, help="where the last table stands: who noticed then is asked first"
     )
+    parser.add_argument(
+        "--again", action="store_true", help="run nothing but the test that noticed last time"
+    )
     options = parser.parse_args()
     if hasattr(os, "nice"):
         os.nice(10)
     beginning = next((number for number, each in enumerate(MUTATIONS) if each.name == options.begin), 0)
     chosen = [mutation for mutation in MUTATIONS[beginning:] if options.only in mutation.name]
     with tempfile.TemporaryDirectory(prefix="mutations-") as name:
-        return try_all(chosen, Path(name), options.jobs, read_last_table(options.last))
+        return try_all(chosen, Path(name), options.jobs, read_last_table(options.last), () if options.again else STAGES)
 
 
-def try_all(chosen: Sequence[Mutation], folder: Path, jobs: int, noticed_last: Mapping[str, tuple[str, str]]) -> int:
+def try_all(
+    chosen: Sequence[Mutation],
+    folder: Path,
+    jobs: int,
+    noticed_last: Mapping[str, tuple[str, str]],
+    stages: Sequence[Sequence[str]],
+) -> int:
     """Try mutations, some at once; print the table and return the exit code."""
     for source in needed():  # once, so that nobody changes a test meanwhile
         target = folder / "unchanged" / source.relative_to(HOME)
@@ -948,7 +958,7 @@ def try_all(chosen: Sequence[Mutation], folder: Path, jobs: int, noticed_last: M
         (place / "Agent" / "keyword_tree.py").write_text(changed, "utf-8")
         begun = time.monotonic()
         try:
-            test = noticed_by(place, noticed_last.get(mutation.name), limits)
+            test = noticed_by(place, noticed_last.get(mutation.name), limits, stages)
         finally:
             shutil.rmtree(place, ignore_errors=True)  # a process that hung may still write there
         seconds = time.monotonic() - begun
@@ -994,15 +1004,17 @@ def read_last_table(path: Path) -> dict[str, tuple[str, str]]:
     return {name: (file, test) for name, file, test in found}
 
 
-def noticed_by(folder: Path, likely: tuple[str, str] | None, limits: Limits) -> str | None:
-    """Run the tests in a folder; return the first one that fails."""
+def noticed_by(
+    folder: Path, likely: tuple[str, str] | None, limits: Limits, stages: Sequence[Sequence[str]]
+) -> str | None:
+    """Run the tests in a folder, the likely one first; return the first one that fails."""
     if likely is not None:
         module, name = likely
         for path in (folder / "Agent").rglob(f"{module}.py"):
             stage = (str(path.relative_to(folder)), "-k", name)
             if test := run_tests(stage, folder, limits.of(stage)):
                 return test
-    return next((test for stage in STAGES if (test := run_tests(stage, folder, limits.of(stage)))), None)
+    return next((test for stage in stages if (test := run_tests(stage, folder, limits.of(stage)))), None)
 
 
 def run_tests(stage: Sequence[str], folder: Path, limit_s: float) -> str | None:
