@@ -158,6 +158,20 @@ class TestLostLogs:
 
 
 class TestOpening:
+    def test_a_row_behind_the_checkpoint_is_the_logs_to_tell(self, folder: Path) -> None:
+        _fill(folder)
+        tree = KeywordTree(str(folder))
+        tree.CreateKeyword("later", "root", id="later")
+        inside.release(tree)
+        rows = (folder / "nodes.jsonl").read_bytes()
+        assert rows.count(b'"later"') > 1
+        (folder / "nodes.jsonl").write_bytes(rows.replace(b'"later"', b'"other"'))
+
+        with KeywordTree(str(folder)) as again:
+            assert names_under(again)[5:] == ["later"]
+            assert again.GetKeyword("other") is None
+            assert again.Verify() == []
+
     def test_projections_that_could_not_be_mended_get_no_checkpoint(self, door: Door) -> None:
         tree = KeywordTree(STORE)
         tree.CreateKeyword("first", "root")
@@ -342,6 +356,10 @@ class TestVerify:
 
 
 class TestLocks:
+    def test_are_held_by_no_tree_that_is_only_open(self, folder: Path) -> None:
+        with KeywordTree(str(folder)):
+            assert not inside.is_locked(str(folder / "lock"))
+
     @pytest.mark.parametrize("error", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EROFS])
     def test_that_no_file_system_knows_leave_a_tree_to_read(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, error: int
