@@ -981,7 +981,7 @@ _MatchPlainNode = re.compile(
 _MatchParent = re.compile(rb'\{"id":%b,"ordinal":\d+,"deleted":\w+,"parent_id":(?:null|%b)' % (_STRING, _STRING)).match
 _MatchInfo = re.compile(rb'\{"id":%b,"deleted":(true|false),"source":' % _STRING).match
 _MatchLink = re.compile(
-    rb'\{"info_id":%b,"keyword_id":%b,"ordinal":(\d+),"deleted":(true|false),"relation":"(\w+)"' % (_STRING, _STRING)
+    r'\{"info_id":%s,"keyword_id":%s,"ordinal":[0-9]+,"deleted":(?:true|false),"relation":"' % (2 * (_STRING.decode(),))
 ).match
 _MatchNodeStart = re.compile(rb'\{"id":%b,"ordinal":' % _ANY_STRING).match
 _LIVE, _DELETED = b',"deleted":false,', b',"deleted":true,'  # once in each row
@@ -1081,6 +1081,10 @@ def _EncodeRecord(record: _Record) -> bytes:
     if values["merged_into"] is not None:
         row += f',"merged_into":{_EncodeString(values["merged_into"])}'
     return f"{row}}}".encode()
+
+
+def _DeletedLink(row: bytes) -> bytes:
+    return row.replace(_LIVE, _DELETED, 1)
 
 
 # -- decoding -----------------------------------------------------------------
@@ -1201,30 +1205,13 @@ def _ReadInfoHead(row: bytes) -> _InfoHead:
     return _InfoHead(_Unescape(match[1]), match[2] == b"true")
 
 
-class _LinkHead(NamedTuple):
-    """What leads to a link.  An `InfoKeywordLink` has the same attributes."""
-
-    info_id: str
-    keyword_id: str
-    ordinal: int
-    deleted: bool
-
-
-def _ReadLinkHead(row: bytes) -> _LinkHead:
-    match = _MatchLink(row)
-    if match is None:
-        raise _Malformed("no row of a link", row)
-    return _LinkHead(_Unescape(match[1]), _Unescape(match[2]), int(match[3]), match[4] == b"true")
-
-
 def _Unescape(raw: bytes) -> str:
     """Return the text of a JSON string's inside."""
     return cast("str", json.loads(b'"%b"' % raw)) if b"\\" in raw else raw.decode("utf-8")
 
 
 def _OrdinalOf(row: bytes) -> int:
-    start = row.index(b'"ordinal":') + 10  # within a string a quote is escaped
-    return int(row[start : row.index(b",", start)])
+    return int(row.partition(b'"ordinal":')[2].partition(b",")[0])  # within a string a quote is escaped
 
 
 _Key: TypeAlias = tuple[int, str, str]
@@ -1234,9 +1221,21 @@ _Key: TypeAlias = tuple[int, str, str]
 def _KeyOf(row: bytes) -> _Key:
     kind = _KindOf(row)
     if kind == 2:
-        link = _ReadLinkHead(row)
-        return kind, link.info_id, link.keyword_id
+        return _ReadLinkKey(row)
     return kind, (_ReadInfoHead(row) if kind else _ReadNodeHead(row)).id, ""
+
+
+def _ReadLinkKey(row: bytes) -> _Key:
+    match = _MatchLink(str(row, "utf-8", "replace"))
+    if match is None:
+        raise _Malformed("no row of a link", row)
+    if b"\\" in row:
+        return 2, json.loads(f'"{match[1]}"'), json.loads(f'"{match[2]}"')
+    return 2, match[1], match[2]
+
+
+def _InfoIdOf(row: bytes) -> str:  # of a link that was looked at before
+    return _Unescape(row[len(b'{"info_id":"') : row.index(b'","keyword_id":"')])
 
 
 class _Tombstone(NamedTuple):
@@ -2996,7 +2995,7 @@ class _Multimap(Generic[_Value]):
         if held is None:
             self._held[key] = value
             return
-        values = held if type(held) is list and key in self.own else _ListOf(held)
+        values = held if type(held) is list and key in self.own else list(self.Get(key))
         index = len(values)
         if is_last and values is held and values[-1] != value:  # nearly always, of a level that grows
             values.append(value)
@@ -3014,27 +3013,39 @@ class _Multimap(Generic[_Value]):
     def Discard(self, key: str, value: _Value) -> None:
         """Take a value away if it is there.  Cost: log n comparisons, one where it is the first or the last."""
         held = self._held.get(key)
-        if held is None:
+        if held == value:
+            del self._held[key]
+        if type(held) is not list:
             return
-        values = held if type(held) is list and key in self.own else _ListOf(held)
+        values = held if key in self.own else list(held)
         index = 0 if values[0] == value else len(values) - 1
         if values[index] != value:
             index = bisect.bisect_left(values, self._Place(value), key=self._Place)
         if value not in values[index : index + 1]:
             return
         del values[index]
+        self._held[key] = values if len(values) > 1 else values[0]
+
+    def Change(self, key: str, is_there: Mapping[_Value, bool]) -> None:
+        """Add values and take others away.  Cost: one sort where they are many beside those that stay."""
+        held = self.Get(key)
+        if 8 * len(is_there) < len(held):
+            for value, is_new in is_there.items():
+                (self.Add if is_new else self.Discard)(key, value)
+            return
+        values = [value for value in held if value not in is_there]
+        came = sorted(filter(is_there.__getitem__, is_there), key=self._Place)
+        if came:
+            first, last = (bisect.bisect_left(values, self._Place(end), key=self._Place) for end in (came[0], came[-1]))
+            values[first:first] = came
+            if first != last:
+                values.sort(key=self._Place)
+        self._held.pop(key, None)
         if values:
             self._held[key] = values if len(values) > 1 else values[0]
-        else:
-            del self._held[key]
 
     def _Place(self, value: _Value) -> tuple[Any, _Value]:
         return self._order(value), value  # an ordinal can come twice, when a compaction forgot who had it
-
-
-def _ListOf(held: _Value | list[_Value]) -> list[_Value]:
-    """Return what a multimap holds of a key in a list of its own."""
-    return list(held) if isinstance(held, list) else [held]
 
 
 class _State:
@@ -3085,8 +3096,11 @@ class _State:
                 self._ApplyNode(heads.get(row) or _ReadNodeHead(row), row)
         for index, row in enumerate(records.infos):
             self._ApplyInfo(heads.get(row) or _ReadInfoHead(row), row, records.places.get(index, row))
-        for row in records.links:
-            self._ApplyLink(heads.get(row) or _ReadLinkHead(row), row)
+        if records.links:
+            ordinals = list(map(_OrdinalOf, records.links))
+            are_last = ordinals[0] >= self.next_ordinal and ordinals == sorted(ordinals)
+            self._ApplyLinks({heads.get(row) or _ReadLinkKey(row): row for row in records.links}, are_last)
+            self.next_ordinal = max(self.next_ordinal, 1 + max(ordinals))
 
     def _AddPlainNodes(self, rows: list[bytes]) -> bool:
         """Take rows in if all of them are new and plain, as a batch's are; else change nothing.
@@ -3203,17 +3217,22 @@ class _State:
                 self._info_order.append(id)
         self.infos[id] = held
 
-    def _ApplyLink(self, link: _LinkHead | InfoKeywordLink, row: bytes) -> None:
-        old = self.FindLink(link.info_id, link.keyword_id)
-        if old is not None:
-            self.by_info.Discard(link.info_id, old)
-            self.by_node.Discard(link.keyword_id, old)
-        is_last = link.ordinal >= self.next_ordinal
-        if not link.deleted:
-            self.by_info.Add(link.info_id, row, is_last)
-            self.by_node.Add(link.keyword_id, row, is_last)
-        if is_last:
-            self.next_ordinal = link.ordinal + 1
+    def _ApplyLinks(self, rows: Mapping[_Key, bytes], are_last: bool) -> None:
+        """Take links in; those of a keyword all at once, since a merge brings thousands."""
+        changed: defaultdict[str, dict[bytes, bool]] = defaultdict(dict)
+        for key, row in rows.items():
+            old = self.FindLink(key, row)
+            if old is not None:
+                self.by_info.Discard(key[1], old)
+                changed[key[2]][old] = False
+            if _LIVE in row:
+                self.by_info.Add(key[1], row, are_last)
+                if are_last:
+                    self.by_node.Add(key[2], row, are_last)
+                else:
+                    changed[key[2]][row] = True
+        for keyword_id, is_there in changed.items():
+            self.by_node.Change(keyword_id, is_there)
 
     def Check(self) -> None:
         """Refuse keywords beneath a parent that does not exist.  Cost: one look-up for each inner node."""
@@ -3246,13 +3265,15 @@ class _State:
             id = (grave and grave.parent_id) or _ROOT_ID
         return found
 
-    def FindLink(self, info_id: str, keyword_id: str) -> bytes | None:
-        """Return the row of a pair's link; looks through the shorter of the two lists."""
+    def FindLink(self, key: _Key, like: bytes = b"") -> bytes | None:
+        """Return the row of a pair's link, of which `like` is another one; looks through the shorter of two lists."""
+        _, info_id, keyword_id = key
         of_info = self.by_info.Get(info_id)
         if not of_info:
             return None
         of_node = self.by_node.Get(keyword_id) if len(of_info) > 1 else of_info
-        start = f'{{"info_id":{_EncodeString(info_id)},"keyword_id":{_EncodeString(keyword_id)},'.encode()
+        start = like.partition(b'"ordinal":')[0]
+        start = start or f'{{"info_id":{_EncodeString(info_id)},"keyword_id":{_EncodeString(keyword_id)},'.encode()
         for row in of_info if len(of_info) <= len(of_node) else of_node:
             if row.startswith(start):
                 return row
@@ -3330,7 +3351,7 @@ class _State:
 
     def InfosOf(self, links: Iterable[bytes]) -> list[Any]:
         """Return where the infos of links are held."""
-        return [self.infos[_ReadLinkHead(link).info_id] for link in links]
+        return [self.infos[_InfoIdOf(link)] for link in links]
 
     def InfosBehind(self, id: str | None) -> Iterator[str]:
         """Yield all infos, or those that stand behind one, which may be deleted by now."""
@@ -3987,9 +4008,9 @@ class _Ranker:
         for row in records.nodes:
             noted.add((records.heads.get(row) or _ReadNodeHead(row)).id)
         for row in records.links:
-            noted.add((records.heads.get(row) or _ReadLinkHead(row)).keyword_id)
+            noted.add((records.heads.get(row) or _ReadLinkKey(row))[2])
         for row in records.infos:
-            noted.update(_ReadLinkHead(link).keyword_id for link in state.by_info.Get(_KeyOf(row)[1]))
+            noted.update(_ReadLinkKey(link)[2] for link in state.by_info.Get(_KeyOf(row)[1]))
 
     @contextlib.contextmanager
     def Asking(self) -> Iterator[Recall]:
@@ -4065,7 +4086,7 @@ class _Ranker:
     def _FindInfos(self, state: _State, id: str) -> list[tuple[str, bytes | _Extent]]:
         """Return the ids of a keyword's newest infos with where they are.  The tree's lock is held."""
         links = state.by_node.Get(id)[-self._infos_heard :] if self._infos_heard else ()
-        return [(info_id := _ReadLinkHead(link).info_id, state.infos[info_id]) for link in links]
+        return [(info_id := _InfoIdOf(link), state.infos[info_id]) for link in links]
 
     def _ReadHeard(self, found: Iterable[tuple[str, bytes | _Extent]]) -> tuple[_HeardInfo, ...]:
         """Return what is kept of infos: of one that stays on the disk its beginning."""
@@ -4765,45 +4786,43 @@ _CONFIRMED_LIMIT = 20  # queries kept with a keyword; the oldest goes
 class _Transaction:
     """What one operation reads and stages: one line of the log, all of it or nothing."""
 
+    _may_have_moved = False  # a keyword that was there: levels beneath it may be others than in the base
+    _overlay: _State | None = None  # made when a plan reads what was staged
+    _seen = 0  # steps that it shows
+    _noted = 0  # steps of which `touched` and `named` tell
+
     def __init__(self, engine: _Engine, base: _State, now: float) -> None:
         self.now = now
         self.next_ordinal = base.next_ordinal
         self.Normalize = engine.NormalizeAll
         self.ReadRow = engine.store.ReadRow
-        self._may_have_moved = False  # a keyword that was there: levels beneath it may be others than in the base
-        self.touched: set[str] = set()  # ids of the keywords and infos that were staged
-        self.named: set[str | None] = set()  # ids that what was staged refers to: parents, ends of links
+        self.touched, self.named = set[str](), set[str]()  # see `NoteIds`
         self.base = base
-        self.staged: dict[_Key, tuple[bytes | None, bytes, Any]] = {}  # -> row before, row after, head
-        self._overlay: _State | None = None  # made when a plan reads what was staged
-        self._unseen: list[_Key] = []  # of what was staged since
-        self._steps: list[tuple[_Key, Any]] = []  # each key that was staged, and what stood there before
+        self.staged: dict[_Key, bytes] = {}  # -> row
+        self._heads: dict[bytes, Any] = {}  # of these rows
+        self._before: dict[_Key, bytes] = {}  # -> row that the tree has, or had of what is gone
+        self._steps: list[tuple[_Key, bytes | None]] = []  # each key that was staged, and the row that it had before
 
     @property
     def state(self) -> _State:
         """The tree with what was staged so far."""
-        if self._unseen:
-            overlay, self._overlay = self._overlay, None  # until it is whole: Ctrl-C may come
-            if overlay is None:
-                overlay = _State.Over(self.base)
-                self._unseen = list(self.staged)
-            overlay.Apply(self.Collect(self._unseen)[1])
-            self._overlay = overlay
-            self._unseen = []
+        if self._seen < len(self._steps):
+            overlay, seen = self._overlay or _State.Over(self.base), self._seen
+            self._seen, self._overlay = 0, None  # until it is whole: Ctrl-C may come
+            overlay.Apply(self.Collect(key for key, _ in self._steps[seen:])[1])
+            self._overlay, self._seen = overlay, len(self._steps)
         return self._overlay or self.base
 
     def Collect(self, keys: Iterable[_Key] | None = None) -> tuple[_Records, _Records]:
         """Return the rows before, and those after; of all that was staged, if nothing else is said."""
         before = _NOTHING
-        after = tuple.__new__(_Records, ([], [], [], {}, {}))  # half of what its own constructor takes
+        after = tuple.__new__(_Records, ([], [], [], {}, self._heads))  # half of what its own constructor takes
         rows_after = after[:3]
         for key in self.staged if keys is None else keys:
-            old, row, head = self.staged[key]
-            if old is not None:
+            if key in self._before:
                 before = _NoRecords() if before is _NOTHING else before
-                before[:3][key[0]].append(old)
-            rows_after[key[0]].append(row)
-            after.heads[row] = head
+                before[:3][key[0]].append(self._before[key])
+            rows_after[key[0]].append(self.staged[key])
         return before, after
 
     def TakeIn(self, records: _Records) -> None:
@@ -4824,7 +4843,7 @@ class _Transaction:
         """Tell whether a keyword or info is there; like the next two without an overlay, which would cost a batch."""
         staged = self.staged.get((kind, id, ""))
         if staged is not None:
-            return not staged[2].deleted
+            return not self._heads[staged].deleted
         return id in (self.base.infos if kind else self.base.nodes)
 
     def StageNew(self, record: KeywordNode | Info) -> None:
@@ -4841,24 +4860,22 @@ class _Transaction:
             gone = (base.gone_infos if kind else base.gone_nodes).get(id)
             is_there = id in (base.infos if kind else base.nodes)
         else:
-            gone, is_there = staged[2], not staged[2].deleted
+            gone, is_there = self._heads[staged], not self._heads[staged].deleted
         if is_there or getattr(gone, "merged_into", None) is not None:  # guard: an id that is taken
             raise DuplicateIdError(id)
         record.version = 1 if gone is None else gone.version + 1
-        self.touched.add(id)
-        self.named.add(getattr(record, "parent_id", None))
-        self._Put((kind, id, ""), _EncodeRecord(record), record, None)
+        self.StageRow((kind, id, ""), _EncodeRecord(record), None, record)
 
     def LevelOf(self, id: str) -> int | None:
         """Return a keyword's level, None where there is no such keyword."""
         staged = self.staged.get((0, id, ""))
-        if staged is not None and staged[2].deleted:
+        if staged is not None and self._heads[staged].deleted:
             return None
         if self._may_have_moved:
             state = self.state
             return state.LevelOf(id) if id in state.nodes else None
         if staged is not None:
-            return cast("int", staged[2].level)
+            return cast("int", self._heads[staged].level)
         return self.base.LevelOf(id) if id in self.base.nodes else None
 
     def ReadNode(self, id: str) -> KeywordNode:
@@ -4874,8 +4891,15 @@ class _Transaction:
     def FindLink(self, info_id: str, keyword_id: str) -> InfoKeywordLink | None:
         if info_id not in self.state.infos:
             raise NotFoundError("info", info_id)
-        row = self.state.FindLink(info_id, keyword_id)
+        row = self.state.FindLink((2, info_id, keyword_id))
         return None if row is None else cast("InfoKeywordLink", _ReadRecord(row, InfoKeywordLink))
+
+    def NoteIds(self) -> None:
+        """Take down in `touched` the ids of what was staged, in `named` those that it refers to."""
+        touched, named = _TouchedBy(self.Collect(key for key, _ in self._steps[self._noted :])[1])
+        self._noted = len(self._steps)
+        self.touched |= touched
+        self.named |= named
 
     # -- staging --------------------------------------------------------------
 
@@ -4883,32 +4907,22 @@ class _Transaction:
         """Stage a version of a record; `dead` is the row that it had where it is deleted now."""
         row = _EncodeRecord(record)
         if isinstance(record, InfoKeywordLink):
-            self.StageLink(record, row, self.base.FindLink(record.info_id, record.keyword_id))
+            key = 2, record.info_id, record.keyword_id
+            self.StageRow(key, row, self.base.FindLink(key, row))
             return
         kind = 0 if isinstance(record, KeywordNode) else 1
         held = (self.base.infos if kind else self.base.nodes).get(record.id)
         before = dead if held is None else self.ReadRow(held)
-        self.touched.add(record.id)
-        if isinstance(record, KeywordNode):
-            self._may_have_moved |= before is not None
-            self.named.add(record.parent_id)
-        self._Put((kind, record.id, ""), row, record, before)
+        self._may_have_moved |= kind == 0 and before is not None
+        self.StageRow((kind, record.id, ""), row, before, record)
 
-    def StageLink(self, head: _LinkHead | InfoKeywordLink, row: bytes, before: bytes | None) -> None:
-        """Stage a link's row as it is, and was: a merge may move ten thousand."""
-        self.named.update((head.info_id, head.keyword_id))
-        self._Put((2, head.info_id, head.keyword_id), row, head, before)
-
-    def StageUnlink(self, head: _LinkHead, row: bytes) -> None:
-        """Stage that a link is gone."""
-        gone = _LinkHead(head.info_id, head.keyword_id, head.ordinal, deleted=True)
-        self.StageLink(gone, row.replace(_LIVE, _DELETED, 1), row)
-
-    def _Put(self, key: _Key, row: bytes, head: Any, before: bytes | None) -> None:
-        staged = self.staged.get(key)
-        self.staged[key] = before if staged is None else staged[0], row, head
-        self._steps.append((key, staged))
-        self._unseen.append(key)
+    def StageRow(self, key: _Key, row: bytes, before: bytes | None, head: Any = None) -> None:
+        """Stage a row as it is, and was; a link needs no other head than its key."""
+        old = self.staged.get(key)
+        if old is None and before is not None:
+            self._before[key] = before
+        self.staged[key], self._heads[row] = row, head or key
+        self._steps.append((key, old))
 
     def Mark(self) -> tuple[int, int]:
         """Return what `GoBackTo` needs to take back all that is staged from now on."""
@@ -4917,17 +4931,16 @@ class _Transaction:
     def GoBackTo(self, mark: tuple[int, int]) -> None:
         """Take back what was staged since a mark.  Cost: a step for each; more where a plan has read it."""
         count, self.next_ordinal = mark
-        unseen_before = len(self._unseen) - (len(self._steps) - count)
+        self._noted = min(self._noted, count)
+        if self._seen > count:
+            self._seen, self._overlay = 0, None
         while len(self._steps) > count:
-            key, staged = self._steps.pop()
-            if staged is None:
+            key, old = self._steps.pop()
+            if old is None:
                 del self.staged[key]
+                self._before.pop(key, None)
             else:
-                self.staged[key] = staged
-        if self._overlay is not None and unseen_before >= 0:
-            del self._unseen[unseen_before:]
-        else:
-            self._overlay, self._unseen = None, list(self.staged)
+                self.staged[key] = old
 
     def Change(self, record: KeywordNode | Info, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
@@ -4941,11 +4954,11 @@ class _Transaction:
     def FindDangling(self) -> Iterator[_Record]:
         """Yield what was staged and refers to nothing now, and what refers to what was staged as gone."""
         base, rooted = self.base, {_ROOT_ID}
-        for (kind, id, keyword_id), (_, row, head) in self.staged.items():
+        for (kind, id, keyword_id), row in self.staged.items():
             is_whole = True
             if kind == 2:
-                is_whole = head.deleted or (self.Has(1, id) and self.Has(0, keyword_id))
-            elif head.deleted:
+                is_whole = _DELETED in row or (self.Has(1, id) and self.Has(0, keyword_id))
+            elif self._heads[row].deleted:
                 children = [] if kind else [base.nodes[child] for child in base.children.Get(id)]
                 links = base.by_info.Get(id) if kind else base.by_node.Get(id)
                 yield from (_ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in self.staged)
@@ -4962,7 +4975,7 @@ class _Transaction:
                 return False
             path.add(id)
             staged = self.staged.get((0, id, ""))
-            id = self.base.ParentOf(id) if staged is None else staged[2].parent_id
+            id = self.base.ParentOf(id) if staged is None else self._heads[staged].parent_id
         rooted |= path
         return True
 
@@ -5145,13 +5158,14 @@ def _MoveLinks(tx: _Transaction, state: _State, ids: Iterable[str], to: str | No
     there = b'"keyword_id":%b,' % _EncodeString(to or "").encode()
     for id in ids:
         here = b'"keyword_id":%b,' % _EncodeString(id).encode()
-        for row in reversed(state.by_node.Get(id)):  # from the last: each is taken from an end, and undone at one
-            head = _ReadLinkHead(row)
-            tx.StageUnlink(head, row)
-            if to is not None and head.info_id not in moved and state.FindLink(head.info_id, to) is None:
-                moved.add(head.info_id)
-                link = _LinkHead(head.info_id, to, head.ordinal, deleted=False)
-                tx.StageLink(link, row.replace(here, there, 1), None)
+        for row in state.by_node.Get(id):
+            info_id = _InfoIdOf(row)
+            tx.StageRow((2, info_id, id), _DeletedLink(row), row)
+            if to is not None and info_id not in moved:
+                moved.add(info_id)
+                key, new = (2, info_id, to), row.replace(here, there, 1)
+                if len(state.by_info.Get(info_id)) == 1 or state.FindLink(key, new) is None:
+                    tx.StageRow(key, new, None)
 
 
 def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> None:
@@ -5176,8 +5190,8 @@ def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> N
 
 def _InfosOfThese(state: _State, ids: Mapping[str, None]) -> list[str]:
     """Return the infos that hang on these keywords alone."""
-    linked = dict.fromkeys(_ReadLinkHead(row).info_id for id in ids for row in state.by_node.Get(id))
-    return [id for id in linked if all(_ReadLinkHead(row).keyword_id in ids for row in state.by_info.Get(id))]
+    linked = dict.fromkeys(_InfoIdOf(row) for id in ids for row in state.by_node.Get(id))
+    return [id for id in linked if all(_ReadLinkKey(row)[2] in ids for row in state.by_info.Get(id))]
 
 
 def _PlanUpdateInfo(tx: _Transaction, info_id: str, patch: _Row, version: int | None) -> Info:
@@ -5191,7 +5205,7 @@ def _PlanUpdateInfo(tx: _Transaction, info_id: str, patch: _Row, version: int | 
 def _PlanDeleteInfo(tx: _Transaction, info_id: str) -> None:
     info = tx.ReadInfo(info_id)
     for row in list(tx.state.by_info.Get(info_id)):
-        tx.StageUnlink(_ReadLinkHead(row), row)
+        tx.StageRow(_ReadLinkKey(row), _DeletedLink(row), row)
     tx.Change(info, deleted=True)
 
 
@@ -5210,10 +5224,13 @@ def _PlanUndo(tx: _Transaction, operation: _Operation) -> None:
     state, after = tx.state, operation.after
     was = {_KeyOf(row): row for rows in operation.before[:3] for row in rows}
     changed: list[_Record] = []
-    for row in reversed(after.links):
-        head = _ReadLinkHead(row)
-        if not _UndoLink(tx, state, head, row, was.get((2, head.info_id, head.keyword_id))):
+    for row in reversed(after.links):  # what was moved here goes before it is there again: an info has one link then
+        key = _ReadLinkKey(row)
+        now = state.FindLink(key, row)
+        if now != (row if _LIVE in row else None):
             changed.append(_ReadRecord(row))
+        elif key in was or now is not None:  # else it was made and deleted by the same operation
+            tx.StageRow(key, was.get(key) or _DeletedLink(row), now)
     for row in reversed([*after.nodes, *after.infos]):
         record = _ReadRecord(row)
         if not _UndoRecord(tx, state, record, row, was.get(_KeyOf(row))):
@@ -5222,18 +5239,6 @@ def _PlanUndo(tx: _Transaction, operation: _Operation) -> None:
         raise ConflictError("a later operation has changed", changed)
     if dangling := list(tx.FindDangling()):
         raise ConflictError("what came later needs what this would take away:", dangling)
-
-
-def _UndoLink(tx: _Transaction, state: _State, head: _LinkHead, row: bytes, was: bytes | None) -> bool:
-    """Stage a link as it was; return False where it is not as the operation left it."""
-    now = state.FindLink(head.info_id, head.keyword_id)
-    if now != (None if head.deleted else row):
-        return False
-    if was is not None:
-        tx.StageLink(_ReadLinkHead(was), was, now)
-    elif now is not None:  # else it was made and deleted by the same operation
-        tx.StageUnlink(head, now)
-    return True
 
 
 def _UndoRecord(tx: _Transaction, state: _State, record: KeywordNode | Info, row: bytes, was: bytes | None) -> bool:
@@ -5263,10 +5268,10 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
     now = tx.state
     links_now, links_then = set(now.Links()), set(then.Links())
     for row in sorted(links_now - links_then, key=_OrdinalOf):
-        tx.StageUnlink(_ReadLinkHead(row), row)
+        tx.StageRow(_ReadLinkKey(row), _DeletedLink(row), row)
     for row in sorted(links_then - links_now, key=_OrdinalOf):
-        head = _ReadLinkHead(row)
-        tx.StageLink(head, row, now.FindLink(head.info_id, head.keyword_id))
+        key = _ReadLinkKey(row)
+        tx.StageRow(key, row, now.FindLink(key, row))
     for held_now, held_then in ((now.nodes, then.nodes), (now.infos, then.infos)):
         for id in dict.fromkeys([*held_now, *held_then]):
             old = read(held_then[id]) if id in held_then else None
@@ -5539,6 +5544,7 @@ class OpenOperation:
         mine = self._transaction
         if mine is None:
             return
+        mine.NoteIds()
         touched, named = _TouchedBy(records)
         is_free = mine.touched.isdisjoint(touched) and mine.named.isdisjoint(touched)  # guard: what others changed
         if is_free and mine.touched.isdisjoint(named):  # guard: what others refer to
@@ -5581,12 +5587,9 @@ def _CopyResult(result: object) -> object:
 def _TouchedBy(records: _Records) -> tuple[set[str], set[str]]:
     """Return the ids of keywords and infos that rows change, and of those that they refer to."""
     heads = list(map(_ReadNodeHead, records.nodes))
-    touched = {head.id for head in heads}
-    touched.update(_KeyOf(row)[1] for row in records.infos)
+    touched = {head.id for head in heads} | {_KeyOf(row)[1] for row in records.infos}
     named = {head.parent_id for head in heads if head.parent_id is not None}
-    for row in records.links:
-        named.update(_ReadLinkHead(row)[:2])
-    return touched, named
+    return touched, named.union(*(_ReadLinkKey(row)[1:] for row in records.links))
 
 
 # -- the engine ---------------------------------------------------------------
