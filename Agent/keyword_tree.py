@@ -1083,10 +1083,6 @@ def _EncodeRecord(record: _Record) -> bytes:
     return f"{row}}}".encode()
 
 
-def _DeletedLink(row: bytes) -> bytes:
-    return row.replace(_LIVE, _DELETED, 1)
-
-
 # -- decoding -----------------------------------------------------------------
 
 # Without json.loads's look for blanks around: a third quicker.  `int` raises for NaN and Infinity, which JSON has not.
@@ -4788,15 +4784,15 @@ class _Transaction:
 
     _may_have_moved = False  # a keyword that was there: levels beneath it may be others than in the base
     _overlay: _State | None = None  # made when a plan reads what was staged
-    _seen = 0  # steps that it shows
-    _noted = 0  # steps of which `touched` and `named` tell
+    _seen = _noted = 0  # steps that it shows, and steps of which `touched` and `named` tell
 
     def __init__(self, engine: _Engine, base: _State, now: float) -> None:
         self.now = now
         self.next_ordinal = base.next_ordinal
         self.Normalize = engine.NormalizeAll
         self.ReadRow = engine.store.ReadRow
-        self.touched, self.named = set[str](), set[str]()  # see `NoteIds`
+        self.touched: set[str] = set()  # see `NoteIds`
+        self.named: set[str] = set()
         self.base = base
         self.staged: dict[_Key, bytes] = {}  # -> row
         self._heads: dict[bytes, Any] = {}  # of these rows
@@ -4916,8 +4912,9 @@ class _Transaction:
         self._may_have_moved |= kind == 0 and before is not None
         self.StageRow((kind, record.id, ""), row, before, record)
 
-    def StageRow(self, key: _Key, row: bytes, before: bytes | None, head: Any = None) -> None:
-        """Stage a row as it is, and was; a link needs no other head than its key."""
+    def StageRow(self, key: _Key, row: bytes | None, before: bytes | None, head: Any = None) -> None:
+        """Stage a row as it is, None for a link that goes, and was; a link needs no other head than its key."""
+        row = row or cast("bytes", before).replace(_LIVE, _DELETED, 1)
         old = self.staged.get(key)
         if old is None and before is not None:
             self._before[key] = before
@@ -5160,7 +5157,7 @@ def _MoveLinks(tx: _Transaction, state: _State, ids: Iterable[str], to: str | No
         here = b'"keyword_id":%b,' % _EncodeString(id).encode()
         for row in state.by_node.Get(id):
             info_id = _InfoIdOf(row)
-            tx.StageRow((2, info_id, id), _DeletedLink(row), row)
+            tx.StageRow((2, info_id, id), None, row)
             if to is not None and info_id not in moved:
                 moved.add(info_id)
                 key, new = (2, info_id, to), row.replace(here, there, 1)
@@ -5205,7 +5202,7 @@ def _PlanUpdateInfo(tx: _Transaction, info_id: str, patch: _Row, version: int | 
 def _PlanDeleteInfo(tx: _Transaction, info_id: str) -> None:
     info = tx.ReadInfo(info_id)
     for row in list(tx.state.by_info.Get(info_id)):
-        tx.StageRow(_ReadLinkKey(row), _DeletedLink(row), row)
+        tx.StageRow(_ReadLinkKey(row), None, row)
     tx.Change(info, deleted=True)
 
 
@@ -5230,7 +5227,7 @@ def _PlanUndo(tx: _Transaction, operation: _Operation) -> None:
         if now != (row if _LIVE in row else None):
             changed.append(_ReadRecord(row))
         elif key in was or now is not None:  # else it was made and deleted by the same operation
-            tx.StageRow(key, was.get(key) or _DeletedLink(row), now)
+            tx.StageRow(key, was.get(key), now)
     for row in reversed([*after.nodes, *after.infos]):
         record = _ReadRecord(row)
         if not _UndoRecord(tx, state, record, row, was.get(_KeyOf(row))):
@@ -5268,7 +5265,7 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
     now = tx.state
     links_now, links_then = set(now.Links()), set(then.Links())
     for row in sorted(links_now - links_then, key=_OrdinalOf):
-        tx.StageRow(_ReadLinkKey(row), _DeletedLink(row), row)
+        tx.StageRow(_ReadLinkKey(row), None, row)
     for row in sorted(links_then - links_now, key=_OrdinalOf):
         key = _ReadLinkKey(row)
         tx.StageRow(key, row, now.FindLink(key, row))
