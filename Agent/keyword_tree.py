@@ -138,7 +138,7 @@ _DRAWN = 10  # children of a keyword that `print(tree)` shows
 #   ├── InvalidInputError  (ValueError)   an argument cannot be used: correct it
 #   ├── DuplicateIdError   (ValueError)   an id brought along is taken: choose another
 #   ├── VersionConflictError (ValueError) somebody was quicker: read it again, and decide anew
-#   ├── ConflictError      (ValueError)   later changes stand in the way: undo these first, or plan anew
+#   ├── ConflictError      (ValueError)   other records stand in the way: change these first, or plan anew
 #   ├── NotFoundError      (LookupError)  an id leads nowhere: look it up again
 #   ├── ClosedError        (ValueError)   the tree was closed: open it again
 #   └── StoreError         (OSError)      the disk failed: see whether the outcome is known
@@ -176,7 +176,7 @@ class VersionConflictError(KeywordTreeError, ValueError):
 
 
 class ConflictError(KeywordTreeError, ValueError):
-    """What came later stands in the way."""
+    """Records stand in the way, which it holds: of later changes, or namesakes."""
 
     def __init__(self, message: str, records: Sequence[_Record]) -> None:
         super().__init__(" ".join([message, ", ".join(map(repr, records[:5]))]).strip())
@@ -326,7 +326,7 @@ class KeywordNode(_StoredRecord):
     created_by: str = field(default_factory=lambda: "user")
     """Who made it: `"user"`, `"agent"` or a name of the caller's choice."""
     ordinal: int = field(default_factory=int)
-    """Position in the order of creation, from 0 (root); never changes."""
+    """Position in the order of creation, from 0 (root); stays once the creation is committed."""
     confirmed: list[str] = field(default_factory=list)
     """Queries that were confirmed to mean this keyword, oldest first; see `Confirm`."""
     merged_into: str | None = field(default_factory=lambda: None)
@@ -570,7 +570,7 @@ class InfoSpec(TypedDict, total=False):
 
 
 class KeywordPatch(TypedDict, total=False):
-    """What `UpdateKeyword` may change."""
+    """What `UpdateKeyword` may change; None empties aliases or metadata."""
 
     name: str
     aliases: list[str]
@@ -579,7 +579,7 @@ class KeywordPatch(TypedDict, total=False):
 
 
 class InfoPatch(TypedDict, total=False):
-    """What `UpdateInfo` may change."""
+    """What `UpdateInfo` may change; None empties metadata."""
 
     content: str
     source: str
@@ -2001,7 +2001,7 @@ class _PastLog(Protocol):
 
 
 class _Store(Protocol):
-    """Where the truth lies.  One thread at a time calls it, but for `ReadRow`."""
+    """Where the truth lies.  One thread at a time opens it, writes, and closes it; any may read beside that."""
 
     least: str
     """What an opening must find: the position that a tree had read before it opens anew; "" for none."""
@@ -2028,7 +2028,7 @@ class _Store(Protocol):
         """Give all rows to `state`; an empty log begins with `first()`, whoever is quickest."""
 
     def Begin(self, apply: Callable[[_Records], None], for_commit: bool = False) -> None:
-        """Let `apply` take in what was acknowledged anywhere before the call.  What raises has changed nothing.
+        """Let `apply` take in what was acknowledged anywhere before the call.
 
         Before a commit a store that has far to ask may guess that there is nothing: `Append` and `Confirm` will tell.
         """
@@ -2601,8 +2601,9 @@ class _FileStore(_Archive):
     def Begin(self, apply: Callable[[_Records], None], for_commit: bool = False) -> None:
         reader = self._reader
         if self.is_readonly:  # it opens anew where the log has changed; that is all it does to follow
+            is_shorter = self.files.Size(reader.fd) < reader.log.bytes  # a writer has taken back what failed
             # guard: followed without writing
-            if not self.files.IsAt(reader.fd, self.log_path) or reader.ReadRest() != self._behind:
+            if is_shorter or not self.files.IsAt(reader.fd, self.log_path) or reader.ReadRest() != self._behind:
                 raise _ReplacedError(f"{self.log_path} has changed")
             return
         if self._failure:  # guard: nothing is begun behind a failure
@@ -3052,7 +3053,7 @@ class _State:
         self._normalizer = normalizer
         self._is_default = normalizer is _NormalizeText
         self.change_count = 0
-        self._levels: dict[str, int] = {}  # of parents that were asked for; forgotten when a keyword moves
+        self._levels: dict[str, int] = {}  # that were asked for; forgotten when a keyword moves
         self._by_name: dict[str, list[str]] = {}  # children of large levels, as they were
         self._sorted_at = 0  # the count of changes
         self._tokens: _Multimap[str] | None = None  # made when it is first asked
@@ -3307,12 +3308,12 @@ class _State:
 
     def LevelOf(self, id: str) -> int:
         """Return the number of steps from the root.  Cost: a step for each level up to one that was asked before."""
-        if id in self._levels:
-            return self._levels[id]
+        if (known := self._levels.get(id)) is not None:  # asked once: another thread may forget them all
+            return known
         level, unknown = -1, []
         for step in self.Upward(id):
-            if step in self._levels:
-                level = self._levels[step]
+            if (known := self._levels.get(step)) is not None:
+                level = known
                 break
             unknown.append(step)
         if len(self._levels) > _LEVELS_HELD:
@@ -4107,10 +4108,10 @@ class _Ranker:
 
     def Keep(self) -> None:
         """Write the index to its file, if it is worth it and the file is not the same."""
-        recall = self._recall
-        if not self._path or not isinstance(recall, _LexicalRecall) or len(self._rows) < _KEPT_FROM:
-            return
         with self._lock:
+            recall = self._recall
+            if not self._path or not isinstance(recall, _LexicalRecall) or len(self._rows) < _KEPT_FROM:
+                return
             with self._see():
                 position = self._position()
                 if self.noted is None or self.noted or position == self._kept:
@@ -4307,6 +4308,23 @@ class _Fits(NamedTuple):
     weights: Mapping[str, float]  # term of the text -> what it counts
 
 
+class _End(NamedTuple):
+    """How a descent ended."""
+
+    outcome: str  # "matched", "ambiguous" or "missing"
+    reason: str  # see `_OUTCOMES`
+    steps: list[DescentStep]
+    io: _Row | None  # what the log keeps of it; None where no model was called
+    node_id: str | None  # where matched
+    path: list[str]  # to it, from the root
+    candidates: list[str]  # where ambiguous
+    chosen: list[str]  # what the model named, also where that is gone by now
+    stood_at: str  # the lowest keyword above all that was opened
+    suggested_parent_id: str | None
+    suggested_name: str | None  # both where missing
+    fits: _Fits  # what the ranking says of the query
+
+
 class _Trace:
     """What a descent asked and was told so far."""
 
@@ -4355,8 +4373,8 @@ class _Descent:
 
     # -- rounds ---------------------------------------------------------------
 
-    def Walk(self, query: str, intent: str, **about: str) -> _Row:
-        """Let the model walk the tree; see `_Conclude` for what is returned."""
+    def Walk(self, query: str, intent: str, **about: str) -> _End:
+        """Let the model walk the tree."""
         question, trace = _MakeQuestion(query, about), _Trace(query, intent)
         if silence := self.AskWhetherSilent():
             if intent == "search":  # who has no model can still show a list
@@ -4384,7 +4402,7 @@ class _Descent:
                 return self._Conclude(trace, reading, position.id)
         return self._Conclude(trace, _Reading("rounds_used_up"), position.id)
 
-    def ChooseAmong(self, ids: Sequence[str], query: str, intent: str, **about: str) -> _Row:
+    def ChooseAmong(self, ids: Sequence[str], query: str, intent: str, **about: str) -> _End:
         """Let the model choose one of a few keywords, also of those that the caller's open operation made."""
         question, trace, context = _MakeQuestion(query, about), _Trace(query, intent), about.get("context")
         if silence := self.AskWhetherSilent():
@@ -4471,17 +4489,17 @@ class _Descent:
         trace.steps[-1].action, trace.steps[-1].reason = reading.action, reading.words
         return reading
 
-    def _Conclude(self, trace: _Trace, reading: _Reading, stood_at: str) -> _Row:
-        """Return how a descent ended: outcome, reason, what was chosen, and the row for the log (`io`)."""
+    def _Conclude(self, trace: _Trace, reading: _Reading, stood_at: str) -> _End:
         outcome, reason = _OUTCOMES[reading.case]
+        targets = reading.targets
         if reading.case == "vanished":
-            stood_at = [stood_at, *reading.targets][-1]
+            stood_at = [stood_at, *targets][-1]
             reason = "parent_gone" if trace.intent == "suggest_parent" else reason
         path: list[str] = []
         with self._see() as state:
             stood_at = state.Nearest(stood_at)
-            if outcome == "matched" and reading.targets[0] in state.nodes:
-                path = state.PathOf(reading.targets[0])
+            if outcome == "matched" and targets[0] in state.nodes:
+                path = state.PathOf(targets[0])
                 self._mru.Touch(*path[1:])
             shown = sum(step.shown for step in trace.steps)
             self.spent.update(descents=1, model_calls=len(trace.steps), names_shown=shown)
@@ -4489,22 +4507,21 @@ class _Descent:
         if self._fields:
             io["candidate_fields"] = self._fields
         io |= {"rounds": trace.rounds, "outcome": outcome, "reason": reason}
-        is_missing = outcome == "missing"
         is_choice = reading.action in ("match", "ambiguous") or reading.case == "jump_to_leaves"
-        return {
-            "outcome": outcome,
-            "reason": reason,
-            "steps": trace.steps,
-            "io": io if trace.rounds else None,
-            "node_id": reading.targets[0] if outcome == "matched" else None,
-            "path": path,
-            "candidates": reading.targets if outcome == "ambiguous" else [],
-            "chosen": reading.targets if is_choice and (reading.case == "vanished" or not is_missing) else [],
-            "stood_at": stood_at,
-            "suggested_parent_id": stood_at if is_missing else None,
-            "suggested_name": reading.suggest_name if is_missing else None,
-            "fits": trace.fits,
-        }
+        return _End(
+            cast("str", outcome),
+            reason,
+            trace.steps,
+            io=io if trace.rounds else None,
+            node_id=targets[0] if outcome == "matched" else None,
+            path=path,
+            candidates=targets if outcome == "ambiguous" else [],
+            chosen=targets if is_choice and (reading.case == "vanished" or outcome != "missing") else [],
+            stood_at=stood_at,
+            suggested_parent_id=stood_at if outcome == "missing" else None,
+            suggested_name=reading.suggest_name if outcome == "missing" else None,
+            fits=trace.fits,
+        )
 
     # -- views ----------------------------------------------------------------
     #
@@ -4705,11 +4722,11 @@ class _Descent:
             alike = [other for other in self.Rank({"query": name}, "search").ids[:6] if other != id]
             if alike:
                 double = self.ChooseAmong(alike, name, "dedup_check", description=description)
-                if double["node_id"]:
-                    yield {"action": "merge", "src_id": id, "dst_id": double["node_id"], "why": _WhyOf(double)}
+                if double.node_id:
+                    yield {"action": "merge", "src_id": id, "dst_id": double.node_id, "why": _WhyOf(double)}
                     continue
             place = self.Walk(name, "suggest_parent", description=description)
-            new_parent_id = place["node_id"]
+            new_parent_id = place.node_id
             if new_parent_id and new_parent_id != fields["parent_id"] and not self._IsBeneath(new_parent_id, id):
                 yield {"action": "move", "id": id, "new_parent_id": new_parent_id, "why": _WhyOf(place)}
 
@@ -4734,8 +4751,8 @@ def _MakeQuestion(query: str, about: Mapping[str, str]) -> dict[str, str]:
     return {"query": query[:_QUERY_LIMIT], **told}
 
 
-def _WhyOf(descent: _Row) -> str:
-    words = descent["steps"][-1].reason if descent["steps"] else ""
+def _WhyOf(descent: _End) -> str:
+    words = descent.steps[-1].reason if descent.steps else ""
     return f"the model: {words}" if words else "the model proposes it"
 
 
@@ -5485,13 +5502,17 @@ class OpenOperation:
             self._outer._inner.remove(self)
             if kind is not None:
                 self._outer.CutTo(self._first)
-        elif kind is None and self._writes:
-            agent_ios = [io for _, of_plan, _ in self._writes for io in of_plan]
-            self.engine.Run(_Job(self._name, self.id, self._RunPlans, self._author or "user", agent_ios, (), self))
+            return
+        try:
+            if kind is None and self._writes:
+                agent_ios = [io for _, of_plan, _ in self._writes for io in of_plan]
+                self.engine.Run(_Job(self._name, self.id, self._RunPlans, self._author or "user", agent_ios, (), self))
+        finally:
+            self._writes, self._transaction = [], None  # a task that the block started may keep hold of it
 
     def __repr__(self) -> str:
-        state = "open" if self.is_open else "ended"
-        return f"<OpenOperation {_Shorten(self._name)} {state}, {_Count(len(self._writes), 'write')}>"
+        state = f"open, {_Count(len(self._writes), 'write')}" if self.is_open else "ended"
+        return f"<OpenOperation {_Shorten(self._name)} {state}>"
 
     def IsOpenHere(self) -> bool:
         """Tell whether what is written here and now belongs to the block.
@@ -5537,9 +5558,10 @@ class OpenOperation:
 
     def CutTo(self, count: int) -> None:
         """Forget all plans but the first."""
-        if count < len(self._writes):
-            self._GoBackTo(self._writes[count][2])
-        del self._writes[count:]
+        with self.engine.lock:
+            if count < len(self._writes):
+                self._GoBackTo(self._writes[count][2])
+            del self._writes[count:]
 
     def _GoBackTo(self, mark: tuple[int, int]) -> None:
         mine, self._transaction = self._transaction, None  # until it is back: Ctrl-C may come
@@ -5888,10 +5910,11 @@ class _Engine:
             rows_of = partial(self.state.RowsOf, read=self.store.ReadRow, with_gone=keep_history)
             try:
                 self.store.Compact(rows_of, self.state.next_ordinal, keep_history)
-            finally:
+                self.store.End()
+                self._Reopen()  # guard: opens what it made
+            except BaseException:
                 self.must_reopen = True  # the open descriptors may be those of replaced files; guard: read anew
-            self.store.End()
-            self._Reopen()  # guard: opens what it made
+                raise
 
         self.Exclusively(Work)
 
@@ -6435,10 +6458,10 @@ class _Writer:
     def Place(self, node: KeywordNode) -> tuple[str, _Row | None]:
         """Let the model choose a parent; return it, and what the model was asked."""
         descent = self._descent.Walk(node.name, "suggest_parent", description=node.description)
-        if descent["io"] is not None and not descent["chosen"]:
-            where = _Shorten(descent["stood_at"])
-            _LOGGER.info("no keyword fits %s, it goes beneath %s: %s", _Shorten(node.name), where, descent["reason"])
-        return descent["node_id"] or descent["suggested_parent_id"] or descent["stood_at"], descent["io"]
+        if descent.io is not None and not descent.chosen:
+            where = _Shorten(descent.stood_at)
+            _LOGGER.info("no keyword fits %s, it goes beneath %s: %s", _Shorten(node.name), where, descent.reason)
+        return descent.node_id or descent.suggested_parent_id or descent.stood_at, descent.io
 
     def CreateKeywords(self, specs: object) -> list[KeywordNode]:
         self._engine.CheckOpen()
@@ -6468,9 +6491,9 @@ class _Writer:
             chosen: list[str] = []
             if spec["auto_link"]:
                 descent = self._descent.Walk("", "link_info", content=info.content)
-                chosen = descent["chosen"]
-                if descent["io"] is not None:
-                    agent_ios.append(descent["io"])
+                chosen = descent.chosen
+                if descent.io is not None:
+                    agent_ios.append(descent.io)
             plans.append(partial(_PlanInfo, info, keyword_ids, chosen))
         author = checked[0]["created_by"] if checked else "user"
         about = (info.id, *keyword_ids) if len(checked) == 1 else ()
@@ -6537,12 +6560,24 @@ class _Journal:
     def _Lines(self, id: str = "", with_history: bool = True) -> Generator[tuple[_Line, bytes], None, None]:
         """Yield the lines of operations, or of those that may touch a record, newest first."""
         errors = _StoreErrors("cannot read the log in ", self._engine.name)
-        with errors, contextlib.closing(self._engine.store.ReadBack(with_history, id)) as lines:
+        with errors, contextlib.closing(self._ReadBack(id, with_history)) as lines:
             for line, raw in lines:
                 if line is None:  # guard: a line that was found
                     raise StoreCorruptError(_LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
                 if line.op != _CHECKPOINT:
                     yield line, raw
+
+    def _ReadBack(self, id: str, with_history: bool) -> Generator[tuple[_Line | None, bytes], None, None]:
+        store, is_begun = self._engine.store, False
+        try:
+            with contextlib.closing(store.ReadBack(with_history, id)) as lines:
+                for line in lines:
+                    is_begun = True
+                    yield line
+        except ClosedError:
+            if is_begun or store is self._engine.store:
+                raise
+            yield from self._ReadBack(id, with_history)  # another thread has opened the tree anew meanwhile
 
 
 class _Found(NamedTuple):
@@ -6623,27 +6658,27 @@ class _Searcher:
         descent = self._descent.ChooseAmong(among, query, "disambiguate_same_name", context=context)
         chosen = self.BuildResult(descent)
         if chosen.node is None:
-            return self._AddCosts(ambiguous, descent["steps"])
+            return self._AddCosts(ambiguous, descent.steps)
         chosen.confidence = 1.0  # a name led there
         return chosen
 
-    def BuildResult(self, descent: _Row) -> SearchResult:
+    def BuildResult(self, descent: _End) -> SearchResult:
         """Tell what a descent came to."""
-        reason, fits = descent["reason"], descent["fits"]
+        reason, fits = descent.reason, descent.fits
         result = SearchResult(SearchStatus.NOT_FOUND)
-        result.reason = reason if descent["outcome"] == "missing" else "stale_view"
-        result.suggested_parent_id = descent["suggested_parent_id"]
-        result.suggested_name = descent["suggested_name"]
+        result.reason = reason if descent.outcome == "missing" else "stale_view"
+        result.suggested_parent_id = descent.suggested_parent_id
+        result.suggested_name = descent.suggested_name
         with self._engine.SeeOwn() as state:
-            there = [id for id in (descent["node_id"], *descent["candidates"]) if id in state.nodes]
-            found = self._Look(there[0]) if there and descent["node_id"] else None
+            there = [id for id in (descent.node_id or "", *descent.candidates) if id in state.nodes]
+            found = self._Look(there[0]) if there and descent.node_id else None
             if there and found is None:
                 result = self._BuildAmbiguousResult(there, reason)
         if found is not None:
             result = self._BuildMatchedResult(found, reason, fits)
         else:
             result.nearest = self.Nearest(fits, _NEAREST)
-        return self._AddCosts(result, descent["steps"])
+        return self._AddCosts(result, descent.steps)
 
     def Nearest(self, fits: _Fits, limit: int) -> list[tuple[KeywordNode, float]]:
         """Return the first of those that fit, with how well they do."""
@@ -6903,7 +6938,7 @@ class KeywordTree:
         # A block's writes are the caller's alone.
         if can_learn and result.node is not None and self._engine.FindBlock() is None:
             with contextlib.suppress(KeywordTreeError):  # the answer stands, whether it can be kept or not
-                node_id, agent_ios = result.node.id, [descent["io"]] if descent["io"] else []
+                node_id, agent_ios = result.node.id, [descent.io] if descent.io else []
                 self._engine.Write("confirm", lambda tx: _PlanConfirm(tx, node_id, query), "agent", agent_ios)
         return result
 
@@ -6963,6 +6998,9 @@ class KeywordTree:
         self._Enter(id=id)
         if depth is not None:
             _CheckCount("depth", depth, 0)
+        return self._Walk(id, depth)
+
+    def _Walk(self, id: str, depth: int | None) -> Iterator[KeywordNode]:
         waiting = [(id, 0)]
         while waiting:
             id, level = waiting.pop()
@@ -7535,11 +7573,9 @@ class KeywordTree:
 
     # -- asking the model -----------------------------------------------------
 
-    def _AgentDescend(self, query: str, intent: str, *, among: list[str] | None = None, **about: str) -> _Row:
-        """Let the model walk the tree, or choose `among` some; see the table in the room "Descent"."""
-        if among is not None:
-            return self._descent.ChooseAmong(among, query, intent, **about)
-        return self._descent.Walk(query, intent, **about)
+    def _AgentDescend(self, query: str, intent: str, **about: str) -> _Row:
+        """Let the model walk the tree; see the table in the room "Descent"."""
+        return self._descent.Walk(query, intent, **about)._asdict()
 
     def _Normalize(self, text: str) -> list[str]:
         return self._engine.normalizer(text)
@@ -7549,8 +7585,8 @@ class KeywordTree:
             return list(state.ByTokens(tokens))
 
     def _SuggestParent(self, name: str) -> str:
-        descent = self._AgentDescend(name, "suggest_parent")
-        return cast("str", descent["node_id"] or descent["suggested_parent_id"] or _ROOT_ID)
+        descent = self._descent.Walk(name, "suggest_parent")
+        return descent.node_id or descent.suggested_parent_id or _ROOT_ID
 
     def _CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
         return self._descent.CollectCandidates(start_ids)

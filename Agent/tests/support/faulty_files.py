@@ -684,6 +684,8 @@ class FaultyDisk:
         with self._mutex:
             _, inode, _ = self._enter_on("pread", fd)
             assert isinstance(inode, _File)
+            if size < 0:
+                raise OSError(errno.EINVAL, "Invalid argument")
             return inode.seen[offset : offset + size]
 
     def pwrite(self, fd: int, data: Any, offset: int) -> int:
