@@ -56,8 +56,9 @@ Three ways through it, from the door inwards:
     a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank and Fit, which ask the
               index that _Ranker._Follow brings up to date (_LexicalRecall.Rank, _FitQuery), a view from BuildView,
               the model's Chat, _ReadReply, and at the end _Conclude; then _Searcher.BuildResult
-    an undo   KeywordTree.Undo, _Journal.Find, which reads the log backwards in _FileStore.ReadBack; then it is a write
-              (_Writer.WriteAs) whose plan is _PlanUndo: _UndoLink and _UndoRecord, at its end _Transaction.FindDangling
+    an undo   KeywordTree.Undo, which first takes in what others wrote; _Journal.Find, which reads the log backwards in
+              _FileStore.ReadBack; then it is a write (_Writer.WriteAs) whose plan is _PlanUndo: _UndoLink and
+              _UndoRecord, at its end _Transaction.FindDangling
 
 A comment `# guard: name` marks a safeguard; `docs/mutations.md` tells which test fails when it is taken away.
 """
@@ -881,12 +882,6 @@ def _CheckOneOf(what: str, value: object, choices: Collection[str]) -> str:
     return cast("str", value)
 
 
-def _CheckFunction(what: str, value: object) -> object:
-    if not callable(value):
-        raise _Invalid(f"{what} must be a function", value)
-    return value
-
-
 def _CheckNormalizer(normalizer: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
     def Normalize(text: str) -> list[str]:
         tokens = _CheckType("what the normalizer returns", normalizer(text), list, "a list of strings")
@@ -896,6 +891,7 @@ def _CheckNormalizer(normalizer: Callable[[str], list[str]]) -> Callable[[str], 
 
 
 _CheckBool = partial(_CheckType, kind=bool, told="True or False")
+_FUNCTION = cast("type[Any]", Callable)  # what can be called is an instance of it
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     name: check
     for names, check in (
@@ -916,8 +912,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
         ("size version descend_max_rounds", partial(_CheckCount, least=1)),
         ("max_candidates", partial(_CheckCount, least=3)),
         ("view", partial(_CheckOneOf, choices=("names", "paths"))),
-        ("recall clock new_id", _CheckFunction),
-        ("normalizer store", lambda what, value: value if value is None else _CheckFunction(what, value)),
+        ("recall clock new_id", partial(_CheckType, kind=_FUNCTION, told="a function")),
+        ("normalizer store", partial(_CheckType, kind=(_FUNCTION, type(None)), told="a function")),
     )
     for name in names.split()
 }
@@ -945,6 +941,13 @@ def _CheckSpecs(specs: object, required: str, defaults: _Row) -> Iterator[_Row]:
         if required not in fields:
             raise _Invalid(f"a spec needs the key {required!r}", spec)
         yield {**defaults, **fields}
+
+
+# Letters of scripts that put no blanks between words; 。 is none.
+_UNSPACED = "\u0e01-\u0e4e\u0e50-\u0e59\u0e80-\u0eff\u1000-\u1049\u1050-\u109f\u1780-\u17d3\u17d7\u17dc-\u17ff"
+_UNSPACED += "\u2e80-\u2fdf\u3005-\u3007\u3021-\u302f\u3031-\u303c\u3041-\u30fa\u30fc-\u312f\u31a0-\u9fff가-힣"
+_UNSPACED += "\uf900-\ufaff\U00020000-\U0003ffff"
+_DropIdleBlanks = partial(re.compile(f"(?<=[{_UNSPACED}]) | (?=[{_UNSPACED}])").sub, "")
 
 
 def _QueryKey(query: str) -> str:
@@ -1245,7 +1248,7 @@ class _Tombstone(NamedTuple):
     merged_into: str | None = None
 
 
-def _BuryRecord(record: KeywordNode | Info) -> _Tombstone:
+def _MakeTombstone(record: KeywordNode | Info) -> _Tombstone:
     is_emptied = record.created_by == ""  # by a compaction; nobody can write so
     digest = record.metadata.get("digest", 0) if is_emptied else _DigestOf(record)
     if isinstance(record, Info):
@@ -1253,13 +1256,13 @@ def _BuryRecord(record: KeywordNode | Info) -> _Tombstone:
     return _Tombstone(record.version, digest, record.ordinal, record.parent_id, record.merged_into)
 
 
-def _DigUp(id: str, grave: _Tombstone, *, is_node: bool) -> bytes:
+def _EncodeTombstone(id: str, tombstone: _Tombstone, *, is_node: bool) -> bytes:
     """Return the row that stands for a deleted record in a compacted log."""
-    metadata = {"digest": grave.digest} if grave.digest else {}
+    metadata = {"digest": tombstone.digest} if tombstone.digest else {}
     if not is_node:
-        return _EncodeRecord(Info(id, "", "", metadata, grave.version, 0.0, 0.0, deleted=True, created_by=""))
-    node = KeywordNode(id, "", [], [], 0, grave.parent_id, [], "", metadata, grave.version, 0.0, 0.0, True, "")
-    node.merged_into, node.ordinal = grave.merged_into, grave.ordinal
+        return _EncodeRecord(Info(id, "", "", metadata, tombstone.version, 0.0, 0.0, deleted=True, created_by=""))
+    node = KeywordNode(id, "", [], [], 0, tombstone.parent_id, [], "", metadata, tombstone.version, 0.0, 0.0, True, "")
+    node.merged_into, node.ordinal = tombstone.merged_into, tombstone.ordinal
     return _EncodeRecord(node)
 
 
@@ -1753,7 +1756,7 @@ class _LogPosition:
     def __init__(self) -> None:
         self.seq = 0
         self.crc = _FIRST_CRC
-        self.last = 0
+        self.last_line = 0
         """Where the last line begins; it ends where `log` does."""
         self.log = _Length()
         self.projected = [_Length() for _ in _KINDS]
@@ -1766,7 +1769,7 @@ class _LogPosition:
     def Advance(self, seq: int, line: bytes) -> None:
         """Move behind a line, its newline included."""
         log = self.log  # guard: the bytes before the number
-        self.last = log.bytes
+        self.last_line = log.bytes
         # guard: the log's checksum
         log.bytes, log.lines, log.crc = log.bytes + len(line), log.lines + 1, zlib.crc32(line, log.crc)
         self.seq, self.crc = seq, line[_CRC]  # last: who reads the number from another thread finds the bytes as well
@@ -2010,7 +2013,7 @@ class _Store(Protocol):
     is_lost: bool
     """Whether the log no longer holds what was read of it."""
     is_guess: bool
-    """Whether the last `Begin` put off to ask what others wrote."""
+    """Whether the last `Begin` put off to ask what others wrote, as a store on a database does."""
 
     @property
     def seq(self) -> int:
@@ -2618,12 +2621,13 @@ class _FileStore(_Archive):
             if self._IsReplaced():
                 self._folder_time = -1  # guard: looked at again
                 raise _ReplacedError(f"{self.log_path} was replaced")
-        length = reader.log.bytes - reader.last
-        found = self.files.Read(reader.fd, length + 1, reader.last)  # the last line, and a byte behind it
+        length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
+        found = self.files.Read(reader.fd, length + 1, reader.last_line)  # and a byte behind it
         if found[_CRC] != reader.crc:  # guard: the last line is still there
             self.is_lost = True
             raise StoreCorruptError(_LOG_NAME, reader.log.lines, _LOST)
-        if len(found) <= length or found[-1] not in b" \n":
+        behind = found[length:] if length < _ENVELOPE_LIMIT else self.files.Read(reader.fd, 1, reader.log.bytes)
+        if behind not in (b" ", b"\n"):
             self._CatchUp(apply)  # guard: what others wrote is taken in
 
     def _IsReplaced(self) -> bool:
@@ -3152,7 +3156,8 @@ class _State:
             self.next_ordinal = ordinal + 1
         if head.deleted:
             self.nodes.pop(id, None)
-            self.gone_nodes[id] = _BuryRecord(head if isinstance(head, KeywordNode) else _ReadRecord(row, KeywordNode))
+            dead = head if isinstance(head, KeywordNode) else _ReadRecord(row, KeywordNode)
+            self.gone_nodes[id] = _MakeTombstone(dead)
             return
         if old_row is None and id in self.gone_nodes:
             del self.gone_nodes[id]
@@ -3205,7 +3210,7 @@ class _State:
         id = head.id
         if head.deleted:
             self.infos.pop(id, None)
-            self.gone_infos[id] = _BuryRecord(head if isinstance(head, Info) else _ReadRecord(row, Info))
+            self.gone_infos[id] = _MakeTombstone(head if isinstance(head, Info) else _ReadRecord(row, Info))
             return
         if id not in self.infos:
             self.gone_infos.pop(id, None)
@@ -3249,17 +3254,17 @@ class _State:
         for _ in range(len(self.gone_nodes) + 1):  # a log that somebody forged could lead in a circle
             if id in self.nodes:
                 return id
-            grave = self.gone_nodes.get(id)
-            if grave is None or grave.merged_into is None:
+            tombstone = self.gone_nodes.get(id)
+            if tombstone is None or tombstone.merged_into is None:
                 return None
-            id = grave.merged_into
+            id = tombstone.merged_into
         return None
 
     def Nearest(self, id: str) -> str:
         """Return where an id leads, or what it hung on does; the root where nothing of that is left."""
         while (found := self.ResolveMerged(id)) is None:
-            grave = self.gone_nodes.get(id)
-            id = (grave and grave.parent_id) or _ROOT_ID
+            tombstone = self.gone_nodes.get(id)
+            id = (tombstone and tombstone.parent_id) or _ROOT_ID
         return found
 
     def FindLink(self, key: _Key, like: bytes = b"") -> bytes | None:
@@ -3368,11 +3373,11 @@ class _State:
         if kind == 2:
             return sorted(self.Links(), key=_OrdinalOf)
         gone: list[bytes] = []
-        for id, grave in (self.gone_infos if kind else self.gone_nodes).items():
+        for id, tombstone in (self.gone_infos if kind else self.gone_nodes).items():
             if with_gone:
-                gone.append(_DigUp(id, grave, is_node=kind == 0))
-            elif grave.merged_into is not None:
-                gone.append(_DigUp(id, grave._replace(digest=0, parent_id=None), is_node=True))
+                gone.append(_EncodeTombstone(id, tombstone, is_node=kind == 0))
+            elif tombstone.merged_into is not None:
+                gone.append(_EncodeTombstone(id, tombstone._replace(digest=0, parent_id=None), is_node=True))
         if kind == 1:
             return itertools.chain(gone, map(read, self.infos.values()))
         return itertools.chain(gone, sorted(self.nodes.values(), key=_OrdinalOf))
@@ -3444,26 +3449,38 @@ def _LeadAlike(old: _NodeHead, new: _NodeHead | KeywordNode) -> bool:
     return (old.name, old.aliases, old.confirmed) == (new.name, new.aliases, new.confirmed)
 
 
-class _MRUCache:
-    """The ids of the most recently used keywords, newest first; not kept on disk.  The tree's lock guards it."""
+# -- paths that a user writes -------------------------------------------------
 
-    def __init__(self, capacity: int = 128) -> None:
-        self._capacity = capacity
-        self._ids: OrderedDict[str, None] = OrderedDict()
+_FindSeparators = re.compile(r"\s*[/>›→]\s*").finditer
+_PATH_CUTS = 12  # separators of a query that are tried; a text with more is no path
+_PATH_STEPS = 200_000  # levels that are walked, over all nodes with a name of the path
 
-    def Touch(self, *node_ids: str) -> None:
-        """Make the ids the newest, the last of them before all; the oldest fall out where there are too many."""
-        for id in node_ids:
-            self._ids[id] = None
-            self._ids.move_to_end(id)
-            if len(self._ids) > self._capacity:
-                self._ids.popitem(last=False)
 
-    def Remove(self, node_id: str) -> None:
-        self._ids.pop(node_id, None)
+def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]]) -> list[str]:
+    """Return the nodes that a text like `编程/Python` or `programming > Python` leads to.
 
-    def Snapshot(self) -> list[str]:
-        return list(reversed(self._ids))
+    Upper levels may be left out anywhere.  A name may hold a separator itself, so every way of cutting is tried.
+    """
+    cuts = [match.span() for match in _FindSeparators(query)]
+    if not 0 < len(cuts) <= _PATH_CUTS:
+        return []
+    starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(query)]
+    steps_left, paths = _PATH_STEPS, dict[str, list[str]]()  # by parent: siblings share their ancestors
+    led_to: list[set[str]] = [set() for _ in starts]  # by the last piece: whom the pieces so far can lead to
+    for last, first in itertools.product(range(len(starts)), repeat=2):
+        whole = first == 0 and last == len(cuts)
+        if first > last or whole or (first and not led_to[first - 1]):
+            continue
+        for id in find(query[starts[first] : ends[last]]):
+            parent_id = state.ParentOf(id) if first else ""
+            if parent_id not in paths:
+                paths[parent_id] = state.PathOf(parent_id) if parent_id else []
+                steps_left -= len(paths[parent_id])
+                if steps_left < 0:
+                    return []  # an answer from a part of them could be wrong
+            if not first or not led_to[first - 1].isdisjoint(paths[parent_id]):
+                led_to[last].add(id)
+    return sorted(led_to[-1], key=state.OrdinalOf)
 
 
 # == Ranking ==================================================================
@@ -3479,6 +3496,7 @@ class _MRUCache:
 #            unless something is told of it, and nothing beneath says more of the query
 #            the first 20 by that · (said · (0.1 + held)³)^⅕, where said is the share of its best text that the query
 #            says, and held the share of the query's words in its names, path, other texts and best sentence of an info
+#   confidence   said^0.4 · min(1, Σ heard(t) / what the query's words could gain)^0.6; see `_Descent._Judge`
 #   placing  2 · Σ heard(t) by names alone + Σ ½ᵏ · score of the k-th best child
 #            + ½ · the best score, where the new name ends in the node's: oat milk is a milk
 
@@ -3523,9 +3541,6 @@ class Recall(Protocol):
         """Compare a query, or a new keyword's name and description, with all nodes."""
 
 
-_UNSPACED = "\u0e01-\u0e4e\u0e50-\u0e59\u0e80-\u0eff\u1000-\u1049\u1050-\u109f\u1780-\u17d3\u17d7\u17dc-\u17ff"
-_UNSPACED += "\u2e80-\u2fdf\u3005-\u3007\u3021-\u302f\u3031-\u303c\u3041-\u30fa\u30fc-\u312f\u31a0-\u9fff가-힣"
-_UNSPACED += "\uf900-\ufaff\U00020000-\U0003ffff"  # letters alone: 。 is none
 _MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff"
 _LETTER = rf"[^\W_{_UNSPACED}]"
 # C++, C# and .NET are names, and other ones than C and net.
@@ -3533,7 +3548,6 @@ _FindRuns = re.compile(
     rf"([{_UNSPACED}]++)|((?:(?<![\w.])\.(?={_LETTER}))?(?:{_LETTER}++|[{_MARKS}]++)++(?:\+\+|#)?)"
 ).findall
 _IsUnspaced = re.compile(f"[{_UNSPACED}]").match
-_DropIdleBlanks = partial(re.compile(f"(?<=[{_UNSPACED}]) | (?=[{_UNSPACED}])").sub, "")
 _DropMarks = partial(re.compile("[\u0300-\u036f]+").sub, "")
 _IsAccented = re.compile("[\u00c0-\u024f\u0300-\u052f\u1e00-\u1fff]").search
 _FindCamel = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall
@@ -4296,7 +4310,7 @@ class _Evidence(NamedTuple):
 
     confidence: float
     excerpt: str
-    weight: float = 1.0  # its score's among the first: more, where its texts say much of the query, and it much of one
+    weight: float = 1.0  # its score is multiplied by this among the first 20, see the head of the room "Ranking"
     nearest: str = ""  # the info that means what the query does, where that says more than words
 
 
@@ -4334,6 +4348,28 @@ class _Trace:
         self.steps: list[DescentStep] = []
         self.rounds: list[_Row] = []
         self.fits = _Fits([], {}, {})  # of the first round, with evidence for what was chosen later, too
+
+
+class _MRUCache:
+    """The ids of the most recently used keywords, newest first; not kept on disk.  The tree's lock guards it."""
+
+    def __init__(self, capacity: int = 128) -> None:
+        self._capacity = capacity
+        self._ids: OrderedDict[str, None] = OrderedDict()
+
+    def Touch(self, *node_ids: str) -> None:
+        """Make the ids the newest, the last of them before all; the oldest fall out where there are too many."""
+        for id in node_ids:
+            self._ids[id] = None
+            self._ids.move_to_end(id)
+            if len(self._ids) > self._capacity:
+                self._ids.popitem(last=False)
+
+    def Remove(self, node_id: str) -> None:
+        self._ids.pop(node_id, None)
+
+    def Snapshot(self) -> list[str]:
+        return list(reversed(self._ids))
 
 
 class _Descent:
@@ -4758,40 +4794,6 @@ def _WhyOf(descent: _End) -> str:
 
 _COMPLAINT_S = 60.0
 _HideKeys = re.compile(r"(?i)((?:bearer|basic|key|token|secret|password)\W{1,4}|\bsk-)[\w.~+/=-]{6,}").sub
-
-
-# -- paths that a user writes -------------------------------------------------
-
-_FindSeparators = re.compile(r"\s*[/>›→]\s*").finditer
-_PATH_CUTS = 12  # separators of a query that are tried; a text with more is no path
-_PATH_STEPS = 200_000  # levels that are walked, over all nodes with a name of the path
-
-
-def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]]) -> list[str]:
-    """Return the nodes that a text like `编程/Python` or `programming > Python` leads to.
-
-    Upper levels may be left out anywhere.  A name may hold a separator itself, so every way of cutting is tried.
-    """
-    cuts = [match.span() for match in _FindSeparators(query)]
-    if not 0 < len(cuts) <= _PATH_CUTS:
-        return []
-    starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(query)]
-    steps_left, paths = _PATH_STEPS, dict[str, list[str]]()  # by parent: siblings share their ancestors
-    led_to: list[set[str]] = [set() for _ in starts]  # by the last piece: whom the pieces so far can lead to
-    for last, first in itertools.product(range(len(starts)), repeat=2):
-        whole = first == 0 and last == len(cuts)
-        if first > last or whole or (first and not led_to[first - 1]):
-            continue
-        for id in find(query[starts[first] : ends[last]]):
-            parent_id = state.ParentOf(id) if first else ""
-            if parent_id not in paths:
-                paths[parent_id] = state.PathOf(parent_id) if parent_id else []
-                steps_left -= len(paths[parent_id])
-                if steps_left < 0:
-                    return []  # an answer from a part of them could be wrong
-            if not first or not led_to[first - 1].isdisjoint(paths[parent_id]):
-                led_to[last].add(id)
-    return sorted(led_to[-1], key=state.OrdinalOf)
 
 
 # == Changes ==================================================================
@@ -5282,7 +5284,7 @@ def _CompareWithNow(tx: _Transaction, state: _State, record: KeywordNode | Info,
     """Return a record's version now, and whether it still says what the row says."""
     held, gone = state.Find(record)
     if held is None:
-        return (0, False) if gone is None else (gone.version, gone.digest == _BuryRecord(record).digest)
+        return (0, False) if gone is None else (gone.version, gone.digest == _MakeTombstone(record).digest)
     now = tx.ReadRow(held)
     current = _ReadRecord(now)
     return current.version, now == row or _DigestOf(current) == _DigestOf(record)
@@ -5312,7 +5314,7 @@ def _StageThen(tx: _Transaction, now: _State, then: _State, old: bytes | None, p
     gone, gone_then = now.Find(record)[1], then.Find(record)[1]
     if gone is not None:
         version = gone.version
-        dead = _DigUp(record.id, gone, is_node=isinstance(record, KeywordNode))
+        dead = _EncodeTombstone(record.id, gone, is_node=isinstance(record, KeywordNode))
     record.version = max(record.version, version) + 1
     record.deleted, record.updated_at = old is None, max(tx.now, record.updated_at)
     if old is None and gone_then is not None and isinstance(record, KeywordNode):
@@ -5334,6 +5336,8 @@ def _StageThen(tx: _Transaction, now: _State, then: _State, old: bytes | None, p
 # Locks, in the order in which they may be taken: each thread's guard (see `Enter`), a group's, `commit_lock` (held
 # while the store is in use, which takes its `flock` then), which group is forming, the ranking's own, `lock` (guards
 # what is in memory; never held over a sync or a model), that of a store's descriptors.
+#
+# A plan in a commit runs without `lock`: nobody else can change the state then.  In a block it runs under it.
 #
 # The engine tells the ranking which keywords changed, that the state is another one, that this is a forked child, and
 # that the tree is closed.
@@ -5366,17 +5370,17 @@ class _GroupCommit:
     others find that another is forming.  Who finds nobody needs no group, and takes one lock.
     """
 
-    def __init__(self, commit: Callable[[list[_Job[Any]]], None], turn: Any) -> None:
+    def __init__(self, commit: Callable[[list[_Job[Any]]], None], commit_lock: Any) -> None:
         self._commit = commit  # all that must be done; sets each job's error, or that it is done
-        self._turn = turn  # the lock of whoever uses the store; jobs gather while it is waited for
+        self._commit_lock = commit_lock  # the lock of whoever uses the store; jobs gather while it is waited for
         self._lock = threading.RLock()  # guards which group is forming
         self._forming: tuple[list[_Job[Any]], Any] = [], threading.Lock()  # whoever holds this commits these jobs
 
     def Run(self, job: _Job[Any]) -> None:
         """Return when the job is durable or has failed."""
         jobs, lock = self._forming
-        if not (jobs or self._turn.locked()):  # two that find it so at once take turns
-            with self._turn:  # guard: one thread at a time
+        if not (jobs or self._commit_lock.locked()):  # two that find it so at once take turns
+            with self._commit_lock:  # guard: one thread at a time
                 self._Commit([job], job)
             return
         try:
@@ -5386,7 +5390,7 @@ class _GroupCommit:
             with lock:
                 if jobs is not self._forming[0]:  # guard: a group is committed once
                     return
-                with self._turn:  # guard: one thread at a time
+                with self._commit_lock:  # guard: one thread at a time
                     with self._lock:
                         self._forming = [], threading.Lock()
                     self._Commit(jobs, job)
@@ -6896,8 +6900,8 @@ class KeywordTree:
     def _Write(self, op: str, plan: Callable[..., _Value], changed_by: str, **arguments: object) -> _Value:
         """Check that the tree is open, and the arguments; commit a plan of them, and return what it returned."""
         author = _CheckName("changed_by", changed_by)
-        given = self._Enter(**arguments)
-        return self._engine.Write(op, lambda tx: plan(tx, *given), author)
+        given = dict(zip(arguments, self._Enter(**arguments), strict=True))
+        return self._engine.Write(op, lambda tx: plan(tx, **given), author)
 
     def _ChangeNode(
         self, op: str, plan: Callable[..., KeywordNode], changed_by: str, **arguments: object

@@ -138,6 +138,30 @@ class TestLostLogs:
 
             assert [node.name for node in tree][-3:] == ["mine", "theirs", "behind"]
 
+    def test_behind_a_long_last_line_only_its_beginning_is_read(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read: list[int] = []
+        pread = os.pread
+
+        def count(fd: int, size: int, offset: int) -> bytes:
+            read.append(size)
+            return pread(fd, size, offset)
+
+        _fill(folder)
+        with KeywordTree(str(folder)) as tree, KeywordTree(str(folder)) as other:
+            tree.CreateInfo("x" * 1_000_000)
+            other.Refresh()
+            monkeypatch.setattr(os, "pread", count)
+            for _ in range(3):
+                tree.Refresh()
+                other.Refresh()
+            assert sum(read) < 100_000
+            other.CreateKeyword("behind it", "root")
+            tree.Refresh()
+
+            assert [node.name for node in tree][-1] == "behind it"
+
     def test_one_that_was_replaced_is_noticed_again_where_opening_it_failed(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

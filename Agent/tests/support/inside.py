@@ -166,7 +166,7 @@ def tell_at_locks_of_commits(tree: KeywordTree, tell: Callable[[str], None], *, 
     """
     groups: Any = tree._engine._committer
     groups._lock = _TellingLock("the forming group", tell)
-    groups._turn = _TellingLock("the turn", tell, is_met=not alone)
+    groups._commit_lock = _TellingLock("the turn", tell, is_met=not alone)
     groups._forming = [], _TellingLock("a group", tell)
 
 
