@@ -2619,7 +2619,6 @@ class _FileStore(_Archive):
         if self.files.ChangedAt(self.data_dir) != self._folder_time:  # guard: the folder's time
             self._NoteFolderTime()
             if self._IsReplaced():
-                self._folder_time = -1  # guard: looked at again
                 raise _ReplacedError(f"{self.log_path} was replaced")
         length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
         found = self.files.Read(reader.fd, length + 1, reader.last_line)  # and a byte behind it

@@ -568,7 +568,6 @@ WRITING = [
         Instead(" and self.files.IsAt(self._lock_fd, self._lock_path)", ""),
         mark="replaced files",
     ),
-    Mutation("replaced: what was found is kept only when the new log was opened", mark="looked at again"),
     Mutation(
         "replaced: a time that has just passed proves nothing",
         Instead(" if time.time_ns() - told > tick_ns else -1", ""),
@@ -783,7 +782,11 @@ COMMITS = [
         Instead("transaction.now if job.block is None else self.Now()", "transaction.now"),
     ),
     Mutation("Close waits for a commit", Instead(", self.commit_lock", "")),
-    Mutation("a tree that must reopen leaves no checkpoint", Always(), mark="vouches for nothing"),
+    Mutation(
+        "a tree that must reopen leaves no checkpoint",
+        Instead("not self.must_reopen and ", ""),
+        mark="vouches for nothing",
+    ),
     Mutation("Close closes the files"),
     Mutation("a thread that commits does not enter again: to write", mark="no second write within one"),
     Mutation(

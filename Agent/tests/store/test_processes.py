@@ -1146,6 +1146,36 @@ class TestFork:
 
             assert child.lines == ["before"]
 
+    def test_lets_the_child_read_and_write_though_a_thread_of_the_parent_was_writing(
+        self, folder: Path, start: Start
+    ) -> None:
+        is_held, may_go_on = threading.Event(), threading.Event()
+
+        def clock() -> float:
+            if threading.current_thread() is writer:
+                is_held.set()
+                may_go_on.wait()
+            return 1.0
+
+        def work(tell: Tell) -> None:
+            tell(tree.GetChildren("root")[0].name)
+            tell(tree.CreateKeyword("child", "root").name)
+
+        writer = threading.Thread(target=lambda: tree.CreateKeyword("parent", "root"))
+        with KeywordTree(str(folder), clock=clock) as tree:
+            tree.CreateKeyword("before", "root")
+            writer.start()
+            assert is_held.wait(PATIENCE_S)
+            try:
+                child = start(work)
+            finally:
+                may_go_on.set()
+                writer.join()
+            assert child.end(20) == 0
+            assert child.lines == ["before", "child"]
+            tree.Refresh()
+            assert sorted(node.name for node in tree.GetChildren("root")) == ["before", "child", "parent"]
+
     def test_leaves_a_closed_tree_closed(self, folder: Path, start: Start) -> None:
         tree = KeywordTree(str(folder))
         tree.Close()
