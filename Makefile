@@ -76,7 +76,7 @@ $(VENV)/mcp-1: $(MADE)
 
 # The oldest click and rich that pyproject.toml allows: one test runs the command line with them.
 $(VENV)/oldest-cli: $(MADE)
-	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --target $@ click==8.2.0 rich==13.0.0
+	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --no-warn-conflicts --disable-pip-version-check --target $@ click==8.2.0 rich==13.0.0
 
 # Has dependencies of its own; what it cannot bring, `make peers` says and passes over.
 $(VENV)/mem0: $(MADE)
