@@ -128,7 +128,7 @@ _DESCRIPTION_LIMIT = 65_536  # characters
 _CONTENT_LIMIT = 16 * 1024 * 1024  # bytes of UTF-8
 _RESIDENT_LIMIT = 4096  # bytes of a content that stays in memory; a longer one is read from disk
 _DEPTH_LIMIT = 100  # levels of lists and dicts in metadata
-_VALUES_LIMIT = 100_000  # lists and dicts in metadata, each as often as it would be written
+_VALUES_LIMIT = 1_000_000  # in metadata, each as often as it would be written
 _PAGE = 50  # records in a result's first page
 _DRAWN = 10  # children of a keyword that `print(tree)` shows
 
@@ -861,11 +861,11 @@ def _CheckNesting(what: str, value: object) -> None:
     level: list[Any] = [value]
     count = depth = 0
     while level:
-        count, depth = count + len(level), depth + 1
+        count, depth = count + sum(map(len, level)), depth + 1
         if depth > _DEPTH_LIMIT:
             raise _Invalid(f"{what} is nested deeper than {_DEPTH_LIMIT} levels", value)
         if count > _VALUES_LIMIT:
-            raise _Invalid(f"{what} holds more than {_VALUES_LIMIT:,} lists and dicts", value)
+            raise _Invalid(f"{what} holds more than {_VALUES_LIMIT:,} values", value)
         inner = [item.values() if isinstance(item, dict) else item for item in level]
         level = [item for items in inner for item in items if isinstance(item, (dict, list, tuple))]
 
@@ -4965,8 +4965,8 @@ class _Transaction:
             if old is None:
                 del self.staged[key]
                 self._before.pop(key, None)
-            else:
-                self.staged[key] = old
+            else:  # noted anew: what stands again may refer to what was never noted, since it was covered then
+                self.staged[key], self._noted = old, 0
 
     def Change(self, record: KeywordNode | Info, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
@@ -5257,6 +5257,7 @@ def _PlanUndo(tx: _Transaction, operation: _Operation) -> None:
             changed.append(_ReadRecord(row))
         elif key in was or now is not None:  # else it was made and deleted by the same operation
             tx.StageRow(key, was.get(key), now)
+    changed.reverse()  # to be told in their order
     for row in reversed([*after.nodes, *after.infos]):
         record = _ReadRecord(row)
         if not _UndoRecord(tx, state, record, row, was.get(_KeyOf(row))):
@@ -5430,7 +5431,7 @@ def _WhoRuns() -> tuple[int, object]:
     """Return the thread, and the task of asyncio or trio where there is one."""
     task = None
     for library in filter(sys.modules.__contains__, ("asyncio", "trio.lowlevel")):
-        with contextlib.suppress(RuntimeError):  # no loop of it runs here
+        with contextlib.suppress(RuntimeError, AttributeError):  # no loop of it runs here; it is just being imported
             task = sys.modules[library].current_task() or task
     return threading.get_ident(), task
 
@@ -5813,7 +5814,8 @@ class _Engine:
             return self.state
         try:
             return block.Prepare().state
-        except NotFoundError as error:  # a reader would take it for the answer to what it asked
+        # A reader would take it for the answer to what it asked.
+        except (NotFoundError, InvalidInputError, DuplicateIdError, VersionConflictError) as error:
             raise ConflictError(f"this operation no longer fits what others wrote: {error}", []) from error
 
     def FindBlock(self) -> OpenOperation | None:

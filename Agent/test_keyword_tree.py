@@ -4115,7 +4115,9 @@ BAD_METADATA: list[tuple[Any, str]] = [
     ({"a": 10**5000}, ""),
     ({"a": nested(100_000)}, ""),
     (circle(), ""),
-    ({"a": repeated(60)}, "more than 100,000 lists"),
+    ({"a": repeated(60)}, "more than 1,000,000 values"),
+    ({"a": [[[]] * 100_000] * 1500}, "more than 1,000,000 values"),
+    ({"a": [[0] * 10_000] * 20_000}, "more than 1,000,000 values"),
 ]
 BAD_PAGES: list[tuple[Any, str]] = [(-1, "-1"), (-(10**9), "-1000000000"), ("0", "'0'"), (1.5, "1.5")]
 

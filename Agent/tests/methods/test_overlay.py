@@ -14,7 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from Agent.keyword_tree import ConflictError, KeywordTree, KeywordTreeError, NotFoundError, RelationType
+from Agent.keyword_tree import (
+    ConflictError,
+    InvalidInputError,
+    KeywordTree,
+    KeywordTreeError,
+    NotFoundError,
+    RelationType,
+)
 from Agent.tests.support.inside import check_tables
 
 _NAMES = ["a", "A-", "b c", "bc", "x_y", "茶", "茶 ", "q"]
@@ -109,6 +116,41 @@ class TestBesideAnother:
         with pytest.raises(NotFoundError):
             write()
         assert len(tree) == 0
+
+    def test_what_stands_again_behind_a_failing_part_is_compared_with_others(self, tree: KeywordTree) -> None:
+        first, second, moved = (tree.CreateKeyword(name, "root") for name in ("first", "second", "moved"))
+
+        def write() -> None:
+            with tree.Operation():
+                tree.MoveKeyword(moved.id, first.id)
+                with contextlib.suppress(ArithmeticError), tree.Operation():
+                    tree.MoveKeyword(moved.id, second.id)
+                    _elsewhere(lambda: tree.CreateKeyword("of another", "root"))  # now it is looked at what was named
+                    raise ArithmeticError
+                _elsewhere(lambda: tree.DeleteKeyword(first.id))
+                with pytest.raises(ConflictError, match="no longer fits"):
+                    tree.GetPath(moved.id)
+
+        with pytest.raises(NotFoundError):
+            write()
+        assert tree.Verify() == []
+
+    def test_a_read_tells_no_error_of_an_earlier_write(self, tree: KeywordTree) -> None:
+        first, second = tree.CreateKeyword("first", "root"), tree.CreateKeyword("second", "root")
+
+        def write() -> None:
+            with tree.Operation():
+                tree.MoveKeyword(first.id, second.id)
+                _elsewhere(lambda: tree.MoveKeyword(second.id, first.id))
+                try:
+                    tree.GetKeyword("root")
+                except KeywordTreeError as error:
+                    told.append(error)
+
+        told: list[KeywordTreeError] = []
+        with pytest.raises(InvalidInputError, match="beneath itself"):
+            write()
+        assert [type(error) for error in told] == [ConflictError]
 
     def test_what_came_beneath_a_keyword_goes_with_it(self, tree: KeywordTree) -> None:
         parent = tree.CreateKeyword("parent", "root")
