@@ -54,11 +54,11 @@ Three ways through it, from the door inwards:
               _PlanNode on a _Transaction, whose _Records go to _FileStore.Append (behind the log's line to the
               projections, _LogPosition.Project) and to _State.Apply
     a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank and Fit, which ask the
-              index that _Ranker._Follow brings up to date (_LexicalRecall.Rank, _FitQuery), a view from BuildView,
-              the model's Chat, _ReadReply, and at the end _Conclude; then _Searcher.BuildResult
+              index that _Ranker._Follow brings up to date (_LexicalRecall.Rank, _FitQuery, _Judge), a view from
+              BuildView; _AskRound asks the model and reads its reply (_ReadReply), _Settle compares it with the tree
+              as it is now, and at the end _Conclude; then _Searcher.BuildResult
     an undo   KeywordTree.Undo, which first takes in what others wrote; _Journal.Find, which reads the log backwards in
-              _FileStore.ReadBack; then it is a write (_Writer.WriteAs) whose plan is _PlanUndo: _UndoLink and
-              _UndoRecord, at its end _Transaction.FindDangling
+              _FileStore.ReadBack; then a write (_Writer.WriteAs) of _PlanUndo, at its end _Transaction.FindDangling
 
 A comment `# guard: name` marks a safeguard; `docs/mutations.md` tells which test fails when it is taken away.
 """
@@ -1764,7 +1764,7 @@ class _LogPosition:
         self.checkpoint = (0, 0)
         """Number and bytes of the log up to the end of the last checkpoint."""
         self.write: Callable[[int, int, bytes], None] | None = None
-        """Puts (number of a projection, offset, bytes) where they are to stand."""
+        """Puts (number of a projection, offset, bytes) where they are to stand: `Write` or `Mend` of `_Projections`."""
 
     def Advance(self, seq: int, line: bytes) -> None:
         """Move behind a line, its newline included."""
@@ -3863,7 +3863,7 @@ def _FitQuery(ranking: Ranking, see: _See) -> dict[str, float]:
         own, above = gains.get(id, {}), gains.get(parents[id], {})
         if id in speaking or _CountWords(term for term, gain in own.items() if gain > above.get(term, 0.0)):
             speaking.add(parents[id])
-    for id in themes - (told - speaking):  # asked at length, a theme stands for what lies beneath it
+    for id in themes - (told - speaking):  # the discount of this room's head
         scores[id] *= 1 - _THEME_DISCOUNT * (1 - _CountWords(gains.get(id, ())) / asked)
     return {id: scores[id] for id in wanted}
 
@@ -4673,7 +4673,7 @@ class _Descent:
             return _Fits([], {}, {})
 
     def Fit(self, query: str, more: str, is_placing: bool, count: int, ids: Sequence[str] = ()) -> _Fits:
-        """Return what fits a text, with evidence for the first `count`, or for `ids`."""
+        """Return what fits a text, with evidence for the first `count`, in a search at least 20, and for `ids`."""
         self._ranker.Prepare(query, more)
         with self._ranker.Asking() as recall:
             ranking = recall.Rank(query, more)
@@ -4942,7 +4942,7 @@ class _Transaction:
         self.StageRow((kind, record.id, ""), row, before, record)
 
     def StageRow(self, key: _Key, row: bytes | None, before: bytes | None, head: Any = None) -> None:
-        """Stage a row as it is, None for a link that goes, and was; a link needs no other head than its key."""
+        """Stage a row, or with None that the link `before` goes, which the tree has; a link's key is all its head."""
         row = row or cast("bytes", before).replace(_LIVE, _DELETED, 1)
         old = self.staged.get(key)
         if old is None and before is not None:
@@ -5250,7 +5250,8 @@ def _PlanUndo(tx: _Transaction, operation: _Operation) -> None:
     state, after = tx.state, operation.after
     was = {_KeyOf(row): row for rows in operation.before[:3] for row in rows}
     changed: list[_Record] = []
-    for row in reversed(after.links):  # what was moved here goes before it is there again: an info has one link then
+    # For cost alone: what was moved goes from here before it is there again, so an info has one link to look at.
+    for row in reversed(after.links):
         key = _ReadLinkKey(row)
         now = state.FindLink(key, row)
         if now != (row if _LIVE in row else None):
@@ -5371,7 +5372,7 @@ class _GroupCommit:
     """
 
     def __init__(self, commit: Callable[[list[_Job[Any]]], None], commit_lock: Any) -> None:
-        self._commit = commit  # all that must be done; sets each job's error, or that it is done
+        self._commit_jobs = commit  # all that must be done; sets each job's error, or that it is done
         self._commit_lock = commit_lock  # the lock of whoever uses the store; jobs gather while it is waited for
         self._lock = threading.RLock()  # guards which group is forming
         self._forming: tuple[list[_Job[Any]], Any] = [], threading.Lock()  # whoever holds this commits these jobs
@@ -5402,7 +5403,7 @@ class _GroupCommit:
 
     def _Commit(self, jobs: list[_Job[Any]], own: _Job[Any]) -> None:
         try:
-            self._commit(jobs)
+            self._commit_jobs(jobs)
         except Exception as error:
             is_foreign = not isinstance(error, KeywordTreeError)  # of this thread's own signal handler
             for job in jobs:
@@ -6676,7 +6677,7 @@ class _Searcher:
         result.suggested_name = descent.suggested_name
         with self._engine.SeeOwn() as state:
             there = [id for id in (descent.node_id or "", *descent.candidates) if id in state.nodes]
-            found = self._Look(there[0]) if there and descent.node_id else None
+            found = self._Look(there[0]) if there and descent.node_id else None  # then there are no candidates
             if there and found is None:
                 result = self._BuildAmbiguousResult(there, reason)
         if found is not None:
