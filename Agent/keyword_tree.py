@@ -3583,12 +3583,8 @@ def _Compose(text: str) -> str:
     """Return `text` in NFKC, Latin, Greek and Cyrillic letters without accents, as most people type them."""
     if text.isascii():
         return text
-    normalize = unicodedata.normalize
-    if len(text) <= 1024 and not _IsAccented(text):
-        text = normalize("NFKC", text)
-        if not _IsAccented(text):  # as a letter of full width may be
-            return text
     # In parts, since the time that takes grows with the square of a run of marks.
+    normalize = unicodedata.normalize
     parts = (normalize("NFKC", text[start : start + 1024]) for start in range(0, len(text), 1024))
     return "".join(normalize("NFC", _DropMarks(normalize("NFD", run))) if _IsAccented(run) else run for run in parts)
 
@@ -3695,15 +3691,12 @@ class _LexicalRecall:
         self._lengths = [0] * 16, [0] * 16  # length -> how many names, how many other texts
 
     def Add(self, id: str, texts: Texts) -> None:
-        is_last = not self._free
-        slot = self._slot_of[id] = len(self._ids) if is_last else self._free.pop()
+        put: Callable[[array[int], int], None] = bisect.insort if self._free else array.append
+        slot = self._slot_of[id] = self._free.pop() if self._free else len(self._ids)
         self._ids[slot : slot + 1] = [id]
-        postings, first = self._postings, slot << 8
+        postings, slot = self._postings, slot << 8
         for word, code in self._CountTexts(texts, 1).items():
-            if is_last:
-                postings[word].append(first | code)
-            else:
-                bisect.insort(postings[word], first | code)
+            put(postings[word], slot | code)
 
     def Remove(self, id: str, texts: Texts) -> None:
         self.Change(id, texts, Texts([], []))
@@ -3724,28 +3717,26 @@ class _LexicalRecall:
 
     def _CountTexts(self, texts: Texts, change: int, among: Set[str] | None = None) -> dict[str, int]:
         """Return the code of every word, or of some, and add `change` to the counts of lengths."""
-        codes = self._Shortest(texts.names, 0, change, among)
-        for word, length in self._Shortest([*texts.others, *texts.infos], 1, change, among).items():
+        names = self._Shortest(texts.names, self._lengths[0], change, among)
+        others = self._Shortest([*texts.others, *texts.infos], self._lengths[1], change, among)
+        codes = {word: length << 4 for word, length in names.items()}
+        for word, length in others.items():
             codes[word] = codes.get(word, 0) | length
         return codes
 
-    def _Shortest(self, texts: Sequence[str], kind: int, change: int, among: Set[str] | None) -> dict[str, int]:
-        """Return word -> length of the shortest text that has it; as if it were shorter where it is told repeatedly.
-
-        The length of a name, of kind 0, is told as its part of a code.
-        """
+    def _Shortest(self, texts: Sequence[str], counts: list[int], change: int, among: Set[str] | None) -> dict[str, int]:
+        """Return word -> length of the shortest text that has it; as if it were shorter where it is told repeatedly."""
         if not texts:
             return {}
         measure = _MeasureText if len(texts) > 4 and len(texts[0]) <= _HEARD else _MeasureText.__wrapped__
-        shortest, told, counts, unit = dict[str, int](), list[str](), self._lengths[kind], 1 if kind else 16
+        shortest, told = dict[str, int](), list[str]()
         for length, words, tells in sorted(map(measure, texts), key=operator.itemgetter(0), reverse=True):
             counts[length] += change
-            shortest.update(dict.fromkeys(words if among is None else words.keys() & among, length * unit))
+            shortest.update(dict.fromkeys(words if among is None else words.keys() & among, length))
             told += tells if among is None else filter(among.__contains__, tells)
         if len(told) > len(set(told)):
             for word, times in Counter(told).items():
-                steps = round(2 * math.log2(1 + math.log(times)))
-                shortest[word] = max(unit, shortest[word] - steps * unit)
+                shortest[word] = max(1, shortest[word] - round(2 * math.log2(1 + math.log(times))))
         return shortest
 
     def Dump(self) -> tuple[bytes, bytes]:
@@ -6438,7 +6429,12 @@ class _Writer:
         self._descent = descent
 
     def DraftNode(
-        self, id: str | None, name: str, aliases: list[str] | None, description: str, metadata: _Row | None,
+        self,
+        id: str | None,
+        name: str,
+        aliases: list[str] | None,
+        description: str,
+        metadata: _Row | None,
         created_by: str,
     ) -> KeywordNode:
         """Return a keyword whose place, time and ordinal are still to come, of arguments that were checked."""
@@ -6451,7 +6447,9 @@ class _Writer:
             description=description,
             metadata=metadata or {},
             created_by=created_by,
-            deleted=False, confirmed=[], merged_into=None,
+            deleted=False,
+            confirmed=[],
+            merged_into=None,
             _list_children=self._reader.ListChildren,
         )
         return node

@@ -32,13 +32,6 @@ BATCH = 1_000
 MEM0_CALLS = 200
 
 
-def timed(work: Callable[[], object]) -> float:
-    """Return how long it takes, in seconds."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
 def milliseconds(seconds: Sequence[float]) -> str:
     """Return the median as text in milliseconds."""
     value = statistics.median(seconds) * 1e3
@@ -78,8 +71,8 @@ def measure_stores(options: argparse.Namespace, folder: Path, report: common.Rep
         for title, work in _calls(count).items():
             results[title] = common.interleaved(rounds, {name: _bind(work, store) for name, store in stores.items()})
         ours = stores["ours"]
-        words = [timed(partial(ours.search, ("users", "7"), query=f"word{n}")) for n in range(rounds)]
-        everywhere = [timed(partial(ours.search, (), query=f"word{n} item")) for n in range(rounds)]
+        words = [common.timed(partial(ours.search, ("users", "7"), query=f"word{n}")) for n in range(rounds)]
+        everywhere = [common.timed(partial(ours.search, (), query=f"word{n} item")) for n in range(rounds)]
     _tell_stores(report, results, count)
     report.line(
         f"\nBy words, ours alone: {milliseconds(words)} ms in a namespace, {milliseconds(everywhere)} ms in all."
@@ -122,7 +115,7 @@ def _bind(work: Callable[[Any, int], object], store: Any) -> Callable[[], float]
 
     def run() -> float:
         number = next(numbers)
-        return timed(lambda: work(store, number))
+        return common.timed(lambda: work(store, number))
 
     return run
 
@@ -247,9 +240,10 @@ def work_for_mem0(kind: str, folder: str) -> None:
         times["add"].append(time.perf_counter() - began)
         ids.append(added["results"][0]["id"])
     for n in range(50):
-        times["search"].append(timed(partial(memory.search, f"word{n} topic{n % 7}", filters={"user_id": "ada"})))
-        times["get_all"].append(timed(partial(memory.get_all, filters={"user_id": "ada"})))
-        times["history"].append(timed(partial(memory.history, ids[n])))
+        search = partial(memory.search, f"word{n} topic{n % 7}", filters={"user_id": "ada"})
+        times["search"].append(common.timed(search))
+        times["get_all"].append(common.timed(partial(memory.get_all, filters={"user_id": "ada"})))
+        times["history"].append(common.timed(partial(memory.history, ids[n])))
     print(json.dumps(times))
 
 

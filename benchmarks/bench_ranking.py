@@ -12,9 +12,7 @@ import shutil
 import sqlite3
 import statistics
 import sys
-import time
 from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -26,22 +24,16 @@ QUERY = "distributed message broker in Berlin"
 Times = dict[str, float]
 
 
-def _timed(call: Callable[[], object]) -> float:
-    before = time.perf_counter()
-    call()
-    return time.perf_counter() - before
-
-
 def _rank(folder: Path) -> Times:
     """Open a tree without the index, ask, close, open it again, ask."""
     shutil.rmtree(folder / "indexes", ignore_errors=True)
     told: Times = {}
     tree = KeywordTree(str(folder))
-    told["anew"] = _timed(lambda: tree.RankCandidates(QUERY))
-    told["close"] = _timed(tree.Close)
+    told["anew"] = common.timed(lambda: tree.RankCandidates(QUERY))
+    told["close"] = common.timed(tree.Close)
     with KeywordTree(str(folder)) as again:
-        told["kept"] = _timed(lambda: again.RankCandidates(QUERY))
-        told["again"] = _timed(lambda: again.RankCandidates(QUERY))
+        told["kept"] = common.timed(lambda: again.RankCandidates(QUERY))
+        told["again"] = common.timed(lambda: again.RankCandidates(QUERY))
     return told
 
 
@@ -57,7 +49,7 @@ def _search_full_text(texts: list[str]) -> Times:
                 query = "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rank LIMIT 10"
                 connection.execute(query, (match,)).fetchall()
 
-            told[name] = _timed(index)
+            told[name] = common.timed(index)
     return told
 
 

@@ -102,6 +102,13 @@ def file_system(path: Path) -> str:
 # == Numbers =================================================================================
 
 
+def timed(work: Callable[[], object]) -> float:
+    """Return how long it takes, in seconds."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """Return the value below which `share` (0 … 1) of `values` lie, by nearest rank."""
     ordered = sorted(values)
