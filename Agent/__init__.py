@@ -5,4 +5,7 @@ file `keyword_tree.py` copied alone. In its repository the folder is `Agent`, as
 """
 
 from .keyword_tree import *  # noqa: F403  what is public there is public here, and __all__ says what that is
-from .keyword_tree import __all__ as __all__
+from .keyword_tree import __all__ as _core_names
+from .ranking import Ranking, Recall, Texts  # its import gives every tree a better ranker than the one file has
+
+__all__ = [*_core_names, "Ranking", "Recall", "Texts"]

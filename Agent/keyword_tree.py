@@ -40,7 +40,7 @@ The rooms of this house, in order from what is stored up to the public class; ea
     Log          the line format of change_log.jsonl, how to tell a torn tail from damage, and its reader
     Store        the port behind which the log lies, and its first implementation, in a folder
     State        what opening rebuilds in memory, and an overlay on it
-    Ranking      ranking keywords by words and character n-grams
+    Ranking      the port to a ranking of keywords, and a plain one
     Descent      the table of replies: what each answer of a model leads to
     Changes      what each change of the tree decides, undo and restore too
     Commit       how a change becomes durable and visible, in groups
@@ -53,14 +53,11 @@ Three ways through it, from the door inwards:
               _Engine._WorkUpToDate, which takes the store's lock in _FileStore.Begin; then in _Engine._CommitJobs:
               _PlanNode on a _Transaction, whose _Records go to _FileStore.Append (behind the log's line to the
               projections, _LogPosition.Project) and to _State.Apply
-    a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank and Fit, which ask the
-              index that _Ranker._Follow brings up to date (_LexicalRecall.Rank, _FitQuery, _Judge), a view from
-              BuildView; _AskRound asks the model and reads its reply (_ReadReply), _Settle compares it with the tree
-              as it is now, and at the end _Conclude; then _Searcher.BuildResult
+    a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank, which asks the ranker
+              (Ranker.Fit), and a view from BuildView; _AskRound asks the model and reads its reply (_ReadReply),
+              _Settle compares it with the tree as it is now, and at the end _Conclude; then _Searcher.BuildResult
     an undo   KeywordTree.Undo, which first takes in what others wrote; _Journal.Find, which reads the log backwards in
               _FileStore.ReadBack; then a write (_Writer.WriteAs) of _PlanUndo, at its end _Transaction.FindDangling
-
-A comment `# guard: name` marks a safeguard; `docs/mutations.md` tells which test fails when it is taken away.
 """
 
 from __future__ import annotations
@@ -75,6 +72,7 @@ import functools
 import gc
 import heapq
 import html
+import importlib
 import inspect
 import itertools
 import json
@@ -91,14 +89,13 @@ import unicodedata
 import weakref
 import zlib
 from abc import ABC, abstractmethod
-from array import array
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache, partial
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from functools import partial
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from typing_extensions import Required, Self, TypedDict, override  # noqa: UP035  so that 3.10 comes to the check below
 
@@ -110,7 +107,8 @@ except ImportError as error:  # pragma: no cover - there is none on the machines
     raise ImportError("KeywordTree needs a POSIX system: Linux, macOS, BSD, or WSL on Windows") from error
 
 __all__ = ["Info", "InfoKeywordLink", "KeywordNode", "KeywordTree", "RelationType", "SearchResult", "SearchStatus"]
-__all__ += ["AgentDecision", "Change", "DescentStep", "LLMClient", "Ranking", "Recall", "StubLLMClient", "Texts"]
+__all__ += ["AgentDecision", "Change", "DescentStep", "LLMClient", "StubLLMClient"]
+__all__ += ["Evidence", "Fits", "KeywordTexts", "PlainRanker", "QueryWords", "Ranker", "TreeView"]
 __all__ += ["ClosedError", "ConflictError", "DuplicateIdError", "InvalidInputError", "KeywordTreeError"]
 __all__ += ["InfoPatch", "InfoSpec", "KeywordPatch", "KeywordSpec", "OpenOperation"]
 __all__ += ["NotFoundError", "StoreCorruptError", "StoreError", "VersionConflictError"]
@@ -128,6 +126,7 @@ _DESCRIPTION_LIMIT = 65_536  # characters
 _CONTENT_LIMIT = 16 * 1024 * 1024  # bytes of UTF-8
 _RESIDENT_LIMIT = 4096  # bytes of a content that stays in memory; a longer one is read from disk
 _DEPTH_LIMIT = 100  # levels of lists and dicts in metadata
+_INTEGER_BITS = 13_288  # 4,000 digits in metadata; Python reads at most 4,300 from a text
 _VALUES_LIMIT = 1_000_000  # in metadata, each as often as it would be written
 _PAGE = 50  # records in a result's first page
 _DRAWN = 10  # children of a keyword that `print(tree)` shows
@@ -187,8 +186,8 @@ class ConflictError(KeywordTreeError, ValueError):
 class NotFoundError(KeywordTreeError, LookupError):
     """An id names nothing that exists (any more)."""
 
-    def __init__(self, kind: Literal["keyword", "info", "operation", "snapshot"], id: str) -> None:
-        super().__init__(f"no {kind} has the id {_Shorten(id)}")
+    def __init__(self, kind: Literal["keyword", "info", "operation", "snapshot"], id: str, message: str = "") -> None:
+        super().__init__(message or f"no {kind} has the id {_Shorten(id)}")
         self.kind = kind
         self.id = id
 
@@ -523,10 +522,10 @@ def _Shorten(value: object, limit: int = 60) -> str:
 def _ReadClock(clock: Callable[[], float]) -> float:
     told = clock()
     try:
-        now = float(told)  # guard: a clock's numbers are made floats
-    except (TypeError, ValueError, OverflowError):  # guard: a clock that tells no number is refused
+        now = float(told)
+    except (TypeError, ValueError, OverflowError):
         now = math.nan
-    if not math.isfinite(now):  # guard: a clock out of range is refused
+    if not math.isfinite(now):
         raise _Invalid("the clock must return seconds since the epoch", told)
     return now
 
@@ -669,6 +668,9 @@ class LLMClient(ABC):
     """What a client wants to be told of each candidate besides name and path, read when a tree is opened with it:
     `"description"`; `"excerpt"`, the sentence of its infos that fits the query best; `"score"`, how well it fits by
     what `RankCandidates` knows, from 0 to 1."""
+
+    judges: bool = True
+    """Whether it chooses by meaning; one that goes by scores alone says False, and is asked for no proposals."""
 
     @abstractmethod
     def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
@@ -867,6 +869,8 @@ def _CheckNesting(what: str, value: object) -> None:
         if count > _VALUES_LIMIT:
             raise _Invalid(f"{what} holds more than {_VALUES_LIMIT:,} values", value)
         inner = [item.values() if isinstance(item, dict) else item for item in level]
+        if any(isinstance(item, int) and item.bit_length() > _INTEGER_BITS for items in inner for item in items):
+            raise InvalidInputError(f"{what} holds an integer of more than 4,000 digits")
         level = [item for items in inner for item in items if isinstance(item, (dict, list, tuple))]
 
 
@@ -912,8 +916,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
         ("size version descend_max_rounds", partial(_CheckCount, least=1)),
         ("max_candidates", partial(_CheckCount, least=3)),
         ("view", partial(_CheckOneOf, choices=("names", "paths"))),
-        ("recall clock new_id", partial(_CheckType, kind=_FUNCTION, told="a function")),
-        ("normalizer store", partial(_CheckType, kind=(_FUNCTION, type(None)), told="a function")),
+        ("clock new_id", partial(_CheckType, kind=_FUNCTION, told="a function")),
+        ("normalizer recall ranker store", partial(_CheckType, kind=(_FUNCTION, type(None)), told="a function")),
     )
     for name in names.split()
 }
@@ -937,6 +941,8 @@ def _CheckFields(what: str, fields: object, known: Set[str]) -> _Row:
 def _CheckSpecs(specs: object, required: str, defaults: _Row) -> Iterator[_Row]:
     """Yield the specs, with the defaults of what they leave out."""
     for spec in _CheckType("specs", specs, (list, tuple), "a list of dicts"):
+        if isinstance(spec, Mapping) and spec.get("id", "") is None:  # as the single call has it by default
+            spec = {name: value for name, value in spec.items() if name != "id"}
         fields = _CheckFields("a spec", spec, defaults.keys())
         if required not in fields:
             raise _Invalid(f"a spec needs the key {required!r}", spec)
@@ -1134,23 +1140,11 @@ def _ReadRecord(row: bytes, kind: type | None = None) -> Any:
     return record
 
 
-def _IsRow(row: bytes) -> bool:
-    try:
-        _ReadRecord(row)
-    except StoreCorruptError:  # guard: a torn row
-        return False
-    return True
-
-
 def _DeferNode(row: bytes, level: int, list_children: Callable[[str], list[str]]) -> KeywordNode:
     """Return a keyword that decodes its row when a field is first read."""
     node = object.__new__(KeywordNode)
     _FieldsOf(node).update(_row=row, _level=level, _list_children=list_children)
     return node
-
-
-def _IsDescribed(row: bytes) -> bool:
-    return row.partition(b'"description":"')[2][:1] != b'"'  # behind it metadata may have a key called so
 
 
 def _DeferInfo(row: bytes) -> Info:
@@ -1293,7 +1287,7 @@ class _DiskError(StoreError):
 
 
 def _RaiseTyped(error: OSError) -> NoReturn:
-    if error.errno is None:  # a signal handler raised it; guard: a handler's error is none of the disk's
+    if error.errno is None:  # a signal handler raised it
         raise error
     raise _DiskError(error) from error
 
@@ -1317,16 +1311,14 @@ class _Files:
     @_Typed
     def MakeFolder(self, path: str) -> None:
         parent = os.path.dirname(path)
-        if not os.path.isdir(path) and parent != path:  # guard: the folder above
+        if not os.path.isdir(path) and parent != path:
             self.MakeFolder(parent)
-            # guard: a folder that another process has just made is borne
             with contextlib.suppress(FileExistsError):  # another process was quicker
-                os.mkdir(path, 0o700)  # guard: folders for their owner alone
+                os.mkdir(path, 0o700)
         try:
-            # guard: sync of the folder above
             self.SyncFolder(parent)  # in any case: who made it may have died before this
         except _DiskError as error:
-            if error.errno not in _READ_ONLY_ERRORS:  # it may not be ours to look into; guard: a folder above
+            if error.errno not in _READ_ONLY_ERRORS:  # it may not be ours to look into
                 raise
 
     @_Typed
@@ -1334,7 +1326,6 @@ class _Files:
         """Return what the system tells of a path; None where nothing is there."""
         try:
             return os.stat(path)
-        # guard: only a file that is missing is not there
         except FileNotFoundError:  # nothing else means that it is not there
             return None
 
@@ -1347,7 +1338,6 @@ class _Files:
             there = os.stat(path)
         except OSError as error:
             _RaiseTyped(error)
-        # guard: a time that was set back is no proof
         return max(there.st_mtime_ns, there.st_ctime_ns)  # the second cannot be set back
 
     @_Typed
@@ -1357,7 +1347,7 @@ class _Files:
         return there is not None and (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
 
     def IsFolder(self, path: str) -> bool:
-        return os.path.isdir(path) and not os.path.islink(path)  # guard: no link
+        return os.path.isdir(path) and not os.path.islink(path)
 
     def IsFile(self, path: str) -> bool:
         return os.path.isfile(path)
@@ -1388,16 +1378,17 @@ class _Files:
 
     @_Typed
     def Open(self, path: str, *, create: bool = False, truncate: bool = False, readonly: bool = False) -> int:
-        flags = os.O_CLOEXEC | (os.O_RDONLY if readonly else os.O_RDWR)  # guard: not inherited
+        flags = os.O_CLOEXEC | os.O_NONBLOCK  # a pipe of this name would wait for whoever writes into it
+        flags |= os.O_RDONLY if readonly else os.O_RDWR
         flags |= (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
-        return self._AvoidStandard(os.open(path, flags, 0o600))  # guard: files for their owner alone
+        return self._AvoidStandard(os.open(path, flags, 0o600))
 
     @_Typed
     def Duplicate(self, fd: int) -> int:
         return self._AvoidStandard(os.dup(fd))
 
     def _AvoidStandard(self, fd: int) -> int:
-        if fd > 2:  # guard: not a standard one
+        if fd > 2:
             return fd
         try:  # where a process has no standard output, what any library prints would go into the file
             return self.Duplicate(fd)
@@ -1428,10 +1419,9 @@ class _Files:
         """Write all of `data`; near a full disk the first write can come back short without an error."""
         try:
             written = os.pwrite(fd, data, offset)
-            while written < len(data):  # guard: short writes are continued
-                # guard: short writes are continued where they stopped
+            while written < len(data):
                 more = os.pwrite(fd, memoryview(data)[written:], offset + written)
-                if more == 0:  # guard: a write that makes no headway ends
+                if more == 0:
                     raise OSError(errno.EIO, "the disk takes no more bytes")
                 written += more
         except OSError as error:
@@ -1447,7 +1437,7 @@ class _Files:
             if sys.platform == "darwin":  # pragma: no cover - there fsync stops at the drive's cache
                 fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
             else:
-                os.fdatasync(fd)  # guard: sync
+                os.fdatasync(fd)
         except OSError as error:
             _RaiseTyped(error)
 
@@ -1456,9 +1446,8 @@ class _Files:
         """Return when the names in a folder are on the disk."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)  # guard: sync of a folder
+            os.fsync(fd)
         except OSError as error:
-            # guard: mounts
             if error.errno != errno.EINVAL:  # what some mounts say of any folder; SQLite does not mind either
                 raise
         finally:
@@ -1471,7 +1460,7 @@ class _Files:
         within a process.
         """
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # guard: the lock excludes
+            fcntl.flock(fd, fcntl.LOCK_EX)
         except OSError as error:
             _RaiseTyped(error)
 
@@ -1490,16 +1479,16 @@ def _ReplaceFile(files: _Files, path: str, parts: Iterable[bytes], check: Callab
         for part in parts:
             files.Write(fd, part, offset)
             offset += len(part)
-        files.Sync(fd)  # guard: sync of a file that takes a place
+        files.Sync(fd)
         check()
         files.Replace(f"{path}.new", path)
     except BaseException:
         with contextlib.suppress(_DiskError):  # it may be what the disk has no room for
-            files.Remove(f"{path}.new")  # guard: what finds no room keeps none
+            files.Remove(f"{path}.new")
         raise
     finally:
-        files.Close(fd)  # guard: a file that took a place is closed
-    files.SyncFolder(os.path.dirname(path))  # guard: sync of its folder
+        files.Close(fd)
+    files.SyncFolder(os.path.dirname(path))
 
 
 @contextlib.contextmanager
@@ -1556,7 +1545,7 @@ def _Checksum(files: _Files, fd: int, stop: int) -> int:
 _FORMAT = 1
 _FORMAT_FIELD = f'"format": {_FORMAT}, '
 _LOG_NAME = "change_log.jsonl"
-_PADDING = b" " * (16 * 1024 - 1) + b"\n"  # guard: padding
+_PADDING = b" " * (16 * 1024 - 1) + b"\n"
 _CHECKPOINT, _STATE = "checkpoint", "state"  # a line that is no operation; what a compacted log begins with
 _BEGINNINGS = ("create_store", _STATE)
 _ENVELOPE_LIMIT = 8192  # bytes within which a line names its operation
@@ -1568,7 +1557,6 @@ _MatchLine = re.compile(
     rb'"op": %b, (?:"format": (\d{1,9}), )?' % _STRING
 ).match
 _FindNextOrdinal = re.compile(rb'"next_ordinal": (\d{1,18}), "operation_id"').search
-# guard: lines are found behind a damaged newline
 _FindLines = re.compile(rb'\{"crc": "[^\n]*?(?=\{"crc": "|\n|\Z)').finditer
 _CRC_END = len(b'{"crc": "00000000", ')
 _CRC = slice(len(b'{"crc": "'), len(b'{"crc": "00000000'))
@@ -1634,7 +1622,7 @@ def _ReadLine(raw: bytes) -> _Line | None:
     if match is None:
         return None
     crc, seq, prev, durable, op, format = match.groups()
-    if b"%08x" % zlib.crc32(memoryview(raw)[_CRC_END:]) != crc:  # guard: checksum of a line
+    if b"%08x" % zlib.crc32(memoryview(raw)[_CRC_END:]) != crc:
         return None
     return _Line(crc, int(seq), prev, int(durable), _Unescape(op), None if format is None else int(format))
 
@@ -1735,7 +1723,7 @@ class _Extent(NamedTuple):
 
 def _ReadExtent(files: _Files, fd: int, extent: _Extent) -> bytes:
     row = files.Read(fd, extent.length, extent.offset)
-    if zlib.crc32(row) != extent.crc:  # guard: checksum of a long content
+    if zlib.crc32(row) != extent.crc:
         name = "infos.jsonl" if extent.is_projected else _LOG_NAME
         raise StoreCorruptError(name, 0, f"the content at offset {extent.offset} has changed")
     return row
@@ -1768,9 +1756,8 @@ class _LogPosition:
 
     def Advance(self, seq: int, line: bytes) -> None:
         """Move behind a line, its newline included."""
-        log = self.log  # guard: the bytes before the number
+        log = self.log
         self.last_line = log.bytes
-        # guard: the log's checksum
         log.bytes, log.lines, log.crc = log.bytes + len(line), log.lines + 1, zlib.crc32(line, log.crc)
         self.seq, self.crc = seq, line[_CRC]  # last: who reads the number from another thread finds the bytes as well
 
@@ -1781,7 +1768,7 @@ class _LogPosition:
                 length = self.projected[kind]
                 data, offset = b"\n".join(rows) + b"\n", length.bytes
                 length.bytes, length.lines = offset + len(data), length.lines + len(rows)
-                length.crc = zlib.crc32(data, length.crc)  # guard: a projection's checksum
+                length.crc = zlib.crc32(data, length.crc)
                 if self.write is not None:
                     self.write(kind, offset, data)
         return records
@@ -1827,11 +1814,11 @@ class _LogReader(_LogPosition):
             records = _NoRecords()
             for raw in lines:
                 line = _ReadLine(raw)
-                if line is None or (self.seq and (line.seq != self.seq + 1 or line.prev != self.crc)):  # guard: chain
+                if line is None or (self.seq and (line.seq != self.seq + 1 or line.prev != self.crc)):
                     yield self.Project(records)
                     return
                 if self.seq == 0:
-                    self.ReadFirst(raw)  # guard: first line is read
+                    self.ReadFirst(raw)
                 if line.op == _CHECKPOINT:
                     yield self.Project(records)
                     records = _NoRecords()
@@ -1862,9 +1849,9 @@ class _LogReader(_LogPosition):
         match = _MatchLine(raw)
         if match is None:
             return
-        if match[6] is None:  # guard: a log without a format is refused
+        if match[6] is None:
             raise StoreCorruptError(_LOG_NAME, 1, "the first line does not tell the format")
-        if int(match[6]) > _FORMAT:  # guard: a newer format is refused
+        if int(match[6]) > _FORMAT:
             told = f"has format {int(match[6])}, this version reads up to {_FORMAT}"
             raise StoreError(f"{_LOG_NAME} {told}: use a newer version")
         ordinal = _FindNextOrdinal(raw, 0, 512)
@@ -1872,12 +1859,12 @@ class _LogReader(_LogPosition):
 
     def _CompareCheckpoint(self, raw: bytes) -> None:
         for told, length in zip(_ReadCheckpoint(raw)[1:], self.projected, strict=True):
-            if told != length:  # guard: a checkpoint
+            if told != length:
                 raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(told)}")
 
     def StartAt(self, line: _Line, raw: bytes, lengths: list[_Length]) -> None:
         """Begin behind a checkpoint whose files were compared already."""
-        self.log, *self.projected = lengths  # guard: goes on from a checkpoint
+        self.log, *self.projected = lengths
         self.Advance(line.seq, raw + b"\n")
         self.checkpoint = self.seq, self.log.bytes
 
@@ -1887,7 +1874,7 @@ class _LogReader(_LogPosition):
         for chunk in _ReadChunks(self.files, self.fd, 0, self.log.bytes):
             crc = zlib.crc32(chunk, crc)
             yield chunk
-        if crc != self.log.crc:  # guard: compared with what was read
+        if crc != self.log.crc:
             raise StoreCorruptError(_LOG_NAME, 0, "the log has changed since it was read")
 
     def ReadRest(self) -> bytes:
@@ -2119,16 +2106,15 @@ class _Projections:
         """Yield the names of those that do not begin as they should, or with `is_all`, that hold anything else."""
         for name, path, length in zip(self.names, self.paths, lengths, strict=True):
             crc, size = -1, 0
-            # guard: a missing projection is borne
             with contextlib.suppress(_DiskError), _Opened(self._files, path) as fd:
                 crc, size = _Checksum(self._files, fd, length.bytes), self._files.Size(fd)
-            if crc != length.crc or (is_all and size != length.bytes):  # guard: fits its checksum and length
+            if crc != length.crc or (is_all and size != length.bytes):
                 yield name
 
     def Read(self, lengths: list[_Length]) -> Iterator[_Records]:
         for kind, length in enumerate(lengths):
             offset = 0
-            for rows in _ReadForward(self._files, self.fds[kind], 0, length.bytes):  # guard: up to the checkpoint
+            for rows in _ReadForward(self._files, self.fds[kind], 0, length.bytes):
                 records = _NoRecords()
                 records[:3][kind].extend(rows)
                 for index, row in enumerate(records.infos):
@@ -2137,21 +2123,8 @@ class _Projections:
                     offset += len(row) + 1
                 yield records
 
-    def FindNewer(self, lengths: list[_Length]) -> Iterator[str]:
-        """Yield the names of those that begin as they should, and go on with rows that are new."""
-        for kind, (name, length) in enumerate(zip(self.names, lengths, strict=True)):
-            newer = set(filter(_IsRow, self.ReadRest(kind, length).split(b"\n")))
-            # guard: one that is damaged proves nothing
-            if newer and name not in self.FindUnfit(lengths, is_all=False):
-                with _Opened(self._files, self.paths[kind]) as fd:
-                    for rows in _ReadForward(self._files, fd, 0, length.bytes):
-                        newer.difference_update(rows)  # guard: a row that stands there twice proves nothing
-                if newer:
-                    yield name
-
     def ReadRest(self, kind: int, length: _Length) -> bytes:
         """Return what one holds behind what it should; nothing where it cannot be read."""
-        # guard: one that cannot be read is borne
         with contextlib.suppress(_DiskError), _Opened(self._files, self.paths[kind]) as fd:
             size = self._files.Size(fd)
             return self._files.Read(fd, max(0, size - length.bytes), length.bytes)
@@ -2161,24 +2134,23 @@ class _Projections:
         """Write rows.  A failure does not undo the operation: they are in the log."""
         try:
             self._files.Write(self.fds[kind], data, offset)
-        except _DiskError:  # guard: fails no operation
-            self.is_behind = True  # guard: no checkpoint behind this
+        except _DiskError:
+            self.is_behind = True
 
     def Mend(self, kind: int, offset: int, data: bytes) -> None:
         """Write rows where something else stands."""
         found = self._files.Read(self.fds[kind], len(data), offset)
-        if not data.startswith(found):  # guard: other bytes are told
+        if not data.startswith(found):
             self.damaged.add(self.names[kind])
-        if found != data:  # guard: what differs
-            self.Write(kind, offset, data)  # guard: completed
+        if found != data:
+            self.Write(kind, offset, data)
 
     def Sync(self) -> bool:
         """Return whether all that the log says is on the disk."""
         try:
             for fd in self.fds if not self.is_behind else ():
-                self._files.Sync(fd)  # guard: sync before a checkpoint
+                self._files.Sync(fd)
         except _DiskError:
-            # guard: no checkpoint behind a failed sync
             self.is_behind = True  # a sync that fails may have dropped what was written
         return not self.is_behind
 
@@ -2205,19 +2177,20 @@ class _Archive:
 
     def SnapshotNames(self) -> list[str]:
         # Also of those that somebody renamed.
-        names = self.files.List(self._snapshots)
-        # guard: finished ones alone
-        return sorted(name for name in names if self.files.Exists(os.path.join(self._snapshots, name, _SNAPSHOT_NAME)))
+        with _StoreErrors("cannot list the snapshots in ", self.data_dir):
+            names = self.files.List(self._snapshots)
+            paths = {name: os.path.join(self._snapshots, name, _SNAPSHOT_NAME) for name in names}
+            return sorted(name for name, path in paths.items() if self.files.Exists(path))
 
     def Snapshot(self, stamp: str, copy: bool) -> str:
-        self.RefuseIfFailed()  # guard: no snapshot without writing
+        self.RefuseIfFailed()
         taken, name, number = self.files.List(self._snapshots), stamp, 2
-        while name in taken:  # guard: a name of its own
+        while name in taken:
             name, number = f"{stamp}-{number}", number + 1
         folder = os.path.join(self._snapshots, name)
         said: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
         said["crc"] = _ChecksumOf(said)
-        self._SetAside(folder, _LOG_NAME, copy)  # guard: before it is called finished
+        self._SetAside(folder, _LOG_NAME, copy)
         # Last: what has no such file is no snapshot.
         _ReplaceFile(self.files, os.path.join(folder, _SNAPSHOT_NAME), [_EncodeText(said).encode() + b"\n"])
         return name
@@ -2227,16 +2200,15 @@ class _Archive:
         path, reader = os.path.join(folder, name), self._reader
         self.files.MakeFolder(folder)
         try:
-            if not copy:  # guard: a copy shares nothing
+            if not copy:
                 self.files.Link(self.log_path, path)
         except _DiskError as error:
-            copy = error.errno != errno.EEXIST  # a file system without hard links; guard: links
-            # guard: of another log
+            copy = error.errno != errno.EEXIST  # a file system without hard links
             if not copy and self._ChecksumOf(path, reader.log.bytes) != reader.log.crc:  # else of a failed compaction
                 raise StoreError(f"{path} is of another log: move it away") from error
         if copy:
             _ReplaceFile(self.files, path, reader.ReadBytes())
-        self.files.SyncFolder(folder)  # guard: sync behind the link
+        self.files.SyncFolder(folder)
 
     def _ChecksumOf(self, path: str, length: int) -> int:
         with _Opened(self.files, path) as fd:
@@ -2253,17 +2225,16 @@ class _Archive:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             detail = f"the snapshot {name} does not tell what it holds"
             raise StoreCorruptError(_SNAPSHOT_NAME, 1, detail) from error
-        # guard: what tells of a snapshot
         if told is not None and (told != _ChecksumOf(said) or said.get("name") != name):
             raise StoreCorruptError(_SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
         path = os.path.join(folder, _LOG_NAME)
-        if self._ChecksumOf(path, length) != crc:  # guard: a snapshot's checksum
+        if self._ChecksumOf(path, length) != crc:
             raise StoreCorruptError(_LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
-        return _LogReader(self.files, self.files.Open(path, readonly=True), length)  # guard: no more than it had
+        return _LogReader(self.files, self.files.Open(path, readonly=True), length)
 
     def _HistoryPaths(self) -> list[str]:
         """Return the logs that compactions set aside, newest first."""
-        names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)  # guard: history alone
+        names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
         return [os.path.join(self._history, name) for name in names]
 
     # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
@@ -2275,26 +2246,22 @@ class _Archive:
             return
         with _Opened(self.files, self.log_path) as fd:
             first = _MatchLine(self.files.Read(fd, 512, 0))
-        # guard: only behind its new log
         if first is not None and _ReadFile(self.files, self._forget_path) == b"%d\n" % (int(first[2]) - 1):
             self._Forget()
-        self.files.Remove(self._forget_path)  # guard: forgetting ends
-        self.files.SyncFolder(self.data_dir)  # guard: sync of the end of forgetting
+        self.files.Remove(self._forget_path)
+        self.files.SyncFolder(self.data_dir)
 
     def _Forget(self) -> None:
         """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
-        # guard: finished ones are known
         finished = {os.path.join(self._snapshots, name) for name in self.SnapshotNames()}
-        # guard: folders that are forgotten
         tops = (self._history, self._snapshots, os.path.join(self.data_dir, _INDEXES))
         aside = tuple(os.path.join(top, "") for top in tops)
         for path in dict.fromkeys([*self._FilesIn(self.data_dir), *self._HistoryPaths()]):
             folder, name = os.path.dirname(path), os.path.basename(path)
-            is_aside = path.startswith(aside) and folder not in finished  # guard: finished ones are kept
-            # guard: cut tails and unfinished files
+            is_aside = path.startswith(aside) and folder not in finished
             if is_aside or (folder == self.data_dir and (name.startswith("cut_tail-") or name.endswith(".jsonl.new"))):
                 self.files.Remove(path)
-                self.files.SyncFolder(folder)  # guard: sync of what was forgotten
+                self.files.SyncFolder(folder)
 
     def _FilesIn(self, folder: str) -> Iterator[str]:
         for name in self.files.List(folder):
@@ -2305,8 +2272,9 @@ class _Archive:
                 yield path
 
     def Sizes(self) -> dict[str, int]:
-        there = ((path, self.files.Stat(path)) for path in self._FilesIn(self.data_dir))  # some may be gone by now
-        return {path[len(self.data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
+        with _StoreErrors("cannot list the files in ", self.data_dir):
+            there = ((path, self.files.Stat(path)) for path in self._FilesIn(self.data_dir))  # some may be gone by now
+            return {path[len(self.data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
 
 
 def _ChecksumOf(said: _Row) -> str:
@@ -2361,22 +2329,21 @@ class _FileStore(_Archive):
             else:
                 self._OpenForWriting(first, state)
         finally:
-            self.End()  # guard: end of an opening's lock
+            self.End()
 
     def _OpenForWriting(self, first: Callable[[], _Operation], state: _State) -> None:
         files, reader = self.files, self._reader
         if not files.Exists(self.log_path):
             self._BeginLog(first)
         self._OpenLog()
-        is_suspect = files.Size(self._lock_fd) > 0  # guard: a mark of a failed sync
-        self._SyncLog()  # what the page cache holds may never have reached the disk; guard: sync of the log at opening
-        files.SyncFolder(self.data_dir)  # guard: sync of the folder at opening
+        is_suspect = files.Size(self._lock_fd) > 0
+        self._SyncLog()  # what the page cache holds may never have reached the disk
+        files.SyncFolder(self.data_dir)
         self._NoteFolderTime()
         start = self._Load(state)
         rest = self._RefuseLostEnd()
         try:
             self._CutTail(rest)
-        # guard: no room aside is borne
         except _DiskError as error:  # a full disk, say: what is whole can be read all the same
             self.is_readonly, self._behind = True, rest
             self._failure = f"{_LOG_NAME} has a torn end that cannot be kept aside, so nothing can be written: {error}"
@@ -2389,20 +2356,27 @@ class _FileStore(_Archive):
         if is_suspect:
             self._ReplaceSuspect()
         self._MendProjections(start)
-        self._FinishForgetting()  # guard: forgetting is finished
+        self._FinishForgetting()
+        self._RemoveUnfinished()
         reader.write = self._projections.Write
+
+    def _RemoveUnfinished(self) -> None:
+        """Remove what a compaction that was killed left; the lock is held, so none is under way."""
+        for name in self.files.List(self.data_dir):
+            if name.endswith(".jsonl.new") or name == f"{_FORGET_NAME}.new":
+                with contextlib.suppress(_DiskError):
+                    self.files.Remove(os.path.join(self.data_dir, name))
 
     def _RefuseForeignFolder(self) -> None:
         """Refuse what is no folder of a tree, before anything is made in it."""
-        if self.files.IsFile(self.data_dir):  # guard: a file where the folder should be is refused
+        if self.files.IsFile(self.data_dir):
             raise StoreError(f"{_Shorten(self.data_dir)} is a file, and no folder of a keyword tree")
-        # guard: a snapshot's folder is no store
         if self.files.Exists(os.path.join(self.data_dir, _SNAPSHOT_NAME)):  # its log may be the live one, linked
             raise StoreError(f"{_Shorten(self.data_dir)} is a snapshot: use Restore in the tree that it is of")
         if self.files.IsFile(self.log_path) and not self._projections.FindAny():
             with _Opened(self.files, self.log_path) as fd:
                 beginning = self.files.Read(fd, 512, 0)
-            if not b'{"crc": "'.startswith(beginning.lstrip(b" \n\0")[:9]):  # guard: a foreign file is refused
+            if not b'{"crc": "'.startswith(beginning.lstrip(b" \n\0")[:9]):
                 raise StoreCorruptError(_LOG_NAME, 1, f"this is no log of a keyword tree: {_Shorten(beginning)}")
 
     def _LockFolder(self) -> None:
@@ -2410,16 +2384,14 @@ class _FileStore(_Archive):
         while True:
             try:
                 self._lock_fd = self.files.Open(self._lock_path, create=True)
-                self.files.Lock(self._lock_fd)  # guard: lock of an opening
+                self.files.Lock(self._lock_fd)
             except _DiskError as error:
                 self._is_locked = False
-                # guard: read where nothing can be made
                 is_denied = error.errno in _READ_ONLY_ERRORS and not self.files.IsWritable(self.data_dir)
-                if not is_denied and error.errno not in _NO_LOCK_ERRORS:  # guard: read where nothing can be locked
+                if not is_denied and error.errno not in _NO_LOCK_ERRORS:
                     raise
                 self.is_readonly, self._failure = True, f"{self.data_dir} can only be read: {error}"
                 return
-            # guard: a lock file that was replaced while an opening waited is noticed
             if self.files.IsAt(self._lock_fd, self._lock_path):
                 return
             fd, self._lock_fd = self._lock_fd, -1
@@ -2427,9 +2399,9 @@ class _FileStore(_Archive):
 
     def _BeginLog(self, first: Callable[[], _Operation]) -> None:
         """Make a log of one line; under another name first: whatever a crash leaves of that, it never was a log."""
-        self._RefuseLostLog("log is missing or empty")  # guard: a missing log is refused
+        self._RefuseLostLog("log is missing or empty")
         line, _ = _EncodeLine(1, _FIRST_CRC, 0, first(), _FORMAT_FIELD)
-        _ReplaceFile(self.files, self.log_path, [line + _PADDING])  # guard: a new log
+        _ReplaceFile(self.files, self.log_path, [line + _PADDING])
 
     def _OpenLog(self, *, readonly: bool = False) -> None:
         self._CloseLog()
@@ -2439,7 +2411,7 @@ class _FileStore(_Archive):
         # Projections are made after the log's first line is durable, so no crash leaves them without it.
         if name := self._projections.FindAny():
             raise StoreCorruptError(_LOG_NAME, 1, f"the {found}, but {name} is there")
-        if self.least:  # guard: a log that is gone is not begun anew
+        if self.least:
             raise StoreCorruptError(_LOG_NAME, 0, "the log is gone, though it was read")
 
     def _Load(self, state: _State) -> _LogReader:
@@ -2451,8 +2423,8 @@ class _FileStore(_Archive):
             for records in self._projections.Read(self._reader.projected):
                 state.Apply(records)
         start = copy.deepcopy(self._reader)
-        self._TakeIn(state.Apply)  # guard: what is behind the checkpoint
-        state.Check()  # guard: checked first
+        self._TakeIn(state.Apply)
+        state.Check()
         return start
 
     def _TakeIn(self, apply: Callable[[_Records], None]) -> None:
@@ -2468,15 +2440,15 @@ class _FileStore(_Archive):
         line = _ReadLine(raw)
         if line is None:
             return False
-        reader.ReadFirst(files.Read(reader.fd, 512, 0))  # guard: first line
+        reader.ReadFirst(files.Read(reader.fd, 512, 0))
         log, *projected = _ReadCheckpoint(raw)
         is_there = files.Read(reader.fd, len(raw) + 1, log.bytes) == raw + b"\n"
-        if not is_there or _Checksum(files, reader.fd, log.bytes) != log.crc:  # guard: where the checkpoint stands
+        if not is_there or _Checksum(files, reader.fd, log.bytes) != log.crc:
             return False
-        self._projections.damaged.update(self._projections.FindUnfit(projected, is_all=False))  # guard: damage is told
-        if self._projections.damaged:  # guard: not read where damaged
+        self._projections.damaged.update(self._projections.FindUnfit(projected, is_all=False))
+        if self._projections.damaged:
             return False
-        self._projections.Open(readonly=self.is_readonly)  # guard: for reading only
+        self._projections.Open(readonly=self.is_readonly)
         reader.StartAt(line, raw, [log, *projected])
         return True
 
@@ -2486,55 +2458,47 @@ class _FileStore(_Archive):
         Returns what stands behind the last whole line.
         """
         reader = self._reader
-        if self.seq == 0:  # guard: a log that is empty is refused
+        if self.seq == 0:
             self._RefuseLostLog("first line is damaged" if reader.ReadRest() else "log is missing or empty")
         tail = self._JudgeTail()  # first: it tells more than what is lost by it
         if self.least:
             self._RefuseOtherLog(*self.least.split())
-        if reader.is_cut_state and self._projections.FindAny():  # guard: a compacted log that was cut is refused
+        if reader.is_cut_state and self._projections.FindAny():
             raise reader.Corrupt("a compacted log ends before its checkpoint")
-        # A row is projected only when the log has it durable, at a place that follows from those before: a new one
-        # behind all that the log brings proves that the log has lost its end.
-        for name in self._projections.FindNewer(reader.projected):  # guard: a log that lost its end is refused
-            raise reader.Corrupt(f"operations behind {self.seq} are lost: {name} has rows of them")
         return tail
 
     def _RefuseOtherLog(self, least: str, crc: str) -> None:
         """Refuse a log without the last operation that was read before; a compaction that came later is one's own."""
-        if self.seq < int(least):  # guard: holds what was read
+        if self.seq < int(least):
             detail = f"it ends with operation {self.seq}, though {least} was read: an older one, or cut"
             raise StoreCorruptError(_LOG_NAME, self._reader.log.lines, detail)
         with contextlib.closing(self.ReadBack(with_history=False)) as lines:
             read = next((line for line, _ in lines if line is None or line.seq <= int(least)), None)
-        # guard: goes on from what was read
         if read is not None and read.seq == int(least) and read.crc != crc.encode():
             raise StoreCorruptError(_LOG_NAME, 0, f"operation {least} is another than was read: it is of another tree")
 
     def _JudgeTail(self) -> bytes:
         """Return what stands behind the last whole line; refuse what no crash explains."""
-        rest, expected = self._reader.ReadRest(), self.seq + 1  # guard: all behind the last line
+        rest, expected = self._reader.ReadRest(), self.seq + 1
         self._size = self._reader.log.bytes + len(rest)
         for match in _FindLines(rest):  # also behind a newline that was damaged
             line = _ReadLine(match[0])
-            if line is not None and line.durable >= expected:  # guard: watermark
+            if line is not None and line.durable >= expected:
                 told = f"though operation {line.seq}, behind it, tells that it was on the disk"
                 raise self._reader.Corrupt(f"operation {expected} is damaged or missing, {told}")
         return rest
 
     def _CutTail(self, rest: bytes) -> None:
         """Cut what a crash left behind the last whole line, and keep it aside."""
-        if not rest.strip(b" \n"):  # guard: a tail of zeros is cut
+        if not rest.strip(b" \n"):
             return
-        # guard: a tail of zeros is not reported
         if rest.strip(b" \n\0"):  # zeros alone are a file that grew without its bytes
-            # guard: a torn tail is kept
             self._KeepAside(_LOG_NAME, rest, f"behind operation {self.seq}, for which no later line vouches")
         self._size = self._reader.log.bytes
-        self.files.Truncate(self._reader.fd, self._size)  # guard: a torn tail is cut
-        self._SyncLog()  # guard: sync of a log whose tail was cut
+        self.files.Truncate(self._reader.fd, self._size)
+        self._SyncLog()
 
     def _KeepAside(self, name: str, rest: bytes, what: str) -> None:
-        # guard: a second tail does not replace the first
         kept = f"cut_tail-{name.partition('.')[0]}-{self.seq + 1}-{zlib.crc32(rest):08x}.bin"
         _ReplaceFile(self.files, os.path.join(self.data_dir, kept), [rest])
         self.recovery.append(f"{name}: {_Count(len(rest), 'byte')} {what}, were cut and kept in {kept}")
@@ -2545,11 +2509,11 @@ class _FileStore(_Archive):
         The pages of the old one count as clean though they may not be on the disk, so syncing it again would prove
         nothing.
         """
-        _ReplaceFile(self.files, self.log_path, self._reader.ReadBytes())  # guard: the whole log is copied
-        self._OpenLog()  # guard: the new file is known after the copy
+        _ReplaceFile(self.files, self.log_path, self._reader.ReadBytes())
+        self._OpenLog()
         self._size, self._folder_time = self._reader.log.bytes, -1
-        self.files.Truncate(self._lock_fd, 0)  # guard: the mark ends with the copy
-        self.files.Sync(self._lock_fd)  # guard: sync of the mark's end
+        self.files.Truncate(self._lock_fd, 0)
+        self.files.Sync(self._lock_fd)
         self._failure = ""
         self.recovery.append(f"{_LOG_NAME}: a sync had failed; what could be read was copied to a new file")
 
@@ -2561,18 +2525,15 @@ class _FileStore(_Archive):
             start.fd, start.stop, start.write = self._reader.fd, self._reader.log.bytes, projections.Mend
             for _ in start.Read():
                 pass
-            # guard: not for a log that has changed
             if start.seq != self.seq:  # the log has changed since it was read: what a projection still has is not cut
                 raise start.Corrupt(f"operation {start.seq + 1} cannot be read any more")
             for kind, length in enumerate(start.projected):
                 if surplus := projections.ReadRest(kind, length):
-                    # guard: what the log has lost is kept
                     self._KeepAside(projections.names[kind], surplus, "which the log does not have")
-                    # guard: what a projection has too much is cut
                     self.files.Truncate(projections.fds[kind], length.bytes)
-            self.files.SyncFolder(self.data_dir)  # guard: sync of the folder behind new projections
-        except _DiskError:  # guard: a full disk is borne
-            projections.is_behind = True  # guard: no checkpoint behind these
+            self.files.SyncFolder(self.data_dir)
+        except _DiskError:
+            projections.is_behind = True
         self.recovery += [f"{name} did not fit the log and was mended from it" for name in sorted(projections.damaged)]
         if projections.is_behind:
             self.recovery.append("nodes, infos and links.jsonl could not be brought up to date")
@@ -2581,12 +2542,11 @@ class _FileStore(_Archive):
         """Open a folder in which nothing may be written: nothing is locked, cut, mended or synced."""
         reader = self._reader
         self._OpenLog(readonly=True)
-        # guard: replaced between
         while not self.files.IsAt(reader.fd, self.log_path):  # nothing is locked: the log may be replaced between
             self._OpenLog(readonly=True)
         self._Load(state)
         tail = -1
-        while reader.log.bytes != tail:  # guard: a writer may have gone on
+        while reader.log.bytes != tail:
             tail, rest, error = reader.log.bytes, b"", None
             try:
                 rest = self._RefuseLostEnd()
@@ -2605,78 +2565,75 @@ class _FileStore(_Archive):
         reader = self._reader
         if self.is_readonly:  # it opens anew where the log has changed; that is all it does to follow
             is_shorter = self.files.Size(reader.fd) < reader.log.bytes  # a writer has taken back what failed
-            # guard: followed without writing
             if is_shorter or not self.files.IsAt(reader.fd, self.log_path) or reader.ReadRest() != self._behind:
                 raise _ReplacedError(f"{self.log_path} has changed")
             return
-        if self._failure:  # guard: nothing is begun behind a failure
+        if self._failure:
             raise StoreError(self._failure)
         self._is_locked = True
-        self.files.Lock(self._lock_fd)  # guard: lock of a commit
-        if self.files.Size(self._lock_fd):  # guard: a mark keeps from writing
+        self.files.Lock(self._lock_fd)
+        if self.files.Size(self._lock_fd):
             raise StoreError(f"a sync of {self.log_path} failed in another process, open the tree again")
         # Not the log's own time: whoever asks for it makes the next sync write the inode, too, half a commit more.
-        if self.files.ChangedAt(self.data_dir) != self._folder_time:  # guard: the folder's time
+        if self.files.ChangedAt(self.data_dir) != self._folder_time:
             self._NoteFolderTime()
             if self._IsReplaced():
                 raise _ReplacedError(f"{self.log_path} was replaced")
         length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
         found = self.files.Read(reader.fd, length + 1, reader.last_line)  # and a byte behind it
-        if found[_CRC] != reader.crc:  # guard: the last line is still there
+        if found[_CRC] != reader.crc:
             self.is_lost = True
             raise StoreCorruptError(_LOG_NAME, reader.log.lines, _LOST)
         behind = found[length:] if length < _ENVELOPE_LIMIT else self.files.Read(reader.fd, 1, reader.log.bytes)
         if behind not in (b" ", b"\n"):
-            self._CatchUp(apply)  # guard: what others wrote is taken in
+            self._CatchUp(apply)
 
     def _IsReplaced(self) -> bool:
         """Tell whether another file has the log's name; or the lock's: who took that away made two."""
-        # guard: replaced files
         return not (self.files.IsAt(self._reader.fd, self.log_path) and self.files.IsAt(self._lock_fd, self._lock_path))
 
     def _NoteFolderTime(self) -> None:
         # A name in the folder that changes changes its time; but not twice within the tick of a clock, so only a time
         # well past proves anything.  Some file systems tick once a second, or every other.
         told = self.files.ChangedAt(self.data_dir)
-        tick_ns = 100_000_000 if told % 1_000_000_000 else 2_100_000_000  # guard: ticks
-        self._folder_time = told if time.time_ns() - told > tick_ns else -1  # guard: a time well past
+        tick_ns = 100_000_000 if told % 1_000_000_000 else 2_100_000_000
+        self._folder_time = told if time.time_ns() - told > tick_ns else -1
 
     def _CatchUp(self, apply: Callable[[_Records], None]) -> None:
         """Let `apply` take in what other processes wrote."""
         reader = self._reader
         self._size = self.files.Size(reader.fd)
-        if self._size < reader.log.bytes:  # guard: a log that was cut while it was open is refused
+        if self._size < reader.log.bytes:
             raise StoreCorruptError(_LOG_NAME, reader.log.lines, "the log was cut while it was open")
         if self._size > reader.log.bytes:  # else another process has closed its tree, and trimmed the log
-            # guard: sync of what another process wrote
             self._SyncLog()  # whoever wrote this may have died before its own
             self._TakeIn(apply)
-            self._CutTail(self._JudgeTail())  # guard: what another left is cut
+            self._CutTail(self._JudgeTail())
 
     def Confirm(self) -> None:
         """Do nothing: the lock is held."""
 
     def End(self) -> None:
         if self._is_locked and self._lock_fd >= 0:
-            self.files.Unlock(self._lock_fd)  # guard: end of a commit's lock
+            self.files.Unlock(self._lock_fd)
             self._is_locked = False
 
     def Append(self, operations: list[_Operation], extra: str = "") -> None:
         """Make operations durable: one write, one sync; the lock is held."""
-        if self._failure:  # guard: nothing is appended behind a failure
+        if self._failure:
             raise StoreError(self._failure)
         reader, lines, crc = self._reader, [], self._reader.crc
         for seq, operation in enumerate(operations, reader.seq + 1):
-            line, crc = _EncodeLine(seq, crc, reader.seq, operation, extra)  # guard: what is durable
+            line, crc = _EncodeLine(seq, crc, reader.seq, operation, extra)
             lines.append(line)
         data, tail = b"".join(lines), reader.log.bytes
         if tail + len(data) > self._size:
-            data += _PADDING  # guard: space in advance
+            data += _PADDING
         try:
             self.files.Write(reader.fd, data, tail)
         except _DiskError as error:
             raise self._Retract(error) from error
-        self._SyncLog()  # guard: sync of a commit
+        self._SyncLog()
         self._size = max(self._size, tail + len(data))
         for operation, line in zip(operations, lines, strict=True):
             if operation.after.infos:
@@ -2687,49 +2644,41 @@ class _FileStore(_Archive):
         if extra:  # this was a checkpoint
             return
         seq, size = reader.checkpoint
-        # guard: checkpoints
         if reader.seq - seq >= _CHECKPOINT_OPERATIONS or reader.log.bytes - size >= _CHECKPOINT_BYTES:
-            # guard: a checkpoint that fails fails no operation
             with contextlib.suppress(StoreError):  # the operations are durable; the next write will say so
                 self._Checkpoint()
 
     def _SyncLog(self) -> None:
         try:
             self.files.Sync(self._reader.fd)
-        except _DiskError as error:  # guard: a handler's error is no failed sync
+        except _DiskError as error:
             # The kernel may have dropped the pages and call the next sync a success: only a copy can tell what the disk
             # holds, and until it is made nobody may write.
-            # guard: a failed sync is remembered
             self._failure = f"a sync of {self.log_path} failed, open the tree again: {error}"
-            # guard: a disk that refuses the mark is borne
             with contextlib.suppress(_DiskError):  # on such a disk; this tree knows in any case
-                # guard: a failed sync leaves a mark
                 self.files.Truncate(self._lock_fd, 1)  # a length needs no free block
-                self.files.Sync(self._lock_fd)  # guard: sync of the mark
+                self.files.Sync(self._lock_fd)
             message = f"could not sync {self.log_path}, the outcome is unknown: {error}"
-            raise StoreError(message, outcome_unknown=True) from error  # guard: its outcome is unknown
+            raise StoreError(message, outcome_unknown=True) from error
 
     def _Retract(self, error: _DiskError) -> StoreError:
         """Take a failed write back; return the error that says whether that was done."""
         tail = self._reader.log.bytes
         try:
-            self.files.Truncate(self._reader.fd, tail)  # guard: a failed write is taken back
-            self._SyncLog()  # guard: sync of what was taken back
+            self.files.Truncate(self._reader.fd, tail)
+            self._SyncLog()
         except _DiskError as second:  # what a handler raised lets the next call read all anew
-            # guard: ends all writing
             self._failure = f"{self.log_path} could not be set back after a failed write: {second}"
-            # guard: called unknown
             return StoreError(f"{self._failure}; the outcome is unknown: {error}", outcome_unknown=True)
-        self._size = tail  # guard: not counted on
+        self._size = tail
         return StoreError(f"could not write to {self.log_path}, nothing was changed: {error}")
 
     def _Checkpoint(self) -> None:
         """Say in the log that the projections are synced, if they are."""
         reader = self._reader
         reader.checkpoint = reader.seq, reader.log.bytes  # first: what fails is tried again after as many more
-        if not self._projections.Sync():  # guard: no checkpoint without the projections
+        if not self._projections.Sync():
             return
-        # guard: a mad clock is borne
         with contextlib.suppress(InvalidInputError):  # a mad clock: there is no checkpoint then, opening redoes more
             operation = _Operation(_CHECKPOINT, _NewId(), self._clock(), _NoRecords(), _NoRecords())
             self.Append([operation], f'"files": {_EncodeText(reader.TellLengths())}, ')
@@ -2742,9 +2691,9 @@ class _FileStore(_Archive):
         """Give a copy of the descriptor of the log, or of infos.jsonl: reading waits for nobody, and nobody for it."""
         with self._descriptor_lock:
             fd = self._projections.fds[1] if is_projected else self._reader.fd
-            if fd < 0:  # guard: a store that is closed
+            if fd < 0:
                 raise ClosedError(f"the tree in {_Shorten(self.data_dir)} is closed")
-            fd = self.files.Duplicate(fd)  # guard: a descriptor of its own
+            fd = self.files.Duplicate(fd)
         try:
             yield fd
         finally:
@@ -2773,11 +2722,10 @@ class _FileStore(_Archive):
             try:
                 with _Opened(self.files, path) as fd:
                     for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value, is_aside=True):
-                        if line is None or line.seq < last:  # guard: told once
+                        if line is None or line.seq < last:
                             yield line, raw
                             last = 0 if line is None else line.seq
             except _DiskError as error:
-                # guard: taken away by another
                 if error.errno != errno.ENOENT:  # another process has compacted without history
                     raise
 
@@ -2786,62 +2734,61 @@ class _FileStore(_Archive):
             reader = _LogReader(self.files, fd, self._reader.log.bytes)
             for records in reader.Read():
                 fresh.Apply(records)
-        if reader.seq != self.seq:  # guard: read to its end
+        if reader.seq != self.seq:
             raise StoreCorruptError(_LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
         fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
-        if not self.is_readonly:  # beside a writer they may be behind its log for a moment; guard: beside a writer
+        if not self.is_readonly:  # beside a writer they may be behind its log for a moment
             for name in self._projections.FindUnfit(reader.projected, is_all=True):
                 yield f"{name} does not fit the log, or cannot be read; opening mends it"
         for name in self.files.List(self.data_dir):
-            if re.match("cut_tail-(nodes|infos|links)-", name):  # guard: rows that were set aside
+            if re.match("cut_tail-(nodes|infos|links)-", name):
                 yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
         for name in filter(_IsSnapshotName, self.SnapshotNames()):
             try:
                 with self.OpenSnapshot(name):
                     pass
             except StoreError as error:
-                yield str(error)  # guard: a snapshot that has changed
+                yield str(error)
         with contextlib.closing(self.ReadBack(with_history=True)) as lines:
             for line, raw in lines:
                 if line is None:
-                    yield f"{_HISTORY}: a line cannot be read: {_Shorten(raw)}"  # guard: a gap in the history
+                    yield f"{_HISTORY}: a line cannot be read: {_Shorten(raw)}"
 
     # -- compacting and closing -----------------------------------------------
 
     def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
         # The projections are put in place first: a crash between leaves the old log, which mends them.
-        self.RefuseIfFailed()  # guard: no compaction without writing
+        self.RefuseIfFailed()
         with _StoreErrors("could not compact ", self.data_dir):
             if keep_history:
                 self._FinishForgetting()  # else this would finish what another began and did not live to do
-                self._SetAside(self._history, f"{self.seq:018d}.jsonl", copy=False)  # guard: the history is set aside
+                self._SetAside(self._history, f"{self.seq:018d}.jsonl", copy=False)
             else:
-                _ReplaceFile(self.files, self._forget_path, [b"%d\n" % self.seq])  # guard: forgetting is begun
-            # guard: the projections first
+                _ReplaceFile(self.files, self._forget_path, [b"%d\n" % self.seq])
             for kind in (1, 0, 2):  # infos first: of these alone some are read from the disk, and may be damaged
                 rows = (b"\n".join([*bulk, b""]) for bulk in _InBulks(rows_of(kind)))
                 _ReplaceFile(self.files, self._projections.paths[kind], rows)
             lines = (line for _, _, line in _EncodeState(rows_of, next_ordinal, self.seq, self._clock))
-            _ReplaceFile(self.files, self.log_path, lines, self._RefuseIfNotAlone)  # guard: only who holds the lock
+            _ReplaceFile(self.files, self.log_path, lines, self._RefuseIfNotAlone)
             self._FinishForgetting()
 
     def _RefuseIfNotAlone(self) -> None:
         # Whoever takes the lock file away lets others write beside this.
-        if self._IsReplaced() or self._reader.ReadRest().strip(b" \n"):  # guard: alone
+        if self._IsReplaced() or self._reader.ReadRest().strip(b" \n"):
             raise StoreError(f"{self._lock_path} was taken away meanwhile, the log stays as it is")
 
     def Close(self, apply: Callable[[_Records], None]) -> bool:
         """Leave a checkpoint, and trim the padding."""
-        if self.is_readonly:  # guard: not without writing
+        if self.is_readonly:
             return False
         try:
             self.Begin(apply)
-            if self.seq > self._reader.checkpoint[0]:  # guard: a checkpoint at the end
+            if self.seq > self._reader.checkpoint[0]:
                 self._Checkpoint()
             if self._size > self._reader.log.bytes:
-                self.files.Truncate(self._reader.fd, self._reader.log.bytes)  # guard: Close trims the padding
-                self._SyncLog()  # guard: sync of a log that was trimmed
-        except StoreError:  # guard: a failing Close raises nothing
+                self.files.Truncate(self._reader.fd, self._reader.log.bytes)
+                self._SyncLog()
+        except StoreError:
             return False  # nothing that was acknowledged needs a checkpoint, or the log trimmed
         finally:
             self.End()
@@ -2855,7 +2802,7 @@ class _FileStore(_Archive):
         """
         self._failure = self._failure or "the files are closed"
         with self._descriptor_lock:
-            for kind, fd in enumerate(self._projections.fds):  # guard: the lock behind these
+            for kind, fd in enumerate(self._projections.fds):
                 self._projections.fds[kind] = -1
                 self.files.Close(fd)
             self._CloseLog()
@@ -2883,14 +2830,14 @@ def _CheckBackward(
         if value and not (value in raw and any(name + value in raw for name in _ID_FIELDS)):
             continue
         line = _ReadLine(raw)
-        if not crc and (is_aside if line is None else line.seq > top):  # guard: not yet history
+        if not crc and (is_aside if line is None else line.seq > top):
             continue
-        if line is None or (not value and (line.crc != crc if crc else line.seq != top)):  # guard: gaps in the history
+        if line is None or (not value and (line.crc != crc if crc else line.seq != top)):
             yield None, raw
             return
         crc = line.prev
         yield line, raw
-    if crc != _FIRST_CRC and not value:  # guard: its first line
+    if crc != _FIRST_CRC and not value:
         yield None, b"a log without its first line"
 
 
@@ -3105,16 +3052,15 @@ class _State:
     def _AddPlainNodes(self, rows: list[bytes]) -> bool:
         """Take rows in if all of them are new and plain, as a batch's are; else change nothing.
 
-        Opening a million nodes is this loop.  Texts are decoded and folded together, joined by newlines, which no raw
-        JSON string holds: a few calls for thousands of names.
+        Without it opening takes 1.6 times the processor time.  Texts are decoded and folded together, joined by
+        newlines, which no raw JSON string holds: a few calls for thousands of names.
         """
         if self._base is not None or not self._is_default:
             return False
         if any(row.endswith(b"]}") for row in rows):  # these have confirmed queries
             return False
-        try:
-            groups = [match.groups() for match in map(_MatchPlainNode, rows)]  # type: ignore[union-attr]  # None is caught
-        except AttributeError:
+        groups = [match.groups() for match in map(_MatchPlainNode, rows) if match is not None]
+        if len(groups) < len(rows):
             return False  # the general way says what is wrong
         raw_ids, raw_ordinals, raw_parents, raw_names, raw_aliases = zip(*groups, strict=True)
         texts = [str(b"\n".join(raw), "utf-8") for raw in (raw_ids, raw_parents, raw_names, raw_aliases)]
@@ -3484,702 +3430,292 @@ def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]])
 
 # == Ranking ==================================================================
 #
-# Texts become *terms*: words, their character trigrams (typos, inflections), and, in scripts that do not separate
-# words, characters and pairs of them.  Only a node's own texts are indexed; what is above it counts when a query comes.
-#   gain(t, node)  = weight of t · 20 / (20 + words before it) · idf · tf / (tf + 1.2)
-#   idf            = ln(1 + (N − df + ½) / (df + ½))          BM25F: Robertson & Zaragoza 2009
-#   tf             = 1½ · norm(shortest name with t) + ¾ · norm(shortest other text with t)
-#   norm(text)     = geometric mean of such texts' lengths here / length, to the power of ¾ where it is no name
-#   heard(t, node) = max(gain(t, node), 0.8 · heard(t, parent))
-#   search   Σ heard(t) · (1 − 0.28 · share of the query's words not in the own texts) for what has children,
-#            unless something is told of it, and nothing beneath says more of the query
-#            the first 20 by that · (said · (0.1 + held)³)^⅕, where said is the share of its best text that the query
-#            says, and held the share of the query's words in its names, path, other texts and best sentence of an info
-#   confidence   said^0.4 · min(1, Σ heard(t) / what the query's words could gain)^0.6; see `_Descent._Judge`
-#   placing  2 · Σ heard(t) by names alone + Σ ½ᵏ · score of the k-th best child
-#            + ½ · the best score, where the new name ends in the node's: oat milk is a milk
+# Which keywords fit a text is asked of a *ranker*, one for each tree.  `Ranker` is its interface, `TreeView` is what it
+# may read of the tree.  A write only notes which keywords changed; the next question pays for reading those again.
+# `KeywordTree.default_ranker` makes it: the package sets a better one than `PlainRanker`, which a copied file has.
 
+_PIECE = 1000  # keywords that are read under one hold of the tree's lock: a millisecond
+_NEAREST = 5  # keywords that a search without an answer names
+_EXCERPT_LIMIT = 160  # characters
+_READ_FOR_EXCERPT = 4096  # characters of an info among which an excerpt is looked for
+_FOLLOWED = 10_000  # changed keywords; where more changed, a reader begins from the start
 
-class Texts(NamedTuple):
-    """By what a node is found."""
-
-    names: Sequence[str]  # its name and aliases
-    others: Sequence[str]  # its description and confirmed queries
-    infos: Sequence[str] = ()  # what is known about it: the beginnings of its infos
-
-
-_Gains: TypeAlias = dict[str, dict[str, float]]  # id -> term -> what a node gains, where it gains anything
 _See: TypeAlias = Callable[[], contextlib.AbstractContextManager["_State"]]  # the state, under the tree's lock
 
 
-class Ranking(NamedTuple):
-    """How well nodes fit a query by their own texts.
+class KeywordTexts(NamedTuple):
+    """By what a keyword is found."""
 
-    A term may be a word, or a name for anything else that counts, like one for how near a model finds two texts.
+    id: str
+    names: list[str]  # its name, then its aliases
+    description: str
+    queries: list[str]  # that were confirmed
+    parent_id: str | None  # None of the root
+    info_ids: list[str]  # all of them, in the order of linking
+
+
+class TreeView:
+    """What a ranker may read of its tree.
+
+    Each call sees whole operations only, and takes the tree's lock for moments.  A closed tree raises ClosedError, a
+    call within a write of the same thread (from a signal handler, or from `Ranker.Note`) StoreError.
     """
 
-    best: list[tuple[float, str]]  # score and id of at most 200 nodes, best first, ties by id
-    weights: Mapping[str, float]  # term of the query -> the most that it can gain
-    Gains: Callable[[Collection[str], bool], _Gains]  # (ids, by names alone?) -> id -> term -> gain, no zeros; some
-    # of the ids may never have been added, like the root's
-    Nearness: Callable[[Sequence[str]], Sequence[float]] | None = None  # ids -> 0 … 1 of each: a confidence by what
-    # is no word; the greater counts
-    Nearest: Callable[[str], str] | None = None  # id -> the info that gives it this confidence, "" where none does
+    def __init__(self, engine: _Engine, data_dir: str | None) -> None:
+        self.data_dir = data_dir
+        """The folder in which `indexes/` may be written; None of a tree without one."""
+        self._engine = engine
+        self._position = ""  # of the log, as far as all of it is in the state
+
+    def Ids(self) -> list[str]:
+        """Return the ids of all keywords, the root's too, in no order.  Cost: 10 ms for a million."""
+        self._engine.CheckIdle()
+        with self._engine.See() as state:
+            return list(state.nodes)
+
+    def Read(self, ids: Iterable[str]) -> list[KeywordTexts]:
+        """Return what keywords are found by, of those that are there.  Cost: decodes a row for each, some 5 µs."""
+        self._engine.CheckIdle()
+        asked, found = list(ids), list[KeywordTexts]()
+        for start in range(0, len(asked), _PIECE):
+            with self._engine.See() as state:
+                there = [id for id in asked[start : start + _PIECE] if id in state.nodes]
+                rows = [(state.nodes[id], list(map(_InfoIdOf, state.by_node.Get(id)))) for id in there]
+            for row, info_ids in rows:
+                has = _DecodeRow(row, KeywordNode)
+                names, texts = [has["name"], *has["aliases"]], (has["description"], has["confirmed"])
+                found.append(KeywordTexts(has["id"], names, *texts, has["parent_id"], info_ids))
+        return found
+
+    def Contents(self, info_ids: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield id and content of infos, of those that are there.  Cost: decodes a row each; long ones are read."""
+        self._engine.CheckIdle()
+        ids = iter(info_ids)
+        while piece := list(itertools.islice(ids, _PIECE)):
+            with self._engine.See() as state:
+                there = [(id, state.infos[id]) for id in piece if id in state.infos]
+            for id, held in there:
+                yield id, _DecodeRow(self._engine.ReadRow(held), Info)["content"]
+
+    def Position(self) -> str:
+        """Return what tells the present tree from earlier ones: where two are equal, nothing has changed between."""
+        with self._engine.lock:
+            position = self._engine.store.position
+            if not self._engine.commit_lock.locked():  # else the log may be ahead of the state: an earlier one is right
+                self._position = position
+            return self._position
+
+    def ChangedSince(self, position: str) -> set[str] | None:
+        """Return the ids of keywords to be read again since a position; of these some may be gone.
+
+        None says that everything may have changed: the log was compacted since, is another one, or too much came
+        after.  Cost: reads the log backwards to the position.
+        """
+        self._engine.CheckIdle()
+        changed, infos = set[str](), set[str]()
+        with contextlib.closing(_Journal(self._engine).ReadBack("", with_history=False)) as lines:
+            for line, raw in lines:
+                if line is not None and f"{line.seq} {line.crc.decode()}" == position:
+                    with self._engine.See() as state:
+                        links = [row for id in infos for row in state.by_info.Get(id)]
+                    return changed.union(_ReadLinkKey(row)[2] for row in links)
+                if line is None or line.op == _STATE or len(changed) + len(infos) > _FOLLOWED:
+                    break
+                records = _ReadAfter(raw)
+                changed.update(_ReadNodeHead(row).id for row in records.nodes)
+                changed.update(_ReadLinkKey(row)[2] for row in records.links)
+                infos.update(_ReadInfoHead(row).id for row in records.infos)
+        return None
 
 
-class Recall(Protocol):
-    """A ranking of nodes by a text: the port behind which other rankings can stand."""
+class QueryWords(Protocol):
+    """The words of a query, as a ranker weighs them."""
 
-    def Add(self, id: str, texts: Texts) -> None:
-        """Take in a node that is not there."""
+    def Weigh(self, text: str) -> float:
+        """Return which share of the query, by weight, stands in a text: 0 to 1."""
 
-    def Remove(self, id: str, texts: Texts) -> None:
-        """Forget a node; `texts` are those that it came with."""
-
-    def Rank(self, query: str, description: str = "") -> Ranking:
-        """Compare a query, or a new keyword's name and description, with all nodes."""
+    def Quote(self, contents: Iterable[str], otherwise: str = "") -> str:
+        """Return the sentence that fits best, at most 160 characters; from `otherwise` where none has a word."""
 
 
-_MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff"
-_LETTER = rf"[^\W_{_UNSPACED}]"
-# C++, C# and .NET are names, and other ones than C and net.
-_FindRuns = re.compile(
-    rf"([{_UNSPACED}]++)|((?:(?<![\w.])\.(?={_LETTER}))?(?:{_LETTER}++|[{_MARKS}]++)++(?:\+\+|#)?)"
-).findall
+class Evidence(NamedTuple):
+    """How well a keyword fits, and why."""
+
+    score: float  # 0 to 1
+    excerpt: str = ""  # the sentence of its infos that fits best
+    nearest: str = ""  # how the info begins that gave the score, where its words did not
+
+
+_NO_EVIDENCE = Evidence(0.0)
+
+
+class Fits(NamedTuple):
+    """What fits a text."""
+
+    ids: list[str]  # best first, without the root; some may be gone by now
+    evidence: dict[str, Evidence]  # of the first ones, and of those that were asked for
+    note: str = ""  # why the ranking is less than usual ("words ranked alone: …"), or ""
+    words: QueryWords | None = None  # None: the tree weighs words by itself
+
+
+class Ranker(Protocol):
+    """Says which keywords of a tree fit a text.  Any thread may ask; a forked child makes a ranker of its own."""
+
+    def Note(self, ids: Collection[str] | None) -> None:
+        """Take down the keywords to be read again; None: everything may have changed.
+
+        Called by every commit, the tree's lock held: it must take microseconds, and must not read the tree.
+        """
+
+    def Fit(
+        self, query: str, more: str = "", *, is_placing: bool = False, count: int = 50, among: Collection[str] = ()
+    ) -> Fits:
+        """Return the keywords that fit a text, or with `is_placing` those that could be a new keyword's parent.
+
+        Args:
+            query: what is asked, or the new keyword's name.
+            more: the new keyword's description, or an info's content.
+            is_placing: rank parents.
+            count: of how many, at least, of the first the evidence is wanted.
+            among: ids whose evidence is wanted besides.
+
+        An exception is logged, and a search goes on without a ranking.
+        """
+
+    def Close(self) -> None:
+        """The tree is about to be closed: keep on disk what is worth it."""
+
+
+_FindWords = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+").findall
 _IsUnspaced = re.compile(f"[{_UNSPACED}]").match
-_DropMarks = partial(re.compile("[\u0300-\u036f]+").sub, "")
-_IsAccented = re.compile("[\u00c0-\u024f\u0300-\u052f\u1e00-\u1fff]").search
-_FindCamel = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall
-_STOP_PAIRS = "什么 是什 么是 怎么 怎样 为什 如何 为何 哪里 哪些 哪个 多少 是否 可以 一个 这个 那个 这些 那些 我们 "
-_STOP_PAIRS += "有没 没有 的 了 吗 呢 吧 谁 在 说 做"  # and characters
-_STOP_WORDS = frozenset(
-    "a about an and any are as at be been but by can could did do does for from had has have he her him his how i "  # noqa: SIM905  read as a sentence
-    "if in into is it its may me might must my not of on or our s she should so than that the their them there "
-    "these they this to us was we were what when where which who why will with would you your".split()
-).union(_STOP_PAIRS, _STOP_PAIRS.split())
-_STOP_WEIGHT, _CHARACTER_WEIGHT, _TRIGRAMS_WEIGHT = 0.1, 0.15, 1.2  # beside 1 of a word; its trigrams share theirs
-_STOPS = "".join(word for word in _STOP_WORDS if len(word) == 1 and _IsUnspaced(word))
-# What stands between those that say little, or alone, is asked for as a word is: 猫 in 有没有猫.
-_PartLone = partial(re.compile(rf"(?<![^\W{_STOPS}])(?![{_STOPS}])[{_UNSPACED}](?![^\W{_STOPS}])").sub, r" \g<0> ")
-_NAME_TF, _OTHER_TF = 1.5, 0.75  # what a name and another text of usual length count
-_OTHER_LENGTH = 0.75  # how much the length of another text counts, beside 1 of a name's
-_STEPS = [2 ** (step / 2) for step in range(1, 15)]  # between the lengths of texts that are told apart
-_SATURATION = 1.2  # tf that gains half of what a term can
-_FROM_ABOVE = 0.8  # share of what a keyword gains that its children do
-_THEME_DISCOUNT = 0.28  # less than 0.2 for three words of which one is held: a short query names the theme itself
-_EXCERPT_LIMIT = 160  # characters
-_READ_FOR_EXCERPT = 4096  # characters of an info among which an excerpt is looked for
-_REORDERED = 20  # keywords in whose order it also counts how much of one of their texts the query holds
-_NEAREST = 5  # keywords that a search without an answer tells
-_KEPT_FROM = 2000  # keywords from which on the index is kept on disk: fewer are ranked anew in a moment
-_BEGINNINGS_HELD = 16_384  # of infos on the disk; a page of them is read again when a keyword has one more
-_HEARD = 400  # characters of an info by which its keyword is found, and of any text by which it is judged
-_PIECE = 1000  # keywords that are looked up under one hold of the tree's lock: a millisecond
-_READ, _READ_SHARE = 15_000, 0.1  # postings read for a query, rarest terms first: so many, or of so many nodes
-_RANKED, _EXPANDED = 200, 8  # nodes that are scored in full; inner ones among them whose children are, too
+_SplitPlainly = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n").split
 
 
-def _Compose(text: str) -> str:
-    """Return `text` in NFKC, Latin, Greek and Cyrillic letters without accents, as most people type them."""
-    if text.isascii():
-        return text
-    # In parts, since the time that takes grows with the square of a run of marks.
-    normalize = unicodedata.normalize
-    parts = (normalize("NFKC", text[start : start + 1024]) for start in range(0, len(text), 1024))
-    return "".join(normalize("NFC", _DropMarks(normalize("NFD", run))) if _IsAccented(run) else run for run in parts)
-
-
-def _TermsOf(text: str) -> dict[str, float]:
-    """Return the words of `text` and their parts, with their weights; trigrams begin with `~`."""
-    terms = _WordsOf(text)
-    for word in list(terms):
-        terms.update(_PartsOf(word))
-    return terms
-
-
-def _WordsOf(text: str, told: list[str] | None = None) -> dict[str, float]:
-    """Return the words of `text` with their weights; of scripts without spaces pairs, and the last characters.
-
-    `told` gets every word and pair as often as it occurs.
-    """
-    words: dict[str, float] = {}
-    told = [] if told is None else told
-    for unspaced, spaced in _FindRuns(_Compose(text)):
-        if spaced:
-            variants = _VariantsOf(spaced) if len(spaced) < 64 else _VariantsOf.__wrapped__(spaced)
-            told += variants
-            words |= variants
-            continue
-        pairs = list(map(operator.add, unspaced, unspaced[1:]))
-        told += pairs
-        words |= dict.fromkeys(pairs, 1.0)
-        words |= dict.fromkeys(_STOP_WORDS.intersection(pairs), _STOP_WEIGHT)
-        alone = _STOP_WEIGHT if unspaced in _STOP_WORDS else 1.0
-        words |= _WeighCharacters(unspaced[-1]) if pairs else {unspaced: alone}
+def _CutWords(text: str) -> list[str]:
+    """Return the words of a text, without a plural s; of scripts without spaces pairs of characters."""
+    words = list[str]()
+    for run in _FindWords(_Fold(text)):
+        if _IsUnspaced(run):
+            words += [run[start : start + 2] for start in range(max(1, len(run) - 1))]
+        else:
+            words.append(run[:-1] if len(run) > 3 and run[-1] == "s" != run[-2] else run)
     return words
 
 
-@lru_cache(16_384)
-def _VariantsOf(text: str) -> dict[str, float]:
-    """Return a word and its parts, Tree of KeywordTree and C of C++, without a plural s; nobody is to change it."""
-    variants = {part.casefold(): 1.0 if text.isalnum() else _CHARACTER_WEIGHT for part in _FindCamel(text)}
-    variants[text.casefold()] = 1.0
-    for word in list(variants):
-        if word in _STOP_WORDS:
-            variants[word] = _STOP_WEIGHT
-        elif len(word) > 3 and word[-1] == "s" != word[-2]:
-            variants[word[:-1]] = variants.pop(word)
-    return variants
-
-
-def _WeighCharacters(text: str) -> dict[str, float]:
-    return {one: _CHARACTER_WEIGHT * (_STOP_WEIGHT if one in _STOP_WORDS else 1.0) for one in text}
-
-
-def _PartsOf(word: str) -> dict[str, float]:
-    """Return by what a word is found that is not quite what was asked: its trigrams, or a pair's first character."""
-    if _IsUnspaced(word):
-        return _WeighCharacters(word[:-1])
-    if len(word) < 3 or word in _STOP_WORDS:
-        return {}
-    framed, weight = f"^{word}$", _TRIGRAMS_WEIGHT / len(word)
-    return {"~" + framed[start : start + 3]: weight for start in range(len(word))}
-
-
-@lru_cache(256)  # the infos of a keyword are read again when one more is told; a long description is not kept
-def _MeasureText(text: str) -> tuple[int, dict[str, float], list[str]]:
-    """Return the length of a text, its words, and what it tells; nobody is to change them."""
-    told: list[str] = []
-    words = _WordsOf(text, told)
-    return 1 + bisect.bisect(_STEPS, sum(words.values())), words, told
-
-
-class _Postings(dict[str, "array[int]"]):
-    """Word -> a posting for each node that has it, in the order of their slots; made when first asked for."""
-
-    # A posting is one integer: slot << 8 | code.  A code holds two lengths, of the shortest name and of the shortest
-    # other text with the word, in steps of √2 and 0 for none: a table of 256 gains serves the whole tree.  A part of a
-    # word has no postings but those of the words that it is in: of six postings, five would be trigrams'.
-
-    def __init__(self) -> None:
-        self.words_with: defaultdict[str, dict[str, None]] = defaultdict(dict)  # part -> words that have it
-
-    def __missing__(self, word: str) -> array[int]:
-        for part in _PartsOf(word):
-            self.words_with[part][word] = None
-        return self.setdefault(word, array("I"))
-
-    def Drop(self, word: str) -> None:
-        for part in _PartsOf(word):
-            del self.words_with[part][word]
-        del self[word]
-
-    def Of(self, term: str) -> list[array[int]]:
-        """Return the postings of a term, and those of the words that it is a part of."""
-        held = [self[word] for word in self.words_with.get(term, ())]
-        return [*held, self[term]] if term in self else held
-
-
-class _LexicalRecall:
-    """The built-in `Recall`: an inverted index in memory.  Ranks alike however the nodes came to be there."""
-
-    def __init__(self) -> None:
-        self._postings = _Postings()
-        self._ids: list[str] = []  # by slot
-        self._slot_of: dict[str, int] = {}
-        self._free: list[int] = []  # slots of removed nodes
-        self._lengths = [0] * 16, [0] * 16  # length -> how many names, how many other texts
-
-    def Add(self, id: str, texts: Texts) -> None:
-        put: Callable[[array[int], int], None] = bisect.insort if self._free else array.append
-        slot = self._slot_of[id] = self._free.pop() if self._free else len(self._ids)
-        self._ids[slot : slot + 1] = [id]
-        postings, slot = self._postings, slot << 8
-        for word, code in self._CountTexts(texts, 1).items():
-            put(postings[word], slot | code)
-
-    def Remove(self, id: str, texts: Texts) -> None:
-        self.Change(id, texts, Texts([], []))
-        self._free.append(self._slot_of.pop(id))
-
-    def Change(self, id: str, old: Texts, new: Texts) -> None:
-        """Take in what a node says now; only the words of texts that came or went are looked at."""
-        slot, was, now = self._slot_of[id], *(Counter([*texts.others, *texts.infos]) for texts in (old, new))
-        words = set[str]().union(*map(_WordsOf, [*(was - now), *(now - was), *old.names, *new.names]))
-        before, after = self._CountTexts(old, -1, words).items(), self._CountTexts(new, 1, words).items()
-        for word, _ in before - after:
-            held = self._postings[word]
-            del held[bisect.bisect_left(held, slot << 8)]
-            if not held:
-                self._postings.Drop(word)
-        for word, code in after - before:
-            bisect.insort(self._postings[word], slot << 8 | code)
-
-    def _CountTexts(self, texts: Texts, change: int, among: Set[str] | None = None) -> dict[str, int]:
-        """Return the code of every word, or of some, and add `change` to the counts of lengths."""
-        names = self._Shortest(texts.names, self._lengths[0], change, among)
-        others = self._Shortest([*texts.others, *texts.infos], self._lengths[1], change, among)
-        codes = {word: length << 4 for word, length in names.items()}
-        for word, length in others.items():
-            codes[word] = codes.get(word, 0) | length
-        return codes
-
-    def _Shortest(self, texts: Sequence[str], counts: list[int], change: int, among: Set[str] | None) -> dict[str, int]:
-        """Return word -> length of the shortest text that has it; as if it were shorter where it is told repeatedly."""
-        if not texts:
-            return {}
-        measure = _MeasureText if len(texts) > 4 and len(texts[0]) <= _HEARD else _MeasureText.__wrapped__
-        shortest, told = dict[str, int](), list[str]()
-        for length, words, tells in sorted(map(measure, texts), key=operator.itemgetter(0), reverse=True):
-            counts[length] += change
-            shortest.update(dict.fromkeys(words if among is None else words.keys() & among, length))
-            told += tells if among is None else filter(among.__contains__, tells)
-        if len(told) > len(set(told)):
-            for word, times in Counter(told).items():
-                shortest[word] = max(1, shortest[word] - round(2 * math.log2(1 + math.log(times))))
-        return shortest
-
-    def Dump(self) -> tuple[bytes, bytes]:
-        """Return all of it as parts for `Load`: a line of JSON, and the postings of all words in its order."""
-        ids = [id if self._slot_of.get(id) == slot else None for slot, id in enumerate(self._ids)]
-        counts = {word: len(held) for word, held in self._postings.items()}
-        return _EncodeText([ids, *self._lengths, counts]).encode(), b"".join(self._postings.values())
-
-    def Load(self, line: bytes, body: bytes) -> None:
-        """Take over what another one has dumped."""
-        ids, names, others, counts = json.loads(line)
-        self._lengths = names, others
-        self._ids = [id or "" for id in ids]
-        self._slot_of = {id: slot for slot, id in enumerate(ids) if id is not None}
-        self._free = [slot for slot, id in enumerate(ids) if id is None]
-        postings, start = array("I", body), 0
-        for word, count in counts.items():
-            self._postings[word].extend(postings[start : start + count])
-            start += count
-
-    def Rank(self, query: str, description: str = "") -> Ranking:
-        weights, dfs = self._WeighTerms(query, description)
-        most, count, read = max(_READ, _READ_SHARE * len(self._slot_of)), 0, list[str]()
-        for df, term in sorted((df, term) for term, df in dfs.items() if df):
-            count += df
-            if count > most and read:
-                break  # a term is read wholly or not at all: the order of the slots must not matter
-            read.append(term)
-        table, scores = self._MakeTable(_OTHER_TF), dict[int, float]()
-        for term in read:
-            for slot, gain in self._FindNodes(term, [weights[term] * fit for fit in table]).items():
-                scores[slot] = scores.get(slot, 0.0) + gain
-        least = sorted(scores.values())[-_RANKED:][:1]  # quicker than to compare pairs with ids
-        best = sorted((-score, self._ids[slot]) for slot, score in scores.items() if score >= least[0])
-        return Ranking([(-score, id) for score, id in best[:_RANKED]], weights, partial(self._Gains, read, weights))
-
-    def _WeighTerms(self, *texts: str) -> tuple[dict[str, float], dict[str, int]]:
-        """Return term -> the most that it can gain, less behind many words; and term -> how many nodes have it."""
-        weights: dict[str, float] = {}
-        for text in texts:
-            for place, runs in enumerate(_FindRuns(_PartLone(_Compose(text)))):
-                for term, weight in _TermsOf("".join(runs)).items():
-                    weights[term] = max(weights.get(term, 0.0), weight * 20 / (20 + place))
-        dfs = {term: sum(map(len, self._postings.Of(term))) for term in weights}  # twice where two words have it
-        for term, count in dfs.items():
-            df = min(count, len(self._slot_of))
-            weights[term] *= math.log(1.0 + (len(self._slot_of) - df + 0.5) / (df + 0.5))
-        return weights, dfs
-
-    def _Gains(
-        self, read: Sequence[str], weights: Mapping[str, float], wanted: Collection[str], names_only: bool
-    ) -> _Gains:
-        slots = {self._slot_of[id] for id in wanted if id in self._slot_of}
-        table = self._MakeTable(0.0 if names_only else _OTHER_TF)
-        gains: _Gains = {}
-        for term in read:
-            found = self._FindNodes(term, [weights[term] * fit for fit in table])
-            for slot in slots & found.keys():
-                gains.setdefault(self._ids[slot], {})[term] = found[slot]
-        return gains
-
-    def _FindNodes(self, term: str, gains: Sequence[float]) -> dict[int, float]:
-        """Return slot -> gain of the nodes that have a term; the best of its words counts."""
-        found: dict[int, float] = {}
-        for held in self._postings.Of(term):
-            for posting in held:
-                gain = gains[posting & 255]
-                if gain > found.get(posting >> 8, 0.0):
-                    found[posting >> 8] = gain
-        return found
-
-    def _MakeTable(self, other_tf: float) -> list[float]:
-        """Return tf / (tf + 1.2) of every code, for texts as long as this tree's are."""
-        norms = []
-        for counts, part in zip(self._lengths, (1.0, _OTHER_LENGTH), strict=True):
-            mean = sum(length * count for length, count in enumerate(counts)) / (sum(counts) or 1)
-            norms.append([0.0, *(2.0 ** (part * (mean - length) / 2) for length in range(1, 16))])
-        tfs = [_NAME_TF * name + other_tf * other for name in norms[0] for other in norms[1]]
-        return [tf / (tf + _SATURATION) for tf in tfs]
-
-
-def _Hear(parents: Mapping[str, str], ranking: Ranking, names_only: bool) -> tuple[_Gains, dict[str, float]]:
-    """Return what each keyword gains by itself, and Σ heard(t) of each; `parents` holds upper ones first."""
-    gains = ranking.Gains(parents, names_only)
-    heard: _Gains = {"": {}}
-    for id, parent_id in parents.items():
-        terms = heard[id] = {term: _FROM_ABOVE * gain for term, gain in heard[parent_id].items()}
-        for term, gain in gains.get(id, {}).items():
-            terms[term] = max(gain, terms.get(term, 0.0))
-    return gains, {id: sum(terms.values()) for id, terms in heard.items()}
-
-
-def _ParentsAbove(ids: Iterable[str], state: _State) -> dict[str, str]:
-    """Return keyword -> parent of `ids` and all that is above them, upper ones first."""
-    parents: dict[str, str] = {}
-    for id in ids:
-        unknown = itertools.takewhile(lambda step: step not in parents, state.Upward(id))
-        for step in reversed(list(unknown)):
-            parents[step] = state.ParentOf(step)
-    return parents
-
-
-def _FitQuery(ranking: Ranking, see: _See) -> dict[str, float]:
-    """Return id -> score of what a query could mean: the best by their own texts, and children of such."""
-    with see() as state:
-        wanted = dict.fromkeys(id for _, id in ranking.best if id in state.nodes)
-        for id in list(filter(state.children.Get, wanted))[:_EXPANDED]:
-            wanted.update(dict.fromkeys(state.children.Get(id)[:_PAGE]))
-        parents = _ParentsAbove(wanted, state)
-        themes = set(filter(state.children.Get, wanted))
-        told = {id for id in themes if state.by_node.Get(id) or _IsDescribed(state.nodes[id])}
-    gains, scores = _Hear(parents, ranking, names_only=False)
-    speaking, asked = set[str](), _CountWords(ranking.weights) or 1
-    for id in reversed(parents):  # does anything beneath say a word of the query that it does not, or not as well?
-        own, above = gains.get(id, {}), gains.get(parents[id], {})
-        if id in speaking or _CountWords(term for term, gain in own.items() if gain > above.get(term, 0.0)):
-            speaking.add(parents[id])
-    for id in themes - (told - speaking):  # the discount of this room's head
-        scores[id] *= 1 - _THEME_DISCOUNT * (1 - _CountWords(gains.get(id, ())) / asked)
-    return {id: scores[id] for id in wanted}
-
-
-def _CountWords(terms: Iterable[str]) -> int:
-    return sum(term[0] != "~" and term not in _STOP_WORDS for term in terms)
-
-
-def _FitParents(ranking: Ranking, see: _See, name: str) -> dict[str, float]:
-    """Return id -> score of the parents that a new keyword could have; a leaf is one until it has a child."""
-    scores: dict[str, float] = {}
-    votes: dict[str, float] = {}
-    with see() as state:
-        best = [(score, id) for score, id in ranking.best if id in state.nodes]
-        scores.update((id, 0.0) for _, id in best)
-        for score, id in best:
-            parent_id = state.ParentOf(id) or _ROOT_ID
-            scores[parent_id] = scores.get(parent_id, 0.0) + score * votes.setdefault(parent_id, 1.0)
-            votes[parent_id] /= 2
-        parents = _ParentsAbove(scores, state)
-        bearers = next(filter(None, (state.ByName(name[start:]) for start in range(len(name)))), ())[:_PAGE]
-        kind = _KindIn(name)  # a cherry tree is no apple tree, but belongs beside it
-        leaves = [id for id in scores if kind and not state.children.Get(id)]
-        siblings = {id for id in leaves if _KindIn(state.Head(id).name) == kind}
-    _, heard = _Hear(parents, ranking, names_only=True)
-    for id in scores.keys() - siblings:
-        scores[id] += 2 * heard[id]
-    for id in bearers:
-        scores[id] = scores.get(id, 0.0) + 0.5 * max(ranking.best, default=(1.0, id))[0] / len(bearers)
-    return scores
-
-
-def _KindIn(name: str) -> str:
-    """Return the last word of a name of several, the last two characters where words are not spaced, or ""."""
-    runs = _FindRuns(_Compose(name))
-    unspaced, spaced = runs[-1] if runs else ("", "")
-    if unspaced:
-        return unspaced[-2:] if len(unspaced) > 2 else ""
-    parts = _FindCamel(spaced)
-    return (parts[-1] if len(parts) > 1 else spaced if len(runs) > 1 else "").casefold()
-
-
-# Not behind Dr. or e.g., and not where a line goes on with a small letter.
-_SplitSentences = re.compile(
-    r"(?<=[.!?;])(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\bMrs\.)(?<!\.\w\.)\s+|(?<=[。！？；])|\n(?!\s*[a-z])"
-).split
-_FindClauses = re.compile(r"(?:[^,;:.!?，；：、。！？]|[,;:.!?](?=\S)){4,}").findall
-_FindPart = re.compile(rf"(?![^\w\s\x00-\x7f]).{{1,{_EXCERPT_LIMIT - 2}}}(?![^\w\s\x00-\x7f])").search  # parts no marks
-# Not the joiners within Persian words and within emoji: they change nothing else.
-_IsHidden = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ue000-\uf8ff\ufeff\ufff0-\ufffb"
-    r"\U000e0000-\U000e00ff]"
-).sub
-
-
-class _WordFinder:
-    """Finds a query's words, and pairs of characters, in texts; each weighs what it does in the ranking."""
+class _PlainWords:
+    """A query's words, each with its weight; see `QueryWords`."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:
-        self._weights = weights
-        words = sorted((term for term in weights if term[0] != "~"), key=len, reverse=True)
-        self._asked = sum(map(weights.__getitem__, words)) or 1.0
-        unspaced = set(filter(_IsUnspaced, words))
-        self._pairs = {word for word in unspaced if len(word) > 1}
-        self._lone = {word for word in unspaced if len(word) == 1}.difference(*self._pairs)
-        self.PartLone = partial(re.compile(f"[{''.join(self._lone)}]" if self._lone else "(?!)").sub, r" \g<0> ")
-        spaced = "|".join(re.escape(word) for word in words if not _IsUnspaced(word)) or "(?!)"
-        self._find = re.compile(rf"(?<!{_LETTER})({spaced})({_LETTER}*)").findall
+        self.weights = weights
+        self.total = sum(weights.values()) or 1.0
 
     def Weigh(self, text: str) -> float:
-        """Return which share of the query, by weight, stands in a text."""
-        text = _Compose(text).casefold()
-        found = dict[str, float]()
-        for word, rest in self._find(text):
-            if rest in ("", "s", "es"):
-                found[word] = self._weights[word]
-            elif 2 < len(word) >= len(rest):  # deploy in deployed counts half, and Go in Google not at all
-                found.setdefault(word, self._weights[word] / 2)
-        pairs: Iterable[str] = filter(text.__contains__, self._pairs)
-        if 5 * len(self._pairs) > len(text):  # a page of text as a query has thousands
-            pairs = self._pairs.intersection(map(operator.add, text, text[1:]))
-        unspaced = map(self._weights.__getitem__, (*pairs, *self._lone.intersection(text)))
-        return math.fsum((*found.values(), *unspaced)) / self._asked  # the same in any order
+        return sum(self.weights.get(word, 0.0) for word in dict.fromkeys(_CutWords(text))) / self.total
 
     def Quote(self, contents: Iterable[str], otherwise: str = "") -> str:
-        """Return the sentence that fits best, at most 160 characters of it; of another text where none has a word."""
-        best, quoted = 0.0, otherwise
-        for content in contents:
-            if self.Weigh(content) > best:  # no sentence of it has more
-                for sentence in _SplitSentences(content):
-                    weight = self.Weigh(sentence)
-                    if weight > best:
-                        best, quoted = weight, sentence
-        text = " ".join(_IsHidden(" ", quoted).split())
-        if len(text) <= _EXCERPT_LIMIT:
-            return text
-        found = (_FindPart(text, start) for start in range(0, len(text), _EXCERPT_LIMIT // 2))
-        part = max((match[0] for match in found if match), key=self.Weigh, default=text[: _EXCERPT_LIMIT - 2])
-        return f"{'' if text.startswith(part) else '…'}{part}{'' if text.endswith(part) else '…'}"
+        sentences = (sentence for content in contents for sentence in _SplitPlainly(content[:_READ_FOR_EXCERPT]))
+        best = max(sentences, key=self.Weigh, default="")
+        text = " ".join((best if self.Weigh(best) else otherwise).split())
+        return text if len(text) <= _EXCERPT_LIMIT else f"{text[: _EXCERPT_LIMIT - 1]}…"
 
 
-def _ShareSaid(texts: Iterable[str], weights: Mapping[str, float]) -> float:
-    """Return which share of the best text stands in the query."""
-    every = filter(None, map(_TermsOf, texts))
-    shares = (sum(terms[term] for term in terms if term in weights) / sum(terms.values()) for terms in every)
-    return max(shares, default=0.0)
+class PlainRanker:
+    """Ranks by words alone: BM25 over names (which count three times), descriptions, confirmed queries and infos.
 
-
-def _CouldScore(weights: Mapping[str, float]) -> float:
-    """Return the score that counts as all that a query could have."""
-    # Every other pair of characters spans two words, and stands nowhere else.
-    return sum(one / 2 if len(term) == 2 and _IsUnspaced(term) else one for term, one in weights.items()) / 1.4 or 1.0
-
-
-_HeardInfo: TypeAlias = "bytes | str"  # the row of an info, or the beginning of one that stays on the disk
-
-
-class _Ranker:
-    """The recall of a tree, made when it is first asked, and told of every change before it ranks.
-
-    Whoever writes only notes which keywords changed; whoever asks pays for taking that in.  The ranking has a lock of
-    its own.  It is taken before the tree's, which is held for moments, to look rows up: reading and writing go on
-    while a ranking is made.
+    A keyword gets half of its parent's score besides.  A parent for a new keyword gets a half, a quarter, … of the
+    scores of the children that are like it.  No typos, no inflections but a plural s, no synonyms: the package ranks
+    better, see its page on search.  Cost: a few milliseconds for 10,000 keywords, all in memory.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], Recall],
-        see: _See,
-        enter: Callable[[], None],
-        read_content: Callable[[str], str],
-        infos_heard: int,
-        path: str = "",
-        position: Callable[[], str] = str,
-    ) -> None:
-        self._make = make
-        self._path = path  # of the file that keeps the index; "" for none
-        self._files = _Files()
-        self._position = position  # what the log has come to; the tree's lock is held
-        self._kept = ""  # the position at which the file was written
-        self._see = see
-        self._enter = enter  # refuses a closed tree, and who holds the tree's lock
-        # Of an info on the disk, as long as that stands where it does.
-        self._ReadBeginning = lru_cache(_BEGINNINGS_HELD)(lambda id, place: read_content(id)[:_HEARD])
-        self._infos_heard = infos_heard  # of a keyword, the newest
-        self._recall: Recall | None = None
-        self._rows: dict[str, bytes] = {}  # id -> the row by which the recall knows it
-        self._infos: dict[str, tuple[_HeardInfo, ...]] = {}  # id -> the infos by which it does, where it has any
-        self.noted: set[str] | None = None  # ids that changed since; None: it must be made anew.  The tree's lock
-        self.RenewAfterFork()
+    def __init__(self, view: TreeView) -> None:
+        self._view = view
+        self._lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`
+        self._noted: deque[Collection[str]] | None = None  # None: everything is to be read
 
-    def RenewAfterFork(self) -> None:
-        self._lock: Any = threading.RLock()  # Any: see `_Engine._MakeLocks`
-        self.Forget()
+    def Note(self, ids: Collection[str] | None) -> None:
+        """See `Ranker`."""
+        noted = self._noted
+        if noted is not None and ids is not None and len(noted) < _FOLLOWED:
+            noted.append(ids)
+        else:
+            self._noted = None
 
-    def Forget(self) -> None:
-        """Let the recall be made anew.  The tree's lock is held."""
-        self.noted = None
+    def Close(self) -> None:
+        """Keep nothing."""
 
-    def Note(self, state: _State, records: _Records) -> None:
-        """Take down the keywords whose texts or infos were changed by applied rows.  The tree's lock is held."""
-        noted = cast("set[str]", self.noted)
-        for row in records.nodes:
-            noted.add((records.heads.get(row) or _ReadNodeHead(row)).id)
-        for row in records.links:
-            noted.add((records.heads.get(row) or _ReadLinkKey(row))[2])
-        for row in records.infos:
-            noted.update(_ReadLinkKey(link)[2] for link in state.by_info.Get(_KeyOf(row)[1]))
-
-    @contextlib.contextmanager
-    def Asking(self) -> Iterator[Recall]:
-        """Give the recall, which knows all that was written before, to one thread at a time."""
-        self._enter()
+    def Fit(
+        self, query: str, more: str = "", *, is_placing: bool = False, count: int = 50, among: Collection[str] = ()
+    ) -> Fits:
+        """See `Ranker`."""
         if self._lock._is_owned():
             raise StoreError("a signal handler cannot rank while its own thread does")
         with self._lock:
-            yield self._Follow()
+            self._Follow()
+            total, own = len(self._counts), defaultdict[str, float](float)
+            found = {word: self._ids.get(word, {}) for word in _CutWords(f"{query}\n{more}")}
+            words = _PlainWords({word: math.log1p((total + 1) / (len(ids) + 0.5)) for word, ids in found.items()})
+            for word, ids in found.items():
+                for id in ids:
+                    often, length = self._counts[id][word], self._lengths[id] * total / self._length
+                    own[id] += words.weights[word] * 2.2 * often / (often + 0.3 + 0.9 * length)
+            scores = {id: self._Score(id, own) for id in own}
+            if is_placing:
+                votes = defaultdict[str, float](lambda: 1.0)
+                for id in sorted(own, key=lambda id: (-own[id], id)):
+                    votes[parent_id := self._parents[id] or _ROOT_ID] /= 2
+                    scores[parent_id] = scores.get(parent_id, 0.0) + own[id] * votes[parent_id]
+            else:
+                above = [(id, parent_id) for id, parent_id in self._parents.items() if parent_id in own]
+                scores |= {id: scores[parent_id] / 2 for id, parent_id in above if parent_id and id not in own}
+            best = sorted(scores.keys() - {_ROOT_ID}, key=lambda id: (-scores[id], id))
+            evidence = {}
+            for each in self._view.Read(dict.fromkeys((*best[:count], *among))):
+                excerpt = words.Quote(content for _, content in self._view.Contents(each.info_ids[-_PAGE:]))
+                evidence[each.id] = Evidence(min(1.0, scores.get(each.id, 0.0) / words.total), excerpt)
+            return Fits(best, evidence, words=words)
 
-    def Prepare(self, query: str, more: str) -> None:
-        """Let a recall that has a model of its own ask it now, outside of every lock."""
-        with self.Asking() as recall:
-            prepare = getattr(recall, "Prepare", None)
-        if prepare is not None:
-            prepare(query, more)
+    def _Score(self, id: str, own: Mapping[str, float]) -> float:
+        score, share = 0.0, 1.0
+        while id in own and share > 0.001:  # what is ten levels above counts no more
+            score += share * own[id]
+            id, share = self._parents[id] or "", share / 2
+        return score
 
-    def BearFailure(self, error: Exception) -> None:
-        """Log what somebody else's ranking raised; the built-in one does not fail."""
-        if self._make is _LexicalRecall:
-            raise error
-        _LOGGER.warning("nothing is ranked: %s: %s", type(error).__name__, error)
+    def _Follow(self) -> None:
+        """Take in what has changed."""
+        noted, changed = self._noted, set[str]()
+        while noted:
+            changed.update(noted.popleft())
+        if noted is None:
+            if not hasattr(self, "_ids"):
+                _LOGGER.info("keywords are ranked plainly, by words alone: the package's ranking is not in use")
+            self._noted = deque()  # first: what changes from now on is noted
+            self._ids: dict[str, dict[str, None]] = {}  # word -> keywords
+            self._counts: dict[str, Counter[str]] = {}  # keyword -> word -> how often
+            self._lengths: dict[str, int] = {}
+            self._parents: dict[str, str | None] = {}
+            self._length = 1  # of all
+            changed.update(self._view.Ids())
+        self._TakeIn(changed)
 
-    def TextsOf(self, id: str) -> Texts:
-        """Return what the recall knows a keyword by.  The ranking is asked."""
-        row = self._rows.get(id)
-        return Texts([], []) if row is None else _TextsOf(row, self._infos.get(id, ()))
-
-    def _Follow(self) -> Recall:
+    def _TakeIn(self, ids: Collection[str]) -> None:
         try:
-            with self._see() as state:
-                noted, self.noted = self.noted, set()
-                if noted is not None and len(noted) > max(1000, len(state.nodes) // 4):
-                    noted = None  # it is made anew sooner than it follows
-                ids = list(state.nodes if noted is None else noted)
-            with _CollectorOff():
-                if noted is None or self._recall is None:
-                    self._rows, self._infos = {}, {}
-                    self._ReadBeginning.cache_clear()
-                    kept = self._LoadKept()
-                    self._recall = kept or self._make()
-                    ids = [] if kept else ids
-                for start in range(0, len(ids), _PIECE):
-                    self._TakeIn(self._recall, ids[start : start + _PIECE])
-        except BaseException:  # the port failed, or Ctrl-C came: nobody knows how far it got
-            self.noted = None
+            for id in ids:
+                self._length -= self._lengths.pop(id, 0)
+                self._parents.pop(id, None)
+                for word in self._counts.pop(id, ()):
+                    del self._ids[word][id]
+            for each in self._view.Read(ids):
+                contents = [content for _, content in self._view.Contents(each.info_ids)]
+                counts = Counter(_CutWords("\n".join([*each.names * 3, each.description, *each.queries, *contents])))
+                self._counts[each.id], self._lengths[each.id] = counts, counts.total()
+                self._parents[each.id] = each.parent_id
+                self._length += counts.total()
+                for word in counts:
+                    self._ids.setdefault(word, {})[each.id] = None
+        except BaseException:  # Ctrl-C, say: nobody knows how far it got
+            self._noted = None
             raise
-        return self._recall
-
-    def _TakeIn(self, recall: Recall, ids: list[str]) -> None:
-        """Tell the recall what the keywords say now."""
-        with self._see() as state:
-            now = [(id, state.nodes.get(id), self._FindInfos(state, id)) for id in ids if id != _ROOT_ID]
-        for id, row, found in now:
-            old_row, old_infos = self._rows.pop(id, None), self._infos.pop(id, ())
-            infos = self._ReadHeard(found)
-            old = None if old_row is None else _TextsOf(old_row, old_infos)
-            new = None if row is None else _TextsOf(row, infos)
-            if row is not None:
-                self._rows[id] = row
-            if infos:
-                self._infos[id] = infos
-            if old == new:  # what was moved says what it said
-                continue
-            if old and new and type(recall) is _LexicalRecall:
-                recall.Change(id, old, new)
-                continue
-            if old:
-                recall.Remove(id, old)
-            if new:
-                recall.Add(id, new)
-
-    def _FindInfos(self, state: _State, id: str) -> list[tuple[str, bytes | _Extent]]:
-        """Return the ids of a keyword's newest infos with where they are.  The tree's lock is held."""
-        links = state.by_node.Get(id)[-self._infos_heard :] if self._infos_heard else ()
-        return [(info_id := _InfoIdOf(link), state.infos[info_id]) for link in links]
-
-    def _ReadHeard(self, found: Iterable[tuple[str, bytes | _Extent]]) -> tuple[_HeardInfo, ...]:
-        """Return what is kept of infos: of one that stays on the disk its beginning."""
-        return tuple(held if isinstance(held, bytes) else self._ReadBeginning(id, held) for id, held in found)
-
-    # -- keeping it on disk ---------------------------------------------------
-    #
-    # One file, never the truth: a line of JSON, {"format", "position", "heard", "crc"}, and the two parts that
-    # `_LexicalRecall.Dump` returns.  It counts where its first line is what would be written now, else the index is
-    # made anew.
-
-    def Keep(self) -> None:
-        """Write the index to its file, if it is worth it and the file is not the same."""
-        with self._lock:
-            recall = self._recall
-            if not self._path or not isinstance(recall, _LexicalRecall) or len(self._rows) < _KEPT_FROM:
-                return
-            with self._see():
-                position = self._position()
-                if self.noted is None or self.noted or position == self._kept:
-                    return
-            line, body = recall.Dump()
-            with contextlib.suppress(_DiskError):  # it is made anew where it cannot be kept
-                self._files.MakeFolder(os.path.dirname(self._path))
-                parts = [self._HeadOf(position, line, body), b"\n", line, b"\n", body]
-                _ReplaceFile(self._files, self._path, parts)
-                self._kept = position
-
-    def _HeadOf(self, position: str, line: bytes, body: bytes) -> bytes:
-        crc = zlib.crc32(body, zlib.crc32(line))
-        return _EncodeText({"format": 8, "position": position, "heard": self._infos_heard, "crc": crc}).encode()
-
-    def _LoadKept(self) -> _LexicalRecall | None:
-        """Return the index of its file, if that says what the tree says now."""
-        if self._make is not _LexicalRecall or not self._path or not self._files.IsFile(self._path):
-            return None
-        recall = _LexicalRecall()
-        try:
-            head, line, body = _ReadFile(self._files, self._path).split(b"\n", 2)
-            with self._see() as state:
-                position = self._position()
-                if self.noted or head != self._HeadOf(position, line, body):
-                    return None
-                rows = {id: row for id, row in state.nodes.items() if id != _ROOT_ID}
-                found = {id: self._FindInfos(state, id) for id in state.by_node if id in rows}
-            recall.Load(line, body)
-        except (OSError, ValueError, LookupError, TypeError):
-            return None
-        self._rows = rows
-        self._infos = {id: self._ReadHeard(infos) for id, infos in found.items() if infos}
-        self._kept = position
-        return recall
-
-    def FollowAtClose(self) -> None:
-        """Take in the changes that nobody has asked for since, if they are few: then what was made can be kept."""
-        noted = self.noted  # once: another thread may open the tree anew meanwhile
-        if self._recall is None or noted is None or len(noted) > _PIECE or self._lock._is_owned():
-            return
-        with contextlib.suppress(Exception), self.Asking():  # somebody else's ranking may fail; nothing needs this
-            pass
-
-
-# Most rows: no aliases, nothing escaped, no query confirmed.
-_MatchPlainTexts = re.compile(
-    rb'\{"id":"[^"\\]*+","ordinal":\d++,"deleted":false,"parent_id":"[^"\\]*+","name":"([^"\\]*+)","aliases":\[\],'
-    rb'"normalized":\["[^"\\]*+"\],"level":\d++,"children":\[\],"description":"([^"\\]*+)",(?!.*"confirmed":)'
-).match
-
-
-def _TextsOf(row: bytes, infos: Iterable[_HeardInfo] = ()) -> Texts:
-    plain = _MatchPlainTexts(row)
-    if plain:
-        names, others = [str(plain[1], "utf-8")], [str(plain[2], "utf-8")]
-    else:
-        fields = _DecodeRow(row, KeywordNode)
-        names, others = [fields["name"], *fields["aliases"]], [fields["description"], *fields["confirmed"]]
-    beginnings = []
-    for info in infos:
-        content = info if isinstance(info, str) else _DecodeJson(str(info, "utf-8"))[0]["content"]
-        beginnings.append(content[:_HEARD])
-    return Texts(names, others if others[0] else others[1:], beginnings)
 
 
 # == Descent ==================================================================
@@ -4295,23 +3831,6 @@ def _ElidePath(names: Sequence[str]) -> str:
     return path and f"{path[: _PATH_LIMIT - 1]}…"
 
 
-class _Evidence(NamedTuple):
-    """Why a keyword fits."""
-
-    confidence: float
-    excerpt: str
-    weight: float = 1.0  # its score is multiplied by this among the first 20, see the head of the room "Ranking"
-    nearest: str = ""  # the info that means what the query does, where that says more than words
-
-
-class _Fits(NamedTuple):
-    """What fits a text, as the ranking says."""
-
-    ids: list[str]  # best first, the root left out
-    evidence: dict[str, _Evidence]  # of the first of them
-    weights: Mapping[str, float]  # term of the text -> what it counts
-
-
 class _End(NamedTuple):
     """How a descent ended."""
 
@@ -4326,7 +3845,7 @@ class _End(NamedTuple):
     stood_at: str  # the lowest keyword above all that was opened
     suggested_parent_id: str | None
     suggested_name: str | None  # both where missing
-    fits: _Fits  # what the ranking says of the query
+    fits: Fits  # what the ranking says of the query
 
 
 class _Trace:
@@ -4337,7 +3856,7 @@ class _Trace:
         self.intent = intent
         self.steps: list[DescentStep] = []
         self.rounds: list[_Row] = []
-        self.fits = _Fits([], {}, {})  # of the first round, with evidence for what was chosen later, too
+        self.fits = Fits([], {})  # of the first round, with evidence for what was chosen later, too
 
 
 class _MRUCache:
@@ -4373,7 +3892,7 @@ class _Descent:
         self,
         see: _See,
         see_own: _See,
-        ranker: _Ranker,
+        fit: Callable[..., Fits],
         client: LLMClient,
         mru: _MRUCache,
         *,
@@ -4385,7 +3904,7 @@ class _Descent:
     ) -> None:
         self._see = see  # what is committed
         self._see_own = see_own  # and what this thread's open operation did on top
-        self._ranker = ranker
+        self._fit = fit  # see `Ranker.Fit`
         self._client = client
         self._mru = mru
         self._max_candidates = max_candidates
@@ -4435,8 +3954,8 @@ class _Descent:
             return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
         fits = self.Rank({"query": context or query}, "search", ids) if self._wants_evidence else None
         if context and fits and fits.evidence:  # for a client that goes by the order
-            self._HearPaths(fits)
-            ids = sorted(ids, key=lambda id: -fits.evidence[id].confidence)
+            self._ReadPaths(fits, context)
+            ids = sorted(ids, key=lambda id: -fits.evidence.get(id, _NO_EVIDENCE).score)
         with self._see_own() as state:
             view = _View(self.Describe(state, [id for id in ids if id in state.nodes], fits), {})
         reading = self._AskRound(trace, question, [], view)
@@ -4446,14 +3965,16 @@ class _Descent:
             reading = self._Settle(state, trace, reading, view)
         return self._Conclude(trace, reading, _ROOT_ID)
 
-    def _HearPaths(self, fits: _Fits) -> None:
+    def _ReadPaths(self, fits: Fits, context: str) -> None:
         """Let a context that names what is above one of several namesakes tell it from the others."""
+        asked = set(_CutWords(context))
         with self._see_own() as state:
             above = {id: state.NamesOnPath(id)[:-1] for id in fits.evidence if id in state.nodes}
         for id, names in above.items():
-            said = _FROM_ABOVE * _ShareSaid(names, fits.weights)
+            cut = filter(None, map(_CutWords, names))
+            share = max((sum(word in asked for word in words) / len(words) for words in cut), default=0.0)
             evidence = fits.evidence[id]
-            fits.evidence[id] = evidence._replace(confidence=max(evidence.confidence, said))
+            fits.evidence[id] = evidence._replace(score=max(evidence.score, 0.8 * share))
 
     def AskWhetherSilent(self) -> str:
         try:
@@ -4476,7 +3997,7 @@ class _Descent:
             reading = _ReadReply(reply, view)
         except Exception as error:  # the model's port: recorded in the step, and never passed on
             case = "timed_out" if isinstance(error, TimeoutError) else "failed"
-            reading = _Reading(case, words=_Printable(_Shorten(error, 200)))
+            reading = _Reading(case, words=_HideKeys(r"\1…", _Printable(_Shorten(error, 200))))
             told["error"] = reading.words
             self._Complain(_OUTCOMES[case][1], error)
         if self._log_messages:
@@ -4571,7 +4092,7 @@ class _Descent:
         shared = [steps[0] for steps in zip(*paths, strict=False) if len(set(steps)) == 1]
         return _Position([_ROOT_ID, *shared][-1], targets, members)
 
-    def BuildView(self, state: _State, fits: _Fits, position: _Position, *, is_first: bool) -> _View:
+    def BuildView(self, state: _State, fits: Fits, position: _Position, *, is_first: bool) -> _View:
         limit, within = self._max_candidates, set(position.members)
         best = [id for id in fits.ids if id in state.nodes]
         recent = [id for id in self._mru.Snapshot() if id in state.nodes and id != _ROOT_ID] if is_first else []
@@ -4627,7 +4148,7 @@ class _Descent:
             below = (id for id in state.Beneath(start_ids) if id != _ROOT_ID)
             return self.Describe(state, itertools.islice(below, self._max_candidates))
 
-    def Describe(self, state: _State, ids: Iterable[str], fits: _Fits | None = None) -> list[_Row]:
+    def Describe(self, state: _State, ids: Iterable[str], fits: Fits | None = None) -> list[_Row]:
         entries: list[_Row] = []
         for id in ids:
             names = state.NamesOnPath(id)
@@ -4637,8 +4158,8 @@ class _Descent:
                 text = text if text.strip() else _NO_DESCRIPTION
                 entry["description"] = text if len(text) <= _SHOWN_LIMIT else f"{text[: _SHOWN_LIMIT - 1]}…"
             if fits is not None and self._wants_evidence:
-                evidence = fits.evidence.get(id, _Evidence(0.0, ""))
-                told = {"excerpt": evidence.excerpt, "score": round(evidence.confidence, 3)}
+                evidence = fits.evidence.get(id, _NO_EVIDENCE)
+                told = {"excerpt": evidence.excerpt, "score": round(evidence.score, 3)}
                 entry |= {name: value for name, value in told.items() if name in self._fields}
             entries.append(entry)
         return entries
@@ -4653,70 +4174,19 @@ class _Descent:
 
     # -- ranking --------------------------------------------------------------
 
-    def Rank(self, question: _Row, intent: str, ids: Sequence[str] = ()) -> _Fits:
+    def Rank(self, question: _Row, intent: str, ids: Sequence[str] = ()) -> Fits:
         """Return what fits, with evidence for the first or for `ids`; nothing where the ranking fails: views go on."""
-        more = question.get("description") or question.get("content") or ""
-        count = self._max_candidates if self._wants_evidence else _NEAREST
+        query, more = question["query"], question.get("description") or question.get("content") or ""
+        is_placing = intent == "suggest_parent"
+        count = self._max_candidates if self._wants_evidence else 0 if is_placing else _NEAREST
         try:
-            return self.Fit(question["query"], more, intent == "suggest_parent", count, ids)
+            fits = self._fit(query, more, is_placing=is_placing, count=count, among=ids)
+        except KeywordTreeError:  # of the tree itself: it was closed, say
+            raise
         except Exception as error:
-            self._ranker.BearFailure(error)
-            return _Fits([], {}, {})
-
-    def Fit(self, query: str, more: str, is_placing: bool, count: int, ids: Sequence[str] = ()) -> _Fits:
-        """Return what fits a text, with evidence for the first `count`, in a search at least 20, and for `ids`."""
-        self._ranker.Prepare(query, more)
-        with self._ranker.Asking() as recall:
-            ranking = recall.Rank(query, more)
-            scores = self._Score(ranking, query, is_placing)
-            with self._see() as state:
-                made = {id: state.OrdinalOf(id) for id in scores if id in state.nodes}
-            best = sorted(made, key=lambda id: (-scores[id], made[id]))
-            if is_placing:
-                evidence = self._JudgeParents(ranking, ids or best[:count]) if self._wants_evidence else {}
-            else:
-                evidence = self._Judge(ranking, [*best[: max(count, _REORDERED)], *ids], scores)
-                if ranking.Nearness is None:  # else it would count against what is near that it shares no word
-                    best[:_REORDERED] = sorted(best[:_REORDERED], key=lambda id: -scores[id] * evidence[id].weight)
-            return _Fits(best, evidence, ranking.weights)
-
-    def _Score(self, ranking: Ranking, query: str, is_placing: bool) -> dict[str, float]:
-        scores = _FitParents(ranking, self._see, query) if is_placing else _FitQuery(ranking, self._see)
-        scores.pop(_ROOT_ID, None)
-        return scores
-
-    def _Judge(self, ranking: Ranking, ids: Sequence[str], scores: Mapping[str, float]) -> dict[str, _Evidence]:
-        """Return how well keywords fit a query, and the sentences that say so.  The ranking is asked."""
-        words, could_score = _WordFinder(ranking.weights), _CouldScore(ranking.weights)
-        nearness = [0.0] * len(ids) if ranking.Nearness is None else ranking.Nearness(ids)
-        with self._see() as state:
-            paths = {id: state.NamesOnPath(id) for id in ids[:_REORDERED] if id in state.nodes}
-        found = {}
-        for id, near in zip(ids, nearness, strict=True):
-            names, others, infos = self._ranker.TextsOf(id)
-            excerpt = words.Quote(infos)
-            texts = [words.PartLone(text[:_HEARD]) for text in (*names, *others, excerpt)]
-            said, held = _ShareSaid(texts, ranking.weights), words.Weigh(" | ".join([*texts, *paths.get(id, ())]))
-            in_clause = 0.85 * _ShareSaid(_FindClauses(texts[-1]), ranking.weights)  # no text of its own
-            confidence = max(said, in_clause) ** 0.4 * min(1.0, scores.get(id, 0.0) / could_score) ** 0.6
-            said = max(0.02, said, near) if others or infos else 0.3  # a name alone may say nothing of the query
-            nearest = ranking.Nearest(id) if near > confidence and ranking.Nearest is not None else ""
-            excerpt = words.Quote([nearest], nearest) or excerpt
-            found[id] = _Evidence(max(confidence, near), excerpt, (said * (0.1 + max(held, near)) ** 3) ** 0.2, nearest)
-        return found
-
-    def _JudgeParents(self, ranking: Ranking, ids: Sequence[str]) -> dict[str, _Evidence]:
-        """Return how well a new keyword fits beneath others: as it fits them, or nearly as it fits their children."""
-        with self._see() as state:
-            alike = [id for _, id in ranking.best[: self._max_candidates] if id in state.nodes]
-            parents = _ParentsAbove([id for id in (*ids, *alike) if id in state.nodes], state)
-        scores = _Hear(parents, ranking, names_only=False)[1]
-        judged = self._Judge(ranking, list(dict.fromkeys([*ids, *alike])), scores)
-        for child in alike:
-            above, confidence = parents[child], 0.8 * judged[child].confidence
-            if above in judged and confidence > judged[above].confidence:
-                judged[above] = judged[above]._replace(confidence=confidence)
-        return judged
+            _LOGGER.warning("nothing is ranked: %s: %s", type(error).__name__, error)
+            fits = Fits([], {})
+        return fits._replace(words=fits.words or _PlainWords(dict.fromkeys(_CutWords(f"{query}\n{more}"), 1.0)))
 
     def ChooseByContext(self, ids: list[str], context: str) -> list[str]:
         """Return as many ids as a view shows: those first that a context speaks of, or of what is above them."""
@@ -4729,38 +4199,6 @@ class _Descent:
             for id in filter(state.nodes.__contains__, ids):
                 best[id] = min(places.get(step, len(places)) for step in state.Upward(id))
         return heapq.nsmallest(self._max_candidates, best, key=best.__getitem__)
-
-    # -- proposing ------------------------------------------------------------
-
-    def ProposeLink(self, info_id: str, content: str) -> _Row:
-        """Return the step of a plan that links an info to the keyword that fits best."""
-        best = [*self.Rank({"query": content[:_QUERY_LIMIT]}, "search").ids, _ROOT_ID][0]
-        return {"action": "link", "info_id": info_id, "keyword_id": best, "why": "it hangs on no keyword"}
-
-    def ProposeSteps(self, ids: list[str]) -> Iterator[_Row]:
-        """Let the model look at keywords: is one the same as one that reads alike, does it belong elsewhere?"""
-        for id in ids:
-            with self._see() as state:
-                if id not in state.nodes:
-                    continue
-                fields = _DecodeRow(state.nodes[id], KeywordNode)
-            name, description = fields["name"], fields["description"]
-            alike = [other for other in self.Rank({"query": name}, "search").ids[:6] if other != id]
-            if alike:
-                double = self.ChooseAmong(alike, name, "dedup_check", description=description)
-                if double.node_id:
-                    yield {"action": "merge", "src_id": id, "dst_id": double.node_id, "why": _WhyOf(double)}
-                    continue
-            place = self.Walk(name, "suggest_parent", description=description)
-            new_parent_id = place.node_id
-            if new_parent_id and new_parent_id != fields["parent_id"] and not self._IsBeneath(new_parent_id, id):
-                yield {"action": "move", "id": id, "new_parent_id": new_parent_id, "why": _WhyOf(place)}
-
-    def _IsBeneath(self, id: str, above: str) -> bool:
-        """Tell whether a keyword is another or lies beneath it; one that is gone counts, too."""
-        with self._see() as state:
-            led = state.ResolveMerged(id)
-            return led is None or above in state.PathOf(led)
 
 
 def _ReadCandidateFields(client: LLMClient, show_descriptions: bool) -> list[str]:
@@ -4777,13 +4215,10 @@ def _MakeQuestion(query: str, about: Mapping[str, str]) -> dict[str, str]:
     return {"query": query[:_QUERY_LIMIT], **told}
 
 
-def _WhyOf(descent: _End) -> str:
-    words = descent.steps[-1].reason if descent.steps else ""
-    return f"the model: {words}" if words else "the model proposes it"
-
-
 _COMPLAINT_S = 60.0
-_HideKeys = re.compile(r"(?i)((?:bearer|basic|key|token|secret|password)\W{1,4}|\bsk-)[\w.~+/=-]{6,}").sub
+_HideKeys = re.compile(
+    r"(?i)((?:bearer|basic|key|token|secret|password)(?: \w+)?\W{1,4}|\bsk-)[\w.~+/=*-]{6,}|\b(?=\S{0,99}\d)[\w-]{24,}"
+).sub
 
 
 # == Changes ==================================================================
@@ -4852,7 +4287,9 @@ class _Transaction:
         """Return the id of a keyword, or of the one that it was merged into."""
         found = id if self.Has(0, id) else self.state.ResolveMerged(id)
         if found is None:
-            raise NotFoundError("keyword", id)
+            namesakes = self.state.ByName(id)
+            called = f": an id is needed, and the keyword called so has {_Shorten(namesakes[0])}" if namesakes else ""
+            raise NotFoundError("keyword", id, f"no keyword has the id {_Shorten(id)}{called}")
         return found
 
     def Has(self, kind: int, id: str) -> bool:
@@ -4877,7 +4314,7 @@ class _Transaction:
             is_there = id in (base.infos if kind else base.nodes)
         else:
             gone, is_there = self._heads[staged], not self._heads[staged].deleted
-        if is_there or getattr(gone, "merged_into", None) is not None:  # guard: an id that is taken
+        if is_there or getattr(gone, "merged_into", None) is not None:
             raise DuplicateIdError(id)
         record.version = 1 if gone is None else gone.version + 1
         self.StageRow((kind, id, ""), _EncodeRecord(record), None, record)
@@ -5265,7 +4702,7 @@ def _UndoRecord(tx: _Transaction, state: _State, record: KeywordNode | Info, row
     version, is_same = _CompareWithNow(tx, state, record, row)
     old = dataclasses.replace(record, deleted=True) if was is None else _ReadRecord(was)
     if was is None and isinstance(old, KeywordNode):
-        old.merged_into = None  # guard: led nowhere
+        old.merged_into = None
     if is_same and (was is not None or old != record):  # else it was made and deleted by the same operation
         old.version, old.updated_at = version + 1, max(tx.now, old.updated_at)
         tx.Stage(old, dead=row)
@@ -5372,7 +4809,7 @@ class _GroupCommit:
         """Return when the job is durable or has failed."""
         jobs, lock = self._forming
         if not (jobs or self._commit_lock.locked()):  # two that find it so at once take turns
-            with self._commit_lock:  # guard: one thread at a time
+            with self._commit_lock:
                 self._Commit([job], job)
             return
         try:
@@ -5380,15 +4817,15 @@ class _GroupCommit:
                 jobs, lock = self._forming
                 jobs.append(job)
             with lock:
-                if jobs is not self._forming[0]:  # guard: a group is committed once
+                if jobs is not self._forming[0]:
                     return
-                with self._commit_lock:  # guard: one thread at a time
+                with self._commit_lock:
                     with self._lock:
                         self._forming = [], threading.Lock()
                     self._Commit(jobs, job)
         except BaseException:  # Ctrl-C while waiting: nobody needs to commit this any more
             with self._lock:
-                if jobs is self._forming[0] and job in jobs:  # guard: not written any more
+                if jobs is self._forming[0] and job in jobs:
                     jobs.remove(job)
             raise
 
@@ -5442,6 +4879,31 @@ def _FindGenerator(frame: Any) -> Any:
     return None
 
 
+class _BlockWrite(NamedTuple):
+    """One write of a block."""
+
+    plan: _Plan[Any]
+    author: str
+    agent_ios: Sequence[_Row]
+    mark: tuple[int, int]
+    """Of the transaction, before the plan ran."""
+
+
+class _EndOfBlock:
+    """What `with` finds as `OpenOperation.__exit__`: a new function, which the interpreter alone holds.
+
+    A signal handler may raise at the entry of any function, also of this one.  But the function itself is gone as soon
+    as the `with` statement has ended, in whatever way, and the block holds a weak reference to it.
+    """
+
+    def __get__(self, block: OpenOperation | None, _: object = None) -> Callable[..., None]:
+        if block is None:
+            return OpenOperation.Leave  # as `contextlib.ExitStack` asks for it
+        leave = partial(block.Leave)
+        block.NoteExit(leave)
+        return leave
+
+
 class OpenOperation:
     """What `KeywordTree.Operation` returns: a block whose writes become one operation.
 
@@ -5458,10 +4920,11 @@ class OpenOperation:
         self.engine = engine
         self.is_open = False
         self._was_entered = False
+        self._exit: Callable[[], object] | None = None  # returns None once the `with` has ended, see `_EndOfBlock`
         self.now = 0.0
         self._name = name
         self._author = author
-        self._writes: list[tuple[_Plan[Any], Sequence[_Row], tuple[int, int]]] = []  # plan, its prompts, mark before
+        self._writes: list[_BlockWrite] = []
         self._owner: tuple[int, object] = (0, None)
         self._generator: Any = None  # the frame that opened it, if its caller may go on without it
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
@@ -5475,6 +4938,8 @@ class OpenOperation:
             raise InvalidInputError("an operation is entered once: ask the tree for another")
         self._outer, self._generator = self.engine.FindBlock(), _FindGenerator(sys._getframe(1))
         self._was_entered = True
+        if self._exit is not None and self._exit() is None:  # somebody has looked at the method, and entered by hand
+            self._exit = None
         if self._outer is not None:
             self.id, self._first = self._outer.id, len(self._outer._writes)
             self._outer._inner.append(self)
@@ -5489,25 +4954,41 @@ class OpenOperation:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    __exit__ = _EndOfBlock()
+
+    def NoteExit(self, leave: Callable[..., None]) -> None:
+        """Remember the function that the `with` statement is about to hold."""
+        if not self._was_entered:
+            self._exit = weakref.ref(leave)
+
+    def HasEnded(self) -> bool:
+        """Tell whether the `with` statement has ended, also where an interrupt kept `Leave` from running."""
+        return self._exit is not None and self._exit() is None
+
+    def Leave(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Commit the block's writes, or with an exception take them back."""
         self.is_open = False  # first of all, Ctrl-C may come: nothing more may be written into this block
         self._generator = None  # a frame holds on to all that it knows
         self.engine.blocks.discard(self)
         _BLOCKS.set(tuple(block for block in _BLOCKS.get() if block is not self))
         if self._outer is not None:
-            self._outer._inner.remove(self)
-            if kind is not None:
-                self._outer.CutTo(self._first)
+            if self in self._outer._inner:
+                self._outer._inner.remove(self)
+                if kind is not None:
+                    self._outer.CutTo(self._first)
             return
         try:
+            self._DropEnded()
             if kind is None and self._writes:
-                agent_ios = [io for _, of_plan, _ in self._writes for io in of_plan]
-                self.engine.Run(_Job(self._name, self.id, self._RunPlans, self._author or "user", agent_ios, (), self))
+                agent_ios = [io for write in self._writes for io in write.agent_ios]
+                author = self._author or self._writes[0].author
+                self.engine.Run(_Job(self._name, self.id, self._RunPlans, author, agent_ios, (), self))
         finally:
             self._writes, self._transaction = [], None  # a task that the block started may keep hold of it
 
     def __repr__(self) -> str:
-        state = f"open, {_Count(len(self._writes), 'write')}" if self.is_open else "ended"
+        is_open = self.is_open and not self.HasEnded()
+        state = f"open, {_Count(len(self._writes), 'write')}" if is_open else "ended"
         return f"<OpenOperation {_Shorten(self._name)} {state}>"
 
     def IsOpenHere(self) -> bool:
@@ -5516,7 +4997,11 @@ class OpenOperation:
         Tasks and threads that a block starts inherit its context, and write for themselves; so does who called a
         generator that has opened a block, while it is suspended.
         """
-        return self.is_open and self._owner == _WhoRuns() and not self._IsSuspended()
+        return self.is_open and not self.HasEnded() and self._owner == _WhoRuns() and not self._IsSuspended()
+
+    def HoldsWrites(self) -> bool:
+        """Tell whether writes were made that are still to be committed."""
+        return self.is_open and not self.HasEnded() and bool(self._writes)
 
     def _IsSuspended(self) -> bool:
         """Tell whether the block was opened by a generator that does not run now."""
@@ -5537,6 +5022,7 @@ class OpenOperation:
     def Add(self, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row]) -> _Value:
         """Run a plan on what was done so far, and keep it."""
         self.engine.CheckOpen()
+        self._DropEnded()
         # If that one raises, what is written now would go, too.
         if self._inner and any(inner._IsSuspended() for inner in self._inner):
             raise InvalidInputError("a suspended generator has an operation open within this one: let it end first")
@@ -5546,17 +5032,22 @@ class OpenOperation:
             try:
                 result = plan(transaction)
             except BaseException:
-                self._GoBackTo(mark)  # guard: staged before it was refused
+                self._GoBackTo(mark)
                 raise
-            self._author = self._author or author
-            self._writes.append((plan, agent_ios, mark))
+            self._writes.append(_BlockWrite(plan, author, agent_ios, mark))
         return cast("_Value", _CopyResult(result))  # the plan may run again, on drafts that must not have changed
+
+    def _DropEnded(self) -> None:
+        """Take back what inner blocks wrote whose end was interrupted."""
+        for inner in [each for each in self._inner if each.HasEnded()]:
+            self.CutTo(inner._first)
+            self._inner.remove(inner)
 
     def CutTo(self, count: int) -> None:
         """Forget all plans but the first."""
         with self.engine.lock:
             if count < len(self._writes):
-                self._GoBackTo(self._writes[count][2])
+                self._GoBackTo(self._writes[count].mark)
             del self._writes[count:]
 
     def _GoBackTo(self, mark: tuple[int, int]) -> None:
@@ -5572,8 +5063,8 @@ class OpenOperation:
             return
         mine.NoteIds()
         touched, named = _TouchedBy(records)
-        is_free = mine.touched.isdisjoint(touched) and mine.named.isdisjoint(touched)  # guard: what others changed
-        if is_free and mine.touched.isdisjoint(named):  # guard: what others refer to
+        is_free = mine.touched.isdisjoint(touched) and mine.named.isdisjoint(touched)
+        if is_free and mine.touched.isdisjoint(named):
             mine.TakeIn(records)
         else:
             self._transaction = None
@@ -5585,16 +5076,15 @@ class OpenOperation:
     def TransactionOn(self, state: _State) -> _Transaction | None:
         """Return the transaction where it stands on `state` as it is, else None: then its plans are to run again."""
         mine = self._transaction
-        # guard: on the tree as it is
         is_current = mine is not None and mine.base is state and self._change_count == state.change_count
         return mine if is_current else None
 
-    def _RunPlans(self, transaction: _Transaction) -> list[tuple[_Plan[Any], Sequence[_Row], tuple[int, int]]]:
+    def _RunPlans(self, transaction: _Transaction) -> list[_BlockWrite]:
         """Run all plans; return the writes with the transaction's marks."""
         ran = []
-        for plan, agent_ios, _ in self._writes:
-            ran.append((plan, agent_ios, transaction.Mark()))
-            plan(transaction)
+        for write in self._writes:
+            ran.append(write._replace(mark=transaction.Mark()))
+            write.plan(transaction)
         return ran
 
 
@@ -5627,9 +5117,7 @@ _STORES: weakref.WeakSet[Any] = weakref.WeakSet()  # also those that a thread is
 def _RenewAllAfterFork() -> None:
     for store in list(_STORES):
         if isinstance(store, _FileStore):
-            # guard: a child has a lock of its own for descriptors
             store.MakeLock()  # another thread of the parent may have held it
-        # guard: a child closes what it inherited
         store.Release()  # an inherited descriptor would keep the lock of a parent that is killed
     for engine in list(_ENGINES):
         engine.RenewAfterFork()
@@ -5665,13 +5153,14 @@ class _Engine:
         self.blocks: weakref.WeakSet[OpenOperation] = weakref.WeakSet()
         self.is_closed = False
         self.must_reopen = False  # what is in memory cannot be trusted: after a fork, or Ctrl-C in a commit
-        self.ranker: _Ranker | None = None  # is told of all that changes
+        self.ranker: Ranker | None = None  # None: made by the next opening, in a forked child too
+        self.make_ranker: Callable[[], Ranker] = partial(PlainRanker, TreeView(self, None))
         self._make_store = make_store
         self.Now = clock if clock is time.time else partial(_ReadClock, clock)
         self.own = threading.local()  # `last_operation` of each thread
         self._finalizer = weakref.finalize(self, str)
         self._MakeLocks()
-        _ENGINES.add(self)  # guard: a child is told of the fork
+        _ENGINES.add(self)
 
     def _MakeLocks(self) -> None:
         self.lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`, which `threading.Condition` uses
@@ -5683,8 +5172,10 @@ class _Engine:
 
     def Open(self, least: str = "") -> None:
         """Read everything; again after a fork, and when another process replaced the log."""
+        if self.ranker is None:
+            self.ranker = self.make_ranker()
         store, state = self._make_store(), _State(self.normalizer)
-        _STORES.add(store)  # guard: known before it is open
+        _STORES.add(store)
         store.least = least
         try:
             with _CollectorOff():
@@ -5693,9 +5184,9 @@ class _Engine:
         except BaseException as error:
             try:
                 with contextlib.suppress(_DiskError):
-                    store.End()  # guard: let go of when opening fails
+                    store.End()
             finally:  # Ctrl-C at the entry of one of these, even twice, must not leave the lock behind
-                store.Release()  # guard: closed when opening fails
+                store.Release()
             is_foreign = isinstance(error, ValueError) and not isinstance(error, KeywordTreeError)
             if is_foreign or isinstance(error, _DiskError):
                 raise StoreError(f"cannot open {_Shorten(self.name)}: {error}") from error
@@ -5704,9 +5195,8 @@ class _Engine:
             self.store, self.state = store, state
             self.must_reopen = False
             for block in list(self.blocks):
-                block.Outdate()  # guard: its plans run again
-            if self.ranker is not None:
-                self.ranker.Forget()
+                block.Outdate()
+            self.ranker.Note(None)
         self._finalizer.detach()
         self._finalizer = weakref.finalize(self, store.Release)
 
@@ -5724,16 +5214,16 @@ class _Engine:
         """Refuse a closed tree; open it anew where that must be."""
         if self.is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
-        if self.lock._is_owned() and self._guards.lock._is_owned():  # guard: not half an operation
+        if self.lock._is_owned() and self._guards.lock._is_owned():
             raise _Reentry()  # it would see half an operation
         if self.must_reopen and not self.store.is_lost:  # then this tree alone still has it, to be read
-            with self.Enter(), self.commit_lock:  # guard: no opening within a write
+            with self.Enter(), self.commit_lock:
                 self._EnsureOpen()
 
     def Enter(self) -> Any:
         """Return the lock to hold while a thread writes, opens or closes; refuse a call in the middle of its own."""
         guard = self._guards.lock
-        if guard._is_owned() or self.lock._is_owned():  # guard: not within its own call
+        if guard._is_owned() or self.lock._is_owned():
             raise _Reentry()
         return guard
 
@@ -5744,46 +5234,46 @@ class _Engine:
 
     def _EnsureOpen(self) -> None:
         """Open anew where that must be; it is this thread's turn."""
-        if self.is_closed:  # guard: closed meanwhile
+        if self.is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
         if self.must_reopen:
             self._Reopen()
 
     def _Reopen(self) -> None:
         old = self.store
-        if old.is_lost:  # guard: a foreign log stays refused
+        if old.is_lost:
             raise StoreCorruptError(_LOG_NAME, 0, _LOST)
         self.Open(old.position)
-        old.Release()  # guard: closes what was open
+        old.Release()
 
     def RenewAfterFork(self) -> None:
         # Another thread of the parent may have held any lock, and been in the middle of taking rows in; and a lock that
         # is shared excludes nobody.
-        self._MakeLocks()  # guard: locks of its own
-        if self.ranker is not None:
-            self.ranker.RenewAfterFork()
+        self._MakeLocks()
+        self.ranker = None
         for block in list(self.blocks):  # these are the parent's
-            block.is_open = False  # guard: a child writes for itself
-            block.CutTo(0)  # guard: a child commits nothing of its parent's
-        self.must_reopen = not self.is_closed  # guard: a child opens its own
+            block.is_open = False
+            block.CutTo(0)
+        self.must_reopen = not self.is_closed
 
     def Close(self) -> None:
-        guard = self.Enter()  # guard: no closing within a write
+        guard = self.Enter()
         with self.lock:
             if self.is_closed:
                 return
+            if (block := next((each for each in self.blocks if each.HoldsWrites()), None)) is not None:
+                raise InvalidInputError(f"Close within {block!r}: it holds what is not committed, let it end first")
             self.is_closed = True
-        with guard, self.commit_lock:  # guard: Close waits for a commit
+        with guard, self.commit_lock:
             try:
-                # guard: vouches for nothing
                 # A checkpoint would vouch for what cannot be trusted.
-                if not self.must_reopen and self.store.Close(self._Apply) and self.ranker is not None:
-                    self.ranker.Keep()
+                if not self.must_reopen:
+                    self.store.Close(self._Apply)
             finally:
                 try:
-                    self.store.Release()  # guard: Close closes the files
+                    self.store.Release()
                 finally:  # Ctrl-C at its entry must not leave the lock behind
-                    self.store.Release()  # guard: Close closes the files
+                    self.store.Release()
         self._finalizer.detach()
 
     # -- seeing ---------------------------------------------------------------
@@ -5822,7 +5312,6 @@ class _Engine:
                 return store.ReadRow(held)
             except (ClosedError, StoreError) as error:
                 places = self._PlacesOf(held)
-                # guard: opened anew meanwhile
                 if self.is_closed or (store is self.store and held in places):
                     raise
                 if not places:
@@ -5850,11 +5339,11 @@ class _Engine:
 
     def Run(self, job: _Job[_Value]) -> _Value:
         """Return what the job's plan returned, once it is durable; raise what it raised."""
-        with self.Enter():  # guard: no second write within one
+        with self.Enter():
             self._committer.Run(job)
         if job.error is not None:
             raise job.error
-        if not job.is_done:  # guard: an interrupted commit is told
+        if not job.is_done:
             raise _ErrorOf(job, StoreError("the commit was interrupted", outcome_unknown=True))
         if job.is_written:
             self.own.last_operation = job.id
@@ -5862,29 +5351,28 @@ class _Engine:
 
     def Exclusively(self, work: Callable[[], _Value]) -> _Value:
         """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
-        with self.Enter(), self.commit_lock:  # guard: no refresh within a write; guard: no refresh beside a write
+        with self.Enter(), self.commit_lock:
             return self._WorkUpToDate(lambda _: work(), [])
 
     def _WorkUpToDate(self, work: Callable[[list[_Job[Any]]], _Value], jobs: list[_Job[Any]]) -> _Value:
         """Do the work on what everybody wrote; again where that has changed meanwhile.  `commit_lock` is held."""
         try:
-            while True:  # guard: as often as it takes
+            while True:
                 if self.must_reopen or self.is_closed:
                     self._EnsureOpen()
                 try:
                     self.store.Begin(self._Apply, bool(jobs))
                     return work(jobs)
-                except _ReplacedError:  # guard: opened anew
+                except _ReplacedError:
                     self.must_reopen = True
-                except _BehindError:  # guard: decided anew
-                    jobs = [job for job in jobs if not job.is_done]  # guard: not those who were told
+                except _BehindError:
+                    jobs = [job for job in jobs if not job.is_done]
                 self.store.End()
         except _DiskError as error:
             raise StoreError(f"cannot use {_Shorten(self.name)}: {error}") from error
         except BaseException as error:
             # Ctrl-C, say: nobody knows how far memory has followed the log.  First of all: a second may come.
-            was_due, self.must_reopen = self.must_reopen, True  # guard: after Ctrl-C everything is read anew
-            # guard: what memory follows
+            was_due, self.must_reopen = self.must_reopen, True
             if isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError)):
                 self.must_reopen = was_due
             raise
@@ -5893,9 +5381,9 @@ class _Engine:
                 self.store.End()
             except BaseException:  # Ctrl-C at its entry
                 try:
-                    self.store.End()  # guard: let go twice
+                    self.store.End()
                 finally:  # a second Ctrl-C
-                    self.store.End()  # guard: let go twice
+                    self.store.End()
                 raise
 
     def Compact(self, keep_history: bool) -> None:
@@ -5908,9 +5396,9 @@ class _Engine:
             try:
                 self.store.Compact(rows_of, self.state.next_ordinal, keep_history)
                 self.store.End()
-                self._Reopen()  # guard: opens what it made
+                self._Reopen()
             except BaseException:
-                self.must_reopen = True  # the open descriptors may be those of replaced files; guard: read anew
+                self.must_reopen = True  # the open descriptors may be those of replaced files
                 raise
 
         self.Exclusively(Work)
@@ -5922,44 +5410,42 @@ class _Engine:
         view = self.state
         unseen: dict[str, _Records] = {}  # what it does not show, by the id of what is made; "" where that is not all
         for job in jobs:
-            # Who asks for nothing of that sees the same without it; guard: asks for
+            # Who asks for nothing of that sees the same without it
             if unseen and ("" in unseen or not job.about or not unseen.keys().isdisjoint(job.about)):
                 view = _State.Over(view) if view is self.state else view
-                view.Apply(_JoinRows(unseen.values()))  # guard: see one another
+                view.Apply(_JoinRows(unseen.values()))
                 unseen = {}
             operation = self._RunPlan(job, view, unseen.values())
             job.is_written = operation is not None
             if operation is None:
-                job.is_done = not operations and not self.store.is_guess  # guard: tried again
+                job.is_done = not operations and not self.store.is_guess
                 continue
             operations.append(operation)
             unseen[job.about[0] if job.about else ""] = operation.after
         if not operations:
-            self.store.Confirm()  # guard: a guess is confirmed
+            self.store.Confirm()
         else:
             try:
                 self.store.Append(operations)
             except StoreError as error:
-                # guard: what is tried alone
                 if error.outcome_unknown or len(jobs) == 1 or isinstance(error, (_BehindError, _ReentryError)):
                     raise
                 self._RetryAlone(jobs)
                 return
         for operation in operations:
-            self._Apply(operation.after)  # guard: seen before the call returns
+            self._Apply(operation.after)
         for job in jobs:
             job.is_done = True
 
     def _RunPlan(self, job: _Job[Any], view: _State, unseen: Iterable[_Records]) -> _Operation | None:
         """Return what a job's plan stages, None where nothing changes, or where the plan refuses."""
-        # guard: what was said before
         job.error, job.is_done = None, False  # of a run on what others have changed by now
         transaction = None if job.block is None else job.block.TransactionOn(view)
         try:
             if transaction is None:
                 transaction = _Transaction(self, view, self.Now() if job.block is None else job.block.now)
                 for records in unseen:
-                    transaction.next_ordinal += len(records.nodes) + len(records.links)  # guard: ordinals of its own
+                    transaction.next_ordinal += len(records.nodes) + len(records.links)
                 job.result = job.plan(transaction)
         except Exception as error:  # this operation's own; the others go on
             job.error = error
@@ -5969,7 +5455,7 @@ class _Engine:
         before, after = transaction.Collect()
         ios = job.agent_ios
         agent_io = {"calls": list(ios)} if len(ios) > 1 else ios[0] if ios else None
-        now = transaction.now if job.block is None else self.Now()  # guard: a line's time is that of its commit
+        now = transaction.now if job.block is None else self.Now()
         return _Operation(job.op, job.id, now, before, after, job.author, agent_io)
 
     def _RetryAlone(self, jobs: list[_Job[Any]]) -> None:
@@ -5988,12 +5474,24 @@ class _Engine:
 
     def _Apply(self, records: _Records) -> None:
         """Make durable rows visible to readers, all at once."""
-        with self.lock:  # guard: readers see whole operations
-            for block in list(self.blocks) if self.blocks else ():  # guard: taken in before the state
-                block.TakeIn(records)  # guard: taken in by open operations
+        with self.lock:
+            for block in list(self.blocks) if self.blocks else ():
+                block.TakeIn(records)
             self.state.Apply(records)
-            if self.ranker is not None and self.ranker.noted is not None:
-                self.ranker.Note(self.state, records)
+            heads, changed = records.heads, set[str]()  # keywords whose texts or infos are others now
+            for row in records.nodes:
+                changed.add((heads.get(row) or _ReadNodeHead(row)).id)
+            for row in records.links:
+                changed.add((heads.get(row) or _ReadLinkKey(row))[2])
+            for row in records.infos:
+                changed.update([_ReadLinkKey(link)[2] for link in self.state.by_info.Get(_KeyOf(row)[1])])
+            if self.ranker is not None:
+                self.ranker.Note(changed)
+
+    def Fit(self, query: str, more: str = "", **options: Any) -> Fits:
+        """Ask the ranker; see `Ranker.Fit`."""
+        self.CheckIdle()
+        return cast("Ranker", self.ranker).Fit(query, more, **options)
 
 
 def _Reentry() -> StoreError:
@@ -6023,7 +5521,6 @@ def _CollectorOff(is_wanted: bool = True) -> Iterator[None]:
 # second, small implementation of the port `_Store`), what is out of order in it.
 
 _PIECE_HELD = 256  # keywords that are looked at under one hold of the tree's lock, while others want to read
-_REORGANIZE_NODES = 20  # newest keywords that a model is asked about for one plan; two calls for each at most
 
 
 def _FindProblems(store: _Store, state: _State) -> Iterator[str]:
@@ -6154,7 +5651,7 @@ class _PastStore:
     Begin = Confirm = End = Release = _DoNothing
 
     def _Refuse(self, *_: object) -> NoReturn:
-        raise StoreError(f"{self._what} can only be read")  # guard: not written
+        raise StoreError(f"{self._what} can only be read")
 
     Append = Snapshot = Compact = _Refuse
 
@@ -6179,196 +5676,6 @@ class _PastStore:
     def FindProblems(self, fresh: _State) -> Iterator[str]:
         self.Open(None, fresh)
         return iter(())
-
-
-# -- reorganising -------------------------------------------------------------
-
-
-class _Reorganizer:
-    """Looks for what is out of order beneath a keyword.  Holds the tree's lock for moments only."""
-
-    def __init__(self, engine: _Engine, descent: _Descent, max_candidates: int) -> None:
-        self._engine = engine
-        self._descent = descent
-        self._max_candidates = max_candidates
-
-    def Propose(self, scope_id: str) -> _Row:
-        with self._engine.See() as state:
-            led = state.ResolveMerged(scope_id)
-        if led is None:
-            raise NotFoundError("keyword", scope_id)
-        then = self._CopyBeneath(led)
-        steps: list[_Row] = []
-        for id in reversed(list(then.nodes)):  # from the bottom: a chain's names go to its end one by one
-            steps += self._LookAt(id, led, then)
-        if led == _ROOT_ID:
-            steps += self._LinkUnlinked()
-        if not self._descent.AskWhetherSilent():
-            touched = {led, *_IdsIn(steps)}
-            newest = heapq.nlargest(10 * _REORGANIZE_NODES, then.nodes, key=then.OrdinalOf)
-            asked = [id for id in newest if id not in touched][:_REORGANIZE_NODES]
-            steps = self._KeepPossible(steps, list(self._descent.ProposeSteps(asked)))
-        with self._engine.See() as state:  # what has changed meanwhile is not what was looked at
-            steps = [step for step in steps if all(_IsAsThen(state, then, id) for id in _IdsIn([step]))]
-            seen = {id: _Seen(state, id) for id in _IdsIn(steps) if id in state.nodes}
-        return {"scope_id": scope_id, "steps": steps, "seen": seen}
-
-    def _CopyBeneath(self, scope_id: str) -> _State:
-        """Return a state with a keyword and all beneath it, level by level, and a link of each, where it has any."""
-        then = _State(self._engine.normalizer)
-        level = [scope_id]
-        while level:
-            below: list[str] = []
-            for start in range(0, len(level), _PIECE_HELD):
-                rows = _NoRecords()
-                with self._engine.See() as state:
-                    for id in level[start : start + _PIECE_HELD]:
-                        if id in state.nodes:
-                            rows.nodes.append(state.nodes[id])
-                            rows.links.extend(state.by_node.Get(id)[:1])
-                            below.extend(state.children.Get(id))
-                then.Apply(rows)
-            level = below
-        return then
-
-    def _LookAt(self, id: str, scope_id: str, then: _State) -> Iterator[_Row]:
-        """Yield steps for one keyword's children: doubles, an only child, too many of them."""
-        name = _Shorten(then.Head(id).name)
-        children = then.children.Get(id)
-        merged = set()
-        left = [then.Head(child) for child in children]
-        for head, first in _FindDoubles(left):
-            merged.add(head.id)
-            why = f"{_Shorten(head.name)} and {_Shorten(first.name)} are called the same"
-            yield {"action": "merge", "src_id": head.id, "dst_id": first.id, "why": why}
-        is_bare = id not in (_ROOT_ID, scope_id) and not then.by_node.Get(id)
-        if is_bare and len(children) == 1 and len(then.children.Get(then.ParentOf(id))) == 1:
-            why = f"{name} only leads from its parent to its only child"
-            yield {"action": "merge", "src_id": id, "dst_id": children[0], "why": why}
-        left = sorted((head for head in left if head.id not in merged), key=lambda head: (_Fold(head.name), head.id))
-        if len(left) <= self._max_candidates:
-            return
-        count = -(-len(left) // self._max_candidates)
-        why = f"{name} has {len(left):,} children, a view shows {self._max_candidates}"
-        for number in range(count):
-            run = left[number * len(left) // count : (number + 1) * len(left) // count]
-            name = f"{run[0].name[:200]} – {run[-1].name[:200]}"
-            yield {"action": "group", "parent_id": id, "name": name, "ids": [head.id for head in run], "why": why}
-
-    def _LinkUnlinked(self) -> Iterator[_Row]:
-        with self._engine.See() as state:
-            ids = list(state.infos)
-        for start in range(0, len(ids), _PIECE_HELD):
-            with self._engine.See() as state:
-                piece = ids[start : start + _PIECE_HELD]
-                unlinked = {id: state.infos[id] for id in piece if id in state.infos and not state.by_info.Get(id)}
-            for id, held in unlinked.items():
-                content = _DeferInfo(self._engine.ReadRow(held)).content
-                yield self._descent.ProposeLink(id, content)
-
-    def _KeepPossible(self, steps: list[_Row], asked: Iterable[_Row]) -> list[_Row]:
-        """Return the steps that can be carried out one after another; tries it, and takes it back."""
-        kept, gone = [], set[str]()
-        with OpenOperation(self._engine, "reorganize", "agent") as block:
-            for number, step in enumerate([*steps, *asked]):
-                is_asked = number >= len(steps)
-                if is_asked and step["action"] == "merge" and not gone.isdisjoint((step["src_id"], step["dst_id"])):
-                    continue  # an id that was merged leads on, but that is not what a model proposed
-                try:
-                    block.Add(partial(_PlanStep, step, self._engine.new_id()), "agent", ())
-                except KeywordTreeError:
-                    continue
-                kept.append(step)
-                if step["action"] == "merge":
-                    gone.add(step["src_id"])
-            block.CutTo(0)
-        return kept
-
-
-def _FindDoubles(heads: list[_NodeHead]) -> Iterator[tuple[_NodeHead, _NodeHead]]:
-    """Yield (keyword, an earlier one called the same); C and C# are two, web-frameworks and Web Frameworks one."""
-    first_of: dict[str, _NodeHead] = {}
-    for head in heads:
-        keys = sorted({re.sub(r"[\s_-]+", "", _Fold(name)) or name for name in (head.name, *head.aliases)})
-        known = [key for key in keys if key in first_of]
-        if known:
-            yield head, first_of[known[0]]
-        for key in keys:
-            first_of.setdefault(key, head)
-
-
-_STEP_KEYS = {
-    "merge": ("src_id", "dst_id"),
-    "link": ("info_id", "keyword_id"),
-    "move": ("id", "new_parent_id"),
-    "group": ("parent_id", "name", "ids"),
-}
-
-
-def _CheckReorganizePlan(plan: object) -> tuple[list[_Row], _Row]:
-    told = plan if isinstance(plan, dict) else {}
-    steps, seen = told.get("steps"), told.get("seen")
-    if not isinstance(steps, list) or not isinstance(seen, dict):
-        raise _Invalid("plan must be what Reorganize() returned", plan)
-    for step in steps:
-        keys = _STEP_KEYS.get(str(step.get("action"))) if isinstance(step, dict) else None
-        if keys is None or any(step.get(key) is None for key in keys):
-            raise _Invalid(f"a step must be one of {', '.join(_STEP_KEYS)}, with its keys", step)
-        for key in keys:
-            _CHECKS[key](f"{key} of a step", step[key])
-    return steps, seen
-
-
-def _Seen(state: _State, id: str) -> list[int]:
-    """Return what of a keyword a plan is built on: its version, and how many children and infos it has."""
-    row = state.nodes.get(id)
-    version = 0 if row is None else _ReadRecord(row, KeywordNode).version
-    return [version, len(state.children.Get(id)), len(state.by_node.Get(id))]
-
-
-def _IsAsThen(state: _State, then: _State, id: str) -> bool:
-    """Tell whether a keyword is there, with the same row where it was looked at."""
-    row = state.nodes.get(id)
-    return row is not None and row == then.nodes.get(id, row)
-
-
-def _IdsIn(steps: Iterable[_Row]) -> list[str]:
-    """Return the keywords that a plan's steps name."""
-    ids: dict[str, None] = {}
-    for step in steps:
-        for key in _STEP_KEYS[step["action"]]:
-            if key == "ids":
-                ids.update(dict.fromkeys(step[key]))
-            elif key not in ("info_id", "name"):
-                ids[step[key]] = None
-    return list(ids)
-
-
-def _PlanReorganize(steps: list[tuple[_Row, str]], seen: _Row, tx: _Transaction) -> None:
-    state = tx.state
-    changed = [id for id in _IdsIn(step for step, _ in steps) if _Seen(state, id) != seen.get(id)]
-    if changed:
-        ids = ", ".join(map(_Shorten, changed[:5]))
-        records = [_ReadRecord(state.nodes[id]) for id in changed if id in state.nodes]
-        raise ConflictError(f"the tree has outgrown the plan at {ids}:", records)
-    for step, new_id in steps:
-        _PlanStep(step, new_id, tx)
-
-
-def _PlanStep(step: _Row, new_id: str, tx: _Transaction) -> None:
-    """Carry one step of a plan out; a group it makes gets `new_id`, the same when the plan runs again."""
-    if step["action"] == "merge":
-        _PlanMerge(tx, step["src_id"], step["dst_id"])
-    elif step["action"] == "link":
-        _PlanLink(tx, step["info_id"], step["keyword_id"], RelationType.PRIMARY, "agent")
-    elif step["action"] == "move":
-        _PlanMove(tx, step["id"], step["new_parent_id"])
-    else:
-        group = KeywordNode(new_id, step["name"], [], tx.Normalize([step["name"]]), 0, None, [], "", {}, 1, 0.0, 0.0)
-        group.created_by = "agent"
-        _PlanNode(group, step["parent_id"], None, tx)
-        for id in step["ids"]:
-            _PlanMove(tx, id, group.id)
 
 
 # == Tree =====================================================================
@@ -6489,9 +5796,10 @@ class _Writer:
     def CreateInfos(self, op: str, specs: Any) -> list[Info]:
         self._engine.CheckOpen()
         checked = list(_CheckSpecs(specs, "content", _INFO_SPEC))
-        plans, agent_ios = [], []
+        plans, agent_ios, about = [], [], list[str]()
         for spec in checked:
             info, keyword_ids = self.DraftInfo(spec), spec["keyword_ids"] or []
+            about += [info.id, *keyword_ids]
             chosen: list[str] = []
             if spec["auto_link"]:
                 descent = self._descent.Walk("", "link_info", content=info.content)
@@ -6500,8 +5808,7 @@ class _Writer:
                     agent_ios.append(descent.io)
             plans.append(partial(_PlanInfo, info, keyword_ids, chosen))
         author = checked[0]["created_by"] if checked else "user"
-        about = (info.id, *keyword_ids) if len(checked) == 1 else ()
-        return self._engine.Write(op, partial(_PlanAll, plans), author, agent_ios, about)
+        return self._engine.Write(op, partial(_PlanAll, plans), author, agent_ios, about if len(checked) == 1 else ())
 
     def WriteAs(self, op: str, plan: _Plan[Any], changed_by: str) -> str:
         """Commit a plan; return the operation's id, also where nothing had to change and nothing was written."""
@@ -6564,14 +5871,14 @@ class _Journal:
     def _Lines(self, id: str = "", with_history: bool = True) -> Generator[tuple[_Line, bytes], None, None]:
         """Yield the lines of operations, or of those that may touch a record, newest first."""
         errors = _StoreErrors("cannot read the log in ", self._engine.name)
-        with errors, contextlib.closing(self._ReadBack(id, with_history)) as lines:
+        with errors, contextlib.closing(self.ReadBack(id, with_history)) as lines:
             for line, raw in lines:
-                if line is None:  # guard: a line that was found
+                if line is None:
                     raise StoreCorruptError(_LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
                 if line.op != _CHECKPOINT:
                     yield line, raw
 
-    def _ReadBack(self, id: str, with_history: bool) -> Generator[tuple[_Line | None, bytes], None, None]:
+    def ReadBack(self, id: str, with_history: bool) -> Generator[tuple[_Line | None, bytes], None, None]:
         store, is_begun = self._engine.store, False
         try:
             with contextlib.closing(store.ReadBack(with_history, id)) as lines:
@@ -6581,7 +5888,7 @@ class _Journal:
         except ClosedError:
             if is_begun or store is self._engine.store:
                 raise
-            yield from self._ReadBack(id, with_history)  # another thread has opened the tree anew meanwhile
+            yield from self.ReadBack(id, with_history)  # another thread has opened the tree anew meanwhile
 
 
 class _Found(NamedTuple):
@@ -6642,14 +5949,14 @@ class _Searcher:
         newest = links[max(_PAGE, len(links) - _PAGE) :]
         return _Found(path, state.InfosOf(links[:_PAGE]), state.InfosOf(newest), len(links))
 
-    def _BuildMatchedResult(self, found: _Found, reason: str, fits: _Fits | None = None) -> SearchResult:
+    def _BuildMatchedResult(self, found: _Found, reason: str, fits: Fits | None = None) -> SearchResult:
         infos = self._reader.Infos(found.infos)
         result = SearchResult(SearchStatus.MATCHED, found.path[-1], found.path, infos, reason=reason)
         result.info_count, result.confidence = found.info_count, 1.0
         if fits is not None:
             evidence = fits.evidence.get(found.path[-1].id)
-            result.confidence, nearest = (0.0, "") if evidence is None else (evidence.confidence, evidence.nearest)
-            _PutFittingFirst(result, self._reader.Infos(found.newest), _WordFinder(fits.weights), nearest)
+            result.confidence, nearest = (0.0, "") if evidence is None else (evidence.score, evidence.nearest)
+            _PutFittingFirst(result, self._reader.Infos(found.newest), fits.words or _PlainWords({}), nearest)
         return result
 
     def _BuildAmbiguousResult(self, ids: Sequence[str], reason: str) -> SearchResult:
@@ -6684,12 +5991,12 @@ class _Searcher:
             result.nearest = self.Nearest(fits, _NEAREST)
         return self._AddCosts(result, descent.steps)
 
-    def Nearest(self, fits: _Fits, limit: int) -> list[tuple[KeywordNode, float]]:
+    def Nearest(self, fits: Fits, limit: int) -> list[tuple[KeywordNode, float]]:
         """Return the first of those that fit, with how well they do."""
         with self._engine.See() as state:
             ids = [id for id in fits.ids[:limit] if id in state.nodes]
             nodes = self._reader.Nodes(state, ids)
-        return [(node, fits.evidence[id].confidence) for id, node in zip(ids, nodes, strict=True)]
+        return [(node, fits.evidence.get(id, _NO_EVIDENCE).score) for id, node in zip(ids, nodes, strict=True)]
 
     def _AddCosts(self, result: SearchResult, steps: list[DescentStep]) -> SearchResult:
         result.steps, result.rounds = steps, len(steps)
@@ -6700,7 +6007,7 @@ class _Searcher:
         return result
 
 
-def _PutFittingFirst(result: SearchResult, newest: list[Info], words: _WordFinder, nearest: str) -> None:
+def _PutFittingFirst(result: SearchResult, newest: list[Info], words: QueryWords, nearest: str) -> None:
     """Let a result begin with the infos that fit; they are looked for on its first page and among the newest."""
     weighed = []
     for info in result.infos + newest:
@@ -6725,6 +6032,14 @@ def _Draw(state: _State, id: str, indent: str, depth: int) -> Iterator[str]:
         yield from _Draw(state, child, indent + ("    " if is_last else "│   "), depth - 1)
     if len(children) > len(shown):
         yield f"{indent}└── … {len(children) - len(shown):,} more"
+
+
+def _Sibling(name: str) -> Any:
+    """Return the module `name.py` that stands beside this file in the same package."""
+    try:
+        return importlib.import_module(f".{name}", __package__ or "-")
+    except ModuleNotFoundError as error:
+        raise KeywordTreeError(f"this needs {name}.py beside this file, both in one package") from error
 
 
 def _Page(ids: Sequence[_Value], page: int | None, size: int) -> Sequence[_Value]:
@@ -6762,6 +6077,9 @@ class KeywordTree:
     StoreError: cannot open '/dev/null/no-folder': [Errno 20] Not a directory
     """
 
+    default_ranker: ClassVar[Callable[..., Ranker]] = PlainRanker
+    """Makes the ranker of a tree, of its `TreeView`."""
+
     def __init__(
         self,
         data_dir: str = "./data/keyword_tree",
@@ -6777,7 +6095,8 @@ class KeywordTree:
         view: Literal["names", "paths"] = "names",
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = _NewId,
-        recall: Callable[[], Recall] = _LexicalRecall,
+        ranker: Callable[[TreeView], Ranker] | None = None,
+        recall: Callable[[], Any] | None = None,
         infos_heard: int = 50,
         store: Callable[[], _Store] | None = None,
     ) -> None:
@@ -6798,7 +6117,8 @@ class KeywordTree:
             view: `"paths"` shows a model each candidate's path alone, for a third to a half fewer tokens.
             clock: seconds since the epoch.
             new_id: returns an id that was never used.
-            recall: makes the ranking behind views, empty; it is filled from the tree.
+            ranker: makes what ranks keywords, of a `TreeView`; None is `default_ranker`.
+            recall: makes what the package's ranker compares texts by, see `Recall` in `ranking.py` beside this file.
             infos_heard: how many infos of a keyword, the newest, it is found by, each by its first 400 characters; 0
                 for none, which spares the index their words: some 250 bytes and 80 µs for each.
             store: makes what keeps the log, where that is no file in `data_dir`; called again to open it anew.
@@ -6812,12 +6132,16 @@ class KeywordTree:
         arguments = {name: value for name, value in locals().items() if name != "self"}
         if not isinstance(data_dir, (str, os.PathLike)) or not os.fspath(data_dir):
             raise _Invalid("data_dir must be a path, and not empty", data_dir)
+        if os.fsdecode(os.fspath(data_dir)).startswith(("postgresql:/", "postgres:/")):  # with a password, say
+            raise InvalidInputError("data_dir is a folder, and cannot be an address: use addresses.open_tree for one")
         self.data_dir = os.path.abspath(os.fsdecode(os.fspath(data_dir)))  # the current folder may change
         _Check(**{name: value for name, value in arguments.items() if name in _CHECKS})
-        client = StubLLMClient() if llm_client is None else llm_client
+        self._client = client = StubLLMClient() if llm_client is None else llm_client
         if not callable(getattr(client, "Chat", None)):
             raise _Invalid("llm_client must have a method Chat", llm_client)
         self._OpenPast = partial(KeywordTree, **{**arguments, "data_dir": self.data_dir, "learn_matches": False})
+        self.max_candidates = max_candidates
+        """How many names a model is shown in a round."""
         self._learn_matches = learn_matches
         normalize = _CheckNormalizer(normalizer) if normalizer else _NormalizeText
         make_store: Callable[[], _Store] = store or partial(
@@ -6827,14 +6151,14 @@ class KeywordTree:
         self._reader = reader = _Reader(engine)
         self._journal = _Journal(engine)
         self._mru = _MRUCache(mru_capacity)
-        kept = "" if store is not None else os.path.join(self.data_dir, _INDEXES, "keywords.words")
-        engine.ranker = self._ranker = _Ranker(
-            recall, engine.See, engine.CheckIdle, reader.Content, infos_heard, kept, lambda: engine.store.position
-        )
+        options: _Row = {} if recall is None else {"recall": recall}
+        options |= {} if infos_heard == 50 else {"infos_heard": infos_heard}
+        seen = TreeView(engine, None if store is not None else self.data_dir)
+        engine.make_ranker = partial(ranker or type(self).default_ranker, seen, **options)
         self._descent = _Descent(
             engine.See,
             engine.SeeOwn,
-            self._ranker,
+            engine.Fit,
             client,
             self._mru,
             max_candidates=max_candidates,
@@ -6845,7 +6169,6 @@ class KeywordTree:
         )
         self._writer = _Writer(engine, reader, self._descent)
         self._searcher = _Searcher(engine, reader, self._descent, self._mru)
-        self._reorganizer = _Reorganizer(engine, self._descent, max_candidates)
         self._engine.Open()
 
     def __reduce__(self) -> NoReturn:
@@ -6884,6 +6207,10 @@ class KeywordTree:
     def last_operation(self) -> str | None:
         """The id of this thread's last operation that wrote something, for `Undo`; None before the first."""
         return getattr(self._engine.own, "last_operation", None)
+
+    @property
+    def _ranker(self) -> Any:
+        return self._engine.ranker
 
     # -- what the methods below begin with ------------------------------------
 
@@ -6965,7 +6292,7 @@ class KeywordTree:
         Cost: one ranking, some milliseconds; no model.
         """
         query, limit = self._Enter(query=query, limit=limit)
-        fits = self._descent.Fit(query[:_QUERY_LIMIT], "", is_placing=False, count=limit)
+        fits = self._engine.Fit(query[:_QUERY_LIMIT], count=limit)
         return self._searcher.Nearest(fits, limit)
 
     # -- looking --------------------------------------------------------------
@@ -7029,12 +6356,13 @@ class KeywordTree:
         return True
 
     def __getitem__(self, path: str) -> KeywordNode:
-        """Return the one keyword that a name or a path leads to; LookupError where there is none, or several."""
+        """Return the one keyword that a name or a path leads to; NotFoundError where there is none, or several."""
         with self._See(query=path) as state:
             ids = self._searcher.LookUp(path)[0]
             if len(ids) == 1:
                 return self._reader.Nodes(state, ids)[0]
-        raise LookupError(f"{_Count(len(ids), 'keyword') if ids else 'no keyword'} found for {_Shorten(path)}")
+        found = _Count(len(ids), "keyword") if ids else "no keyword"
+        raise NotFoundError("keyword", path, f"{found} found for {_Shorten(path)}")
 
     def __contains__(self, path: object) -> bool:
         """Tell whether a name or a path leads to at least one keyword."""
@@ -7134,7 +6462,8 @@ class KeywordTree:
         """
         name, created_by = _CheckName("name", name), _CheckName("created_by", created_by)
         aliases = None if aliases is None else _CheckList("aliases", aliases, _CheckName)
-        description = _CheckText("description", description, _DESCRIPTION_LIMIT)
+        if description != "":
+            description = _CheckText("description", description, _DESCRIPTION_LIMIT)
         metadata = None if metadata is None else _CheckMetadata("metadata", metadata)
         id = None if id is None else _CheckId("id", id)
         io = None
@@ -7202,7 +6531,7 @@ class KeywordTree:
         """Store an info, link it, and return it.
 
         Args:
-            content: at most 16 MiB of UTF-8; may be empty.
+            content: at most 16 MiB of UTF-8, and not blank.
             source: where it is from.
             keyword_ids: keywords to link it to, as PRIMARY.
             auto_link: let the model choose keywords besides; where it fails, the info is stored without them.
@@ -7213,6 +6542,8 @@ class KeywordTree:
         Raises:
             DuplicateIdError: the id is in use.
         """
+        if isinstance(content, str) and not content.strip():
+            raise _Invalid("content must not be empty or blank", content)
         spec: _Row = {"content": content, "source": source, "keyword_ids": keyword_ids, "auto_link": auto_link}
         spec |= {"metadata": metadata, "created_by": created_by}
         if id is not None:
@@ -7223,7 +6554,7 @@ class KeywordTree:
         """Store many infos, all or none; return them in the order of the specs.
 
         Args:
-            specs: each with the arguments of `CreateInfo` by name.
+            specs: each with the arguments of `CreateInfo` by name; here a content may be blank, as imports have it.
 
         Raises:
             DuplicateIdError: an id comes twice, or is in use.
@@ -7446,7 +6777,11 @@ class KeywordTree:
         """
         self._CheckAndRefresh(operation_id=operation_id)
         operation = self._journal.Find(cast("str", operation_id))
-        return self._writer.WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by)
+        try:
+            return self._writer.WriteAs("undo", lambda tx: _PlanUndo(tx, operation), changed_by)
+        except ConflictError:
+            self._journal.Find(operation.id)  # NotFoundError where another process has forgotten it meanwhile
+            raise
 
     def Snapshot(self, copy: bool = False) -> str:
         """Keep the present state under a name, the time in UTC, in the folder `snapshots`; return the name.
@@ -7459,9 +6794,9 @@ class KeywordTree:
         """
         self._RefuseInOperation("Snapshot", copy=copy)
         now, stamp = self._engine.Now(), ""
-        with contextlib.suppress(ValueError, OverflowError, OSError):  # guard: a calendar's borders
+        with contextlib.suppress(ValueError, OverflowError, OSError):
             stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
-        if not _IsSnapshotName(stamp):  # guard: a name that Restore takes
+        if not _IsSnapshotName(stamp):
             raise _Invalid("the clock must return seconds since 1970, before the year 10000", now)
         return self._engine.Exclusively(lambda: self._engine.store.Snapshot(stamp, copy))
 
@@ -7545,37 +6880,66 @@ class KeywordTree:
     def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
         """Look for what is out of order, and return a plan; changes nothing.
 
-        Found are levels with more children than a view shows (`group`: put runs of them under new keywords), chains
-        of only children without infos (`merge`: into the one below), siblings that are called the same (`merge`),
-        and, in the whole tree, infos without keyword (`link`: to the keyword that fits best).  A model is asked about
-        the newest 20 keywords besides: whether one is the same as another (`merge`), and where it belongs (`move`).
+        Without a model, or with one that goes by scores alone (`LLMClient.judges` false), only what needs no judgement
+        is proposed: siblings that are called the same (`merge`), and, in the whole tree, infos without keyword whose
+        text names exactly one (`link`).  With a model also levels with more children than a view shows (`group`: put
+        runs of them under new keywords), chains of only children without infos (`merge`: into the one below), and what
+        the model says of the newest 20 keywords, whether one is the same as another (`merge`) and where it belongs
+        (`move`), and of the newest 20 infos without keyword (`link`).
 
         Args:
             scope_id: look only beneath this keyword; None takes the whole tree.
 
         Returns:
-            `{"scope_id", "steps", "seen"}`, JSON whose steps may be cut down: each has `action`, `why` and what
-            `ApplyReorganizePlan` needs; `seen` tells by what it knows an outgrown plan.
+            `{"scope_id", "steps", "seen", "note"}`, JSON whose steps may be cut down: each has `action`, `why` ("by
+            rule: …" or "the model: …") and what `ApplyReorganizePlan` needs; `seen` tells by what it knows an outgrown
+            plan, `note` why less is proposed than could be, or "".
 
-        Cost: a step for each keyword in the scope; a ranking for each info without keyword; with a model at most 20
-        calls for doubles and 20 descents.
+        Cost: some calls of the tree for each keyword in the scope; with a model at most 20 calls for doubles and 40
+        descents.  Needs `reorganize.py` beside this file.
         """
         scope_id = _ROOT_ID if scope_id is None else scope_id
         self._RefuseInOperation("Reorganize", scope_id=scope_id)
-        return self._reorganizer.Propose(scope_id)
+        plan: dict[str, Any] = _Sibling("reorganize").propose(self, scope_id)
+        return plan
 
     def ApplyReorganizePlan(self, plan: dict[str, Any], changed_by: str = "user") -> str:
         """Carry out a plan, or what the caller left of it, as one operation; return its id, for `Undo`.
 
         Raises:
             ConflictError: a keyword in it has changed since.
+
+        Needs `reorganize.py` beside this file.
         """
         self._engine.CheckOpen()
-        checked, seen = _CheckReorganizePlan(plan)
-        steps = [(step, self._engine.new_id()) for step in checked]
-        return self._writer.WriteAs("reorganize", partial(_PlanReorganize, steps, seen), changed_by)
+        _CheckName("changed_by", changed_by)
+        operation_id: str = _Sibling("reorganize").carry_out(self, plan, changed_by)
+        return operation_id
 
     # -- asking the model -----------------------------------------------------
+
+    @property
+    def can_choose(self) -> bool:
+        """Whether a model is connected that chooses by meaning: it is not silent, and `judges`."""
+        return bool(getattr(self._client, "judges", True)) and not self._descent.AskWhetherSilent()
+
+    def Choose(
+        self, query: str, intent: str, among: Sequence[str] | None = None, **about: str
+    ) -> tuple[str, str] | None:
+        """Let the model choose a keyword; return its id and the model's reason, None where it chooses none or several.
+
+        Args:
+            query: what it is to be chosen for.
+            intent: one of those that a model is told of: `search`, `suggest_parent`, `link_info`, `dedup_check`, …
+            among: the ids to choose from; None lets the model walk the tree.
+            about: `description`, `content` or `context`, shown to the model.
+
+        Cost: one call, or one descent.
+        """
+        self._engine.CheckOpen()
+        walk = self._descent.Walk if among is None else partial(self._descent.ChooseAmong, among)
+        end = walk(query, intent, **about)
+        return None if end.node_id is None else (end.node_id, end.steps[-1].reason)
 
     def _AgentDescend(self, query: str, intent: str, **about: str) -> _Row:
         """Let the model walk the tree; see the table in the room "Descent"."""
@@ -7609,9 +6973,12 @@ class KeywordTree:
         """Leave a checkpoint, trim the log's padding and close the files.  Cost: a few syncs.
 
         Closing twice is no error, nor is a disk that refuses the checkpoint: nothing that was acknowledged needs it.
-        A signal handler cannot close a tree that its own thread is using: that raises StoreError.
+        A signal handler cannot close a tree that its own thread is using: that raises StoreError.  An `Operation` that
+        is open and holds writes, in any thread, raises InvalidInputError, which names it.
         """
         if not (self._engine.is_closed or self._engine.must_reopen):
             self._engine.Enter()
-            self._ranker.FollowAtClose()
+            with contextlib.suppress(StoreError):  # what another process has forgotten must not be kept by the ranker
+                self.Refresh()
+                self._ranker.Close()
         self._engine.Close()

@@ -35,7 +35,8 @@ from typing import Any
 from typing_extensions import override
 
 # The recall's own way of cutting a text into terms: a name must be read by the words by which it was ranked.
-from .keyword_tree import LLMClient, _TermsOf, _WordsOf
+from .keyword_tree import LLMClient
+from .ranking import _TermsOf, _WordsOf
 
 __all__ = ["LexicalLLMClient"]
 
@@ -56,6 +57,7 @@ class LexicalLLMClient(LLMClient):
     """
 
     candidate_fields = ("score",)
+    judges = False
 
     @override
     def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:

@@ -45,15 +45,33 @@ class TestArrow:
     def test_the_core_knows_no_sibling(self) -> None:
         assert not any(name.startswith((".", "Agent")) for name in self.imports(ROOT / "Agent/keyword_tree.py"))
 
-    def test_the_lexical_client_knows_only_the_core(self) -> None:
+    def test_no_more_private_names_of_the_core_are_imported(self) -> None:
+        """The repair, the shared tree's port and the ranker still go by private names; ten are to be left of these."""
+        found: set[str] = set()
+        for path in (ROOT / "Agent").rglob("*.py"):
+            if path.name.startswith("test_") or "tests" in path.parts:
+                continue
+            module, modules = ast.parse(path.read_text(encoding="utf-8")), set[str]()
+            for node in ast.walk(module):
+                if isinstance(node, ast.ImportFrom):
+                    names = {alias.name for alias in node.names}
+                    modules |= {alias.asname or alias.name for alias in node.names if alias.name == "keyword_tree"}
+                    found |= names if (node.module or "").endswith("keyword_tree") else set()
+            for node in ast.walk(module):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+                    found.add(node.attr)
+
+        assert len([name for name in found if name.startswith("_") and not name.startswith("__")]) <= 59
+
+    def test_the_lexical_client_knows_only_the_core_and_its_ranking(self) -> None:
         ours = {name for name in self.imports(ROOT / "Agent/lexical_client.py") if name.startswith((".", "Agent"))}
 
-        assert ours == {".keyword_tree"}
+        assert ours == {".keyword_tree", ".ranking"}
 
     @pytest.mark.parametrize("path", sorted((ROOT / "Agent").glob("*.py")), ids=lambda path: path.name)
     def test_a_module_has_its_tests_beside_it(self, path: Path) -> None:
-        if path.name.startswith(("test_", "demo_")) or path.name == "__init__.py":
-            return  # the parts of the demo are tested with it
+        if path.name.startswith(("test_", "demo_")) or path.name == "__init__.py" or "warn_moved" in path.read_text():
+            return  # the parts of the demo are tested with it; a former path, with the adapters
         assert path.with_name(f"test_{path.name}").exists()
 
 

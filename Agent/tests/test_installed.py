@@ -32,7 +32,7 @@ def run(folder: Path, *arguments: str, path: Path | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("hatchling", reason="a wheel needs hatchling: pip install 'keyword-tree-memory[test]'")
+    pytest.importorskip("hatchling", reason="a wheel needs hatchling: pip install '.[test]'")
     made = tmp_path_factory.mktemp("wheel")
     run(ROOT, "-m", "hatchling", "build", "-t", "wheel", "-d", str(made))
     return next(made.glob("*.whl"))

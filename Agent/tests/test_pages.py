@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from Agent.tests.shared.own_server import OwnServer, find_programs
 from Agent.tests.support import ROOT
 
 READMES = ("README.md", "README.zh-CN.md")
@@ -64,10 +65,16 @@ def run(block: Block, page: str, known: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+def known(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     folder = tempfile.TemporaryDirectory(prefix="page-")  # a short name: a tree that is drawn shows it
     monkeypatch.chdir(folder.name)
     names: dict[str, Any] = {"__name__": "page"}
+    if request.node.name.endswith("[docs/many-machines.md]"):
+        pytest.importorskip("psycopg")
+        if find_programs() is None:
+            pytest.skip("PostgreSQL is not installed (no initdb): apt-get install postgresql")
+        names["server"] = server = OwnServer()
+        names["dsn"] = server.dsn
     yield names
     for left_open in names.values():
         close = getattr(left_open, "Close", None) or getattr(left_open, "close", None)
@@ -170,7 +177,7 @@ class TestPages:
         assert sorted(code for code in codes if f"`{code}" not in read(page)) == []
 
     def test_each_page_of_the_index_begins_with_an_example(self) -> None:
-        tables = ("docs/README.md", "docs/zh/README.md", "docs/mutations.md")  # the indexes, and figures alone
+        tables = {"docs/README.md", "docs/zh/README.md", "docs/operating.md", "docs/zh/operating.md"}
         for page in (page for page in PAGES if page.startswith("docs/") and page not in tables):
             assert "```" in "\n".join(read(page).splitlines()[:20]), page
 
@@ -180,3 +187,17 @@ class TestPages:
 
         for reason in REASONS:
             assert f"`{reason}`" in read(page), reason
+
+
+@pytest.mark.parametrize("page", ["docs/operating.md", "docs/zh/operating.md"])
+def test_every_environment_variable_of_the_programs_stands_on_the_page(page: str) -> None:
+    sources = [path for path in (ROOT / "Agent").rglob("*.py") if not re.search(r"test|storm|over\.py", str(path))]
+    found = {
+        name
+        for path in sources
+        for name in re.findall(r'"((?:KEYWORD_TREE|KNOWHUB)_[A-Z_]*[A-Z])"', path.read_text(encoding="utf-8"))
+    }
+    internal = {"KNOWHUB_SERVE", "KEYWORD_TREE_SCREENS"}
+
+    assert len(found) > 8
+    assert [name for name in sorted(found - internal) if f"`{name}`" not in read(page)] == []

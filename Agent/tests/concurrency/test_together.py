@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 
 from Agent import keyword_tree as kt
+from Agent import ranking
 from Agent.keyword_tree import (
     ConflictError,
     DuplicateIdError,
@@ -355,7 +356,7 @@ class TestReaders:
         begun, may_go_on = threading.Event(), threading.Event()
 
         class SlowRecall(inside.LexicalRecall):
-            def Add(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
+            def Add(self, id: str, texts: ranking.Texts) -> None:  # noqa: N802  the port's name
                 begun.set()
                 assert may_go_on.wait(30)
                 super().Add(id, texts)
@@ -518,7 +519,7 @@ class TestRankings:
         class Failing(inside.LexicalRecall):
             is_down = False
 
-            def Add(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
+            def Add(self, id: str, texts: ranking.Texts) -> None:  # noqa: N802  the port's name
                 if self.is_down:
                     raise ConnectionError("the embedding service is down")
                 super().Add(id, texts)

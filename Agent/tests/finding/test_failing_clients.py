@@ -48,15 +48,23 @@ def test_each_kind_is_told_once_a_minute(
 
 @pytest.mark.parametrize(
     "said",
-    ["Incorrect API key provided: sk-abcdef123456", "Authorization: Bearer abcdef123456", "api_key='abcdef123456'"],
+    [
+        "Incorrect API key provided: sk-abcdef123456",
+        "Incorrect API key provided: sk-abcdef******3456",
+        "Incorrect API key provided: AIzaabcdef123456",
+        "401 {'detail': 'gsk_abcdef0123456789abcdefghij is unknown'}",
+        "Authorization: Bearer abcdef123456",
+        "api_key='abcdef123456'",
+    ],
 )
-def test_no_key_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture, said: str) -> None:
+def test_no_key_is_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture, said: str) -> None:
     with KeywordTree(str(tmp_path), StubLLMClient([PermissionError(said)])) as tree:
         tree.CreateKeyword("tea", "root")
-        tree.Search("what is it?")
+        found = tree.Search("what is it?")
 
     assert len(caplog.messages) == 1
     assert "abcdef" not in caplog.text
+    assert "abcdef" not in repr(vars(found))
 
 
 class TestAKeywordThatFitsNowhere:

@@ -150,7 +150,7 @@ class TestWhatTheModelSaw:
         assert (len(paths), paths[0]) == (50, "reptiles / Boa")
 
     def test_is_kept_with_the_failure_that_ended_it(self, folder: Path) -> None:
-        with opened(folder, always(ConnectionError("key refused"))) as (tree, _):
+        with opened(folder, always(ConnectionError("quota refused"))) as (tree, _):
             tree.CreateKeyword("龙井")
 
-            assert "key refused" in last_io(tree)["rounds"][0]["error"]
+            assert "quota refused" in last_io(tree)["rounds"][0]["error"]

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("hypothesis", reason="pip install 'keyword-tree-memory[test]' brings Hypothesis")
+pytest.importorskip("hypothesis", reason="pip install '.[test]' brings Hypothesis")
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from Agent import keyword_tree as kt
+from Agent import ranking
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError, SearchStatus, StoreError
 from Agent.tests.support import inside
 from Agent.tests.support.models import Model, idx, names
@@ -32,15 +33,15 @@ def hooked(hook: Callable[[str], object]) -> Callable[[], inside.LexicalRecall]:
             hook("make")
             super().__init__()
 
-        def Add(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
+        def Add(self, id: str, texts: ranking.Texts) -> None:  # noqa: N802  the port's name
             hook(f"Add {texts[0][0]}")
             super().Add(id, texts)
 
-        def Remove(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
+        def Remove(self, id: str, texts: ranking.Texts) -> None:  # noqa: N802  the port's name
             hook(f"Remove {texts[0][0]}")
             super().Remove(id, texts)
 
-        def Rank(self, query: str, description: str = "") -> kt.Ranking:  # noqa: N802  the port's name
+        def Rank(self, query: str, description: str = "") -> ranking.Ranking:  # noqa: N802  the port's name
             hook("Rank")
             return super().Rank(query, description)
 
@@ -246,7 +247,7 @@ def test_a_ranking_that_fails_to_follow_is_made_anew(folder: Path, step: str) ->
 
 
 def test_a_ranking_must_be_something_that_makes_one(tmp_path: Path) -> None:
-    for recall in (None, "words", inside.LexicalRecall()):
+    for recall in ("words", inside.LexicalRecall()):
         with pytest.raises(InvalidInputError, match="recall must be a function"):
             KeywordTree(str(tmp_path / "store"), recall=recall)  # type: ignore[arg-type]
 
@@ -306,8 +307,8 @@ def test_a_query_without_any_word_ranks_nothing(folder: Path, query: str) -> Non
 
 def test_a_ranking_that_knows_no_words_of_the_query_is_taken_as_it_is(folder: Path) -> None:
     class ByLikeness(inside.LexicalRecall):
-        def Rank(self, query: str, description: str = "") -> kt.Ranking:  # noqa: N802  the port's name
-            return kt.Ranking([(1.0, "animals")], {}, lambda ids, names_only: {})
+        def Rank(self, query: str, description: str = "") -> ranking.Ranking:  # noqa: N802  the port's name
+            return ranking.Ranking([(1.0, "animals")], {}, lambda ids, names_only: {})
 
     with KeywordTree(str(folder), recall=ByLikeness) as tree:
         tree.BatchCreateKeywords([*specs("animals"), *specs("snake", parent_id="animals")])
@@ -557,7 +558,7 @@ def test_a_handler_that_ranks_while_its_thread_takes_a_write_in_is_refused(
 
 def test_gains_that_fail_leave_a_search_and_a_placement_without_a_ranking(folder: Path) -> None:
     class Failing(inside.LexicalRecall):
-        def Rank(self, query: str, description: str = "") -> kt.Ranking:  # noqa: N802  the port's name
+        def Rank(self, query: str, description: str = "") -> ranking.Ranking:  # noqa: N802  the port's name
             def fail(*_: object) -> Any:
                 raise RuntimeError("away")
 

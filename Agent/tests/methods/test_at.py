@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreError, StubLLMClient
-from Agent.shared_tree.memory_log import MemoryLog
+from Agent.tests.shared.memory_log import MemoryLog
 
 _LONG = "长" * 3000  # more than stays in memory
 

@@ -28,15 +28,13 @@ from Agent.keyword_tree import (
     KeywordNode,
     KeywordTree,
     NotFoundError,
-    Ranking,
-    Recall,
     SearchStatus,
     StoreCorruptError,
     StoreError,
     StubLLMClient,
-    Texts,
     VersionConflictError,
 )
+from Agent.ranking import Ranking, Recall, Texts
 from Agent.tests.support import inside
 
 LONG = "长" * 5000
@@ -47,6 +45,22 @@ def _lose_last_operation(folder: Path) -> None:
     log = folder / "change_log.jsonl"
     lines = [line for line in log.read_bytes().splitlines(keepends=True) if b'"op": "checkpoint"' not in line]
     log.write_bytes(b"".join(lines[:-1]))
+
+
+def _check_rows_are_kept(folder: Path) -> None:
+    """Open a log that looks like a copy's: what only the projections have is set aside, whole, and reported."""
+    kinds = ("nodes", "infos", "links")
+    before = {kind: (folder / f"{kind}.jsonl").read_bytes() for kind in kinds}
+    with KeywordTree(str(folder)) as tree:
+        recovery = tree.recovery
+    cut = {kind: before[kind].removeprefix((folder / f"{kind}.jsonl").read_bytes()) for kind in kinds}
+    kept = {kind: b"".join(path.read_bytes() for path in folder.glob(f"cut_tail-{kind}-*.bin")) for kind in kinds}
+    assert any(cut.values())
+    assert kept == cut
+    for kind in kinds:
+        assert any(kind in said and "does not have" in said for said in recovery) == bool(cut[kind])
+    with KeywordTree(str(folder)) as again:
+        assert again.recovery == ()
 
 
 @pytest.fixture
@@ -481,7 +495,7 @@ class TestGivenFunctions:
 
 class TestStore:
     @pytest.mark.parametrize("last", ["unlinked", "a long info changed", "an id came back"])
-    def test_a_log_that_lost_what_no_number_tells_is_refused(self, folder: Path, last: str) -> None:
+    def test_a_log_that_lost_what_no_number_tells_opens_and_keeps_the_rows(self, folder: Path, last: str) -> None:
         with KeywordTree(str(folder)) as tree:
             node = tree.CreateKeyword("k", "root")
             info = tree.CreateInfo(LONG, keyword_ids=[node.id], id="I")
@@ -494,8 +508,7 @@ class TestStore:
                 tree.CreateInfo("back", id="I")
         _lose_last_operation(folder)
 
-        with pytest.raises(StoreCorruptError, match="lost"):
-            KeywordTree(str(folder))
+        _check_rows_are_kept(folder)
 
     def test_what_another_process_began_to_forget_is_not_taken_from_this_ones_history(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree:
@@ -521,15 +534,14 @@ class TestStore:
         held = [path for path in folder.rglob("*") if path.is_file() and b"topsecretword" in path.read_bytes()]
         assert held == []
 
-    def test_a_log_that_lost_its_end_is_refused(self, folder: Path) -> None:
+    def test_a_log_that_lost_its_end_opens_and_keeps_the_rows(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree:
             for number in range(60):
                 tree.CreateKeyword(str(number), "root")
         log = folder / "change_log.jsonl"
         lines = log.read_bytes().splitlines(keepends=True)
         log.write_bytes(b"".join(lines[: len(lines) // 2]))
-        with pytest.raises(StoreCorruptError, match="are lost"):
-            KeywordTree(str(folder))
+        _check_rows_are_kept(folder)
 
     @pytest.mark.parametrize(
         "last",
@@ -541,23 +553,21 @@ class TestStore:
             lambda tree, node, info: tree.LinkInfo(info.id, node.id),
         ],
     )
-    def test_a_log_that_lost_its_last_operation_is_refused_whatever_that_was(
+    def test_a_log_that_lost_its_last_operation_opens_and_keeps_the_rows_whatever_that_was(
         self, folder: Path, last: Callable[[KeywordTree, KeywordNode, Info], object]
     ) -> None:
         with KeywordTree(str(folder)) as tree:
             node, info = tree.CreateKeyword("k", "root"), tree.CreateInfo("i")
             last(tree, node, info)
         _lose_last_operation(folder)
-        with pytest.raises(StoreCorruptError, match="are lost"):
-            KeywordTree(str(folder))
+        _check_rows_are_kept(folder)
 
-    def test_a_log_that_lost_how_a_deletion_was_undone_is_refused(self, folder: Path) -> None:
+    def test_a_log_that_lost_how_a_deletion_was_undone_opens_and_keeps_the_rows(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree:
             tree.DeleteInfo(tree.CreateInfo("i").id)
             tree.Undo(tree.History(limit=1)[0].operation_id)
         _lose_last_operation(folder)
-        with pytest.raises(StoreCorruptError, match="are lost"):
-            KeywordTree(str(folder))
+        _check_rows_are_kept(folder)
 
     def test_another_snapshots_file_is_not_believed(self, tree: KeywordTree, folder: Path) -> None:
         tree.CreateKeyword("first", "root")

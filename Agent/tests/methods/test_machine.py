@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-pytest.importorskip("hypothesis", reason="Hypothesis is not installed: pip install 'keyword-tree-memory[test]'")
+pytest.importorskip("hypothesis", reason="Hypothesis is not installed: pip install '.[test]'")
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st

@@ -48,6 +48,7 @@ from Agent.keyword_tree import (
     StoreError,
     VersionConflictError,
 )
+from Agent.lexical_client import LexicalLLMClient
 from Agent.tests.support import ROOT, inside
 from Agent.tests.support.looking import disk, names_under
 from Agent.tests.support.models import Model, always
@@ -1136,8 +1137,16 @@ def restored(tree: KeywordTree) -> None:
     tree.Restore(name)
 
 
+class Undecided(LLMClient):
+    """A model that is there, and chooses nothing."""
+
+    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
+        return {"action": "missing"}
+
+
 def reorganised(tree: KeywordTree) -> None:
-    plan = tree.Reorganize()
+    with KeywordTree(tree.data_dir, Undecided(), max_candidates=3) as judged:
+        plan = judged.Reorganize()
     assert {step["action"] for step in plan["steps"]} == {"merge", "group", "link"}
     tree.ApplyReorganizePlan(plan)
 
@@ -1149,6 +1158,7 @@ def disordered(tree: KeywordTree) -> None:
             add(tree, name, parent)
     add(tree, "its only child", tree.FindByName("only child")[0].id)
     add(tree, "leaf", tree.FindByName("its only child")[0].id)
+    tree.CreateInfo("Rust 很快")
 
 
 Act = Callable[[KeywordTree], object]
@@ -2237,7 +2247,6 @@ class TestReadOnly:
             lambda tree: tree.CompactStorage(keep_history=False),
             lambda tree: tree.CreateKeyword("x", "root"),
             lambda tree: tree.CreateInfo("x"),
-            lambda tree: tree.ApplyReorganizePlan(tree.Reorganize()),
         ]
 
         def work() -> None:
@@ -2328,7 +2337,7 @@ def grown(folder: Path, name: str) -> KeywordTree:
     if not (source / "tree.jsonl").exists():
         pytest.skip(f"the data set {name} is not here: {source}")
     rows = [json.loads(line) for line in (source / "tree.jsonl").read_text().splitlines()]
-    tree = opened(folder)
+    tree = opened(folder, Undecided())
     tree.BatchCreateKeywords(
         [
             {key: row[key] for key in ("id", "name", "aliases", "description")}
@@ -2352,6 +2361,15 @@ def walk(tree: KeywordTree) -> dict[str, tuple[tuple[tuple[str, ...], ...], tupl
         seen[id] = (tuple((child.id, child.name, *child.aliases) for child in children), infos)
         waiting += [child.id for child in children]
     return seen
+
+
+def tree_with_tools(tree: KeywordTree) -> KeywordTree:
+    tree.BatchCreateKeywords(
+        [{"id": id, "name": name, "parent_id": "root"} for id, name in (("tool", "工具"), ("typ", "typing"))]
+    )
+    add(tree, "pytest", "tool")
+    add(tree, "Rust", "typ")
+    return tree
 
 
 class Faults:
@@ -2410,10 +2428,7 @@ class Faults:
             "misspelled": len(self.misspelled - named["merge"]),
             "chains": sum(not any(id in pair for id in steps for pair in named["merge"]) for steps in self.chains),
             "overfull levels": len(self.overfull - named["group"]),
-            "infos without keyword": len(self.free.keys() - placed.keys()),
-            "where they hung, or beneath": sum(
-                id not in [step.id for step in tree.GetPath(placed[info_id])] for info_id, id in self.free.items()
-            ),
+            "infos without keyword": len(self.free.keys() - placed.keys()),  # whose text names none, or several
         }
         planted = self.doubles | self.misspelled | pairs
         alarms = {
@@ -2427,7 +2442,7 @@ class Faults:
 WIDE = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
 """ASCII -> the same in full width."""
 MOST_MISSED = {
-    "awesome_python": {"misspelled": 8, "where they hung, or beneath": 2},  # of 8, and of 41
+    "awesome_python": {"misspelled": 8, "infos without keyword": 41},  # of 8, and of 41: without a choice few are sure
     "admin_cn4": {"misspelled": 8},  # of 8; it has no infos
 }
 ALREADY_THERE = {"awesome_python": {"group": 1}, "admin_cn4": {"merge": 8, "group": 1}}
@@ -2449,9 +2464,8 @@ class TestReorganize:
             assert alarms == {"merges": 0, "groups": 0, "links": 0}
 
             id = tree.ApplyReorganizePlan(json.loads(json.dumps(plan)))
-            assert tree.Reorganize()["steps"] == []
+            assert {step["action"] for step in tree.Reorganize()["steps"]} <= {"link"}  # of two names one is left
             assert all(len(tree.GetChildren(level)) <= 50 for level in faults.overfull)
-            assert all(tree.GetKeywordsOfInfo(info_id) for info_id in faults.free)
             assert last(tree).operation_id == id
             tree.Undo(id)
             assert walk(tree) == before
@@ -2461,17 +2475,54 @@ class TestReorganize:
         add(tree, "RUST", "prog")
         add(tree, "ｐｙｔｅｓｔ", "tool")
         assert [step["why"] for step in tree.Reorganize("tool")["steps"]] == [
-            "'ｐｙｔｅｓｔ' and 'pytest' are called the same"
+            "by rule: 'ｐｙｔｅｓｔ' and 'pytest' are called the same"
         ]
         assert len(tree.Reorganize("prog")["steps"]) == 1
         assert tree.Reorganize("test")["steps"] == []
-        assert [step["action"] for step in tree.Reorganize()["steps"]] == ["merge", "merge", "link"]
+        assert [step["action"] for step in tree.Reorganize()["steps"]] == ["merge", "merge"]
 
     def test_what_exact_look_up_tells_apart_is_no_double(self, folder: Path) -> None:
         with opened(folder) as tree:
             for name in ("C", "C#", "C++", ".NET", "net", "TCP/IP", "tcpip", "编程", "程编"):
                 add(tree, name)
             assert tree.Reorganize()["steps"] == []
+
+    def test_without_a_model_only_what_needs_no_judgement_is_proposed(self, folder: Path) -> None:
+        with KeywordTree(str(folder), max_candidates=3) as tree:
+            disordered(tree_with_tools(tree))
+            plan = tree.Reorganize()
+            lexical = KeywordTree(str(folder), LexicalLLMClient(), max_candidates=3)
+            assert lexical.Reorganize() == plan
+            lexical.Close()
+
+        assert [(step["action"], step["why"]) for step in plan["steps"]] == [
+            ("merge", "by rule: 'ＰＹＴＥＳＴ' and 'pytest' are called the same"),
+            ("link", "by rule: its text names 'Rust', and no other keyword"),
+        ]
+        assert plan["note"].startswith("no model that chooses by meaning is connected")
+
+    @pytest.mark.parametrize(
+        ("text", "linked"),
+        [
+            ("绿茶要泡三分钟。", "绿茶"),
+            ("GREEN TEA, steeped", "green tea"),
+            ("green teapot", ""),
+            ("green tea and 绿茶", ""),
+            ("茶几", ""),
+            ("Oven", ""),
+            ("Beethoven's ninth", ""),
+        ],
+    )
+    def test_an_info_is_linked_by_rule_where_its_text_names_one_keyword(
+        self, folder: Path, text: str, linked: str
+    ) -> None:
+        with opened(folder) as tree:
+            for name in ("茶", "绿茶", "tea", "green tea", "Beethoven and oven"):
+                add(tree, name)
+            tree.CreateInfo(text)
+            steps = tree.Reorganize()["steps"]
+
+            assert [tree.GetKeyword(step["keyword_id"]).name for step in steps] == [linked] * bool(linked)  # type: ignore[union-attr]
 
     def test_same_names_in_other_places_are_no_doubles(self, folder: Path) -> None:
         with opened(folder) as tree:
@@ -2507,7 +2558,8 @@ class TestReorganize:
         top = add(tree, "甲", "test")
         middle = add(tree, "乙", top)
         add(tree, "叶", middle)
-        plan = tree.Reorganize()
+        with KeywordTree(str(folder), Undecided()) as judged:
+            plan = judged.Reorganize()
         plan["steps"] = [step for step in plan["steps"] if step["action"] == "merge"]
         assert middle in [step["src_id"] for step in plan["steps"]]
         with tree.Operation() as op:

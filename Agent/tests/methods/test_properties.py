@@ -1,6 +1,7 @@
 """What holds of KeywordTree for any input: generated replies, texts, names and histories.
 
-Needs Hypothesis, and is skipped without it. No sync is waited for here: nothing that is checked hangs on it.
+Needs Hypothesis, and is skipped without it. KEYWORD_TREE_STORM=1 tries five times as many examples.
+No sync is waited for here: nothing that is checked hangs on it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import decimal
 import itertools
 import json
 import math
+import os
 import shutil
 import tempfile
 import unicodedata
@@ -20,7 +22,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("hypothesis", reason="pip install 'keyword-tree-memory[test]' brings Hypothesis")
+pytest.importorskip("hypothesis", reason="pip install '.[test]' brings Hypothesis")
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -49,9 +51,13 @@ REASONS = {
 pytestmark = pytest.mark.usefixtures("no_sync")
 
 
+STORM = os.environ.get("KEYWORD_TREE_STORM", "") not in ("", "0")
+PART = 1 if STORM else 5  # of the examples
+
+
 def thorough(examples: int, **options: Any) -> settings:
     return settings(
-        max_examples=examples,
+        max_examples=examples // PART,
         deadline=None,
         database=None,
         print_blob=True,
@@ -179,7 +185,7 @@ def path_of(tree: KeywordTree, node_id: str) -> str:
     return " / ".join(node.name for node in tree.GetPath(node_id)[1:])
 
 
-def test_any_of_10000_replies_ends_a_search_with_a_reason_and_writes_nothing(tmp_path: Path) -> None:
+def test_any_reply_ends_a_search_with_a_reason_and_writes_nothing(tmp_path: Path) -> None:
     client, outcomes = Playback(), Counter[str]()
     with big_enough_for_groups(tmp_path / "store", client) as tree:
         before = stamps(tmp_path / "store")
@@ -210,7 +216,7 @@ def test_any_of_10000_replies_ends_a_search_with_a_reason_and_writes_nothing(tmp
             assert stamps(tmp_path / "store") == before
 
         check()
-    assert client.played >= 10_000
+    assert client.played >= 10_000 // PART
     assert set(outcomes) >= REASONS - {"stale_view"}
 
 
@@ -232,7 +238,7 @@ def test_any_reply_places_a_keyword_in_the_tree(tmp_path: Path) -> None:
                 assert tree.GetKeyword(node.id) == node
 
         check()
-        assert client.played >= 1500
+        assert client.played >= 1500 // PART
         assert len(log_lines(tmp_path / "store")) == lines + len(made) + len(made) // 1000
         paths = [[node.id for node in tree.GetPath(one)] for one in made]
     with KeywordTree(str(tmp_path / "store")) as again:
@@ -525,7 +531,7 @@ def test_path_look_up_tries_every_way_of_cutting_a_path(tmp_path: Path) -> None:
             assert (result.reason == "path") == (not named and bool(by_path))
 
     check()
-    assert min(outcomes[reason] for reason in ("exact", "path", "exact_miss_llm_disabled")) > 10
+    assert min(outcomes[reason] for reason in ("exact", "path", "exact_miss_llm_disabled")) > 0
 
 
 def ids_found(result: SearchResult) -> list[str]:
@@ -685,4 +691,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = thorough(150, stateful_step_count=25)
+TestHistories.settings = thorough(250, stateful_step_count=25)

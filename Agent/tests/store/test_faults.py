@@ -37,6 +37,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import pytest
 
 from Agent import keyword_tree as kt
+from Agent import ranking
 from Agent.keyword_tree import KeywordTree, RelationType, StoreCorruptError, StoreError
 from Agent.tests.support import inside
 from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, Killed, Mode, Moment
@@ -973,7 +974,7 @@ class TestTraps:
 
     def test_a_ranking_that_fails_does_not_make_a_write_fail_that_is_done(self, door: Door) -> None:
         class Failing(inside.LexicalRecall):
-            def Add(self, id: str, texts: kt.Texts) -> None:  # noqa: N802  the port's name
+            def Add(self, id: str, texts: ranking.Texts) -> None:  # noqa: N802  the port's name
                 if "unknown to it" in texts[0]:
                     raise ConnectionError("the service behind it is down")
                 super().Add(id, texts)
@@ -2795,7 +2796,7 @@ class TestSharedFiles:
         damaged = files[LOG].replace(b"of second", b"Of second")
         # Behind the reading of the log, and before the projections are mended from it.
         with (
-            traps.at("open nodes.jsonl", 2, lambda: traps.disk.spoil(LOG, damaged)),
+            traps.at("open nodes.jsonl", 1, lambda: traps.disk.spoil(LOG, damaged)),
             pytest.raises(StoreCorruptError, match="cannot be read any more"),
         ):
             traps.world.do(Step("b", "open"))
@@ -2917,7 +2918,7 @@ class TestSharedFiles:
         traps.disk.put({"memory/tree/nodes.jsonl.new": SECRET.encode()})
         traps.disk.put({"memory/tree/indexes/of a sibling/table": SECRET.encode()})
         traps.world.do(Step("b", "open"))
-        assert sum(SECRET.encode() in held for held in traps.disk.read_all().values()) == 3
+        assert sum(SECRET.encode() in held for held in traps.disk.read_all().values()) == 2
         traps.world.trees["b"].CompactStorage(keep_history=False)
 
         for disk in (traps.disk, traps.disk.now().cut_power(Mode("none"))):

@@ -149,12 +149,13 @@ class TestClose:
     def test_of_another_thread_behind_a_compaction_leaves_no_descriptor_open(
         self, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        tree = KeywordTree(FOLDER)
+        tree, turns = KeywordTree(FOLDER), iter([None])
 
         def close() -> None:
-            closing = threading.Thread(target=tree.Close)
-            closing.start()
-            closing.join()
+            for _ in turns:  # once: what closes works exclusively, too
+                closing = threading.Thread(target=tree.Close)
+                closing.start()
+                closing.join()
 
         inside.behind_exclusive_work(monkeypatch, close)
         assert tree.CompactStorage()["snapshots"] == []
@@ -388,9 +389,13 @@ class TestLogThatLostItsEnd:
 
         assert disk.read_all() == before
         assert disk.open_count() == 0
-        with pytest.raises(StoreCorruptError):  # the projections have rows of what is lost
-            KeywordTree(FOLDER)
-        assert disk.read_all() == before
+        if not before[LOG]:
+            with pytest.raises(StoreCorruptError, match="missing or empty"):
+                KeywordTree(FOLDER)
+            assert disk.read_all() == before
+            return
+        with KeywordTree(FOLDER) as opened:  # whoever has not read it sees what the log says, and what it lacks
+            assert any("nodes.jsonl" in said and "does not have" in said for said in opened.recovery)
 
     def test_does_not_serve_what_another_log_holds_there(self, disk: FaultyDisk) -> None:
         tree = KeywordTree(FOLDER)
@@ -401,7 +406,7 @@ class TestLogThatLostItsEnd:
         disk.put({f"other/{name.partition('/')[2]}": held for name, held in disk.read_all().items()})
         disk.put({"other/change_log.jsonl": theirs})
         for name in PROJECTIONS:
-            disk.remove(f"/disk/other/{name}")  # which would tell that the log has lost its end
+            disk.remove(f"/disk/other/{name}")
         with KeywordTree("/disk/other") as other:
             for number in range(9):
                 other.CreateKeyword(f"of another log, with a long name, {number}", "root")

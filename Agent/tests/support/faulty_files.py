@@ -878,6 +878,7 @@ class Door:
     _AS_THEY_ARE = (
         *("name", "O_RDONLY", "O_RDWR", "O_CREAT", "O_EXCL", "O_TRUNC", "O_CLOEXEC", "O_DIRECTORY", "SEEK_END"),
         *("R_OK", "W_OK", "X_OK", "F_OK", "PathLike", "fspath", "fsdecode", "getpid", "strerror", "urandom"),
+        "O_NONBLOCK",
     )
     _OVER_THE_DISK = (
         *("open", "close", "pread", "pwrite", "ftruncate", "fdatasync", "fsync", "fstat", "stat", "lseek"),

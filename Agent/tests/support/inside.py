@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 
 from Agent import keyword_tree as kt
+from Agent import ranking as rk
 from Agent.keyword_tree import KeywordTree
 
 Files = kt._Files
 """The one door to the disk; a test that patches a method of it stands before every tree."""
 
-LexicalRecall = kt._LexicalRecall
+LexicalRecall = rk._LexicalRecall
 """The ranking that is built in."""
 
 OUTCOMES: Mapping[str, tuple[str | None, str]] = kt._OUTCOMES
@@ -51,13 +52,15 @@ _LIMITS = {
 
 def limit(name: str) -> Any:
     """Return a border as it is now."""
-    return getattr(kt, _LIMITS[name])
+    return getattr(rk if hasattr(rk, _LIMITS[name]) else kt, _LIMITS[name])
 
 
 def set_limits(patch: pytest.MonkeyPatch | None = None, **limits: Any) -> None:
     """Move borders nearer; without a patch for good, as is right in a process that ends with the test."""
     for name, value in limits.items():
-        (patch or pytest.MonkeyPatch()).setattr(kt, _LIMITS[name], value)
+        for module in (kt, rk):
+            if hasattr(module, _LIMITS[name]):
+                (patch or pytest.MonkeyPatch()).setattr(module, _LIMITS[name], value)
 
 
 def padding(size: int) -> bytes:
@@ -71,6 +74,7 @@ def padding(size: int) -> bytes:
 def replace_files(patch: pytest.MonkeyPatch, files: type[Files]) -> None:
     """Let every tree that is opened from now on go through another door."""
     patch.setattr(kt, "_Files", files)
+    patch.setattr(rk, "_Files", files)
 
 
 def refusal(number: int) -> OSError:
@@ -190,7 +194,6 @@ def knows_of_a_failed_sync(tree: KeywordTree) -> bool:
 def renew_as_in_a_child(tree: KeywordTree) -> None:
     """Do to a tree what a fork does to it in the child."""
     tree._engine.RenewAfterFork()
-    tree._ranker.RenewAfterFork()
 
 
 def behind_exclusive_work(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
@@ -337,8 +340,8 @@ def tokens_held(tree: KeywordTree) -> int:
 
 def scores(tree: KeywordTree, name: str, description: str = "", *, is_placing: bool = False) -> list[tuple[float, str]]:
     """Return how a tree ranks the keywords for a name, to find it or to place it: score and id, best first."""
-    with tree._ranker.Asking() as recall:
-        fits = tree._descent._Score(recall.Rank(name, description), name, is_placing)
+    with tree._ranker.Asking():
+        fits = tree._ranker._Score(tree._ranker._recall.Rank(name, description), name, is_placing)
     return sorted(((score, id) for id, score in fits.items()), key=lambda fit: (-fit[0], fit[1]))
 
 
@@ -349,7 +352,7 @@ def ranking_of(tree: KeywordTree) -> object:
 
 def interrupt_behind_the_rankings_first_look(tree: KeywordTree, patch: pytest.MonkeyPatch) -> None:
     """Let Ctrl-C come where a ranking has asked what changed, and has not taken it in."""
-    see = tree._ranker._see
+    see = tree._ranker.see
 
     @contextlib.contextmanager
     def interrupted() -> Iterator[kt._State]:
@@ -357,29 +360,29 @@ def interrupt_behind_the_rankings_first_look(tree: KeywordTree, patch: pytest.Mo
             yield state
         raise KeyboardInterrupt
 
-    patch.setattr(tree._ranker, "_see", interrupted)
+    patch.setattr(tree._ranker, "see", interrupted)
 
 
 def rank_anew(tree: KeywordTree, ids: list[str]) -> None:
     """Give a tree a ranking that has learnt the keywords in this order."""
     ranker = tree._ranker
-    ranker._recall, ranker._rows, ranker._infos = kt._LexicalRecall(), {}, {}
-    ranker._TakeIn(ranker._recall, ids)
+    ranker._recall, ranker._rows, ranker._infos = rk._LexicalRecall(), {}, {}
+    ranker._TakeIn(ids)
 
 
 def note_keywords_told(patch: pytest.MonkeyPatch, note: Callable[[str], object]) -> None:
     """Tell of each keyword that a ranking learns."""
-    real = kt._LexicalRecall.Add
+    real = rk._LexicalRecall.Add
 
-    def add(recall: Any, id: str, texts: kt.Texts) -> None:
+    def add(recall: Any, id: str, texts: rk.Texts) -> None:
         note(id)
         real(recall, id, texts)
 
-    patch.setattr(kt._LexicalRecall, "Add", add)
+    patch.setattr(rk._LexicalRecall, "Add", add)
 
 
 def _contents(recall: object) -> tuple[Any, ...]:
-    assert isinstance(recall, kt._LexicalRecall)
+    assert isinstance(recall, rk._LexicalRecall)
     held = {
         term: sorted((recall._ids[posting >> 8], posting & 255) for posting in postings)
         for term, postings in recall._postings.items()
@@ -390,36 +393,36 @@ def _contents(recall: object) -> tuple[Any, ...]:
 
 def check_ranking(tree: KeywordTree) -> None:
     """Compare the ranking with one of the same keywords that is built afresh, posting by posting."""
-    anew = kt._Ranker(kt._LexicalRecall, tree._engine.See, tree._engine.CheckIdle, tree._reader.Content, 50)
-    with tree._ranker.Asking() as recall, anew.Asking() as other:
-        assert _contents(recall) == _contents(other)
+    anew = rk.LexicalRanker(tree._ranker.view)
+    with tree._ranker.Asking(), anew.Asking():
+        assert _contents(tree._ranker._recall) == _contents(anew._recall)
 
 
 # == Texts ================================================================================================
 
-terms_of = kt._TermsOf
+terms_of = rk._TermsOf
 
 
 def remembered_words() -> int:
     """Return of how many words the terms are kept in memory."""
-    return kt._VariantsOf.cache_info().currsize
+    return rk._VariantsOf.cache_info().currsize
 
 
 def forget_words() -> None:
     """Empty what is kept of words' terms."""
-    kt._VariantsOf.cache_clear()
+    rk._VariantsOf.cache_clear()
 
 
 def note_cut_texts(patch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that gets each text that is cut into words from now on."""
     cut: list[str] = []
-    words_of = kt._WordsOf
+    words_of = rk._WordsOf
 
     def note(text: str, *told: list[str]) -> dict[str, float]:
         cut.append(text)
         return words_of(text, *told)
 
-    patch.setattr(kt, "_WordsOf", note)
+    patch.setattr(rk, "_WordsOf", note)
     return cut
 
 

@@ -1,0 +1,96 @@
+"""Copies of a folder in use: they open, and say what they lack."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from Agent.keyword_tree import KeywordTree, StoreCorruptError
+
+LOG, NODES = "change_log.jsonl", "nodes.jsonl"
+
+
+@contextmanager
+def writer(folder: Path) -> Iterator[None]:
+    """Let another process write as fast as it can."""
+    code = (
+        "import sys; from Agent.keyword_tree import KeywordTree\n"
+        f"tree = KeywordTree({str(folder)!r}); print('ready', flush=True)\n"
+        "for n in range(1_000_000):\n"
+        "    node = tree.CreateKeyword(f'知识 {n}', 'root'); tree.CreateInfo('x' * (n % 5000), '', [node.id])\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+class TestACopyOfALivingFolder:
+    def test_whose_log_is_older_than_its_projections_opens(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "tree")) as tree:
+            first = tree.CreateKeyword("first", "root")
+            (tmp_path / "copy").mkdir()
+            shutil.copy(tmp_path / "tree" / LOG, tmp_path / "copy")
+            late = tree.CreateKeyword("late", "root")
+            for name in (NODES, "infos.jsonl", "links.jsonl"):
+                shutil.copy(tmp_path / "tree" / name, tmp_path / "copy")
+
+        with KeywordTree(str(tmp_path / "copy")) as copy:
+            assert [node.id for node in copy] == [first.id]
+            [said] = copy.recovery
+            [aside] = (tmp_path / "copy").glob("cut_tail-nodes-*.bin")
+            assert said.startswith(NODES)
+            assert aside.name in said
+            assert late.id in aside.read_text("utf-8")
+            assert copy.Verify() == [
+                f"{aside.name} holds rows that the log does not have; repair looks at it, then take it away"
+            ]
+        with KeywordTree(str(tmp_path / "copy")) as again:
+            assert again.recovery == ()
+
+    def test_opens_whenever_it_is_made(self, tmp_path: Path) -> None:
+        with writer(tmp_path / "tree"):
+            for n in range(6):
+                subprocess.run(["cp", "-r", tmp_path / "tree", tmp_path / f"copy{n}"], check=True)
+
+        counts = []
+        for n in range(6):
+            with KeywordTree(str(tmp_path / f"copy{n}")) as copy:
+                counts.append(len(copy))
+        assert counts == sorted(counts)
+
+    def test_is_refused_where_the_log_itself_proves_a_loss(self, tmp_path: Path) -> None:
+        with KeywordTree(str(tmp_path / "tree")) as tree:
+            for name in ("a", "b", "c"):
+                tree.CreateKeyword(name, "root")
+        log = tmp_path / "tree" / LOG
+        lines = log.read_bytes().splitlines(keepends=True)
+        log.write_bytes(b"".join(lines[:2] + lines[3:]))
+
+        with pytest.raises(StoreCorruptError, match="operation 3 is damaged or missing"):
+            KeywordTree(str(tmp_path / "tree"))
+
+
+class TestASnapshotThatCopies:
+    def test_is_consistent_while_another_process_writes(self, tmp_path: Path) -> None:
+        with writer(tmp_path / "tree"), KeywordTree(str(tmp_path / "tree")) as tree:
+            names = [tree.Snapshot(copy=True) for _ in range(3)]
+
+        with KeywordTree(str(tmp_path / "tree")) as tree:
+            counts = []
+            for name in names:
+                tree.Restore(name)
+                counts.append(len(tree))
+            assert counts == sorted(counts)
+            assert tree.Verify() == []
