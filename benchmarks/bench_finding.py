@@ -1,25 +1,26 @@
-"""How well, how quickly and at what price is a keyword found that has no exact name?
+"""How often the right keyword or memory is found, what is answered that nothing answers, and what it costs.
 
-What: on real trees, the share of queries whose right answer comes first, among five and among fifty, for searching
-and for placing new keywords; walks of choosers that know the answer (`bench_walks.py`); the curve of abstaining
-against answering; what confirmed queries bring; and the time and memory of index and view. Beside it sqlite3's FTS5
-and, where installed, bm25s on the same documents, each with words and pairs of Chinese characters as terms.
+The sets are those of `finding_sets`. Contenders, in turns over the same questions:
 
-Why: a model can only choose what it is shown, and without a model the ranking is all there is.
+    words     `KeywordTree.RankCandidates`, for memories `MemoryStore.recall`
+    vectors   the same with an embedder (`EmbeddingTree`; `LocalEmbedder` of the extra [local])
+    FTS5      sqlite3's, with its Porter stemmer, in a dozen plain lines
+    bm25s     the library of this name
+    cosine    the nearest of a unit's texts by the same embedder, numpy alone
 
-How: see `finding_sets.py` for the sets and the intervals. Of each intent's questions one half is asked and the other
-confirmed. A peer gets each document with and without the names above it, and two ways to place by what it found; of
-these the one that puts most first counts, which favours it. Times are the processor's: what is timed waits for no
-disk, and the machine has other work. A view is the quickest of three; the first one after opening, and the index's
-memory, are measured in processes of their own.
+Every second case of a set is one its constants may be chosen on ("even"), the others report ("odd"). Figures are
+percentages of those odd cases that have an answer: right first / among five / among fifty. "Answered": the first has at
+least `BAR`. Questions without an answer are the set's own where it has some, else forty of other sets. AUROC: how well
+the first one's score tells questions with an answer from those without. Times are of the processor.
 
-Repeat: ``python -m benchmarks.bench_finding`` (``--quick``: 100 queries of each set; ``--limit``, ``--sizes``).
-Parts for ``--only``: quality, walks, crowded, languages, abstaining, confirmed, costs.
+Repeat: ``pip install -e '.[local,benchmarks]'``, then ``python -m benchmarks.bench_finding`` (parts for `--only`:
+words, vectors, confirmed, placing, costs; `--limit` cases of a half; `--sets` by the beginning of their names;
+`--half` even or all; `--stores FOLDER` keeps the embedder's work).
 """
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
 import random
 import re
 import sqlite3
@@ -28,427 +29,413 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from Agent.keyword_tree import KeywordNode, KeywordTree
-from benchmarks import bench_walks, common, trees
-from benchmarks.finding_sets import (
-    SHOWN,
-    Aims,
-    Case,
-    Finder,
-    Spec,
-    Task,
-    add_more,
-    index_of,
-    p95,
-    read_rows,
-    resampled,
-    share,
-    specs_of,
-    tasks,
-)
+from Agent.keyword_tree import KeywordTree
+from Agent.lexical_client import LexicalLLMClient
+from Agent.memory import MemoryStore
+from benchmarks import common, finding_sets
+from benchmarks.finding_sets import Case, Set, Unit
+
+try:
+    from Agent.finding.calibration import ANSWER_BAR as BAR  # type: ignore[import-not-found,unused-ignore]
+except ImportError:  # before there was one
+    from Agent.lexical_client import LEAST_SCORE as BAR
 
 MODULE = "benchmarks.bench_finding"
-
-FIRST = {
-    "place awesome_python": (44, 55),
-    "place awesome_python_cn": (50, 58),
-    "place wordnet_food": (61, 68),
-    "search awesome_python": (26, 40),
-    "search awesome_python_cn": (15, 25),
-    "search wordnet_food, definition_en": (29, 40),
-    "search clinc150_dev": (48, 60),
-    "search admin_cn4, short_name": (97, 99),
-}
-"""Right first, in percent: to be reached, hoped for."""
-
-# == Peers ===================================================================================
-
-Peer = Callable[[str], list[tuple[str, float]]]
-"""Query -> ids with their scores, best first."""
-
-_RUNS = re.compile(r"([\u3400-\u9fff]+)|([^\W_]+)")
+Found = list[tuple[str, float]]
+Rank = Callable[[Case], Found]
 
 
-def _tokens(text: str) -> list[str]:
-    """Return words, and pairs of Chinese characters, as a careful user of a word index would."""
-    found: list[str] = []
-    for unspaced, word in _RUNS.findall(text.casefold()):
-        found += [unspaced[i : i + 2] for i in range(max(1, len(unspaced) - 1))] if unspaced else [word]
-    return found
+# == Contenders ==============================================================================
 
 
-def _documents(specs: Sequence[Spec], with_path: bool) -> list[list[str]]:
-    above: dict[str, list[str]] = {"root": []}
-    documents = []
-    for spec in specs:
-        own = _tokens(" ".join([spec["name"], *spec["aliases"]]))
-        documents.append(own + _tokens(spec["description"]) + (above[spec["parent_id"]] if with_path else []))
-        above[spec["id"]] = above[spec["parent_id"]] + own
-    return documents
+def texts_of(unit: Unit) -> list[str]:
+    """Return what is said of a unit, each with its name before it."""
+    name = unit.names[0] if unit.names else ""
+    said = [*([unit.description] if unit.description else []), *unit.infos]
+    return [f"{name}: {text}" if name else text for text in said] or list(unit.names)
 
 
-def _fts5(ids: list[str], documents: list[list[str]]) -> Peer:
-    base = sqlite3.connect(":memory:")
-    base.execute("CREATE VIRTUAL TABLE d USING fts5(t)")
-    base.executemany("INSERT INTO d(t) VALUES (?)", ((" ".join(document),) for document in documents))
-    statement = "SELECT rowid, -bm25(d) FROM d WHERE d MATCH ? ORDER BY bm25(d), rowid LIMIT 200"
+def spaced(text: str) -> str:
+    """Return a text with the characters of unspaced scripts apart: no peer cuts them itself."""
+    return re.sub(r"([\u3040-\u30ff\u3400-\u9fff])", r" \1 ", text)
 
-    def rank(query: str) -> list[tuple[str, float]]:
-        words = " OR ".join(f'"{token}"' for token in dict.fromkeys(_tokens(query)))
-        return [(ids[row - 1], score) for row, score in base.execute(statement, (words,))] if words else []
+
+def fts5(units: Sequence[Unit]) -> Rank:
+    """Return FTS5 over all that is said of a unit."""
+    db = sqlite3.connect(":memory:")
+    db.execute("create virtual table units using fts5(id unindexed, text, tokenize='porter unicode61')")
+    rows = ((unit.id, spaced("\n".join([*unit.names, *texts_of(unit)]))) for unit in units)
+    db.executemany("insert into units values (?, ?)", rows)
+
+    def rank(case: Case) -> Found:
+        words = dict.fromkeys(re.findall(r"\w+", spaced(f"{case.query} {case.description}")))
+        query = " OR ".join(f'"{word}"' for word in words) or '""'
+        sql = "select id, -rank from units where units match ? order by rank limit 50"
+        return db.execute(sql, (query,)).fetchall()
 
     return rank
 
 
-def _bm25s(ids: list[str], documents: list[list[str]]) -> Peer:
-    if importlib.util.find_spec("bm25s") is None:
-        raise common.Skip("bm25s is not installed (pip install bm25s)")
-    import bm25s  # type: ignore[import-not-found,import-untyped,unused-ignore]  # optional
+def bm25s(units: Sequence[Unit]) -> Rank:
+    """Return bm25s over the same."""
+    import bm25s as library  # type: ignore[import-untyped]
 
-    index = bm25s.BM25()
-    index.index(documents, show_progress=False)
+    def cut(texts: list[str]) -> Any:
+        return library.tokenize(
+            list(map(spaced, texts)), stopwords="en", token_pattern=r"(?u)\w+", show_progress=False, return_ids=False
+        )
 
-    def rank(query: str) -> list[tuple[str, float]]:
-        found, scores = index.retrieve([_tokens(query)], k=min(200, len(ids)), show_progress=False)
-        return [(ids[i], float(score)) for i, score in zip(found[0], scores[0], strict=True) if score > 0]
+    index = library.BM25()
+    index.index(cut(["\n".join([*unit.names, *texts_of(unit)]) for unit in units]), show_progress=False)
+
+    def rank(case: Case) -> Found:
+        asked = cut([f"{case.query} {case.description}"])
+        found, scores = index.retrieve(asked, k=min(50, len(units)), show_progress=False)
+        return [(units[at].id, float(score)) for at, score in zip(found[0], scores[0], strict=True) if score > 0]
 
     return rank
 
 
-def _next_to(parent_of: dict[str, str], ranked: list[tuple[str, float]]) -> list[str]:
-    """Return the parents of what was found, in that order, each followed by what it was found for."""
-    return list(dict.fromkeys(id for hit, _ in ranked for id in (parent_of[hit], hit) if id != "root"))
+def cosine(units: Sequence[Unit], embedder: Any) -> Rank:
+    """Return the plain nearest text of each unit."""
+    import numpy as np
+
+    owners = [unit.id for unit in units for _ in texts_of(unit)]
+    matrix = np.array(embedder.embed([text[:2_000] for unit in units for text in texts_of(unit)]), np.float32)
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+
+    def rank(case: Case) -> Found:
+        text = f"{case.query}: {case.description}" if case.description else case.query
+        (asked,) = embedder.embed_queries([text])
+        scores = matrix @ (np.asarray(asked, np.float32) / np.linalg.norm(asked))
+        best: dict[str, float] = {}
+        for at in np.argsort(-scores):
+            best.setdefault(owners[at], float(scores[at]))
+            if len(best) == 50:
+                break
+        return list(best.items())
+
+    return rank
 
 
-def _voted(parent_of: dict[str, str], ranked: list[tuple[str, float]]) -> list[str]:
-    """Let what was found vote for its parent, five for one at most, and with 0.7 for itself."""
-    scores: dict[str, float] = defaultdict(float)
-    votes: dict[str, int] = defaultdict(int)
-    for id, score in ranked:
-        scores[id] += 0.7 * score
-        votes[parent_of[id]] += 1
-        if votes[parent_of[id]] <= 5:
-            scores[parent_of[id]] += score
-    scores.pop("root", None)
-    return sorted(scores, key=lambda id: -scores[id])
+def fill(tree: KeywordTree, units: Iterable[Unit], source: str = "") -> None:
+    """Store units as keywords with infos."""
+    units = list(units)
+    for begin in range(0, len(units), 50_000):
+        tree.BatchCreateKeywords([_spec_of(unit) for unit in units[begin : begin + 50_000]])
+    infos = [{"content": text, "source": source, "keyword_ids": [unit.id]} for unit in units for text in unit.infos]
+    for begin in range(0, len(infos), 10_000):
+        tree.BatchCreateInfos(infos[begin : begin + 10_000])
 
 
-def _plainly(ranked: list[tuple[str, float]]) -> list[str]:
-    return [id for id, _ in ranked]
+def _spec_of(unit: Unit) -> dict[str, object]:
+    """Return a unit as a keyword to be created."""
+    spec = {"id": unit.id, "name": unit.names[0], "parent_id": unit.parent_id, "description": unit.description}
+    return {**spec, "aliases": list(unit.names[1:])}
 
 
-def _variants(task: Task, make: Callable[[list[str], list[list[str]]], Peer]) -> Iterator[tuple[str, Any]]:
-    """Yield the ways in which a peer may answer a task, each with a name."""
-    parent_of = {spec["id"]: spec["parent_id"] for spec in task.specs}
-    ways: dict[str, Callable[[list[tuple[str, float]]], list[str]]] = {"": _plainly}
-    if task.intent == "suggest_parent":
-        ways = {", parents in turn": partial(_next_to, parent_of), ", votes": partial(_voted, parent_of)}
-    for documents in ("own texts", "with path"):
-        peer = make([spec["id"] for spec in task.specs], _documents(task.specs, documents == "with path"))
-        for way, order in ways.items():
-            yield documents + way, _asking(peer, order)
+@contextlib.contextmanager
+def own(which: Set, embedder: Any = None) -> Iterator[Rank]:
+    """Yield the library's ranking of a set."""
+    with tempfile.TemporaryDirectory(prefix="keyword-tree-finding-") as folder:
+        if which.is_memory:
+            ranker = _memory_ranker(embedder, folder)
+            with MemoryStore(folder, extract=None, ranker=ranker) as store:
+                ids = {store.remember(unit.infos[0], source="notes"): unit.id for unit in which.units}
+                if ranker is not None:
+                    store.recall("warm up")
+                    ranker.catch_up()
+                yield lambda case: [(ids[one.info.id], one.score) for one in store.recall(case.query, 50)]
+            return
+        with _opened(folder, embedder) as tree:
+            fill(tree, which.units)
+            if embedder is not None:
+                tree.catch_up()  # type: ignore[attr-defined]
+            if which.is_placing:
+                yield lambda case: [
+                    (id, 0.0) for id in _fit(tree, case) if id != "root" or case.gold == frozenset(["root"])
+                ]
+            else:
+                yield lambda case: [(node.id, score) for node, score in tree.RankCandidates(case.query, 50)]
 
 
-def _asking(peer: Peer, order: Callable[[list[tuple[str, float]]], list[str]]) -> Callable[[Case], list[str]]:
-    return lambda case: order(peer(f"{case.query} {case.description}"))
+def _fit(tree: Any, case: Case) -> list[str]:
+    """Return the parents that a new keyword is offered, best first: the only thing that no public call returns."""
+    ids: list[str] = tree._engine.Fit(case.query, case.description, is_placing=True, count=0).ids
+    return ids[:50]
+
+
+def _opened(folder: str, embedder: Any) -> KeywordTree:
+    if embedder is None:
+        return KeywordTree(folder)
+    from Agent.embeddings import EmbeddingTree
+
+    return EmbeddingTree(folder, embedder, patience_s=600.0)
+
+
+def _memory_ranker(embedder: Any, folder: str) -> Any:
+    if embedder is None:
+        return None
+    from Agent.embeddings.ranker import EmbeddingRanker
+
+    return EmbeddingRanker(embedder, folder, patience_s=600.0)
+
+
+class Remembering:
+    """An embedder that asks the model for each text once, over all runs."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Keep the vectors in a folder, or in memory."""
+        from Agent.embeddings.embedder import LocalEmbedder
+
+        self._model = LocalEmbedder()
+        self.name = self._model.name
+        self._db = sqlite3.connect(folder / "vectors.db" if folder else ":memory:", check_same_thread=False)
+        self._db.execute("create table if not exists vectors(key blob primary key, vector blob) without rowid")
+
+    def embed(self, texts: Sequence[str]) -> list[Any]:
+        """Return vectors of texts."""
+        return self._ask(texts, self._model.embed, b"t")
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Any]:
+        """Return vectors of questions."""
+        return self._ask(texts, self._model.embed_queries, b"q")
+
+    def _ask(self, texts: Sequence[str], embed: Callable[[list[str]], Any], kind: bytes) -> list[Any]:
+        import numpy as np
+
+        keys = [kind + blake2b(text.encode("utf-8", "replace"), digest_size=16).digest() for text in texts]
+        found = {}
+        for key, text in zip(keys, texts, strict=True):
+            row = self._db.execute("select vector from vectors where key = ?", (key,)).fetchone()
+            if row is None:
+                row = (np.asarray(next(iter(embed([text]))), np.float32).tobytes(),)
+                self._db.execute("insert or replace into vectors values (?, ?)", (key, row[0]))
+            found[key] = np.frombuffer(row[0], np.float32)
+        self._db.commit()
+        return [found[key] for key in keys]
 
 
 # == Quality =================================================================================
 
 
-def _answer(rank: Callable[[Case], list[str]], cases: Sequence[Case]) -> tuple[list[int], list[float]]:
-    """Return how many right answers came first, among five and among fifty, and the seconds of each case."""
-    hits, times = [0, 0, 0], []
+class Figures(NamedTuple):
+    """How one contender did on one set."""
+
+    hits: tuple[float, float, float]
+    answered: tuple[float, float, float]
+    """Of questions with an answer: right, wrong; of those without: answered."""
+    auroc: float
+    times: list[float]
+
+    def cells(self, is_scored: bool) -> list[str]:
+        """Return what a table shows."""
+        first = f"{self.hits[0]:.1f} / {self.hits[1]:.0f} / {self.hits[2]:.0f}"
+        times = " / ".join(f"{1e3 * common.percentile(self.times, share):.1f}" for share in (0.5, 0.95))
+        right, wrong, strange = self.answered
+        return [first, times, *([f"{right:.0f}, {wrong:.0f}; {strange:.0f}", f"{self.auroc:.2f}"] if is_scored else [])]
+
+
+def measure(rank: Rank, cases: Sequence[Case], strange: Sequence[str]) -> Figures:
+    """Ask everything once."""
+    hits, times, scores = [0, 0, 0], [], list[float]()
+    right = wrong = 0
     for case in cases:
         began = time.process_time()
         found = rank(case)
         times.append(time.process_time() - began)
-        for index, depth in enumerate((1, 5, SHOWN)):
-            hits[index] += not case.gold.isdisjoint(found[:depth])
-    return hits, times
+        scores.append(found[0][1] if found else 0.0)
+        if found and scores[-1] >= BAR:
+            right, wrong = (right + 1, wrong) if found[0][0] in case.gold else (right, wrong + 1)
+        for at, depth in enumerate((1, 5, 50)):
+            hits[at] += any(id in case.gold for id, _ in found[:depth])
+    others = [found[0][1] if (found := rank(Case(query, frozenset()))) else 0.0 for query in strange]
+    above = sum((one > other) + 0.5 * (one == other) for one in scores for other in others)
+    share = 100 / max(1, len(cases))
+    answered = sum(other >= BAR for other in others)
+    return Figures(
+        (hits[0] * share, hits[1] * share, hits[2] * share),
+        (right * share, wrong * share, 100 * answered / max(1, len(others))),
+        above / max(1, len(scores) * len(others)),
+        times,
+    )
 
 
-def _quality(report: common.Report, task: Task, finder: Finder, aims: Aims) -> list[str]:
-    """Print how a task went, and return how often the right one came first: here, FTS5, bm25s."""
-    count = len(task.cases)
-    answers = {"KeywordTree": _answer(lambda case: [id for _, id in finder.rank(case, task.intent)], task.cases)}
-    if task.name in FIRST:
-        aims.add(f"{task.name}, right first, %", share(answers["KeywordTree"][0][0], count), *FIRST[task.name])
-    for name, make in {"FTS5": _fts5, "bm25s": _bm25s}.items():
-        try:
-            tried = {variant: _answer(rank, task.cases) for variant, rank in _variants(task, make)}
-        except (common.Skip, sqlite3.OperationalError) as reason:
-            report.skipped(f"{task.name}, {name}", reason)
+def quality(report: common.Report, options: Namespace, all_sets: Sequence[Set], embedder: Any) -> None:
+    """Print how each contender did on each set, and the means."""
+    rows: list[list[str]] = []
+    means: dict[str, list[Figures]] = {}
+    for which in all_sets:
+        if embedder is not None and which.is_large:
             continue
-        best = max(tried, key=lambda variant: tried[variant][0])
-        answers[f"{name} ({best})"] = tried[best]
-    rows, first = [], {}
-    for name, (hits, times) in answers.items():
-        cells = [share(hit, count) for hit in hits]
-        first[name.partition(" ")[0]] = cells[0]
-        rows.append([name, *cells, *(f"{1e3 * common.percentile(times, part):.1f}" for part in (0.5, 0.95))])
-    report.table(
-        f"{task.name}: {count} cases, {len(task.specs):,} keywords (percent; milliseconds)",
-        ["", "first", "among 5", f"among {SHOWN}", "p50", "p95"],
-        rows,
-    )
-    return [f"{task.name}: {count} cases", *(first.get(name, "–") for name in ("KeywordTree", "FTS5", "bm25s"))]
+        asked = which.half(options.half, options.limit)
+        strange = _strange(which, all_sets)
+        with own(which) as words, contextlib.ExitStack() as stack:
+            contenders: dict[str, Rank] = {"words": words}
+            if embedder is not None:
+                contenders["vectors"] = stack.enter_context(own(which, embedder))
+                contenders["cosine"] = cosine(which.units, embedder)
+            contenders |= {} if embedder is not None else {"FTS5": fts5(which.units), "bm25s": bm25s(which.units)}
+            row = [f"{which.name}: {len(asked)}"]
+            for name, rank in contenders.items():
+                figures = measure(rank, asked, [] if which.is_placing else strange)
+                means.setdefault(name, []).append(figures)
+                row += figures.cells(is_scored=name in ("words", "vectors"))
+        rows.append(row)
+        report.line(" | ".join(row))
+    columns = ["set"]
+    for name in means:
+        scored = [f"{name}: right, wrong; none", "AUROC"] if name in ("words", "vectors") else []
+        columns += [f"{name}: first / 5 / 50", "ms p50 / p95", *scored]
+    report.table(f"The {options.half} cases; answered at {BAR}", columns, rows)
+    for name, measured in means.items():
+        hits = " / ".join(f"{statistics.fmean(each.hits[at] for each in measured):.1f}" for at in range(3))
+        searched = [each for each in measured if each.times and each.auroc]
+        said = [statistics.fmean(each.answered[at] for each in searched) for at in range(3)]
+        auroc = statistics.fmean(each.auroc for each in searched)
+        told = f"; answered right {said[0]:.1f}, wrong {said[1]:.1f}, what nothing answers {said[2]:.1f}"
+        report.line(f"\nmean, {name}: {hits}{told}; AUROC {auroc:.3f}")
 
 
-# == Abstaining, confirmed queries ===========================================================
+def _strange(which: Set, all_sets: Sequence[Set]) -> list[str]:
+    """Return questions that nothing answers: the set's own, else those of other sets, half of them in its language."""
+    mine = [case.query for case in which.cases if not case.gold]
+    if mine:
+        return random.Random(6).sample(mine, min(80, len(mine)))
+    source = which.name.split(",")[0].split("_")[0]
+    others = [each for each in all_sets if source not in each.name and not each.is_placing and not each.is_large]
+    asked = [(each.is_chinese, case.query) for each in others for case in each.cases if case.gold]
+    random.Random(6).shuffle(asked)
+    near = [query for is_chinese, query in asked if is_chinese == which.is_chinese][:30]
+    return [*near, *[query for is_chinese, query in asked if is_chinese != which.is_chinese][:10]]
 
 
-def _abstaining(report: common.Report) -> None:
-    rows = read_rows("clinc150_dev/queries.jsonl")
-    finder = Finder(specs_of("clinc150_dev"))
-    answers = []
-    for row in rows:
-        case = Case(row["query"], "", frozenset(row["gold_ids"]))
-        ranked = finder.rank(case, "search")
-        answers.append((finder.confidence(case), bool(case.gold), bool(ranked) and ranked[0][1] in case.gold))
-    finder.close()
-    known = [answer for answer in answers if answer[1]]
-    strange = [answer for answer in answers if not answer[1]]
-    above = sum((k[0] > s[0]) + 0.5 * (k[0] == s[0]) for k in known for s in strange)
-    table = []
-    for least in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7):
-        given = [answer for answer in known if answer[0] >= least]
-        refused = sum(answer[0] < least for answer in strange)
-        right = share(sum(answer[2] for answer in given), len(given)) if given else "–"
-        table.append([f"{least:.1f}", share(len(given), len(known)), right, share(refused, len(strange))])
-    report.table(
-        f"Abstaining below a confidence, clinc150_dev (percent); AUROC {above / len(known) / len(strange):.3f}",
-        ["least confidence", "of what fits: answered", "of these right", "of what fits nothing: refused"],
-        table,
-    )
-
-
-def _confirmed(report: common.Report) -> None:
-    specs = specs_of("clinc150_dev")
-    by_node: dict[str, list[str]] = defaultdict(list)
-    for row in read_rows("clinc150_dev/queries.jsonl"):
-        if row["gold_ids"]:
-            by_node[row["gold_ids"][0]].append(row["query"])
-    for queries in by_node.values():
-        random.Random(5).shuffle(queries)
-    finder = Finder(specs)
+def confirmed(report: common.Report, options: Namespace) -> None:
+    """Print what confirmed queries bring."""
     rows = []
-    cases = [Case(query, "", frozenset([id])) for id, queries in by_node.items() for query in queries[:10]]
     for count in (0, 1, 3, 10):
-        finder.use(index_of(specs, {id: held[10 : 10 + count] for id, held in by_node.items()}))
-        hits, _ = _answer(lambda case: [id for _, id in finder.rank(case, "search")], cases)
-        rows.append([count, *(share(hit, len(cases)) for hit in hits)])
-    finder.close()
-    report.table("Confirmed queries, clinc150_dev (percent)", ["for each keyword", "first", "5", "50"], rows)
+        which = finding_sets.confirmed(count)
+        with own(which) as rank:
+            rows.append([str(count), *measure(rank, which.half(options.half, 750), []).cells(is_scored=False)])
+    report.table("Confirmed queries, clinc150_dev", ["for each intent", "first / 5 / 50", "ms p50 / p95"], rows)
+
+
+def placing(report: common.Report, options: Namespace) -> None:
+    """Print what becomes of everyday keywords that are created without a parent, each in the tree as it was."""
+    counts = {language: Counter[str]() for language in ("en", "zh")}
+    for path in sorted(finding_sets.EVERYDAY.glob("*_*.txt")):
+        if path.stem.startswith("facts"):
+            continue
+        which, cases = finding_sets.everyday_tree(path)
+        with tempfile.TemporaryDirectory() as folder, KeywordTree(folder, LexicalLLMClient()) as tree:
+            fill(tree, which.units)
+            for case in cases:
+                made = tree.CreateKeyword(case.query)
+                parent = tree.GetPath(made.id)[-2].id
+                is_right = ("/" if parent == "root" else parent) in case.gold
+                counts[path.stem[:2]]["right" if is_right else "at the root" if parent == "root" else "wrong"] += 1
+                tree.DeleteKeyword(made.id)
+    columns = ["right", "at the root", "wrong"]
+    rows = [[language, *(str(found[column]) for column in columns)] for language, found in counts.items()]
+    report.table("Everyday keywords created without a parent", ["", *columns], rows)
 
 
 # == Costs ===================================================================================
 
 
-def _serve_tree(store: str, size: str) -> Callable[..., dict[str, Any]]:
-    began = time.process_time()
-    finder = Finder(folder=store)
-    opened = time.process_time() - began
-    cases = list(_asked_of(size))
-
-    def first() -> dict[str, Any]:
-        held, began = common.rss_mb(), time.process_time()
-        finder.show(cases[0], "search", finder.begin(), is_first=True)
-        spent = time.process_time() - began
-        return {"opened": opened, "first": spent, "grown": common.rss_mb() - held, "mib": finder.index_mib()}
-
-    def views() -> dict[str, Any]:
-        return {intent: [_view_time(finder, case, intent) for case in cases] for intent in ("search", "suggest_parent")}
-
-    def changes() -> dict[str, Any]:
-        return _time_changes(finder, [next(iter(case.gold)) for case in cases])
-
-    answers = {"first": first, "views": views, "changes": changes}
-    return lambda task: answers[task]()
+def _many(count: int, infos: int) -> Iterator[Unit]:
+    """Yield keywords whose names and infos are made of the words of real ones."""
+    draw, words = random.Random(8), list[str]()
+    for name in ("awesome_python", "awesome_python_cn", "memorybank_en", "memorybank_cn"):
+        words += [row["content"] for row in finding_sets.rows_of(f"{name}/infos.jsonl")]
+    for number in range(count):
+        name = f"{draw.choice(words)[:24].strip() or 'name'} {number}"
+        yield Unit(f"k{number}", [name], infos=[f"{draw.choice(words)[:300]} {number}" for _ in range(infos)])
 
 
-def _asked_of(size: str) -> Iterator[Case]:
-    """Yield what is asked of a tree for the costs: names, and longer texts, of 200 keywords."""
-    specs = list(trees.tree_named(size))
-    names = {spec["id"]: spec["name"] for spec in specs}
-    for index, spec in enumerate(random.Random(3).sample(specs, min(200, len(specs)))):
-        longer = spec["description"] or " ".join([names.get(spec["parent_id"], ""), spec["name"]])
-        yield Case(longer if index % 2 else spec["name"], spec["description"], frozenset([spec["id"]]))
+def _serve_opening(folder: str) -> Callable[..., dict[str, Any]]:
+    tree = KeywordTree(folder)
+    before = common.rss_mb()
+    draw = random.Random(9)
+    asked = [row["question"] for row in finding_sets.rows_of("memorybank_en/questions.jsonl")]
+    asked += [row["question"] for row in finding_sets.rows_of("memorybank_cn/questions.jsonl")]
+
+    def answer(questions: int) -> dict[str, Any]:
+        times = []
+        for query in draw.choices(asked, k=questions):
+            began = time.process_time()
+            tree.RankCandidates(query, 10)
+            times.append(time.process_time() - began)
+        return {"times": times, "grown": common.rss_mb() - before}
+
+    return answer
 
 
-def _view_time(finder: Finder, case: Case, intent: str) -> float:
-    times = []
-    for _ in range(3):
-        began = time.process_time()
-        finder.show(case, intent, finder.begin(), is_first=True)
-        times.append(time.process_time() - began)
-    return min(times)
-
-
-def _time_changes(finder: Finder, ids: list[str]) -> dict[str, list[float]]:
-    """Return the seconds of the index's own work when keywords come, are renamed, and move, alone or with a subtree.
-
-    A write only notes what it changed: by that its taking-in is longer than where no index is. The next ranking does
-    the rest, for one keyword, caches cold, or for all that changed meanwhile.
-    """
-    tree, times = finder.tree, defaultdict[str, list[float]](list)
-    nodes = [node for node in map(tree.GetKeyword, ids) if node is not None]
-    largest = max(tree.GetChildren("root"), key=lambda node: len(node.children))
-    home = tree.CreateKeyword("home", "root")
-    writes: dict[str, Callable[[KeywordNode, int], object]] = {
-        "add": lambda node, number: tree.CreateKeyword(f"{node.name} {number}", "root", node.aliases, node.description),
-        "rename": lambda node, number: _rename(tree, node.id, f"{node.name} {number}"),
-        "move": lambda node, number: tree.MoveKeyword(node.id, "root" if number % 2 else home.id),
-        "move of a subtree": lambda _, number: tree.MoveKeyword(largest.id, "root" if number % 2 else home.id),
-    }
-    for what, write in writes.items():
-        times |= {what: [], f"{what}, each of 50": []}
-        for number, node in enumerate(nodes):
-            times[what].append(finder.index_time(partial(write, node, number)))
-        for begin in range(0, len(nodes), 50):
-            some = list(enumerate(nodes[begin : begin + 50], 1 + len(nodes)))
-            spent = finder.index_time(*(partial(write, node, number) for number, node in some))
-            times[f"{what}, each of 50"].append(spent / len(some))
-    for number, node in enumerate(nodes):  # the last: the index is lost behind it
-        renames = [partial(writes["rename"], node, 3 * len(nodes) + 2 * number + other) for other in (0, 1)]
-        first, second = (finder.taking_in_time(rename, (number + turn) % 2) for turn, rename in enumerate(renames))
-        times["the write"].append((second - first) * (-1) ** (number % 2))
-    return times
-
-
-def _rename(tree: KeywordTree, id: str, name: str) -> None:
-    node = tree.GetKeyword(id)
-    assert node is not None
-    tree.UpdateKeyword(id, {"name": name}, node.version)
-
-
-def _costs(report: common.Report, options: Namespace, aims: Aims) -> None:
-    sizes = options.sizes.split(",")
-    views, changes = [], []
-    for size in sizes:
+def costs(report: common.Report, options: Namespace) -> None:
+    """Print what the first question after opening takes, later ones, memory, and what the index takes on disk."""
+    rows = []
+    for count, infos in ((5_000, 1),) if options.quick else ((50_000, 0), (100_000, 3)):
         with common.working_folder(options) as folder:
-            try:
-                with KeywordTree(str(folder / "store")) as tree:
-                    for batch in trees.in_batches(trees.tree_named(size), 50_000):
-                        tree.BatchCreateKeywords(batch)
-            except common.Skip as reason:
-                report.skipped(size, reason)
-                continue
-            row, change = _measure_size(folder / "store", size, aims, rounds=options.rounds or 5)
-        views.append(row)
-        changes.append(change)
-    columns = ["keywords", "opening s", "first view s", "index MiB", "process grows MiB"]
-    columns += ["search p50", "p95", "place p50", "p95"]
-    report.table("First view after opening; later ones (milliseconds)", columns, views)
-    changed = ["add", "rename", "move", "move of a subtree"]
-    columns = ["keywords", *(column for what in changed for column in (what, f"{what}, each of 50"))]
-    report.table(
-        "What the index costs for a changed keyword: the next ranking; the write itself (microseconds, median)",
-        [*columns, "the write"],
-        changes,
-    )
-
-
-def _measure_size(store: Path, size: str, aims: Aims, rounds: int) -> tuple[list[str], list[str]]:
-    """Return the two rows of a size: views and changes."""
-    firsts = []
-    for _ in range(rounds):
-        with common.Worker(MODULE, "tree", store=str(store), size=size) as worker:
-            firsts.append(worker.ask(task="first"))
-    with common.Worker(MODULE, "tree", store=str(store), size=size) as worker:
-        worker.ask(task="first")
-        times = worker.ask(task="views")
-        spent = worker.ask(task="changes")
-    count = "43,118 (admin_cn4)" if size == "admin_cn4" else f"{int(size):,}"
-    opened, first, grown = (
-        resampled([[answer[key] for answer in firsts]], statistics.median, form)
-        for key, form in (("opened", ",.2f"), ("first", ",.2f"), ("grown", ",.0f"))
-    )
-    held = f"{firsts[0]['mib']:,.0f}"
-    in_ms = {intent: [[1e3 * time for time in held]] for intent, held in times.items()}
-    slow = {intent: resampled(held, p95, ",.1f") for intent, held in in_ms.items()}
-    cells = [
-        cell for intent, held in in_ms.items() for cell in (resampled(held, statistics.median, ",.1f"), slow[intent])
-    ]
-    costs = {
-        what: resampled([[1e6 * time for time in held]], statistics.median, ",.1f") for what, held in spent.items()
-    }
-    large = size != "admin_cn4"
-    if not large or int(size) >= 600_000:
-        slowest = max(slow.values(), key=lambda shown: float(shown.split()[0].replace(",", "")))
-        aims.add(f"a view at {count}, p95, ms", slowest, *((50, 20) if large else (15, 5)), at_most=True)
-        if large:
-            aims.add(f"index at {count}, growth of the process, MiB", grown, 600, 200, at_most=True)
-        else:
-            aims.add(f"first view after opening {count}, s", first, 1, 0.3, at_most=True)
-        for what, shown in costs.items():
-            aims.add(f"index, {what} at {count}, µs", shown, 30, 30, at_most=True)
-    return [count, opened, first, held, grown, *cells], [count, *costs.values()]
-
-
-# == Program =================================================================================
-
-
-def _ask_tasks(report: common.Report, options: Namespace, aims: Aims) -> None:
-    walks, firsts = bench_walks.Walks(), []
-    for read in tasks(options.limit or (100 if options.quick else 1_000), list(filter(None, options.more.split(",")))):
-        try:
-            task = read()
-        except common.Skip as reason:
-            report.skipped("a set", reason)
-            continue
-        finder = Finder(task.specs)
-        finder.index()
-        if common.wanted(options, "quality"):
-            firsts.append(_quality(report, task, finder, aims))
-        if common.wanted(options, "walks"):
-            walks.walk(task._replace(cases=task.cases[:400]), finder)
-        finder.close()
-    if firsts:
-        report.table("Right first, in percent", ["", "KeywordTree", "FTS5", "bm25s"], firsts)
-    walks.print(report, aims)
+            with KeywordTree(str(folder)) as tree:
+                units = list(_many(count, infos))
+                text = sum(len(name.encode()) for unit in units for name in [*unit.names, *unit.infos])
+                fill(tree, units)
+                del units
+                began = time.process_time()
+                tree.RankCandidates("warm up")
+                made = time.process_time() - began
+            size = sum(path.stat().st_size for path in (folder / "indexes").rglob("*") if path.is_file())
+            with common.Worker(MODULE, "opening", folder=str(folder)) as worker:
+                first = worker.ask(questions=1)
+                later = worker.ask(questions=400)
+        p50, p95 = (1e3 * common.percentile(later["times"], share) for share in (0.5, 0.95))
+        times = [f"{made:.1f}", f"{first['times'][0]:.2f}", f"{p50:.1f} / {p95:.1f}"]
+        sizes = [f"{later['grown']:.0f}", f"{size / 2**20:.0f}", f"{text / 2**20:.0f}"]
+        rows.append([f"{count:,} keywords, {count * infos:,} infos", *times, *sizes])
+    columns = ["", "taken in s", "first s", "later ms p50 / p95", "grows MiB", "index MiB", "text"]
+    report.table("The index of words: taken in, asked first after opening, asked later", columns, rows)
 
 
 def run(options: Namespace) -> None:
     """Measure all parts that were asked for."""
-    report, aims = common.Report("Finding", options, Path(tempfile.gettempdir())), Aims()
-    if common.wanted(options, "quality") or common.wanted(options, "walks"):
-        _ask_tasks(report, options, aims)
-    parts: dict[str, Callable[[], None]] = {
-        "crowded": partial(bench_walks.crowded, report, aims, 5_000 if options.quick else 45_000),
-        "languages": partial(bench_walks.languages, report),
-        "abstaining": partial(_abstaining, report),
-        "confirmed": partial(_confirmed, report),
-        "costs": partial(_costs, report, options, aims),
-    }
+    report = common.Report("Finding", options, Path(tempfile.gettempdir()))
+    all_sets = []
+    for read in finding_sets.sets():
+        with contextlib.suppress(common.Skip):
+            which = read()
+            if not options.sets or which.name.startswith(tuple(options.sets.split(","))):
+                all_sets.append(which)
+    if common.wanted(options, "words"):
+        quality(report, options, all_sets, None)
+    if common.wanted(options, "vectors"):
+        quality(report, options, all_sets, Remembering(options.stores))
+    parts: dict[str, Callable[[common.Report, Namespace], None]] = {"confirmed": confirmed, "placing": placing}
+    parts["costs"] = costs
     for name, part in parts.items():
         if common.wanted(options, name):
             try:
-                part()
+                part(report, options)
             except common.Skip as reason:
                 report.skipped(name, reason)
-    aims.print(report)
 
 
 def main() -> None:
     """Run as a program, or as one of its own workers."""
-    if common.serve({"tree": _serve_tree}):
+    if common.serve({"opening": _serve_opening}):
         return
     parser = common.parser(__doc__)
-    parser.add_argument("--limit", type=int, default=0, help="queries of a set at most (default: 1,000)")
-    parser.add_argument("--sizes", default="", help="trees for the costs: numbers, or admin_cn4")
-    add_more(parser)
-    options = parser.parse_args()
-    options.sizes = options.sizes or ("1000,admin_cn4" if options.quick else "1000,admin_cn4,660000")
-    run(options)
+    parser.add_argument("--limit", type=int, default=75, help="cases of a half at most")
+    parser.add_argument("--sets", default="", help="the beginnings of the sets' names, comma-separated")
+    parser.add_argument("--half", choices=("odd", "even", "all"), default="odd", help="which cases of a set to report")
+    run(parser.parse_args())
 
 
 if __name__ == "__main__":

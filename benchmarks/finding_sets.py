@@ -1,178 +1,173 @@
-"""What the programs about finding share: real trees and what is asked of them, a tree to ask, intervals, aims.
+"""The sets of `bench_finding`: what is searched, what is asked, and what answers it.
 
-Held-out keywords are dropped from the tree before they are placed; trees searched by descriptions are built without
-them. A figure stands with its 95 % interval: Wilson's for a share, the percentile bootstrap for anything else.
+A set is units (keywords with names, a parent, a description and infos; or memories, which are a text alone) and cases
+(a question with the ids of its answers, or a new name with its parent). A question never stands in the set: it is the
+heading or summary of a text that became an info, or one half of what is said of a keyword whose other half became its
+infos. No case is kept whose answer nobody could tell from another: keywords of which the very same is known are all
+right.
+
+    everyday (en, zh)        100 facts, 80 questions of which 20 have no answer; written before any result was seen
+    tree … (en, zh)          eight small personal trees, with questions, and new keywords to be placed
+    awesome_python, …_cn     entries by their descriptions; with infos: sections by half of their entries
+    wordnet_food             words by their definitions
+    clinc150_dev             intents by questions; also behind two sentences of chat; with confirmed queries
+    admin_cn4                43,118 places in China by their short names
+    place …                  the held-out keywords of these trees, by name and description
+    handbook (en, zh)        sections of the Debian handbook by the headings of their parts
+    pages (en, zh)           manual pages of sections 2 to 7 by their summaries
+    stdlib                   Python's modules and classes by the first lines of docstrings
+
+The last three are made from freely licensed packages: ``python -m benchmarks.finding_sets FOLDER`` fetches and unpacks
+them there (`apt-get download`, nothing is installed), and `KEYWORD_TREE_DOCUMENTS` names the folder. What is not there
+is skipped.
 """
 
 from __future__ import annotations
 
+import gzip
+import importlib
+import inspect
 import json
-import math
+import os
 import random
-import statistics
+import re
+import subprocess
 import sys
-import tempfile
-import time
-from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from Agent import keyword_tree
-from Agent.keyword_tree import KeywordTree
-from benchmarks import common, trees
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-SHOWN = 50
-"""Names in a view."""
-ROUNDS = 6
-"""Rounds of a descent, at most."""
-Spec = trees.Spec
+from benchmarks import common
+
+EVERYDAY = Path(__file__).parent / "everyday"
+PACKAGES = ["debian-handbook", "manpages-zh", "manpages-dev", "manpages"]
+CHAT = ("I have been thinking about this for a while. My phone nearly died on the way here.", "刚吃完饭。今天有点累。")
+
+
+class Unit(NamedTuple):
+    """What is found: a keyword, or a memory (which has no name)."""
+
+    id: str
+    names: Sequence[str] = ()
+    parent_id: str = "root"
+    description: str = ""
+    infos: Sequence[str] = ()
 
 
 class Case(NamedTuple):
-    """One question with its right answers."""
+    """A question or a new name, and the ids that are right; none: nothing answers it."""
 
     query: str
-    description: str
     gold: frozenset[str]
+    description: str = ""
 
 
-class Task(NamedTuple):
-    """A tree and what is asked of it."""
+class Set(NamedTuple):
+    """One set; parents stand before their children."""
 
     name: str
-    intent: str
-    specs: list[Spec]
+    units: list[Unit]
     cases: list[Case]
+    is_placing: bool = False
+    is_memory: bool = False
+    is_large: bool = False
+    """Too large to be embedded in an hour."""
+
+    def half(self, half: str, limit: int) -> list[Case]:
+        """Return every second case that has an answer, at most so many, always the same ones."""
+        cases = [case for case in self.cases if case.gold]
+        cases = cases if half == "all" else cases[half == "odd" :: 2]
+        return cases if len(cases) <= limit else random.Random(1).sample(cases, limit)
+
+    @property
+    def is_chinese(self) -> bool:
+        """Whether it is asked in Chinese."""
+        return any("\u4e00" <= char <= "\u9fff" for char in self.cases[0].query)
 
 
-# == The one place that knows the module's private names ====================================
+def sets() -> Iterator[Callable[[], Set]]:
+    """Yield functions that read a set each, or raise `Skip`."""
+    for language in ("en", "zh"):
+        yield lambda language=language: _everyday(language)  # type: ignore[misc]  # the default binds it now
+    for path in sorted(EVERYDAY.glob("*_*.txt")):
+        if not path.stem.startswith("facts"):
+            yield lambda path=path: everyday_tree(path)[0]  # type: ignore[misc]
+    for name in ("awesome_python", "awesome_python_cn"):
+        yield lambda name=name: _queries(name, described=False)  # type: ignore[misc]
+        yield lambda name=name: _sections(name)  # type: ignore[misc]
+    yield lambda: _queries("wordnet_food", "definition_en", described=False)
+    yield lambda: _queries("clinc150_dev")
+    yield lambda: behind_chat(_queries("clinc150_dev"))
+    yield lambda: _queries("admin_cn4", "short_name")._replace(is_large=True)
+    for name in ("awesome_python", "awesome_python_cn", "wordnet_food"):
+        yield lambda name=name: _holdout(name)  # type: ignore[misc]
+    for language, folder in (("en", "en-US"), ("zh", "zh-CN")):
+        yield lambda language=language, folder=folder: _handbook(language, folder)  # type: ignore[misc]
+    yield lambda: _pages("en", "usr/share/man/man[2-7]/*.gz")
+    yield lambda: _pages("zh", "usr/share/man/zh_CN/man[2-7]/*.gz")
+    yield _stdlib
 
 
-class Finder:
-    """A tree opened for measuring."""
-
-    def __init__(self, specs: Iterable[Spec] = (), folder: str = "") -> None:
-        """Open the tree in `folder`, or build one of `specs`, in memory where the system offers it."""
-        shared = Path("/dev/shm")
-        self._folder = tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None)
-        self.tree = KeywordTree(folder or self._folder.name, max_candidates=SHOWN, descend_max_rounds=ROUNDS)
-        for batch in trees.in_batches(iter(specs), 50_000):
-            self.tree.BatchCreateKeywords(batch)
-        self._view: Any = None
-
-    def index(self) -> None:
-        """Build the ranking's index."""
-        self._recall()
-
-    def use(self, recall: Any) -> None:
-        """Rank with another index from now on."""
-        with self.tree._ranker.Asking():
-            self.tree._ranker._recall = recall
-
-    def _recall(self) -> Any:
-        with self.tree._ranker.Asking() as recall:
-            return recall
-
-    def index_mib(self) -> float:
-        """Return what the index holds beside the ids, which the tree has anyway."""
-        recall = self._recall()
-        lists = [*recall._postings.items(), *recall._postings.words_with.items()]
-        held = sum(sys.getsizeof(term) + sys.getsizeof(postings) for term, postings in lists)
-        own = (recall._postings, recall._postings.words_with, recall._ids, recall._slot_of, recall._free)
-        tables = sum(map(sys.getsizeof, own))
-        return (held + tables) / 2**20
-
-    def index_time(self, *writes: Callable[[], object]) -> float:
-        """Return the seconds that the index takes to follow writes, when it is next asked."""
-        for write in writes:
-            write()
-        began = time.process_time()
-        self._recall()
-        return time.process_time() - began
-
-    def taking_in_time(self, write: Callable[[], object], has_index: int) -> float:
-        """Return the seconds in which a write's rows become visible, where an index has to be told, or none."""
-        self.tree._ranker.noted, spent = set() if has_index else None, list[float]()
-
-        engine: Any = self.tree._engine
-        apply = engine.state.Apply
-
-        def take_in(*arguments: Any) -> None:
-            began = time.process_time()
-            apply(*arguments)
-            spent.append(time.process_time() - began)
-
-        engine.state.Apply = take_in
-        try:
-            write()
-        finally:
-            del engine.state.Apply
-        return sum(spent)
-
-    def rank(self, case: Case, intent: str) -> list[tuple[float, str]]:
-        """Return (score, id), best first."""
-        with self.tree._ranker.Asking() as recall:
-            ranking = recall.Rank(case.query, case.description)
-            scores = self.tree._descent._Score(ranking, case.query, intent == "suggest_parent")
-        if intent == "suggest_parent":
-            return sorted(((score, id) for id, score in scores.items()), key=lambda fit: (-fit[0], fit[1]))
-        fits = self.tree._descent.Fit(case.query, case.description, is_placing=False, count=0)
-        return [(scores[id], id) for id in fits.ids]
-
-    def confidence(self, case: Case) -> float:
-        """Return the best candidate's confidence, 0 where there is none."""
-        return next((confidence for _, confidence in self.tree.RankCandidates(case.query, 1)), 0.0)
-
-    def begin(self) -> Any:
-        """Return the position of the first view."""
-        with self.tree._engine.See() as state:
-            return keyword_tree._Position("root", [], self.tree._descent._ListChildren(state, "root"))
-
-    def show(
-        self, case: Case, intent: str, position: Any, is_first: bool
-    ) -> tuple[list[str], int, dict[str, list[str]]]:
-        """Return the ids shown, their characters, and group -> what it stands for."""
-        ranked = self.tree._descent.Rank(_question(case), intent)
-        with self.tree._engine.See() as state:
-            self._view = self.tree._descent.BuildView(state, ranked, position, is_first=is_first)
-        entries = self._view.entries
-        size = sum(len(entry["name"]) + len(entry["path"]) for entry in entries)
-        return [entry["id"] for entry in entries], size, self._view.groups
-
-    def jump(self, id: str) -> Any:
-        """Return the position of the next view."""
-        with self.tree._engine.See() as state:
-            return self.tree._descent._Open(state, [id], self._view)
-
-    def path(self, id: str) -> list[str]:
-        """Return the ids from the root to `id`."""
-        return self.tree._engine.state.PathOf(id)
-
-    def close(self) -> None:
-        """Close the tree, and remove it if it was built here."""
-        self.tree.Close()
-        self._folder.cleanup()
+def _accept_twins(which: Set) -> Set:
+    """Return the set with all units as right of which the same is known as of a right one, each question once."""
+    known = {unit.id: (unit.description, *unit.infos) for unit in which.units}
+    alike: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for id, texts in known.items():
+        alike[texts].add(id)
+    right: dict[str, frozenset[str]] = defaultdict(frozenset)
+    for case in which.cases:
+        right[case.query] |= case.gold.union(*(alike[known[id]] for id in case.gold))
+    return which._replace(cases=[Case(query, gold) for query, gold in right.items()])
 
 
-def index_of(specs: Sequence[Spec], examples: dict[str, list[str]]) -> Any:
-    """Return a bare index of `specs`, with `examples` as further texts of the nodes."""
-    recall = keyword_tree._LexicalRecall()
-    for spec in specs:
-        others = [spec["description"]] if spec["description"] else []
-        names = [spec["name"], *spec["aliases"]]
-        recall.Add(spec["id"], keyword_tree.Texts(names, others + examples.get(spec["id"], [])))
-    return recall
+# == Facts of everyday life ==================================================================
 
 
-def _question(case: Case) -> dict[str, str]:
-    return {"query": case.query} | ({"description": case.description} if case.description else {})
+def _everyday(language: str) -> Set:
+    facts, questions = (EVERYDAY / f"facts_{language}.txt").read_text(encoding="utf-8").split("# questions\n")
+    units = [Unit(id, infos=[text]) for line in facts.splitlines() if " | " in line for id, text in [line.split(" | ")]]
+    cases = []
+    for line in questions.splitlines():
+        query, _, gold = line.partition(" -> ")
+        cases.append(Case(query, frozenset(gold.split(", ")) - {"-"}))
+    return Set(f"everyday, {language}", units, cases, is_memory=True)
 
 
-# == Data ====================================================================================
+def everyday_tree(path: Path) -> tuple[Set, list[Case]]:
+    """Return a small personal tree with its questions, and new keywords with the parents that a person would accept."""
+    sections: dict[str, list[str]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            sections[line[2:]] = []
+        elif line.strip():
+            sections[list(sections)[-1]].append(line)
+    units, above = dict[str, Unit](), ["root"]
+    for line in sections["tree"]:
+        text, level = line.strip(), (len(line) - len(line.lstrip())) // 2
+        if text.startswith("- "):
+            units[above[level]] = units[above[level]]._replace(infos=[*units[above[level]].infos, text[2:]])
+        else:
+            name, _, aliases = text.partition(" = ")
+            units[name] = Unit(name, [name, *(aliases.split("; ") if aliases else [])], above[level])
+            above[level + 1 :] = [name]
+    cases = [
+        [Case(query, frozenset(gold.split(" | "))) for query, _, gold in (line.partition(" -> ") for line in lines)]
+        for lines in (sections["ask"], sections["place"])
+    ]
+    asked = [case._replace(gold=case.gold - {"/"}) for case in cases[0]]
+    asked += [Case(query, frozenset()) for query in sections["off-topic"]]
+    return Set(f"tree {path.stem}", list(units.values()), asked), cases[1]
 
 
-def read_rows(name: str) -> list[dict[str, Any]]:
+# == The data folder =========================================================================
+
+
+def rows_of(name: str) -> list[dict[str, Any]]:
     """Return the rows of a file in the data folder.
 
     Raises:
@@ -181,151 +176,224 @@ def read_rows(name: str) -> list[dict[str, Any]]:
     path = common.data_folder() / name
     if not path.is_file():
         raise common.Skip(f"{name} is not there")
-    with path.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def specs_of(folder: str, *, dropped: Iterable[str] = (), described: bool = True, alias_field: str = "") -> list[Spec]:
-    """Return a tree's keywords, parents first; what hangs beneath a dropped one moves up.
+def _tree(folder: str, dropped: Iterable[str] = (), described: bool = True) -> list[Unit]:
+    """Return a tree's keywords, parents first; what hangs under a dropped one moves up."""
+    rows = {row["id"]: row for row in rows_of(f"{folder}/tree.jsonl")}
+    gone, made = set(dropped), dict[str, Unit]()
 
-    Args:
-        folder: the set's folder in the data folder.
-        dropped: ids to leave out.
-        described: keep the descriptions.
-        alias_field: a further field of the rows whose text or texts become aliases.
-    """
-    rows = {row["id"]: row for row in read_rows(f"{folder}/tree.jsonl")}
-    gone = set(dropped)
-    made: dict[str, Spec] = {}
-    for row in rows.values():
-        chain = [row]
-        while (parent := rows.get(chain[-1]["parent_id"] or "")) and parent["id"] not in made:
-            chain.append(parent)
-        for step in reversed(chain):
-            above = step["parent_id"]
-            while above in gone:
-                above = rows[above]["parent_id"]
-            if step["id"] not in gone and step["id"] not in made:
-                more = step.get(alias_field) or []
-                aliases = [*step["aliases"], *([more] if isinstance(more, str) else more)]
-                made[step["id"]] = {
-                    "id": step["id"],
-                    "name": step["name"] or "?",
-                    "aliases": list(dict.fromkeys(alias for alias in aliases if alias.strip())),
-                    "parent_id": above if above in rows else "root",
-                    "description": step["description"] if described else "",
-                }
+    def make(row: dict[str, Any]) -> None:
+        parent = row["parent_id"]
+        while parent in gone:
+            parent = rows[parent]["parent_id"]
+        if parent in rows and parent not in made:
+            make(rows[parent])
+        names = list(dict.fromkeys([row["name"] or "?", *filter(str.strip, row["aliases"])]))
+        text = row["description"] if described else ""
+        made[row["id"]] = Unit(row["id"], names, parent if parent in rows else "root", text)
+
+    for id, row in rows.items():
+        if id not in gone and id not in made:
+            make(row)
     return list(made.values())
 
 
-def cases_of(folder: str, kind: str | None = None) -> list[Case]:
-    """Return a set's queries that have an answer, of one kind or of all."""
-    rows = [row for row in read_rows(f"{folder}/queries.jsonl") if row["gold_ids"]]
-    return [Case(row["query"], "", frozenset(row["gold_ids"])) for row in rows if kind is None or row["kind"] == kind]
+def _queries(folder: str, kind: str = "", described: bool = True) -> Set:
+    rows = [row for row in rows_of(f"{folder}/queries.jsonl") if not kind or row["kind"] == kind]
+    cases = [Case(row["query"], frozenset(row["gold_ids"])) for row in rows]
+    random.Random(2).shuffle(cases)
+    return Set(folder, _tree(folder, described=described), cases)
 
 
-def tasks(limit: int, more: Sequence[str] = ()) -> Iterable[Callable[[], Task]]:
-    """Yield functions that read a task each, or raise `Skip`.
-
-    Args:
-        limit: cases of a task at most.
-        more: folders of further sets with `holdout.jsonl` and `queries.jsonl`, searched without descriptions.
-    """
-
-    def search(folder: str, kind: str | None, described: bool) -> Task:
-        name = f"search {Path(folder).name}" + (f", {kind}" if kind else "")
-        return Task(name, "search", specs_of(folder, described=described), sample(cases_of(folder, kind), limit))
-
-    def place(folder: str) -> Task:
-        rows = read_rows(f"{folder}/holdout.jsonl")
-        cases = [Case(row["name"], row["description"], frozenset(row["gold_parent_ids"])) for row in rows]
-        specs = specs_of(folder, dropped=[row["id"] for row in rows])
-        return Task(f"place {Path(folder).name}", "suggest_parent", specs, sample(cases, limit))
-
-    for folder in ("awesome_python", "awesome_python_cn", "wordnet_food"):
-        yield lambda folder=folder: place(folder)  # type: ignore[misc]  # the default binds it now
-    yield lambda: search("awesome_python", None, False)
-    yield lambda: search("awesome_python_cn", None, False)
-    yield lambda: search("wordnet_food", "definition_en", False)
-    yield lambda: search("clinc150_dev", None, True)
-    for kind in ("short_name", "full_path"):
-        yield lambda kind=kind: search("admin_cn4", kind, True)  # type: ignore[misc]
-    for folder in more:
-        yield lambda folder=folder: place(folder)  # type: ignore[misc]
-        yield lambda folder=folder: search(folder, None, False)  # type: ignore[misc]
+def behind_chat(which: Set) -> Set:
+    """Return the same questions behind two sentences that ask nothing."""
+    cases = [case._replace(query=f"{CHAT[which.is_chinese]} {case.query}?") for case in which.cases if case.gold]
+    return which._replace(name=f"{which.name}, behind chat", cases=cases)
 
 
-def add_more(parser: ArgumentParser) -> None:
-    """Add the option that brings further sets, none of which anything here was chosen on."""
-    parser.add_argument("--more", default="", help="folders of further sets, comma-separated, in the form of the data")
+def confirmed(count: int) -> Set:
+    """Return the intents with so many confirmed queries each, asked by ten others."""
+    which, taken = _queries("clinc150_dev"), defaultdict[str, list[str]](list)
+    for case in which.cases:
+        for id in case.gold:
+            taken[id].append(case.query)
+    units = [unit._replace(infos=taken[unit.id][10 : 10 + count]) for unit in which.units]
+    cases = [Case(query, frozenset([id])) for id, queries in taken.items() for query in queries[:10]]
+    random.Random(2).shuffle(cases)
+    return Set(f"clinc150_dev, {count} confirmed queries each", units, cases)
 
 
-def sample(cases: list[Case], limit: int) -> list[Case]:
-    """Return at most `limit` of the cases, always the same ones."""
-    return cases if len(cases) <= limit else random.Random(1).sample(cases, limit)
+def _holdout(folder: str) -> Set:
+    rows = rows_of(f"{folder}/holdout.jsonl")
+    cases = [Case(row["name"], frozenset(row["gold_parent_ids"]), row["description"]) for row in rows]
+    return Set(f"place {folder}", _tree(folder, [row["id"] for row in rows]), cases, is_placing=True)
 
 
-# == Intervals and aims ======================================================================
+def _sections(folder: str) -> Set:
+    rows = rows_of(f"{folder}/infos.jsonl")
+    units = _tree(folder, [row["id"] for row in rows])
+    random.Random(7).shuffle(rows)
+    known = {unit.id for unit in units}
+    rows = [row for row in rows if row["source"] in known]
+    half, infos = len(rows) // 2, defaultdict[str, list[str]](list)
+    for row in rows[:half]:
+        infos[row["source"]].append(row["content"])
+    cases = [
+        Case(told, frozenset([row["source"]])) for row in rows[half:] if (told := row["content"].partition(" — ")[2])
+    ]
+    return Set(f"{folder}, infos", [unit._replace(infos=infos[unit.id]) for unit in units], cases)
 
 
-def share(hits: int, count: int) -> str:
-    """Return a share in percent with Wilson's interval: "48.1 (40.5–55.8)"."""
-    part, z = hits / count, 1.96
-    middle = (part + z * z / (2 * count)) / (1 + z * z / count)
-    half = z * math.sqrt(part * (1 - part) / count + z * z / (4 * count * count)) / (1 + z * z / count)
-    return f"{100 * part:.1f} ({100 * (middle - half):.1f}–{100 * (middle + half):.1f})"
+# == Documents ===============================================================================
 
 
-def interval_of(
-    samples: Sequence[Sequence[float]], figure: Callable[[Sequence[float]], float] = statistics.fmean, draws: int = 500
-) -> tuple[float, float, float]:
-    """Return the mean over `samples` of a figure, and the interval that a bootstrap within each gives it."""
-    draw = random.Random(17)
-    means = sorted(statistics.fmean(figure(draw.choices(held, k=len(held))) for held in samples) for _ in range(draws))
-    return statistics.fmean(map(figure, samples)), means[int(0.025 * draws)], means[int(0.975 * draws)]
+def _documents() -> Path:
+    folder = Path(os.environ.get("KEYWORD_TREE_DOCUMENTS", ""))
+    if not os.environ.get("KEYWORD_TREE_DOCUMENTS") or not folder.is_dir():
+        raise common.Skip("KEYWORD_TREE_DOCUMENTS names no folder (python -m benchmarks.finding_sets FOLDER makes one)")
+    return folder
 
 
-def resampled(
-    samples: Sequence[Sequence[float]],
-    figure: Callable[[Sequence[float]], float] = statistics.fmean,
-    form: str = ",.2f",
-) -> str:
-    """Return what `interval_of` does as text: "1.24 (1.16–1.32)"."""
-    middle, low, high = interval_of(samples, figure)
-    return f"{middle:{form}} ({low:{form}}–{high:{form}})"
-
-
-def p95(values: Sequence[float]) -> float:
-    """Return the value below which 95 % of `values` lie."""
-    return common.percentile(values, 0.95)
-
-
-class Aims:
-    """What was aimed at, beside what came out."""
+class _Outline(HTMLParser):
+    """Collects headings with the text under each."""
 
     def __init__(self) -> None:
-        """Begin without any row."""
-        self._rows: list[list[str]] = []
+        super().__init__()
+        self.parts: list[tuple[int, str, list[str]]] = []
+        self._level = 0
 
-    def add(self, what: str, shown: str, least: float, goal: float, *, at_most: bool = False) -> None:
-        """Add a row; `shown` begins with the figure.
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if re.fullmatch("h[1-5]", tag) and dict(attrs).get("class") == "title":
+            self._level = int(tag[1])
+            self.parts.append((self._level, "", []))
 
-        Args:
-            what: what was measured, with its unit.
-            shown: the figure and its interval.
-            least: what was to be reached.
-            goal: what was hoped for.
-            at_most: whether less is better.
-        """
-        value = float(shown.partition(" ")[0].replace(",", ""))
-        reached = [value <= bound if at_most else value >= bound for bound in (least, goal)]
-        verdict = "goal reached" if reached[1] else "kept" if reached[0] else "**MISSED**"
-        bounds = [f"{'at most' if at_most else 'at least'} {least:g}", f"{goal:g}"]
-        self._rows.append([what, shown, *bounds, verdict])
+    def handle_endtag(self, tag: str) -> None:
+        if re.fullmatch("h[1-5]", tag):
+            self._level = 0
 
-    def print(self, report: common.Report) -> None:
-        """Print the table, if there is any row."""
-        if self._rows:
-            report.table(
-                "Measured, beside what was aimed at", ["", "measured", "wanted", "goal", "verdict"], self._rows
-            )
+    def handle_data(self, data: str) -> None:
+        if self.parts:
+            level, heading, text = self.parts[-1]
+            if self._level:
+                self.parts[-1] = level, heading + data, text
+            else:
+                text.append(data)
+
+
+_NUMBER = re.compile(r"^\s*(?:第\s*\S+\s*章|Chapter\s*\d+\.?|(?:[A-Z]|\d+)(?:\.\d+)*\.?)\s*")
+
+
+def _handbook(language: str, folder: str) -> Set:
+    """Return sections as keywords, the texts of their parts as infos, and the parts' headings as questions."""
+    units, infos, cases = list[Unit](), defaultdict[str, list[str]](list), list[Case]()
+    for path in sorted((_documents() / f"usr/share/doc/debian-handbook/html/{folder}").glob("sect.*.html")):
+        reader = _Outline()
+        reader.feed(path.read_text("utf-8", "replace"))
+        for number, (_, heading, lines) in enumerate(reader.parts):
+            title, text = " ".join(_NUMBER.sub("", heading).split()), " ".join("".join(lines).split())
+            if not number:
+                units.append(Unit(path.name, [title[:500]]))
+            elif title and text:
+                cases.append(Case(title, frozenset([path.name])))
+            infos[path.name] += [text] if text else []
+    if not units:
+        raise common.Skip(f"the handbook ({language}) is not there")
+    return _accept_twins(Set(f"handbook, {language}", [unit._replace(infos=infos[unit.id]) for unit in units], cases))
+
+
+_FONT = re.compile(r"\\f(?:\[\w*\]|\(..|.)|\\s[+-]?\d|\\&|\\/|\\,|\\c")
+_MACRO = re.compile(r"^[.'](?:B|I|BR|RB|IR|RI|BI|IB|SM|Nm|Fl|Ar|Nd)\s+")
+_PARAGRAPH = (".PP", ".P", ".LP", ".Pp", ".TP", ".sp", ".IP")
+
+
+def _pages(language: str, pattern: str, limit: int = 300) -> Set:
+    """Return manual pages as keywords, their descriptions' paragraphs as infos, and their summaries as questions."""
+    units, cases = [], []
+    paths = sorted(_documents().glob(pattern))
+    for path in random.Random(3).sample(paths, min(limit, len(paths))):
+        with gzip.open(path, "rt", encoding="utf-8", errors="replace") as page:
+            sections = _read_roff(page.read())
+        summary = " ".join(" ".join(sections.get("NAME", sections.get("名称", sections.get("名字", [])))).split())
+        command, dash, about = re.sub("[–—]", "-", summary).partition(" - ")
+        said = sections.get("DESCRIPTION") or sections.get("描述") or sections.get("说明") or []
+        paragraphs = [paragraph for paragraph in said if len(paragraph) > 20][:4]
+        is_in_language = language == "en" or re.search("[\u4e00-\u9fff]", about)
+        if dash and len(about) > 5 and paragraphs and command and is_in_language:
+            units.append(Unit(path.name, [command.split(",")[0].strip()[:500] or path.name], infos=paragraphs))
+            cases.append(Case(about.strip(), frozenset([path.name])))
+    if len(cases) < 20:
+        raise common.Skip(f"manual pages ({language}) are not there")
+    return _accept_twins(Set(f"pages, {language}", units, cases))
+
+
+def _read_roff(page: str) -> dict[str, list[str]]:
+    """Return section → paragraphs, as far as that can be told without typesetting."""
+    found: dict[str, list[str]] = defaultdict(list)
+    section, lines = "", list[str]()
+    for line in [*page.splitlines(), ".SH END"]:
+        if line.startswith((".SH", ".Sh", *_PARAGRAPH)):
+            text = " ".join(" ".join(lines).split())
+            found[section] += [text] if text else []
+            lines.clear()
+            section = line[3:].strip().strip('"').upper() if line.startswith((".SH", ".Sh")) else section
+        else:
+            text = _FONT.sub("", _MACRO.sub("", line)).replace("\\-", "-").replace("\\(aq", "'")
+            lines += [] if text.startswith((".", "'")) else [text.replace('"', "")]
+    return found
+
+
+_NOT_READ = {"antigravity", "this", "idlelib", "turtledemo", "lib2to3", "tkinter", "turtle"}
+
+
+def _stdlib(limit: int = 60) -> Set:
+    """Return modules and classes as keywords, docstrings but for their first lines as infos, these as questions."""
+    docs = defaultdict[str, list[tuple[str, str]]](list)
+    parents: dict[str, str] = {}
+    names = [name for name in sys.stdlib_module_names if not name.startswith("_") and name not in _NOT_READ]
+    for module_name in random.Random(4).sample(sorted(names), limit):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                module = importlib.import_module(module_name)
+            except Exception:  # what this machine does not have
+                continue
+        parents[module_name] = "root"
+        for name, value in sorted(vars(module).items()):
+            if name.startswith("_") or getattr(value, "__module__", None) != module_name:
+                continue
+            id = module_name
+            if inspect.isclass(value):
+                id = f"{module_name}.{name}"
+                parents[id] = module_name
+                members = [each for key, each in sorted(vars(value).items()) if not key.startswith("_")]
+                docs[id] += _docs_of([value, *filter(inspect.isroutine, members)])
+            elif inspect.isroutine(value):
+                docs[id] += _docs_of([value])
+    units = [Unit(id, [id.rpartition(".")[2]], up, infos=[rest for _, rest in docs[id]]) for id, up in parents.items()]
+    cases = [Case(first, frozenset([id])) for id, told in docs.items() for first, _ in told]
+    random.Random(4).shuffle(cases)
+    return _accept_twins(Set("stdlib", units, cases))
+
+
+def _docs_of(values: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    for value in values:
+        first, _, rest = ((inspect.getdoc(value) if value.__doc__ else None) or "").partition("\n")
+        if len(rest.split()) >= 8 and len(first.split()) >= 3:
+            yield first, rest.strip()
+
+
+def main() -> None:
+    """Fetch the packages."""
+    folder = Path(sys.argv[1]).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    for package in PACKAGES:
+        subprocess.run(["apt-get", "download", "-q", package], cwd=folder, check=False)
+    for archive in sorted(folder.glob("*.deb")):
+        subprocess.run(["dpkg", "-x", str(archive), str(folder)], check=True)
+        archive.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -46,7 +46,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from ..keyword_tree import InvalidInputError, KeywordTree, Ranking, Recall, Texts, _LexicalRecall
+from ..keyword_tree import InvalidInputError, KeywordTree
+from ..ranking import Ranking, Recall, Texts, _LexicalRecall
 from .embedder import Embedder, check_embedder, renew_after_fork
 from .scripts import LITTLE_TRUST, PROBES, check_trust, everyday_words, probe, scripts_of, trust_in
 from .vectors import TEXT_LIMIT, Vectors, path_for
@@ -332,7 +333,8 @@ class EmbeddingTree(KeywordTree):
     @property
     def recall(self) -> EmbeddingRecall:
         """The ranking; made from all keywords when it is first asked for."""
-        with self._ranker.Asking() as recall:
+        with self._ranker.Asking():
+            recall = self._ranker._recall
             assert isinstance(recall, EmbeddingRecall)
             return recall
 

@@ -17,8 +17,9 @@ from Agent.embeddings.embedder import HashingEmbedder
 from Agent.embeddings.recall import EmbeddingRecall, EmbeddingTree
 from Agent.embeddings.scripts import PROBES
 from Agent.embeddings.vectors import _digest
-from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, SearchStatus, Texts, _LexicalRecall
+from Agent.keyword_tree import InvalidInputError, KeywordTree, LLMClient, SearchStatus
 from Agent.lexical_client import LexicalLLMClient
+from Agent.ranking import Texts, _LexicalRecall
 
 SYNONYMS = [("dog", "canine"), ("car", "automobile"), ("quick", "rapid"), ("tea", "绿茶")]
 patient_tree = partial(EmbeddingTree, patience_s=240.0)  # on a busy machine, too, all is embedded that waits

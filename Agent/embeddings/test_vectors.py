@@ -141,10 +141,12 @@ class TestNearest:
         monkeypatch.setattr(vectors_module, "EXACT_LIMIT", 200)
         texts = [f"{number} is a number {number * 7 % 100}" for number in range(300)]
         vectors = filled(embedder, None, *texts)
-        vectors.catch_up(texts[:20], limit=len(texts))
+        vectors.catch_up(texts, limit=len(texts))
         exact = [vectors.nearest(text, 10) for text in texts[:20]]
+        alone = [vectors.nearest(text, 1)[0][0] for text in texts]
         vectors.catch_up()
         assert vectors._graph is not None
+        assert sum(vectors.nearest(text, 1)[0][0] < near for text, near in zip(texts, alone, strict=True)) <= 3
         found = [vectors.nearest(text, 10) for text in texts[:20]]
         met = sum(len({*some} & {*others}) for some, others in zip(exact, found, strict=True))
 

@@ -52,7 +52,7 @@ from .scripts import everyday_words
 try:
     import numpy as np
 except ImportError as missing:
-    raise ImportError("embeddings need numpy: pip install 'keyword-tree-memory[embeddings]'") from missing
+    raise ImportError("embeddings need numpy: pip install '.[embeddings]' in its repository") from missing
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -79,6 +79,8 @@ these words are all alike to the model; less where it tells them apart: then it 
 
 _HEADER, _DIGEST = 512, 16
 _QUERIES = 256  # questions whose vectors are kept
+_LINKS = 48  # of a vector in the index; with the usual 12 a sixth of 300 texts in groups of alike ones is never reached
+_LOOKED_UP = 50  # that the index is asked for at least: asked for one or two it misses every twentieth
 _PLAIN = "water"  # a text that every model takes that is there
 _log = logging.getLogger(__name__)
 
@@ -514,7 +516,8 @@ class Vectors:
         if self._graph is None:
             return None
         try:
-            rows, _ = self._graph.query(self._aim(question)[1], k=min(2 * count, len(self._graph)), query_ef=4 * count)
+            wanted = min(max(_LOOKED_UP, 2 * count), len(self._graph))
+            rows, _ = self._graph.query(self._aim(question)[1], k=wanted, query_ef=2 * wanted)
         except import_module("voyager").RecallError:  # its graph leads to too few
             return None
         return np.asarray(rows, np.int64)
@@ -559,7 +562,7 @@ class Vectors:
             with contextlib.suppress(ImportError):
                 voyager = import_module("voyager")
                 kinds = voyager.Space.InnerProduct, voyager.StorageDataType.Float8
-                graph = voyager.Index(kinds[0], num_dimensions=self._dimension, storage_data_type=kinds[1])
+                graph = voyager.Index(kinds[0], self._dimension, M=_LINKS, storage_data_type=kinds[1])
                 graph.add_items(matrix[:count], range(count))
         with self._lock:
             if graph is not None and generation == self._generation:
@@ -579,7 +582,7 @@ class Vectors:
             return
         dimension, header = len(new[0][1]), _header(self.model, len(new[0][1]))
         records = b"".join(_record(text, vector) for text, vector in new)
-        with self._writing, contextlib.suppress(OSError):
+        with self._writing, _warned():
             with self._open(os.O_RDWR | os.O_CREAT) as file:
                 there = _dimension_in(file.read(_HEADER), self.model)
                 if there not in (0, dimension, self._dimension_on_disk) or not header:
@@ -636,10 +639,19 @@ class Vectors:
 
 
 @contextlib.contextmanager
+def _warned() -> Iterator[None]:
+    """Report a disk that refuses in one log line, and go on."""
+    try:
+        yield
+    except OSError as error:
+        _log.warning("vectors cannot be written, and will be asked for again: %s", error)
+
+
+@contextlib.contextmanager
 def _locked(path: Path, flags: int) -> Iterator[IO[bytes]]:
     """Open a file, for its owner alone if it is new; nobody else writes meanwhile, nor reads if it can be written."""
     if flags & os.O_CREAT:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(os.open(path, flags, 0o600), "rb" if flags == os.O_RDONLY else "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_SH if flags == os.O_RDONLY else fcntl.LOCK_EX)
         try:

@@ -1,0 +1,1 @@
+"""The finder: a question → the texts that answer it."""

@@ -1,0 +1,53 @@
+"""The sentence that answers: an excerpt of what was found."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+
+from . import texts
+
+__all__ = ["QUOTED", "Words", "quote"]
+
+QUOTED = 5
+"""Passages among which the sentence is looked for, the best ones."""
+_LIMIT = 160  # characters
+# Parts a text neither within a word nor before a mark.
+_find_part = re.compile(rf"(?![^\w\s\x00-\x7f]).{{1,{_LIMIT - 2}}}(?![^\w\s\x00-\x7f])").search
+# Not the joiners within Persian words and within emoji: they change nothing else.
+_hidden = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ue000-\uf8ff\ufeff\ufff0-\ufffb"
+    r"\U000e0000-\U000e00ff]"
+).sub
+
+
+class Words:
+    """The terms of a question, each with its weight; the `QueryWords` of a tree."""
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        self._weights = weights
+        self._total = math.fsum(weights.values()) or 1.0
+
+    def Weigh(self, text: str) -> float:
+        """Return which share of the question stands in a text, 0 to 1."""
+        found = self._weights.keys() & set(texts.terms(text))
+        return min(1.0, math.fsum(self._weights[term] for term in found) / self._total)
+
+    def Quote(self, contents: Iterable[str], otherwise: str = "") -> str:
+        """Return the sentence that has most of the question, at most 160 characters, else `otherwise` as far."""
+        best, quoted = 0.0, otherwise
+        for content in contents:
+            for sentence in texts.sentences(content):
+                weight = self.Weigh(sentence)
+                if weight > best:
+                    best, quoted = weight, sentence
+        text = " ".join(_hidden(" ", quoted).split())
+        if len(text) <= _LIMIT:
+            return text
+        found = (_find_part(text, start) for start in range(0, len(text), _LIMIT // 2))
+        part = max((match[0] for match in found if match), key=self.Weigh, default=text[: _LIMIT - 2])
+        return f"{'' if text.startswith(part) else '…'}{part}{'' if text.endswith(part) else '…'}"
+
+
+def quote(contents: Iterable[str], weights: Mapping[str, float]) -> str:
+    """Return the sentence of some texts that has most of a question, at most 160 characters of it, or ""."""
+    return Words(weights).Quote(contents)

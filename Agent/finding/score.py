@@ -1,0 +1,306 @@
+"""How well units fit a question: BM25F with inherited evidence, times coverage.
+
+own(t, u)  = weight(t) · tf / (K1 + tf)         BM25F (Robertson, Zaragoza & Taylor 2004); weight = idf · its count in
+             tf = Σ occurrences / length norm   the question; names and text of a unit are its fields
+inherited  = max(own, DECAY · inherited of its context)
+explained  = Σ max(inherited, own of its best passage) + Σⱼ DECAYʲ · what its j-th further passage has
+score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unknown words) · (0.1 + coverage)
+             coverage = the share of the weights that stands in u, its context and its best passage
+             · ALONE, where u has infos and nothing but names says anything of the question
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from heapq import nlargest
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from . import texts
+
+if TYPE_CHECKING:
+    from .index import Index, UnitRow
+
+__all__ = ["Evidence", "Found", "Query", "best", "rank"]
+
+K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
+DECAY = 0.8  # what a unit has of its context's evidence, and what each further passage counts beside the one before
+GROUP = 0.5  # what all that belongs together counts, as one text
+TOGETHER = 5_000  # documents of groups that are looked at
+ALONE = 0.5  # what a name counts where neither infos nor a text of its own say anything else of the question
+THEME = 0.28  # so much of what a unit does not have of the question is its children's
+TRIGRAMS = 0.3  # what trigrams of names count, at most, of words that no text has
+CHARACTER = 0.2  # what a single character counts beside a pair, in scripts without blanks
+
+READ = 10_000  # postings that are read for a question, the rarest terms first; the first term is always read
+TERMS = 64  # terms that are read at most
+NAME_BITS = 0xF00  # of a posting's code, what it says of names
+CANDIDATES = 100  # units, and passages, that are scored in full
+OPENED, CHILDREN = 8, 50  # of so many of the best that are a context, so many of what they are one of
+
+
+Among: TypeAlias = Set[str] | Callable[[Collection[str]], Collection[str]]
+"""Which units may be found: a set of ids, or what returns which of some ids may; the former where they are few."""
+
+
+class Found(NamedTuple):
+    """A unit that fits."""
+
+    id: str
+    number: int
+    score: float
+    """Not yet between 0 and 1, see `calibration`."""
+    coverage: float
+    documents: list[int]
+    """The documents of which an excerpt is taken: its passages that fit, the best first, else its own text."""
+
+
+class Query:
+    """A question's terms with what the index has of them."""
+
+    def __init__(self, index: "Index", asked: Mapping[str, float]) -> None:
+        self.index = index
+        self.counts = counts = index.counts()
+        self.total = max(1, counts.get("units", 0) + counts.get("passages", 0))
+        self._means = [
+            max(1.0, counts.get(f"{what} terms", 0) / max(1, counts.get(f"{what}s", 0)))
+            for what in ("name", "text", "passage")
+        ]
+        self.frequencies = index.frequencies(asked)
+        unknown = [term for term in asked if term not in self.frequencies]
+        grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
+        self.frequencies |= index.frequencies(grams)
+        self.weights = {
+            term: weight * self.idf(term) * (CHARACTER if len(term) == 1 and texts.is_unspaced(term) else 1.0)
+            for term, weight in asked.items()
+        }
+        self.postings = {term: index.postings(term) for term in self._choose(self.weights)}
+        unread = self.frequencies.keys() - self.postings.keys()
+        self.weights = {term: weight for term, weight in self.weights.items() if term not in unread}
+        self.mass = math.fsum(self.weights.values()) or 1.0
+        self._tables: dict[int, float] = {}
+        self._grams = list(grams)
+
+    def idf(self, term: str) -> float:
+        """Return the inverse document frequency of a term."""
+        frequency = min(self.total, self.frequencies.get(term, 0))
+        return math.log(1 + (self.total - frequency + 0.5) / (frequency + 0.5))
+
+    def _choose(self, terms: Collection[str]) -> Iterator[str]:
+        """Yield the rarest terms as far as they may be read; a tie goes to the greater weight."""
+        left = READ
+        known = (term for term in terms if term in self.frequencies)
+        for number, term in enumerate(sorted(known, key=lambda term: (self.frequencies[term], term))[:TERMS]):
+            left -= self.frequencies[term]
+            if left < 0 and number:
+                return
+            yield term
+
+    def saturate(self, code: int, is_passage: bool) -> float:
+        """Return tf / (K1 + tf) of a posting."""
+        key = code << 1 | is_passage
+        found = self._tables.get(key)
+        if found is None:
+            from .index import decode
+
+            length, count, text_length = decode(code)
+            mean_name, mean_text, mean_passage = self._means
+            tf = 1 / (1 - B + B * length / mean_name) if length else 0.0
+            mean = mean_passage if is_passage else mean_text
+            tf += count / (1 - B + B * text_length / mean) if count else 0.0
+            found = self._tables[key] = tf / (K1 + tf)
+        return found
+
+    def gains(self) -> tuple[dict[int, float], dict[int, float]]:
+        """Return document → score of its own terms: of units, and of passages."""
+        own, passages = dict[int, float](), dict[int, float]()
+        for term, postings in self.postings.items():
+            weight = self.weights[term]
+            table: dict[int, float] = {}
+            for document, code in postings.items():
+                key = code << 1 | document & 1
+                gain = table.get(key)
+                if gain is None:
+                    gain = table[key] = weight * self.saturate(code, bool(document & 1))
+                into = passages if document & 1 else own
+                into[document] = into.get(document, 0.0) + gain
+        return own, passages
+
+    def gains_of(self, document: int, names_only: bool = False) -> dict[str, float]:
+        """Return term → gain of one document, or of its names alone."""
+        found = {}
+        for term, postings in self.postings.items():
+            code = postings.get(document)
+            if code is not None:
+                gain = self.weights[term] * self.saturate(code & NAME_BITS if names_only else code, bool(document & 1))
+                if gain:
+                    found[term] = gain
+        return found
+
+    def similar_names(self) -> dict[int, float]:
+        """Return document → 0 … 1: the share of the question's trigrams that its names have, by their weight."""
+        found: dict[int, float] = {}
+        mass = math.fsum(map(self.idf, self._grams)) or 1.0
+        for gram in self._choose(self._grams):
+            weight = self.idf(gram) / mass
+            for document, code in self.index.postings(gram).items():
+                found[document] = found.get(document, 0.0) + weight * self.saturate(code, is_passage=False)
+        return found
+
+
+def best(scores: Mapping[int, float], count: int) -> list[int]:
+    """Return the keys of the greatest values, ties by key."""
+    if len(scores) > count:
+        least = sorted(scores.values())[-count]
+        scores = {key: one for key, one in scores.items() if one >= least}
+    return sorted(scores, key=lambda key: (-scores[key], key))[:count]
+
+
+def rank(
+    query: Query,
+    limit: int,
+    *,
+    groups: Collection[str] | None = None,
+    among: Among | None = None,
+    lent: Mapping[str, Mapping[str, float]] | None = None,
+) -> list[Found]:
+    """Return what fits a question, best first; see `Index.search`."""
+    own, passages = query.gains()
+    similar = query.similar_names()
+    index = query.index
+    only = index.documents_of(among) if isinstance(among, Set) else None
+    nearest = [*_within(query, own, groups, among, only), *_within(query, similar, groups, among, only)]
+    said = _within(query, passages, groups, among, only)
+    owners = index.owners([*nearest, *said])
+    told: dict[int, list[int]] = {}
+    for document in said:
+        told.setdefault(owners[document], []).append(document)
+    borrowers = index.numbers(lent) if lent else {}
+    wanted = dict.fromkeys([*(owners[document] for document in nearest), *told, *borrowers.values()])
+    inner = index.parents_among(wanted)
+    for number in [number for number in wanted if number in inner][:OPENED]:
+        wanted.update(dict.fromkeys(index.children(number, CHILDREN)))
+    rows = index.units(wanted)
+    inner |= index.parents_among(wanted.keys() - inner)
+    rows_wanted = [(number, row) for number in wanted if (row := rows.get(number)) and row.document is not None]
+    allowed = _allow([row.id for _, row in rows_wanted], among)
+    evidence, named = Evidence(query, rows), Evidence(query, rows, names_only=True)
+    telling = index.with_infos([number for number, _ in rows_wanted])
+    scored = []
+    latin = math.fsum(one for term, one in query.weights.items() if not texts.is_unspaced(term)) / query.mass
+    whole = _together(query, [row.group for _, row in rows_wanted])
+    for number, row in rows_wanted:
+        if row.id not in allowed or (groups is not None and row.group not in groups):
+            continue
+        shares = lent.get(row.id) if lent else None
+        explained, coverage, documents, terms = evidence.of(number, told.get(number, ()), number in inner, shares)
+        explained += TRIGRAMS * latin * similar.get(row.document or 0, 0.0) + whole.get(row.group, 0.0)
+        if coverage > 0 or row.document in similar:
+            at = documents or [row.document or 0]
+            if number in telling and terms <= named.inherited(number).keys() < query.weights.keys():
+                explained *= ALONE
+            scored.append(Found(row.id, number, explained * (0.1 + coverage), coverage, at))
+    return nlargest(limit, scored, key=lambda found: (found.score, -found.number))
+
+
+def _within(
+    query: Query,
+    scores: Mapping[int, float],
+    groups: Collection[str] | None,
+    among: Among | None,
+    only: Set[int] | None,
+) -> list[int]:
+    """Return the best documents, of those that are asked for."""
+    if only is not None:
+        scores = {document: one for document, one in scores.items() if document in only}
+    if groups is None and (among is None or only is not None):
+        return best(scores, CANDIDATES)
+    chosen: list[int] = []
+    ordered = best(scores, len(scores))
+    for start in range(0, len(ordered), 5 * CANDIDATES):
+        part = ordered[start : start + 5 * CANDIDATES]
+        owners = query.index.owners(part)
+        rows = query.index.units(set(owners.values()))
+        allowed = _allow([row.id for row in rows.values()], among)
+        for document in part:
+            row = rows[owners[document]]
+            if row.id in allowed and (groups is None or row.group in groups):
+                chosen.append(document)
+        if len(chosen) >= CANDIDATES:
+            break
+    return chosen[:CANDIDATES]
+
+
+def _allow(ids: Collection[str], among: Among | None) -> Collection[str]:
+    if among is None:
+        return ids if isinstance(ids, Set) else set(ids)
+    return among if isinstance(among, Set) else among(ids)
+
+
+def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
+    """Return what some groups explain of a question, each as if it were one text; BM25 over groups."""
+    documents = query.index.documents_in({group for group in groups if group}, TOGETHER)
+    if not GROUP or not documents:
+        return {}
+    lengths = Counter(documents.values())
+    mean = lengths.total() / len(lengths)
+    norms = {group: K1 * (1 - B + B * length / mean) for group, length in lengths.items()}
+    found = dict.fromkeys(lengths, 0.0)
+    for term, postings in query.postings.items():
+        often = Counter(documents[document] for document in documents.keys() & postings.keys())
+        rarity = math.log(1 + (len(norms) - len(often) + 0.5) / (len(often) + 0.5)) / query.idf(term)
+        weight = GROUP * query.weights[term] * rarity / query.mass
+        for group, count in often.items():
+            found[group] += weight * count / (count + norms[group])
+    return found
+
+
+class Evidence:
+    """What units have of a question, with what their contexts have."""
+
+    def __init__(self, query: Query, rows: "Mapping[int, UnitRow]", names_only: bool = False) -> None:
+        self._query = query
+        self._rows = rows
+        self._names_only = names_only
+        self._inherited: dict[int | None, dict[str, float]] = {None: {}}
+
+    def inherited(self, number: int | None) -> dict[str, float]:
+        """Return term → gain of a unit by its own names and text, or its context's."""
+        chain: list[int] = []
+        while number is not None and number not in self._inherited and number in self._rows and number not in chain:
+            chain.append(number)
+            number = self._rows[number].above
+        found = self._inherited.get(number, {})
+        for number in reversed(chain):
+            document = self._rows[number].document
+            gains = {term: DECAY * gain for term, gain in found.items()}
+            for term, gain in ({} if document is None else self._query.gains_of(document, self._names_only)).items():
+                gains[term] = max(gain, gains.get(term, 0.0))
+            found = self._inherited[number] = gains
+        return found
+
+    def of(
+        self,
+        number: int,
+        passages: Collection[int],
+        has_children: bool,
+        lent: Mapping[str, float] | None = None,
+    ) -> tuple[float, float, list[int], Set[str]]:
+        """Return what a unit explains, its coverage, both as shares, its passages, best first, and what it covers."""
+        mass, weights = self._query.mass, self._query.weights
+        said = [(document, self._query.gains_of(document)) for document in passages]
+        said.sort(key=lambda pair: -math.fsum(pair[1].values()))
+        gains = dict(self.inherited(number))
+        for term, gain in said[0][1].items() if said else ():
+            gains[term] = max(gain, gains.get(term, 0.0))
+        covered = {term: weights[term] for term in gains}
+        for term, share in lent.items() if lent else ():
+            if weight := share * weights.get(term, 0.0):
+                gains[term] = max(gains.get(term, 0.0), weight / (K1 + 1))
+                covered[term] = max(covered.get(term, 0.0), weight)
+        coverage = math.fsum(covered.values()) / mass
+        explained = math.fsum(gains.values()) / mass
+        if has_children and not said:
+            explained *= 1 - THEME * (1 - coverage)
+        for place, (_, further) in enumerate(said[1:], 1):
+            explained += DECAY**place * math.fsum(further.values()) / mass
+        return explained, coverage, [document for document, _ in said], covered.keys()

@@ -1,0 +1,321 @@
+"""The index: what is put is found, what is removed is gone, and a broken file stops nothing."""
+
+import contextlib
+import os
+import random
+import sqlite3
+import stat
+import threading
+
+import pytest
+
+from Agent.finding import texts
+from Agent.finding.index import Index, LostIndexError, Unit
+
+UNITS = [
+    Unit("drinks", ["Drinks", "饮料"]),
+    Unit("tea", ["Longjing tea", "龙井茶"], "Green tea from Hangzhou.", ["Ada takes it without sugar."], "drinks"),
+    Unit("anna", ["Anna"], infos=["Anna is allergic to peanuts.", "她对花生过敏。"], group="people"),
+    Unit("note", infos=["The spare key hangs behind the mirror."]),
+]
+QUESTIONS = ["Who takes sugar?", "peanut allergies", "花生", "Hangzhou", "drinks with sugar", "spare keys", "Longjin"]
+
+
+def found(index: Index) -> list[list[tuple[str, float]]]:
+    """What all questions find."""
+    return [[(hit.id, hit.score) for hit in index.search(query)] for query in QUESTIONS]
+
+
+def test_finds_names_texts_infos_and_what_stands_above() -> None:
+    index = Index()
+    index.put(UNITS)
+    first = [hits[0][0] for hits in found(index)]
+    assert first == ["tea", "anna", "anna", "tea", "tea", "note", "tea"]
+    assert index.search("spare key")[0].excerpt == "The spare key hangs behind the mirror."
+
+
+def test_searches_within_groups() -> None:
+    index = Index()
+    index.put(UNITS)
+    index.put(Unit(f"other {number}", infos=["peanuts, peanuts and more peanuts"]) for number in range(300))
+    assert [hit.id for hit in index.search("peanuts", groups={"people"})] == ["anna"]
+    assert index.search("peanuts", groups={"nobody"}) == []
+
+
+def test_what_is_put_piecewise_in_any_order_and_corrected_is_found_alike() -> None:
+    whole, pieces = Index(), Index()
+    whole.put(UNITS)
+    for unit in reversed(UNITS):
+        pieces.put([unit._replace(names=[*unit.names, "wrong"], text="quite wrong", infos=["wrong"], context=None)])
+    pieces.put([Unit("gone", ["Longjing tea"], "Hangzhou", ["sugar peanuts"])])
+    for unit in UNITS:
+        pieces.put([unit])
+    pieces.remove(["gone", "never there"])
+    assert found(pieces) == found(whole)
+    assert pieces.counts() == whole.counts()
+    assert pieces.frequencies(["wrong", "quit"]) == {}
+
+
+def test_many_postings_of_a_word_are_kept_and_removed() -> None:
+    index = Index()
+    for number in range(1000):
+        index.put([Unit(str(number), infos=[f"the kettle number n{number}"])])
+    index.remove(str(number) for number in range(0, 1000, 2))
+    assert index.frequencies(["kettl", "n8", "n9"]) == {"kettl": 500, "n9": 1}
+    assert set(index.postings("kettl")) == set(index.owners(index.postings("kettl")))
+    assert [hit.id for hit in index.search("n701 kettle", 1)] == ["701"]
+    index.remove(str(number) for number in range(1000))
+    assert set(index.counts().values()) == {0}
+    assert index.frequencies(["kettl"]) == {}
+
+
+@pytest.mark.parametrize("length", [30, 3_000])
+def test_no_byte_of_what_was_removed_or_replaced_stays(tmp_path: os.PathLike[str], length: int) -> None:
+    path = os.path.join(tmp_path, "indexes", "words.db")
+    index, rest = Index(path), "and so on, " * (length // 11)
+    index.put(Unit(f"k{number}", [f"name{number}"], infos=[f"plain text {number}"]) for number in range(500))
+    index.put([Unit("a", ["Zyxwvut"], f"Qwertzu {rest}", [f"Asdfghj {rest}"]), Unit("b", ["Bbbb"], infos=["Yxcvbnm"])])
+    index.remove(["a"])
+    index.put([Unit("b", ["Bbbb"])])
+    for name in os.listdir(os.path.dirname(path)):
+        with open(os.path.join(os.path.dirname(path), name), "rb") as file:
+            data = file.read().lower()
+        assert all(word not in data for word in (b"zyxw", b"~xwv", b"qwertzu", b"asdfghj", b"yxcvbnm")), name
+    assert len(index.search("plain text")) == 10
+
+
+def test_a_transaction_keeps_all_or_nothing() -> None:
+    index = Index()
+
+    def fail() -> None:
+        with index.transaction():
+            index.put(UNITS)
+            index.position = "half"
+            raise KeyError("anything")
+
+    with pytest.raises(KeyError):
+        fail()
+    assert (index.search("peanuts"), index.position) == ([], "")
+    with index.transaction():
+        index.put(UNITS)
+        index.position = "all"
+    assert index.position == "all"
+    assert index.search("peanuts")
+
+
+def test_what_is_no_text_is_refused_and_changes_nothing() -> None:
+    index = Index()
+    index.put(UNITS)
+    with pytest.raises(TypeError, match="not of 7"):
+        index.put([Unit("x", ["y"], infos=[7])])  # type: ignore[list-item]
+    assert index.search("peanuts")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("", "   ", "?!", "的了吗", "who is it", "🐍🎉", "\ud800x", "\0", "%"),
+        *('"', "NEAR(a b)", "a* OR b:", "'; drop table unit; --"),
+        *("a" * 100_000, "peanuts " * 12_000, "花生过敏" * 25_000, "é" * 5_000 + "\u0301" * 5_000, "x\n" * 9_000),
+    ],
+)
+def test_any_text_can_be_asked(query: str) -> None:
+    index = Index()
+    index.put(UNITS)
+    assert all(0 <= hit.score <= 1 for hit in index.search(query))
+    assert index.search("peanuts")
+
+
+def test_any_text_can_be_put() -> None:
+    index = Index()
+    odd = ["n" * 512, "名" * 512, "\ud800", "a\0b", "🐍", "' \" * ()", "ｗｉｄｅ", "e\u0301té"]
+    index.put(Unit(f"id {name}", [name], f"text {name}", [f"info {name}"]) for name in odd if name != "\ud800")
+    index.put([Unit("surrogate", ["\ud800"], "\udfff lone", ["\ud800"])])
+    assert index.search("wide")[0].id == "id ｗｉｄｅ"
+    assert index.search("ete")[0].id == "id e\u0301té"
+    index.remove(["surrogate"])
+
+
+def test_a_text_of_16_mib_is_found_at_its_end() -> None:
+    index = Index()
+    words = ("-" * 150 + " and so on\n") * 2**20
+    index.put([Unit("long", infos=[f"{words[: 16 * 2**20 - 20]} kingfisher"])])
+    assert index.search("kingfisher")[0].excerpt.endswith("kingfisher")
+
+
+# == The file ================================================================================
+
+
+def test_is_for_its_owner_alone_and_is_kept(tmp_path: os.PathLike[str]) -> None:
+    path = os.path.join(tmp_path, "indexes", "words.db")
+    index = Index(path)
+    index.put(UNITS)
+    index.position = "7"
+    for name in os.listdir(os.path.dirname(path)):
+        assert stat.S_IMODE(os.stat(os.path.join(os.path.dirname(path), name)).st_mode) == 0o600
+    before = found(index)
+    index.close()
+    again = Index(path)
+    assert (again.position, found(again)) == ("7", before)
+
+
+def test_a_lost_file_is_begun_again(tmp_path: os.PathLike[str]) -> None:
+    path = os.path.join(tmp_path, "words.db")
+    index = Index(path)
+    index.put(UNITS)
+    index.position = "7"
+    for ending in ("", "-journal"):
+        if os.path.exists(path + ending):
+            os.remove(path + ending)
+    assert (index.position, index.search("peanuts")) == ("", [])
+    index.put(UNITS)
+    assert index.search("peanuts")
+
+
+def test_another_version_is_begun_again(tmp_path: os.PathLike[str]) -> None:
+    path = os.path.join(tmp_path, "words.db")
+    Index(path).keep("format", "0")
+    index = Index(path)
+    with pytest.raises(LostIndexError):
+        index.search("peanuts")
+    assert index.position == ""
+
+
+def test_flipped_bytes_anywhere_raise_nothing_else(tmp_path: os.PathLike[str]) -> None:
+    path = os.path.join(tmp_path, "words.db")
+    made = Index(path)
+    made.put(UNITS)
+    made.put(Unit(f"k{number}", [f"name {number}"], "some text", ["more text " * 30], "tea") for number in range(300))
+    made.close()
+    with open(path, "rb") as file:
+        whole = file.read()
+    lost, draw = 0, random.Random(5)
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for _ in range(draw.choice([1, 4, 64])):
+            damaged[draw.randrange(len(damaged))] ^= draw.randrange(1, 256)
+        with open(path, "wb") as file:
+            file.write(damaged)
+        index = Index(path)
+        try:
+            found(index)
+            index.put([Unit("new", ["New name"], "some text", ["more text"], "tea")])
+            index.remove(["new", "k7"])
+            index.put(UNITS)
+        except LostIndexError:
+            lost += 1
+            assert index.position == ""
+            index.put(UNITS)
+            assert index.search("peanuts")
+        index.close()
+    assert lost > 20
+
+
+def test_a_cut_or_foreign_file_is_begun_again(tmp_path: os.PathLike[str]) -> None:
+    path = os.path.join(tmp_path, "words.db")
+    for content in (b"", b"no database at all" * 99, b"SQLite format 3\0" + bytes(4_000)):
+        with open(path, "wb") as file:
+            file.write(content)
+        index = Index(path)
+        with contextlib.suppress(LostIndexError):
+            assert index.search("peanuts") == []
+        index.put(UNITS)
+        assert index.search("peanuts")
+        index.close()
+        os.remove(path)
+
+
+def test_while_another_one_writes_reading_goes_on_and_writing_says_so(
+    tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("Agent.finding.index._WAIT_S", 0.05)
+    path = os.path.join(tmp_path, "words.db")
+    index, other = Index(path), Index(path)
+    index.put(UNITS)
+    with index.transaction():
+        index.put([Unit("later", ["Later"])])
+        assert other.search("peanuts")
+        assert other.search("later") == []
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.put([Unit("x", ["X"])])
+    assert other.search("later")
+
+
+def test_a_full_disk_changes_nothing(tmp_path: os.PathLike[str]) -> None:
+    index = Index(os.path.join(tmp_path, "words.db"))
+    index.put(UNITS)
+    with index.reading() as db:
+        pages = db.execute("pragma page_count").fetchone()[0]
+    with index._lock:
+        index._open().execute(f"pragma max_page_count = {pages + 1}")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        index.put(Unit(f"k{number}", [f"name {number}"], "word " * 100) for number in range(500))
+    assert index.search("peanuts")
+    assert index.counts()["units"] == 4
+
+
+def test_threads_share_an_index() -> None:
+    index, failed = Index(), list[BaseException]()
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(30):
+                index.put([Unit(f"{number} {turn}", [f"name{number}x{turn}"], infos=["shared words"])])
+                assert index.search(f"name{number}x{turn}", 1)[0].id == f"{number} {turn}"
+        except BaseException as error:  # handed to the test
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert index.frequencies(["shar"]) == {"shar": 120}
+
+
+def test_a_forked_child_has_its_own_connection(tmp_path: os.PathLike[str]) -> None:
+    index = Index(os.path.join(tmp_path, "words.db"))
+    index.put(UNITS)
+    child = os.fork()
+    if not child:
+        try:
+            index.put([Unit("child", ["Child"])])
+            os._exit(0 if index.search("child") and index.search("peanuts") else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert index.search("child")[0].id == "child"
+
+
+def test_finds_among_some_of_a_group_and_by_what_is_lent() -> None:
+    index = Index()
+    index.put([Unit("1", text="green tea", group="chat"), Unit("2", text="black tea"), Unit("3", text="with milk")])
+
+    assert [hit.id for hit in index.search("tea", among=frozenset(["2", "nobody"]))] == ["2"]
+    assert [hit.id for hit in index.search("tea", among=lambda ids: {id for id in ids if id != "2"})] == ["1"]
+    lent = {"3": {"tea": 1.0}}
+    assert {hit.id for hit in index.search("tea", lent=lent)} == {"1", "2", "3"}
+    assert index.search("tea with milk", lent=lent)[0].id == "3"
+
+
+def test_counts_all_of_a_group_as_one_text() -> None:
+    index = Index()
+    for group, said in {"a": ["we talked of Paris", "the hotel was loud"], "b": ["the hotel was full"]}.items():
+        index.put(Unit(f"{group}{at}", text=text, group=group) for at, text in enumerate(said))
+
+    assert index.search("the hotel in Paris")[0].id == "a0"
+    assert [hit.id for hit in index.search("hotel Paris")][1] == "a1"
+
+
+def test_question_words_are_nothing_that_is_asked() -> None:
+    assert texts.question("where are these cups?").keys() == {"cup"}
+    assert texts.question("路由器在哪儿？").keys() == texts.question("路由器").keys()
+    assert texts.question("哪里").keys() == {"哪", "里"}  # where nothing else is asked, it is
+
+
+def test_finds_an_emoji() -> None:
+    index = Index()
+    index.put([Unit("snake", text="a 🐍"), Unit("cat", text="a 🐈")])
+
+    assert [hit.id for hit in index.search("🐍")] == ["snake"]

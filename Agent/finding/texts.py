@@ -1,0 +1,172 @@
+"""Text to terms: words with a light stemmer, characters and pairs of scripts without blanks, trigrams; what is asked.
+
+>>> terms("Deployed KeywordTrees, C++"), terms("杭州茶")
+(['deploy', 'keywordtr', 'keyword', 'tre', 'c++'], ['杭', '州', '茶', '杭州', '州茶'])
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+
+__all__ = ["STOP_WORDS", "is_unspaced", "passages", "question", "sentences", "terms", "trigrams", "words"]
+
+# Letters of scripts that put no blanks between words.
+_UNSPACED = (
+    "\u0e01-\u0e4e\u0e50-\u0e59\u0e80-\u0eff\u1000-\u1049\u1050-\u109f\u1780-\u17d3\u17d7\u17dc-\u17ff"
+    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u302f\u3031-\u303c\u3041-\u30fa\u30fc-\u312f\u31a0-\u9fff가-힣"
+    "\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u2600-\u27bf\U0001f300-\U0001faff"  # and emoji
+)
+_MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff"
+_LETTER = rf"[^\W_{_UNSPACED}]"
+# C++, C# and .NET are names, and other ones than C and net.
+_find_runs = re.compile(
+    rf"([{_UNSPACED}]++)|((?:(?<![\w.])\.(?={_LETTER}))?(?:{_LETTER}++|[{_MARKS}]++)++(?:\+\+|#)?)"
+).findall
+_find_parts = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])|\d+").findall
+_drop_accents = re.compile("[\u0300-\u036f]+").sub
+_is_accented = re.compile("[\u00c0-\u024f\u0300-\u052f\u1e00-\u1fff]").search
+is_unspaced = re.compile(f"[{_UNSPACED}]").match
+_WORD_LIMIT = 64  # characters of a word that are looked at
+
+ASIDE = 0.3
+"""What the words of a sentence count that asks nothing, where another one asks."""
+QUERY_SATURATION = 7
+"""BM25's k3: how slowly a word that a question repeats gains (Robertson & Walker 1994)."""
+PASSAGE_LIMIT = 800
+"""Characters of a passage."""
+
+
+@lru_cache(1 << 16)
+def _stem(word: str) -> str:
+    """Return a light form of the first step of Porter's stemmer."""
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    for end, new in (("ies", "y"), ("ing", ""), ("ed", ""), ("s", "")):
+        if word.endswith(end) and not word.endswith("ss") and len(word) - len(end) >= 3:
+            word = word[: -len(end)] + new
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
+        word = word[:-1]
+    if len(word) > 3 and word[-1] == "e":
+        word = word[:-1]
+    return word[:-1] + "y" if len(word) > 4 and word[-1] == "i" else word
+
+
+_STOP_WORDS = """
+a about an and any are as at be been but by can could did do does for from had has have he her him his how i if in into
+is it its me may might must my not of on or our s she should so than that the their them there these they this to us was
+we were what when where which who whom whose why will with would you your many much tell know please
+什么 是什 么是 怎么 怎样 么样 为什 如何 为何 哪里 哪些 哪个 多少 是否 可以 一个 这个 那个 这些 那些 我们 有没 没有 时候
+什 么 的 了 吗 呢 吧 啊 谁 在 是 和 我 你 他 她 它 们 有 这 那 与 及 等
+"""
+STOP_WORDS = frozenset(map(_stem, _STOP_WORDS.split()))
+"""Words, pairs and characters that say little; a question counts them only where it has no other."""
+
+
+@lru_cache(1 << 15)
+def _forms(word: str) -> tuple[str, ...]:
+    """Return a word's stem, and those of its parts: KeywordTree, Keyword, Tree."""
+    word = word[:_WORD_LIMIT]
+    parts = _find_parts(word) if word.isascii() else []
+    return tuple(_stem(part.casefold()) for part in dict.fromkeys([word, *parts] if len(parts) > 1 else [word]))
+
+
+def _fold(text: str) -> str:
+    """Return `text` in NFKC, Latin, Greek and Cyrillic letters without accents."""
+    if text.isascii():
+        return text
+    # In parts, since the time that it takes grows with the square of a run of marks.
+    parts = (unicodedata.normalize("NFKC", text[start : start + 1024]) for start in range(0, len(text), 1024))
+    return "".join(
+        unicodedata.normalize("NFC", _drop_accents("", unicodedata.normalize("NFD", part)))
+        if _is_accented(part)
+        else part
+        for part in parts
+    )
+
+
+def words(text: str) -> list[str]:
+    """Return the runs of letters of a text, in order, as they are written but for accents and width."""
+    return [unspaced or word for unspaced, word in _find_runs(_fold(text))]
+
+
+def terms(text: str) -> list[str]:
+    """Return by what a text is found; of scripts without blanks every character and every pair."""
+    found: list[str] = []
+    for unspaced, word in _find_runs(_fold(text)):
+        if unspaced:
+            found += unspaced
+            found += map(str.__add__, unspaced, unspaced[1:])
+        else:
+            found += _forms(word)
+    return found
+
+
+def trigrams(word: str) -> list[str]:
+    """Return the trigrams of a word's stem: by what an inflection and a misspelling are found."""
+    if is_unspaced(word):
+        return []
+    framed = f"^{word}$"
+    return ["~" + framed[start : start + 3] for start in range(len(word))]
+
+
+# What makes a question of a Chinese sentence, or could stand in any: it says nothing of what is asked, and the pairs
+# that it makes with its neighbours are no words. Of 60 everyday questions 27 instead of 23 are right first without it.
+_drop_asking = re.compile(
+    "什么时候|什么样|为什么|什么|怎么样|怎么|怎样|哪里|哪儿|哪些|哪|多少|多久|多大|几|谁|是不是|有没有|请问|告诉|知道|"
+    "这个|那个|一个|现在|需要|应该|可以|[我你您他她它们的了是在吗呢吧啊呀]"
+).sub
+_split_sentences = re.compile(r"(?<=[。！？!?；;])|(?<=\.)\s+|\n+").split
+
+
+def question(query: str) -> dict[str, float]:
+    """Return the terms of a question with what they count: sentences that ask, and the last one, fully."""
+    parts = [part for part in _split_sentences(query) if part.strip()] or [query]
+    asks = [part.rstrip().endswith(("?", "？")) for part in parts]
+    if not any(asks):
+        asks = [True] * len(parts)
+    asks[-1] = True
+    weights, often = dict[str, float](), Counter[str]()
+    for part, is_asking in zip(parts, asks, strict=True):
+        for term in terms(_drop_asking(" ", part)) or terms(part):
+            often[term] += 1
+            weights[term] = max(weights.get(term, 0.0), 1.0 if is_asking else ASIDE)
+    telling = {term: weight for term, weight in weights.items() if term not in STOP_WORDS}
+    k3 = QUERY_SATURATION
+    return {term: weight * (k3 + 1) * often[term] / (k3 + often[term]) for term, weight in (telling or weights).items()}
+
+
+_find_paragraphs = re.compile(r"\n\s*\n").finditer
+_find_ends = re.compile(r"\n|[。！？!?；]|[.;]\s").finditer
+
+
+def passages(text: str, limit: int = PASSAGE_LIMIT) -> Iterator[str]:
+    """Yield a text in pieces, each of which ends with a paragraph, else a sentence, where one ends in time."""
+    start = 0
+    while len(text) - start > limit:
+        piece = text[start : start + limit]
+        cut = limit
+        for find in (_find_paragraphs, _find_ends):
+            ends = [match.end() for match in find(piece) if match.end() > limit // 3]
+            if ends:
+                cut = ends[-1]
+                break
+        if piece[:cut].strip():
+            yield piece[:cut]
+        start += cut
+    if text[start:].strip():
+        yield text[start:]
+
+
+# Not after Dr. or e.g., and not where a line goes on with a small letter.
+_split_told = re.compile(
+    r"(?<=[.!?;])(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\bMrs\.)(?<!\.\w\.)\s+|(?<=[。！？；])|\n(?!\s*[a-z])"
+).split
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text."""
+    return [sentence for sentence in _split_told(text) if sentence.strip()]

@@ -1,0 +1,208 @@
+"""The ranking of a tree's keywords: a `Ranker` over an `Index`, which follows the tree's changes when it is asked.
+
+The index of a large tree is a file in `indexes/` beside the tree's own; one of a small tree, or of one without a
+folder, is in memory. A write only notes
+which keywords it changed. The next question reads those again, in pieces; what another process has taken in is not
+taken in twice, since the index keeps the position of the log up to which it follows. The file is never the truth: a
+lost or damaged one is made again, and where it cannot be written (a full disk, a folder that is read-only) the index
+is made in memory, and `Fits.note` says so.
+"""
+
+import contextlib
+import logging
+import os
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from ..keyword_tree import Evidence, Fits, KeywordTexts, StoreError, TreeView
+from . import calibration, evidence, placing, score, texts
+from .index import Index, LostIndexError, Unit
+
+__all__ = ["TreeRanker"]
+
+_LOGGER = logging.getLogger(__name__)
+_KEPT_FROM = 2_000  # keywords, or infos, from which on the index is a file: fewer are taken in within a moment
+_RANKED = 200  # keywords that are ranked for a question, at least
+_PIECE = 1_000  # keywords, or infos of them, that are read at a time
+_NOTED = 10_000  # changes that are noted; where more came, the log tells what changed
+_BUSY, _LOCKED = 5, 6  # of SQLite: another process writes
+
+
+class TreeRanker:
+    """Ranks the keywords of a tree by words; see `Ranker`.
+
+    Threads may share one; a forked child makes one of its own.
+
+    Args:
+        view: The tree.
+    """
+
+    def __init__(self, view: TreeView) -> None:
+        self._view = view
+        self._path = None if view.data_dir is None else os.path.join(view.data_dir, "indexes", "keywords.db")
+        self.index = Index(self._path if self._path and os.path.isfile(self._path) else None)
+        self._lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`
+        self._noted: deque[Collection[str]] | None = None  # None: the log must tell what changed
+        self._position = ""  # up to which this ranker has followed
+        self._note = ""  # why the index is in memory
+
+    def Note(self, ids: Collection[str] | None) -> None:
+        """Take down the keywords to be read again. Cost: below 1 µs."""
+        noted = self._noted
+        if noted is not None and ids is not None and len(noted) < _NOTED:
+            noted.append(ids)
+        else:
+            self._noted = None
+
+    def Fit(
+        self, query: str, more: str = "", *, is_placing: bool = False, count: int = 50, among: Collection[str] = ()
+    ) -> Fits:
+        """Return the keywords that fit a text, or the parents that a new keyword could have; see `Ranker.Fit`."""
+        with self._alone():
+            note = self._follow()
+            try:
+                return self._rank(query, more, is_placing, count, among)._replace(note=note)
+            except LostIndexError:  # damaged where nothing was written: once more, after all is taken in again
+                self._noted = None
+                note = self._follow()
+                return self._rank(query, more, is_placing, count, among)._replace(note=note)
+
+    def Close(self) -> None:
+        """Take in what was written since the last question, if somebody has asked at all, and close the file."""
+        if self._position and self._noted is not None and not self._lock._is_owned():
+            with contextlib.suppress(Exception), self._alone():  # nothing is lost: the next opening follows
+                self._follow()
+        self.index.close()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._lock._is_owned():
+            raise StoreError("a signal handler cannot rank while its own thread does")
+        with self._lock:
+            yield
+
+    # -- ranking --------------------------------------------------------------
+
+    def _rank(self, query: str, more: str, is_placing: bool, count: int, among: Collection[str]) -> Fits:
+        with self.index.reading():
+            asked = score.Query(self.index, texts.question(f"{query}\n{more}" if more else query))
+            if is_placing:
+                return placing.fit(asked, query, count, among)
+            found = score.rank(asked, max(_RANKED, count))
+            judged = found[:count]
+            rest = set(among) - {each.id for each in judged}
+            judged += score.rank(asked, len(rest), among=rest) if rest else []
+            scale = calibration.scale_of(self.index)
+            words = evidence.Words(asked.weights)
+            quoted = {each.id: Evidence(scale(each.score), self.quote(words, each)) for each in judged}
+            return Fits([each.id for each in found], quoted, words=words)
+
+    def quote(self, words: evidence.Words, found: score.Found) -> str:
+        """Return the sentence of a keyword's texts that fits best."""
+        return words.Quote(text for _, text in self.index.read(found.documents[: evidence.QUOTED]).values())
+
+    # -- following ------------------------------------------------------------
+
+    def _follow(self) -> str:
+        """Take in what has changed; return why less than that is ranked, or ""."""
+        try:
+            try:
+                self._take_in_changes()
+            except LostIndexError as error:
+                _LOGGER.warning("the index of keywords is made again: %s", error)
+                self._noted = None
+                self._take_in_changes()
+        except (sqlite3.OperationalError, OSError) as error:
+            self._noted = None
+            if isinstance(error, StoreError):  # of the tree
+                raise
+            code = getattr(error, "sqlite_errorcode", 0) & 255
+            if code in (_BUSY, _LOCKED) and self.index.path is not None and self._has_anything():
+                return f"the newest changes are not ranked yet: {error}"
+            if self.index.path is None:
+                raise
+            _LOGGER.warning("keywords are ranked in memory, since their index cannot be written: %s", error)
+            self._path = None
+            self._note = f"ranked in memory, since the index cannot be written: {error}"
+            self.index = Index()
+            self._take_in_changes()
+        except BaseException:  # nobody knows how far it came
+            self._noted = None
+            raise
+        return self._note
+
+    def _has_anything(self) -> bool:
+        with contextlib.suppress(sqlite3.Error, OSError, LostIndexError):
+            return bool(self.index.counts())
+        return False
+
+    def _take_in_changes(self) -> None:
+        noted, self._noted = self._noted, deque()  # first: what is written from now on is noted
+        if self.index.path != self._path and self._is_large(noted is None):
+            self.index, noted = Index(self._path), None
+        position, stored = self._view.Position(), self.index.position
+        if noted is not None and stored == self._position:
+            changed: set[str] | None = {id for ids in noted for id in ids}
+        elif stored and stored == position:
+            changed = set()
+        elif noted is not None and _number(stored) > _number(position):
+            return  # another process has taken in more than this one has read
+        else:
+            changed = self._view.ChangedSince(stored) if stored else None
+        if changed is None:
+            everything = self._view.Ids()
+            self.index.remove(self.index.ids() - set(everything))
+            self._take_in(everything)
+        else:
+            self._take_in(list(changed))
+        if position and stored != position:
+            self.index.position = stored = position
+        self._position = stored
+
+    def _is_large(self, is_first: bool) -> bool:
+        """Whether an index in memory has, or will have, more than is taken in within a moment."""
+        if not is_first:
+            counts = self.index.counts()
+            return counts.get("units", 0) + counts.get("passages", 0) > 2 * _KEPT_FROM
+        ids = self._view.Ids()
+        return len(ids) > _KEPT_FROM or sum(len(each.info_ids) for each in self._view.Read(ids)) > _KEPT_FROM
+
+    def _take_in(self, ids: list[str]) -> None:
+        ids = [id for id in ids if id != "root"]
+        for start in range(0, len(ids), _PIECE):
+            piece = ids[start : start + _PIECE]
+            found = self._view.Read(piece)
+            with self.index.transaction():
+                self.index.remove(set(piece) - {each.id for each in found})
+                for part in _parts(found):
+                    contents = dict(self._view.Contents({id: None for each in part for id in each.info_ids}))
+                    self.index.put(_unit(each, contents) for each in part)
+
+
+def _number(position: str) -> int:
+    """Return the sequence number in a position of the log."""
+    first = position.partition(" ")[0]
+    return int(first) if first.isdecimal() else 0
+
+
+def _parts(found: Iterable[KeywordTexts]) -> Iterator[list[KeywordTexts]]:
+    """Yield keywords a few at a time, such that not too many infos are in memory."""
+    part, infos = list[KeywordTexts](), 0
+    for each in found:
+        if part and infos + len(each.info_ids) > _PIECE:
+            yield part
+            part, infos = [], 0
+        part.append(each)
+        infos += len(each.info_ids)
+    if part:
+        yield part
+
+
+def _unit(keyword: KeywordTexts, contents: dict[str, str]) -> Unit:
+    text = "\n".join(filter(None, [keyword.description, *keyword.queries]))
+    infos = [contents[id] for id in keyword.info_ids if id in contents]
+    context = None if keyword.parent_id in (None, "root") else keyword.parent_id
+    return Unit(keyword.id, keyword.names, text, infos, context)
