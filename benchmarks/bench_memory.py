@@ -5,7 +5,7 @@
 Parts (`--only`): evidence, remember, recall, correct.
 
 - evidence: the share of each question's evidence among the first 5 and 10 memories, without a model, beside BM25
-  (Robertson & Zaragoza 2009, k1 1.5, b 0.75) over the same memories; each term of the ranking left out in turn; and
+  (Robertson & Zaragoza 2009, k1 1.5, b 0.75) over the same memories;
   what else was tried: the speaker's name, the time in the text, decay with time, keywords, the graph.
   LoCoMo (github.com/snap-research/LoCoMo, data/locomo10.json): the turns of a conversation, its session is the source;
   questions whose evidence is named, all categories. MemDaily (github.com/nuster1128/MemSim, the folder
@@ -41,12 +41,12 @@ from typing import Any, NamedTuple, TypeAlias
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from Agent.keyword_tree import KeywordTree
-from Agent.memory.fulltext import RankingWeights
 from Agent.memory.keywords import STOP_WORDS, ChineseKeywordExtractor
 from Agent.memory.memory_fields import MEMORY_KEY
 from Agent.memory.retriever import RetrieverConfig
 from Agent.memory.scoring import Hybrid, ScoreWeights, ScoringStrategy, text_overlap
 from Agent.memory.store import MemoryStore
+from Agent.tests.support.plain_extractor import PlainExtractor
 from benchmarks import common
 
 
@@ -207,7 +207,6 @@ def share_found(sets: Set, prepare: Callable[[list[Memory]], Ask]) -> tuple[floa
 class Way(NamedTuple):
     """How memories are kept, and looked for."""
 
-    ranking: RankingWeights = RankingWeights()
     scoring: ScoringStrategy | None = None
     text: Callable[[Memory], str] = lambda memory: memory.text
     keywords: Callable[[list[Memory]], list[list[str]]] | None = None
@@ -264,11 +263,6 @@ def rare_words(memories: list[Memory]) -> list[list[str]]:
 
 WAYS: Mapping[str, Way] = {
     "`MemoryStore.recall`": Way(),
-    "− the question before": Way(RankingWeights(before=0.0)),
-    "− the group": Way(RankingWeights(group=0.0)),
-    "− asides count less": Way(RankingWeights(aside=1.0)),
-    "− what was said counts less": Way(RankingWeights(cover=1.0)),
-    "− all four": Way(RankingWeights(0.0, 0.0, 1.0, 1.0)),
     "its first 50, by the Dice coefficient of bigrams": Way(is_dice=True),
     "− the speaker's name in the text": Way(text=without_speaker),
     "+ the day in the text": Way(text=with_time),
@@ -305,7 +299,7 @@ def share_found_by_store(sets: Set, way: Way) -> tuple[float, float]:
         stores: list[MemoryStore] = []
 
         def prepare(memories: list[Memory]) -> Ask:
-            config = RetrieverConfig(ranking=way.ranking, scoring=way.scoring)
+            config = RetrieverConfig(scoring=way.scoring)
             newest = max((memory.when for memory in memories if memory.when), default=datetime(2026, 1, 1))
             now = newest.replace(tzinfo=UTC).timestamp()
             store = MemoryStore(folder, user=str(len(stores)), config=config, clock=lambda: now)
@@ -404,7 +398,7 @@ def measure_recall(sets: Mapping[str, Set], size: int, folder: Path | None, repo
                     one_in_ten = [f"s{n}" for n in range(0, size // 20, 10)]
                     rows.append(["… of one source in ten", *spread(recalling(store, sources=one_in_ten), questions)])
                     rows.append(["… since a time", *spread(recalling(store, since=1.0), questions)])
-    rows.append(["with a graph filled by rules", *measure_with_graph(memories, questions, folder)])
+    rows.append(["with a graph", *measure_with_graph(memories, questions, folder)])
     rows.append(["sqlite3 FTS5, `bm25`, without keywords", *measure_fts5(memories, questions, folder)])
     columns = ["recall of 10", "p50 ms", "p95 ms", "p50 ms of processor", "p95 ms of processor"]
     report.table(f"Recall among {size:,} memories", columns, rows)
@@ -414,8 +408,11 @@ def measure_recall(sets: Mapping[str, Set], size: int, folder: Path | None, repo
 
 
 def measure_with_graph(memories: Sequence[Memory], questions: Sequence[str], folder: Path | None) -> list[str]:
-    """Return how long questions take where every memory was read by rules, and named one of 2,000 people."""
-    with tempfile.TemporaryDirectory(dir=folder) as made, MemoryStore(made) as store:
+    """Return how long questions take where every memory was read for the graph, and named one of 2,000 people."""
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as made,
+        MemoryStore(made, extract=PlainExtractor()) as store,
+    ):
         for start in range(0, len(memories), 500):
             with store.tree.Operation("fill"):
                 for number, memory in enumerate(memories[start : start + 500], start):

@@ -11,13 +11,12 @@ Optional; the library in `keyword_tree.keyword_tree` knows nothing of it. Read i
     in_memory_graph  what stands behind it for as long as the process lives
     sayings          what a memory says of the graph, kept with the memory
     tree_graph       the keywords of a tree as a graph, with all that memories say
-    extraction       entities, tags and relations of a text: by a model, checked, or by rules
-                     (`extraction_rules`, `…_english`, `…_chinese`, `extraction_words`)
+    own_words        which words of a message are its speaker's own, and what a sentence of them states
+    extraction       what a model says of a text or a session, as far as these words say it; also the context engine's
     graph_feed       what remembering, correcting and forgetting do to the graph; `background` the same later
     knowledge        keywords as pages: "what is X"
     log_follower     how what is derived from a tree's log stays true
-    fulltext         a full-text index over memories, Chinese and English
-    content          which infos say what is asked for; kept on disk between two openings
+    memories         which infos say what is asked for: an index of words (`finding`) that follows the log
     relation_words   which relations a question asks for
     retriever        finds memories for a question, through both channels
     eviction         what may be forgotten, and why

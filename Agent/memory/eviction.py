@@ -13,8 +13,8 @@ Nothing here deletes: `MemoryStore.plan_forgetting` shows what would go, `Memory
 operation that can be undone. What is pinned stays, and does not count.
 """
 
-import contextlib
 import json
+import logging
 import math
 import os
 import threading
@@ -78,6 +78,8 @@ class Candidate:
     """Seconds since the epoch, UTC."""
     pinned: bool = False
     """Whether it stays whatever happens."""
+    importance: float | None = None
+    """0.0 to 1.0 now (`current_importance`); None is 0.5, worn off since it was written or last recalled."""
 
 
 @dataclass(frozen=True)
@@ -141,23 +143,23 @@ class NoEviction(EvictionPolicy):
 class Ttl(EvictionPolicy):
     """What was written longer ago than this goes, recalled or not."""
 
-    ttl_s: float
+    ttl_secs: float
     """Seconds."""
 
     @override
     def limits(self) -> tuple[float | None, int | None]:
-        return self.ttl_s, None
+        return self.ttl_secs, None
 
 
 @dataclass(frozen=True)
 class Capacity(EvictionPolicy):
-    """The oldest go until so many are left."""
+    """The least important go until so many are left; of the same importance the oldest."""
 
     max_items: int
     """How many may stay."""
     recall_weight: float = 0.0
     score_weight: float = 0.0
-    recency_weight: float = 0.0
+    recency_weight: float = 1.0
 
     @override
     def limits(self) -> tuple[float | None, int | None]:
@@ -186,14 +188,14 @@ class RecallBased(EvictionPolicy):
 class HybridEviction(EvictionPolicy):
     """First what is too old goes, then the least valuable until so many are left."""
 
-    ttl_s: float | None = None
+    ttl_secs: float | None = None
     """Seconds; None keeps whatever its age."""
     max_items: int | None = None
     """How many may stay; None keeps however many."""
 
     @override
     def limits(self) -> tuple[float | None, int | None]:
-        return self.ttl_s, self.max_items
+        return self.ttl_secs, self.max_items
 
 
 def choose_evictions(
@@ -204,31 +206,33 @@ def choose_evictions(
     Raises:
         InvalidInputError: A limit or weight of the policy is no number, or below 0.
     """
-    ttl_s, max_items = policy.limits()
-    _check_policy(policy, ttl_s, max_items)
+    ttl_secs, max_items = policy.limits()
+    _check_policy(policy, ttl_secs, max_items)
     left = sorted((memory for memory in candidates if not memory.pinned), key=lambda memory: memory.created_at)
     evictions: list[Eviction] = []
-    if ttl_s is not None:
-        old = [memory for memory in left if now - memory.created_at > ttl_s]
+    if ttl_secs is not None:
+        old = [memory for memory in left if now - memory.created_at > ttl_secs]
         left = left[len(old) :]
         for memory in old:
             days = (now - memory.created_at) / DAY_S
             value, _ = _value(memory, policy, stats, now)
-            evictions.append(Eviction(memory.id, value, f"{days:.1f} days old, where {ttl_s / DAY_S:.1f} are allowed"))
+            why = f"{days:.1f} days old, where {ttl_secs / DAY_S:.1f} are allowed"
+            evictions.append(Eviction(memory.id, value, why))
     if max_items is not None and len(left) > max_items:
         count = len(left)
-        worth = [(*_value(memory, policy, stats, now), memory.id) for memory in left]
+        counted = {} if isinstance(policy, Capacity) else stats  # of which the time of writing alone counts
+        worth = [(*_value(memory, policy, counted, now), memory.id) for memory in left]
         worth.sort(key=lambda item: item[0])  # stable: the oldest first
         for value, sum_text, id in worth[: count - max_items]:
-            place = "the oldest" if isinstance(policy, Capacity) else "the least valuable"
+            place = "the least important" if isinstance(policy, Capacity) else "the least valuable"
             why = f"{place} of {count}, where {max_items} may stay"
             evictions.append(Eviction(id, value, why if isinstance(policy, Capacity) else f"{why}: {sum_text}"))
     return evictions
 
 
-def _check_policy(policy: EvictionPolicy, ttl_s: object, max_items: object) -> None:
+def _check_policy(policy: EvictionPolicy, ttl_secs: object, max_items: object) -> None:
     weights = {name: getattr(policy, name) for name in ("recall_weight", "score_weight", "recency_weight")}
-    for name, value in {**weights, **({} if ttl_s is None else {"ttl_s": ttl_s})}.items():
+    for name, value in {**weights, **({} if ttl_secs is None else {"ttl_secs": ttl_secs})}.items():
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not (is_number and 0 <= value < math.inf):
             raise InvalidInputError(f"{name} must be a number and not below 0, not {shorten(value)}")
@@ -242,12 +246,13 @@ def _value(
 ) -> tuple[float, str]:
     known = stats.get(memory.id, RecallStats())
     age_s = now - max(known.last_recall_at, memory.created_at)
-    weights = (policy.recall_weight, policy.score_weight, policy.recency_weight)
-    value = value_of(known, age_s, *weights)
-    recall, score, recency = weights
+    recall, score, recency = policy.recall_weight, policy.score_weight, policy.recency_weight
+    # Of the importance 0.5, which is that of what nobody has judged, it is the time alone.
+    fresh = temporal_decay(age_s) if memory.importance is None else min(1.0, 2 * memory.importance)
+    value = value_of(known, age_s, recall, score, 0.0) + recency * fresh
     return value, (
         f"{value:.2f} = {recall:.3g} × ln(1 + {known.recall_count}) + {score:.3g} × {known.average_score:.2f} "
-        f"+ {recency:.3g} × {temporal_decay(age_s):.2f}"
+        f"+ {recency:.3g} × {fresh:.2f}"
     )
 
 
@@ -314,13 +319,15 @@ class RecallLog:
             if not self._new_count and len(kept) == len(known):
                 return
             rows = {id: [stats.recall_count, stats.total_score, stats.last_recall_at] for id, stats in kept.items()}
-            with contextlib.suppress(OSError):
-                self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            try:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 beside = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
                 beside.touch(mode=0o600)
                 beside.write_text(json.dumps(rows), encoding="utf-8")
                 beside.replace(self._path)
                 self._new, self._new_count, self._row_count = {}, 0, len(rows)
+            except OSError as error:
+                _LOGGER.warning("recall statistics cannot be written, and stay in memory: %s", error)
 
     def _sum(self) -> dict[str, RecallStats]:
         known = self._read()
@@ -348,4 +355,5 @@ def _check_row(count: object, total: object, last: object) -> RecallStats:
     return RecallStats(int(cast("int", count)), cast("float", total), cast("float", last))
 
 
+_LOGGER = logging.getLogger(__name__)
 _LAST_SECOND = 253_402_300_799  # of the year 9999

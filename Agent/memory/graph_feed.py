@@ -1,10 +1,13 @@
 """Feed the graph from what is remembered: ask an extractor, find or make the keywords, note what the memory says.
 
-    remember   the text is read before anything is written; entities that are new become keywords beneath the top, the
-               memory is linked to all that it names (RELATED), and keeps what it says (`sayings`): one operation
+    remember   the memory is written first, with a note that it waits. Then it is read, and a second operation makes the
+               keywords of new entities beneath the top, links the memory to all that it names (RELATED), and notes what
+               it says (`sayings`)
     correct    likewise for the new text; what only the old one named is deleted with it
     forget     what only the forgotten memories named is deleted with them
     undo       the tree's: all of it comes back; a keyword that later memories hang on stays (`MemoryStore.undo`)
+
+Without a model and without an extractor of the caller's nothing is read.
 
 A keyword is deleted only if extraction made it, and nothing hangs on it any more: no other info, no child, no alias,
 description, relation or tag by hand.
@@ -15,7 +18,7 @@ sees it, and merges them.
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..keyword_tree import (
@@ -30,16 +33,7 @@ from ..keyword_tree import (
     NotFoundError,
     RelationType,
 )
-from .extraction import (
-    ENTITY_TYPES,
-    Extraction,
-    Extractor,
-    ModelExtractor,
-    ReplyFormError,
-    RuleExtractor,
-    check_extraction,
-)
-from .extraction_words import TITLES
+from .extraction import ENTITY_TYPES, Extraction, Extractor, ModelExtractor, ReplyFormError, check_extraction
 from .graph import normalize_tag
 from .memory_fields import memory_fields
 from .messages import shorten
@@ -53,6 +47,9 @@ EXTRACTION = "extraction"
 TRIES = 3
 """So often a memory is read that a model answers nothing usable about."""
 
+TITLES = ("Mr", "Mrs", "Ms", "Dr", "Prof")
+"""Before a person's name, with a dot or without one."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -60,7 +57,7 @@ class Reading(NamedTuple):
     """What was read of a memory, before it is written."""
 
     means: str
-    """Who has read it: "model", "rules" or "custom"."""
+    """Who has read it: "model" or "custom"."""
     extraction: Extraction
 
 
@@ -88,9 +85,10 @@ class GraphFeed:
     Args:
         tree: Where the keywords are.
         graph: The tree as a graph.
-        extract: `"auto"` asks the model where there is one that can answer, else goes by rules; `"model"`; `"rules"`;
-            an `Extractor`; None reads nothing.
+        extract: `"auto"` asks the model where there is one that can answer; `"model"`; an `Extractor`; None reads
+            nothing.
         client: The model.
+        find_existing: What is known of the subjects of a text, for the model: name and text of each.
 
     Raises:
         InvalidInputError: `extract` is none of these, or `"model"` without a client.
@@ -100,42 +98,39 @@ class GraphFeed:
     """
 
     def __init__(
-        self, tree: KeywordTree, graph: TreeGraph, extract: str | Extractor | None, client: LLMClient | None
+        self,
+        tree: KeywordTree,
+        graph: TreeGraph,
+        extract: str | Extractor | None,
+        client: LLMClient | None,
+        find_existing: Callable[[str], Iterable[tuple[str, str]]] = lambda _: (),
     ) -> None:
-        if not (extract is None or isinstance(extract, Extractor) or extract in ("auto", "model", "rules")):
-            known = '"auto", "model", "rules", an Extractor or None'
-            raise InvalidInputError(f"extract must be {known}, not {shorten(extract)}")
+        if not (extract is None or isinstance(extract, Extractor) or extract in ("auto", "model")):
+            raise InvalidInputError(f'extract must be "auto", "model", an Extractor or None, not {shorten(extract)}')
         if extract == "model" and client is None:
             raise InvalidInputError('extract="model" needs an llm_client')
         self.failure = ""
         self._tree = tree
         self._graph = graph
         self._client = client
-        self._rules = RuleExtractor()
-        self._model = None if client is None or extract == "rules" else ModelExtractor(client, self._find_tags)
+        is_model = client is not None and isinstance(extract, str)
+        self._model = ModelExtractor(client, self._find_tags, find_existing) if client and is_model else None
         self._is_auto = extract == "auto"
+        self._decisions = 0  # replies in a row that answer another question
         self._chosen = extract if isinstance(extract, Extractor) else None
-        self._is_on = extract is not None
 
     # -- reading --
 
     def means(self) -> str:
-        """Return what reads a memory now: "model", "rules", "custom", or "" where nothing does."""
-        if not self._is_on:
-            return ""
+        """Return what reads a memory now: "model", "custom", or "" where nothing does."""
         if self._chosen is not None:
             return "custom"
-        if self._model is None or self._client is None:
-            return "rules"
-        return "rules" if self._is_auto and self._client.Silent() else "model"
+        if self._model is None or self._client is None or (self._is_auto and self._client.Silent()):
+            return ""
+        return "model"
 
-    def reads(self, kind: str) -> bool:
-        """Tell whether memories of a kind are read: rules read plain facts, sentences as people write them."""
-        means = self.means()
-        return bool(means) and (means != "rules" or kind == "fact")
-
-    def read(self, text: str) -> Reading | Failure:
-        """Return what was found in a text; where that failed, `failure` tells why.
+    def read(self, text: str) -> Reading | Failure | None:
+        """Return what was found in a text; where that failed, `failure` tells why; None where nothing reads.
 
         Nothing is written, and no lock is held.
         """
@@ -151,16 +146,22 @@ class GraphFeed:
         self.failure = ""
         return found
 
-    def _read(self, text: str, means: str) -> Reading:
+    def _read(self, text: str, means: str) -> Reading | None:
         if self._chosen is not None:
             return Reading(means, check_extraction(self._chosen.extract(text, self.find_known), text))
-        if means == "model" and self._model is not None:
-            try:
-                return Reading(means, self._model.extract(text, self.find_known))
-            except ReplyFormError as error:
-                if not (self._is_auto and error.is_decision):
-                    raise
-        return Reading("rules", self._rules.extract(text, self.find_known))
+        if self._model is None or not means:
+            return None
+        try:
+            read = Reading(means, self._model.extract(text, self.find_known))
+        except ReplyFormError as error:
+            if not (self._is_auto and error.is_decision):
+                raise
+            self._decisions += 1
+            if self._decisions == TRIES:  # it answers searches of the tree alone, and is not asked again
+                self._model = None
+            return None
+        self._decisions = 0
+        return read
 
     def find_known(self, name: str) -> str | None:
         """Return the name of the keyword that has this name or alias."""
@@ -253,11 +254,19 @@ class GraphFeed:
             if keyword_id not in held:
                 self._tree.LinkInfo(info_id, keyword_id, RelationType.RELATED, EXTRACTION)
 
-    def unlink(self, info_id: str) -> None:
-        """Take an info off what reading had linked it to."""
+    def unlink(self, info_id: str, but_for: str = "") -> list[str]:
+        """Take an info off what reading had linked it to, but for keywords that a text names; return the others."""
+        gone = []
         for link in self._tree.GetLinks(info_id):
-            if link.created_by == EXTRACTION:
+            if link.created_by == EXTRACTION and not self.is_named(link.keyword_id, but_for):
                 self._tree.UnlinkInfo(info_id, link.keyword_id)
+                gone.append(link.keyword_id)
+        return gone
+
+    def is_named(self, keyword_id: str, text: str) -> bool:
+        """Whether a text has the name of a keyword."""
+        node = self._tree.GetKeyword(keyword_id) if text else None
+        return node is not None and node.name.casefold() in text.casefold()
 
     def clear(self, keyword_ids: Iterable[str], memory_ids: Collection[str]) -> list[str]:
         """Delete those of some keywords that extraction made and that nothing hangs on any more; return them.

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from ..keyword_tree import InvalidInputError, KeywordNode, KeywordTree, NotFoundError
-from .content import ContentIndex
 from .graph import KnowledgeGraph, check_keywords
+from .memories import Memories
 from .messages import shorten
 from .tree_graph import TreeGraph
 
@@ -94,11 +94,11 @@ class TreeKnowledge(KnowledgeStore):
     """
 
     def __init__(
-        self, tree: KeywordTree, graph: KnowledgeGraph | None = None, index: ContentIndex | None = None
+        self, tree: KeywordTree, graph: KnowledgeGraph | None = None, index: Memories | None = None
     ) -> None:
         self.tree = tree
         self._graph = graph or TreeGraph(tree)
-        self._index = index or ContentIndex(tree)
+        self._index = index or Memories(tree)
 
     @override
     def add_page(self, page: KnowledgePage) -> str:
@@ -146,8 +146,8 @@ class TreeKnowledge(KnowledgeStore):
             raise InvalidInputError(f"limit must be a whole number above 0, not {shorten(limit)}")
         found = dict.fromkeys(entity.id for entity in self._graph.find_by_keywords(wanted, limit))
         self._index.catch_up()
-        for id in self._index.rank(" ".join(wanted), limit):
-            found |= dict.fromkeys(link.keyword_id for link in self.tree.GetLinks(id))
+        for one in self._index.rank(" ".join(wanted), limit):
+            found |= dict.fromkeys(link.keyword_id for link in self.tree.GetLinks(one.id))
         nodes = (self._find(id) for id in found)
         return [self._page(node) for node in nodes if node is not None][:limit]
 

@@ -10,10 +10,19 @@ named, is asked for by the words of its name: `allergic_to` by "allergic".
 """
 
 import re
+from collections.abc import Iterable
 
-from .fulltext import terms_of
+from ..finding.texts import terms as terms_of
 
-__all__ = ["RELATION_TYPES", "AskedRelations", "asked_relations", "says_relation"]
+__all__ = [
+    "ONE_AT_A_TIME",
+    "RELATION_TYPES",
+    "AskedRelations",
+    "asked_relations",
+    "relation_of",
+    "says_relation",
+    "words_of",
+]
 
 _WORDS = {
     "works_on": "work works working develop develops developer maintain maintains maintainer build builds contribute "
@@ -68,6 +77,26 @@ def asked_relations(question: str) -> frozenset[str]:
 
 RELATION_TYPES = tuple(_WORDS)
 """The types that have words of their own."""
+
+ONE_AT_A_TIME = frozenset(["lives_in", "works_at"])
+"""Types of which the newest statement takes the place of older ones, for most people at most times."""
+
+
+def words_of(relation_types: Iterable[str]) -> str:
+    """Return the words that ask for some types, or say them."""
+    return " ".join(_WORDS[kind] for kind in sorted(relation_types))
+
+
+def relation_of(term: str, relation_types: Iterable[str]) -> str:
+    """Return which of some types a term is a word of; the term itself where it is none's.
+
+    >>> relation_of("move", ["lives_in"]), relation_of("我住", ["lives_in"]), relation_of("tea", ["lives_in"])
+    ('lives_in', 'lives_in', 'tea')
+    """
+    for kind in relation_types:
+        if term in _STEMS[kind] or any(word in term or term in word for word in _UNSPACED[kind]):
+            return kind
+    return term
 
 
 def says_relation(text: str, relation_type: str) -> bool:

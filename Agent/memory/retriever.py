@@ -9,7 +9,7 @@
 >>> [(memory.info.content, memory.path) for memory in found]
 [('龙井用八十度的水泡三分钟。', ['茶 tea'])]
 >>> print(found[0].explain())
-0.23 = 1 × 0.23 text overlap
+0.96 = 1 × 0.96 text overlap
 
 Two channels look side by side: the content channel asks a full-text index over the tree's infos, which follows
 `Changes()`; the graph channel asks the graph for entities that have the question's keywords, walks from them, and takes
@@ -29,19 +29,20 @@ the words that the name says and the text does not count twice.
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
+from ..finding import texts
+from ..finding.texts import terms as terms_of
 from ..keyword_tree import Info, InvalidInputError, KeywordTree
-from .content import ContentIndex, Filters, InfoFacts, Ranker
 from .extraction import ENTITY_TYPES
-from .fulltext import RankingWeights, split_passages, terms_of
 from .graph import KnowledgeGraph, RelationDirection, Step
 from .keywords import ChineseKeywordExtractor, KeywordExtractor
 from .knowledge import TreeKnowledge
+from .memories import Choice, Filters, Found, InfoFacts, Memories, Ranker
 from .memory_fields import memory_fields
 from .messages import shorten
 from .relation_words import AskedRelations
@@ -88,8 +89,6 @@ class RetrieverConfig:
     """So many steps are walked in the graph."""
     half_life_s: float = HALF_LIFE_S
     """After so many seconds a memory counts half as new."""
-    ranking: RankingWeights = field(default_factory=RankingWeights)
-    """What counts in the content channel."""
     bridging: float = 0.5
     """What a memory lends to another one that names somebody whom it names, too; 0 lends nothing."""
 
@@ -194,11 +193,8 @@ class MemoryRetriever:
         extractor = _either("extractor", extractor, "keyword_extractor", keyword_extractor)
         self._extractor = extractor or ChineseKeywordExtractor()
         self.config = config or RetrieverConfig()
-        self.index = ContentIndex(tree, self.config.ranking, ranker, index_path)
+        self.index = Memories(tree, index_path, ranker)
         self._clock = clock
-        # What says all that is asked for, once, at a common length, has 0.4 of what BM25 could ever give, and counts as
-        # 1 here: beside the other three figures, which do reach 1, the text would count for little otherwise.
-        self._scale = 2.5
 
     def retrieve(
         self, query: str, limit: int = 5, filters: Filters | None = None, config: RetrieverConfig | None = None
@@ -209,7 +205,7 @@ class MemoryRetriever:
             query: The question, as it was asked; of more than 8,000 characters, the last.
             limit: At most so many.
             filters: Which may be found.
-            config: Another way of looking, this once; its `ranking` is that of the beginning.
+            config: Another way of looking, this once.
 
         Raises:
             InvalidInputError: `query` is no string, or `limit` no whole number or below 1.
@@ -227,71 +223,52 @@ class MemoryRetriever:
         near: dict[str, float] = {}
         steps: dict[str, list[Step]] = {}
         if config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY:
-            near, steps = self._walk(query, config.depth, graph_only or not _is_text_alone(scoring))
-        # Another order may bring forward what the text alone ranks behind.
-        by_dice = isinstance(scoring, DiceOverlap)
-        is_other_order = by_dice or not _is_text_alone(scoring)
-        reach = max(100, 4 * limit) if is_other_order else max(40, 2 * limit) if near or config.min_score else limit
-        said = {} if graph_only else self.index.rank(query, reach, among)
-        bridges: dict[str, Bridge] = {}
+            near, steps = self._walk(query, config.depth)
         view = self._graph.view() if near and isinstance(self._graph, TreeGraph) else None
-        hanging = self._infos_of(near, said, among, view)
+        hanging = self._infos_of(near, [], among, view)
+        bridges: dict[str, Bridge] = {}
+        lent = self._lend_names(query, hanging)
         if view is not None and config.strategy is RetrievalStrategy.HYBRID and config.bridging:
-            bridges = self._find_bridges(view, query, near, among, config.bridging)
-            said |= self._rank_also(query, [id for id in bridges if id not in said])
-        by_name = self._shares_by_name(query, {id for nearness, id in hanging.values() if nearness == 1.0})
+            bridges = self._find_bridges(view, query, near, among, config.bridging, lent)
+        by_dice = isinstance(scoring, DiceOverlap)
+        # Another order may bring forward what the text alone ranks later.
+        reach = limit if _is_text_alone(scoring) and not by_dice else max(100, 4 * limit)
+        said = {} if graph_only else {found.id: found for found in self.index.rank(query, reach, among, lent)}
+        hanging = self._infos_of(near, said, among, view)
+        known = self.index.facts({*said, *bridges, *hanging})
         now = self._clock()
         scored = []
         for id in dict.fromkeys([*said, *bridges, *hanging]):
-            known = self.index.known.get(id)
-            if known is None:
+            if id not in known:
                 continue
-            text, _ = said.get(id, (0.0, 0))
-            nearness, keyword_id = hanging.get(id, (0.0, ""))
-            shares = by_name.get(keyword_id, {}) if nearness == 1.0 else {}
-            named = sum(shares[term] for term in self.index.text.lacking(id, shares))
-            lent = bridges[id].gained if id in bridges else 0.0
-            said_in_all = text + _NAME * named + lent
             breakdown = ScoreBreakdown(
-                overlap_score=self._dice(query, id) if by_dice else min(1.0, self._scale * said_in_all),
-                graph_score=nearness,
-                temporal_score=temporal_decay(now - known.time, config.half_life_s),
-                reference_score=reference_count(self.index.referred.get(id, 0)),
+                overlap_score=self._dice(query, id) if by_dice else said[id].score if id in said else 0.0,
+                graph_score=hanging.get(id, (0.0, ""))[0],
+                temporal_score=temporal_decay(now - known[id].time, config.half_life_s),
+                reference_score=reference_count(known[id].referred),
             )
             total = scoring.total(breakdown)
-            if total > 0.0:
-                scored.append((total, said_in_all, id, breakdown))
-        scored.sort(key=lambda item: (-item[0], -item[1]))  # stable: equals stay in the order of the channels
-        topic = {} if self.index.has_ranker else self.index.text.shares_of_topic(query)
+            if total > 0.0 and total >= config.min_score:
+                scored.append((total, id, breakdown))
+        scored.sort(key=lambda item: -item[0])  # stable: equals stay in the order of the channels
         results: list[Retrieved] = []
-        for _, _, id, breakdown in scored:
+        for total, id, breakdown in scored:
             if len(results) == limit:
                 break
-            if topic and id not in bridges:
-                names = by_name.get(hanging[id][1], {}) if id in hanging else {}
-                breakdown = self._doubt(breakdown, id, topic, names)
-            total = scoring.total(breakdown)
-            result = self._result(id, total, breakdown, said, hanging, scoring) if total >= config.min_score else None
+            result = self._result(id, total, breakdown, said, hanging, scoring)
             if result is not None:
                 result.bridge = self._tell(bridges.get(id))
                 result.steps = steps.get(hanging[id][1], []) if id in hanging else []
                 results.append(result)
         return results
 
-    def _doubt(
-        self, breakdown: ScoreBreakdown, id: str, topic: Mapping[str, float], names: Collection[str]
-    ) -> ScoreBreakdown:
-        """Return less text overlap for what says little of what a question is about, itself or by a keyword's name."""
-        doubt = min(1.0, self.index.text.coverage(id, topic, names) / _ANSWERING) ** 2
-        return breakdown if doubt == 1.0 else replace(breakdown, overlap_score=doubt * breakdown.overlap_score)
-
     def known(self) -> dict[str, InfoFacts]:
         """Return what may be found, by id: kind, source, time and metadata of each."""
         self.index.catch_up()
-        return dict(self.index.known)
+        return self.index.facts()
 
-    def _walk(self, query: str, depth: int, walk: bool) -> tuple[dict[str, float], dict[str, list[Step]]]:
-        """Return the keywords that the question names, and with `walk` what these are related to, with the nearness.
+    def _walk(self, query: str, depth: int) -> tuple[dict[str, float], dict[str, list[Step]]]:
+        """Return the keywords that the question names, and what these are related to, with the nearness.
 
         And the steps to those.
         """
@@ -300,35 +277,52 @@ class MemoryRetriever:
         named = self._graph.find_by_keywords(keywords, _ENTITIES)
         near = {entity.id: 1.0 for entity in named}
         steps: dict[str, list[Step]] = {}
-        for entity in named if walk else ():
+        for entity in named:
             for other in self._graph.get_related(entity.id, depth, RelationDirection.BOTH):
                 if other.score > near.get(other.entity.id, 0.0):
                     near[other.entity.id], steps[other.entity.id] = other.score, other.steps
         return dict(sorted(near.items(), key=lambda item: -item[1])), steps
 
+    def _lend_names(self, query: str, hanging: Mapping[str, tuple[float, str]]) -> dict[str, dict[str, float]]:
+        """Return which terms of a question memories have by the name of a keyword that they hang on."""
+        asked, names = set(terms_of(query)), dict[str, dict[str, float]]()
+        for keyword_id in {keyword_id for nearness, keyword_id in hanging.values() if nearness == 1.0}:
+            entity = self._graph.get_entity(keyword_id)
+            if entity is not None:
+                tags = (tag for tag in entity.tags if tag not in ENTITY_TYPES)
+                said = asked.intersection(terms_of(" ".join([entity.name, *entity.aliases, *tags])))
+                names[keyword_id] = dict.fromkeys(said, 1.0)
+        named = {id: names.get(keyword_id) for id, (nearness, keyword_id) in hanging.items() if nearness == 1.0}
+        return {id: dict(terms) for id, terms in named.items() if terms}
+
     def _find_bridges(
-        self, graph: GraphView, query: str, named_ids: Iterable[str], among: Collection[str] | None, share_lent: float
+        self,
+        graph: GraphView,
+        query: str,
+        named_ids: Iterable[str],
+        among: Choice | None,
+        share_lent: float,
+        lent: dict[str, dict[str, float]],
     ) -> dict[str, Bridge]:
-        """Return what memories gain that are one or two steps away from what the question names: id → bridge."""
-        shares, asked = self.index.text.shares(query), AskedRelations(query)
-        among = self.index.known if among is None else among
-        named = {id: worth for id in named_ids if (worth := self._worth_of_name(graph, id, shares))}
+        """Return bridges to memories one or two steps away from what a question names; `lent` gets their terms."""
+        asked_terms, asked = set(terms_of(query)), AskedRelations(query)
+        named = {id: terms for id in named_ids if (terms := self._terms_of_name(graph, id, asked_terms))}
         bridges: dict[str, Bridge] = {}
+        terms_for: dict[str, Set[str]] = {}
 
         def lend(id: str, gained: float, entity_id: str, lender: str) -> None:
-            if id in among and (id not in bridges or gained > bridges[id].gained):
-                bridges[id] = Bridge(gained, entity_id, lender, "")
+            if id not in bridges or gained > bridges[id].gained:
+                bridges[id], terms_for[id] = Bridge(gained, entity_id, lender, ""), named[start]
 
         left = _LOOKED_AT  # bounds the time, whoever is named
-        for start, worth in sorted(named.items(), key=lambda item: -item[1])[:_STARTS]:
-            most = share_lent * worth
+        for start in sorted(named, key=lambda id: -len(named[id]))[:_STARTS]:
             for lender in graph.memories_of(start)[-_HUB:]:
                 for bridge_id, kind in self._neighbours(graph, lender, start):
                     fits = asked.includes(kind)
                     if fits:
-                        lend(lender, most / 2, start, lender)
+                        lend(lender, share_lent / 2, start, lender)
                     memories = graph.memories_of(bridge_id) if bridge_id not in named else ()
-                    first = most if fits else most * _NOT_ASKED
+                    first = share_lent if fits else share_lent * _NOT_ASKED
                     left -= len(memories)
                     for id in memories if len(memories) <= _HUB and left >= 0 else ():
                         onward = self._neighbours(graph, id, bridge_id)
@@ -337,17 +331,21 @@ class MemoryRetriever:
                         # What was asked for once leads no further: of the people of one city, none is asked for.
                         is_end = any(each != kind and asked.includes(each) for _, each in onward)
                         lend(id, first if is_end else first * _NOT_ASKED, bridge_id, lender)
-        best = sorted(bridges, key=lambda id: -bridges[id].gained)[:_BORROWERS]
+        allowed = _allowed(among, bridges)
+        best = sorted((id for id in bridges if id in allowed), key=lambda id: -bridges[id].gained)[:_BORROWERS]
+        for id in best:
+            shares = lent.setdefault(id, {})
+            shares |= {term: max(shares.get(term, 0.0), bridges[id].gained) for term in terms_for[id]}
         return {id: bridges[id] for id in best}
 
-    def _worth_of_name(self, graph: GraphView, entity_id: str, shares: Mapping[str, float]) -> float:
-        """Return what share of a question is the name of an entity; 0 where it does not have all of it."""
+    def _terms_of_name(self, graph: GraphView, entity_id: str, asked: Set[str]) -> Set[str]:
+        """Return the terms of that name of an entity of which a question has all."""
         entity = graph.entity(entity_id)
         for name in () if entity is None else (entity.name, *entity.aliases):
             terms = set(terms_of(name))
-            if terms and terms <= shares.keys():
-                return sum(shares[term] for term in terms)
-        return 0.0
+            if terms and terms <= asked:
+                return terms
+        return frozenset()
 
     def _neighbours(self, graph: GraphView, memory_id: str, entity_id: str) -> list[tuple[str, str]]:
         """Return who else stands in a memory, each with the relation that the memory says; "" where it says none."""
@@ -365,23 +363,19 @@ class MemoryRetriever:
         title, summary = " ".join(node.name for node in keywords), " ".join(node.description for node in keywords)
         return text_overlap(query, title, summary.strip(), "" if info is None else info.content)
 
-    def _rank_also(self, query: str, ids: Collection[str]) -> dict[str, tuple[float, int]]:
-        """Return how well some memories fit by themselves that do not stand among the first."""
-        return self.index.rank(query, len(ids), frozenset(ids)) if ids else {}
-
     def _tell(self, bridge: Bridge | None) -> Bridge | None:
         """Return a bridge with the name and the words that a reader knows it by."""
         info = None if bridge is None else self._tree.GetInfo(bridge.memory_id)
         entity = None if bridge is None else self._graph.get_entity(bridge.entity)
         if bridge is None or info is None or entity is None:
             return None
-        return replace(bridge, entity=entity.name, passage=split_passages(info.content)[0])
+        return replace(bridge, entity=entity.name, passage=next(texts.passages(info.content), ""))
 
     def _infos_of(
         self,
         near: Mapping[str, float],
         said: Iterable[str],
-        among: Collection[str] | None,
+        among: Choice | None,
         view: GraphView | None,
     ) -> dict[str, tuple[float, str]]:
         """Return the infos of keywords, the nearest first: id → (nearness, keyword)."""
@@ -400,34 +394,23 @@ class MemoryRetriever:
                 found[id] = best
         return found
 
-    def _ids_of(self, keyword_id: str, among: Collection[str] | None) -> list[str]:
+    def _ids_of(self, keyword_id: str, among: Choice | None) -> list[str]:
         """Return the first infos of a keyword that may be found."""
-        among = self.index.known if among is None else among
         ids: list[str] = []
         for page in range(_PAGES):
             infos = self._tree.GetInfosOfKeyword(keyword_id, page=page)
-            ids += [info.id for info in infos if info.id in among]
+            allowed = _allowed(among, [info.id for info in infos])
+            ids += [info.id for info in infos if info.id in allowed]
             if not infos or len(ids) >= _HANGING // 4:
                 break
         return ids
-
-    def _shares_by_name(self, query: str, keyword_ids: Iterable[str]) -> dict[str, dict[str, float]]:
-        """Return what share of the question the names of keywords say, term by term."""
-        shares = self.index.text.shares(query)
-        entities = [entity for id in keyword_ids if (entity := self._graph.get_entity(id)) is not None]
-        names = {
-            entity.id: [entity.name, *entity.aliases, *(tag for tag in entity.tags if tag not in ENTITY_TYPES)]
-            for entity in entities
-        }
-        said = {id: set(terms_of(" ".join(each))) for id, each in names.items()}
-        return {id: {term: shares[term] for term in shares.keys() & terms} for id, terms in said.items()}
 
     def _result(
         self,
         id: str,
         score: float,
         breakdown: ScoreBreakdown,
-        said: Mapping[str, tuple[float, int]],
+        said: Mapping[str, Found],
         hanging: Mapping[str, tuple[float, str]],
         scoring: ScoringStrategy,
     ) -> Retrieved | None:
@@ -436,12 +419,10 @@ class MemoryRetriever:
             return None
         keywords = [hanging[id][1]] if id in hanging else [link.keyword_id for link in self._tree.GetLinks(id)]
         path = [node.name for node in self._tree.GetPath(keywords[0])[1:]] if keywords else []
-        passages = split_passages(info.content)
-        number = said[id][1] if id in said else 0
-        return Retrieved(info, score, breakdown, path, passages[min(number, len(passages) - 1)], scoring)
+        passage = said[id].passage if id in said else ""
+        return Retrieved(info, score, breakdown, path, passage or info.content[:_PASSAGE], scoring)
 
 
-_ANSWERING = 0.35  # share of what is asked; who says less shares a name or a turn of phrase, and hardly answers
 _ENTITIES = 20  # of those that a question names
 _HANGING = 200  # infos, after which no further keyword's are looked at
 _PAGES = 8  # of a keyword's infos, where few of them may be found
@@ -451,13 +432,17 @@ _LOOKED_AT = 400  # memories two steps away
 _BORROWERS = 20  # memories that may be found so
 _HUB = 30  # memories that name an entity, above which it tells nothing of them
 _QUERY_LIMIT = 8_000  # characters
-_NAME = 1.0  # about twice what a word of the text gets: who names a thing means it
+_PASSAGE = 160  # characters
 
 
 def _either(name: str, value: _T | None, other_name: str, other: _T | None) -> _T | None:
     if value is not None and other is not None:
         raise InvalidInputError(f"{name} and {other_name} are one thing, and both are given")
     return other if value is None else value
+
+
+def _allowed(among: Choice | None, ids: Collection[str]) -> Collection[str]:
+    return ids if among is None else among if isinstance(among, Set) else among(ids)
 
 
 def _is_text_alone(scoring: ScoringStrategy) -> bool:

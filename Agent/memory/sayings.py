@@ -1,7 +1,7 @@
 """How an info keeps what it says of the graph, so that whatever becomes of the info becomes of that, too.
 
     info.metadata["memory"]["graph"] = {
-        "by": "rules",
+        "by": "model",
         "entities": {keyword id: {"type": "person", "tags": ["nurse"], "description": "…"}, …},
         "relations": [[source's id, "works_on", target's id, 1.0, start, end], …],
     }

@@ -36,7 +36,6 @@ from typing import Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_ty
 
 from typing_extensions import override
 
-from .messages import shorten
 from .names import slug_of
 from .scoring import DAY_S, saturation, temporal_decay
 
@@ -240,7 +239,7 @@ def _complain(record: str, column: _Column, owner: _Record) -> list[str]:
             return [f"{what} is not within the years 1 to 9999 in UTC"]
     if column.one_of:
         known = value in column.one_of or not (value or column.required)
-        return [] if known else [f"{what} is {shorten(value)}: choose from {', '.join(column.one_of)}"]
+        return [] if known else [f"{what} must be one of: {', '.join(column.one_of)}"]
     if column.required and isinstance(value, str) and not value.strip():
         return [f"{what} is required"]
     if column.kind is int and value < 0:
@@ -367,11 +366,6 @@ class _Memory(_Record):
     importance: float
     last_accessed: datetime | None
     access_count: int
-
-    def record_access(self, now: datetime | None = None) -> None:
-        """Count one use, at `now` (the present)."""
-        self.last_accessed = now or _now()
-        self.access_count += 1
 
     def current_importance(self, now: datetime | None = None, half_life_days: float = HALF_LIFE_DAYS) -> float:
         """Return how important the memory is now, from 0 to 1: `importance`, raised by use and worn off by time.

@@ -1,13 +1,14 @@
 """Say how well a memory fits a question, in four figures from 0 to 1 and one that weighs them.
 
->>> score = break_down("绿茶怎么泡", title="绿茶", body="绿茶用八十度的水泡三分钟", age_s=15 * DAY_S, reference_count=5)
+>>> overlap = text_overlap("绿茶怎么泡", "绿茶", "", "绿茶用八十度的水泡三分钟")
+>>> score = ScoreBreakdown(overlap, 0.0, temporal_decay(15 * DAY_S), reference_count(5))
 >>> print(score.explain(Hybrid()))
 0.33 = 0.5 × 0.32 text overlap + 0.2 × 0.00 graph distance + 0.1 × 0.71 temporal decay + 0.2 × 0.50 reference count
 >>> print(score.explain(TemporalWeight()))
 0.71 = 1 × 0.71 temporal decay
 
 Four functions measure, each for itself: `text_overlap`, `graph_distance`, `temporal_decay`, `reference_count`.
-`break_down` calls them all, and a `ScoringStrategy` says what each of them counts.
+A `ScoringStrategy` says what each of them counts.
 """
 
 import math
@@ -34,7 +35,6 @@ __all__ = [
     "TemporalWeight",
     "TextOverlap",
     "bigrams",
-    "break_down",
     "dice",
     "graph_distance",
     "reference_count",
@@ -180,39 +180,6 @@ class ScoreBreakdown:
 
 _NAMES = ("text overlap", "graph distance", "temporal decay", "reference count")
 
-
-def break_down(
-    query: str,
-    *,
-    title: str = "",
-    summary: str = "",
-    body: str = "",
-    graph_score: float = 0.0,
-    age_s: float | None = None,
-    reference_count: int = 0,
-    half_life_s: float = HALF_LIFE_S,
-) -> ScoreBreakdown:
-    """Return the four figures of one memory.
-
-    Args:
-        query: The question, as it was asked.
-        title: What names the memory: a keyword, a skill's name.
-        summary: What says it in short.
-        body: All of it.
-        graph_score: 1 for what the question itself names, `ScoredEntity.score` for what is related to it, 0 for what
-            the graph does not know.
-        age_s: Seconds since it was written or last used; None where nobody knows, which scores 0.
-        reference_count: How many links and relations lead to it.
-        half_life_s: See `temporal_decay`.
-
-    Cost: some 5 µs, and 2 µs for every 10 characters of text.
-    """
-    return ScoreBreakdown(
-        overlap_score=text_overlap(query, title, summary, body),
-        graph_score=graph_score,
-        temporal_score=0.0 if age_s is None else temporal_decay(age_s, half_life_s),
-        reference_score=saturation(reference_count, HALF_OF_REFERENCES),
-    )
 
 
 # Weighing

@@ -41,6 +41,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
+from ..addresses import refuse_address
 from ..keyword_tree import (
     ConflictError,
     DuplicateIdError,
@@ -56,12 +57,13 @@ from ..keyword_tree import (
     VersionConflictError,
 )
 from .background import BackgroundReader
-from .content import Filters, Ranker
 from .eviction import Candidate, Eviction, EvictionPolicy, RecallLog, RecallStats, choose_evictions
 from .extraction import Extractor
+from .graph import GraphRelation
 from .graph_feed import EXTRACTION, TRIES, Failure, GraphFeed, Placed, Reading, named_in
 from .knowledge import TreeKnowledge
-from .memory_fields import MEMORY_KEY, memory_fields, superseded_ids
+from .memories import Filters, Ranker
+from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
 from .messages import shorten
 from .names import encode_name
 from .retriever import MemoryRetriever, Retrieved, RetrieverConfig
@@ -130,6 +132,8 @@ class ForgettingPlan:
     """What would go."""
     kept: int
     """How many would stay, pinned ones included."""
+    referred: Mapping[str, str] = field(default_factory=dict)
+    """What would go, too, and stays, since what stays refers to it: id → id of what refers to it."""
     versions: Mapping[str, int] = field(default_factory=dict, repr=False)
     """What the memories that would go looked like: of one that has changed since, `forget` keeps its hands off."""
 
@@ -166,16 +170,18 @@ class MemoryStore:
     Args:
         folder: Holds one directory for each namespace.
         user, agent, session: The namespace; what is written in one is never seen in another.
-        llm_client: Who reads memories for the graph, and chooses keywords where none are given.
+        llm_client: Who reads memories for the graph.
         extract: Who finds entities and relations in what is remembered: `"auto"`, the model where there is one that
-            answers, else rules; `"model"`; `"rules"`; an `Extractor`; None, nobody. See `graph_feed`.
+            answers; `"model"`; an `Extractor`; None, nobody. Without a model a memory hangs on the keywords that the
+            caller names, and is found by its words. See `graph_feed`.
         extract_in_background: Whether that is done by a thread, after `remember` has returned. What is still to be
             read is in the log: when the process dies, the next one that opens the store so goes on with it.
         config: How `recall` looks.
         ranker: Another ranking, as one by embeddings, mixed into the full-text one.
         clock: Seconds since the epoch.
         log: Who keeps the logs, where no folder does: `SharedLog.tree`, say. Takes the namespace's name, and returns
-            what `KeywordTree(store=…)` takes; the folder then holds derived indexes only.
+            what `KeywordTree(store=…)` takes; the folder then holds derived indexes only, and recalls are counted on
+            each machine alone, so that no policy of forgetting weighs them.
 
     Attributes:
         tree: All of it as a `KeywordTree`.
@@ -199,25 +205,28 @@ class MemoryStore:
         extract_in_background: bool = False,
         log: Callable[[str], Callable[[], Any]] | None = None,
     ) -> None:
+        refuse_address(folder, "folder")
         place = namespace_folder(folder, user, agent, session)
         if a_file := next((path for path in (place, *place.parents) if path.is_file()), None):
             raise InvalidInputError(f"this is a file, not a folder: {str(a_file)!r}")
         for parent in reversed(place.parents):  # `mkdir` makes the parents of a folder for everybody to read
             parent.mkdir(mode=0o700, exist_ok=True)
         self._clock = clock
-        self._auto_link = llm_client is not None
+        self._is_shared = log is not None
         self._lock = threading.RLock()  # of two corrections of one fact, the second corrects what the first left
         store = None if log is None else log(namespace_folder("", user, agent, session).as_posix())
         self.tree = KeywordTree(str(place), llm_client, clock=clock, store=store)
         self.graph = TreeGraph(self.tree, list_sayings=lambda: self.retriever.index.sayings())
         indexes = place / "indexes"
+        with contextlib.suppress(OSError):  # of earlier versions: it would keep what is deleted
+            (indexes / "memory.index").unlink(missing_ok=True)
         self.retriever = MemoryRetriever(
-            self.tree, self.graph, config=config, ranker=ranker, clock=clock, index_path=indexes / "memory.index"
+            self.tree, self.graph, config=config, ranker=ranker, clock=clock, index_path=indexes / "memories.db"
         )
         self.knowledge = TreeKnowledge(self.tree, self.graph, self.retriever.index)
         self._recalls = RecallLog(indexes / "recall_stats.json", clock=clock)
         try:
-            self._feed = GraphFeed(self.tree, self.graph, extract, llm_client)
+            self._feed = GraphFeed(self.tree, self.graph, extract, llm_client, self._find_existing)
         except InvalidInputError:
             self.tree.Close()
             raise
@@ -271,7 +280,7 @@ class MemoryStore:
             InvalidInputError: The record is not valid (its messages), its id is that of a memory of another kind, or an
                 argument cannot be stored.
 
-        Cost: one sync; where entities are found, a link for each; with a model, one call before anything is written.
+        Cost: one sync. With a model one call after that, which is waited for at most a minute, and another sync.
         """
         own, content = self._describe(record)
         if pinned:
@@ -283,100 +292,95 @@ class MemoryStore:
             old = self.tree.GetInfo(record.id)
             if old is not None and memory_fields(old).get("kind") != own["kind"]:
                 raise InvalidInputError(f"{old.id!r} is the id of another memory, which is no {own['kind']}")
-        reading = self._read(content, own)
-        id = self._remember_record(record, spec, names, reading)
-        if self._background is not None and "waits" in own.get("graph", ()):
-            self._background.wake()
+        own |= self._note()
+        id = self._remember_record(record, spec, names)
+        self._read_later(id, own)
         return id
 
-    def _remember_record(
-        self, record: Record | str, spec: dict[str, Any], names: list[str], reading: Reading | None
-    ) -> str:
+    def relate(
+        self, source: str, relation_type: str, target: str, weight: float = 1.0, created_by: str = "agent"
+    ) -> None:
+        """State what one keyword has to do with another; what is stated so has the last word over what was read.
+
+        Args:
+            source: Name or path of a keyword, as in `remember`; one that is not there is made.
+            target: Likewise.
+            relation_type: `works_on`, `lives_in`, …
+            weight: 0.0 to 1.0.
+            created_by: Who says so.
+
+        Raises:
+            InvalidInputError: An argument cannot be stored.
+
+        Cost: one sync.
+        """
+        names = _check_names([source, target])
+        if len(names) < 2:
+            raise InvalidInputError(f"a relation needs two keywords, not {shorten(source)} twice")
+        with self._lock, self.tree.Operation("relate"):
+            ids = [self._keyword_id(name, created_by) for name in names]
+            self.graph.add_relation(GraphRelation(ids[0], ids[1], relation_type, weight))
+
+    def _note(self) -> dict[str, Any]:
+        """Return the note of a memory that waits to be read; nothing where nothing reads."""
+        means = self._feed.means()
+        return {"graph": {"waits": means, "tries": 0}} if means else {}
+
+    def _read_later(self, id: str, own: Mapping[str, Any]) -> None:
+        """Have a memory read that is on disk, by the thread or now; no lock is held, since a model may think."""
+        if "graph" not in own:
+            return
+        if self._background is not None:
+            self._background.wake()
+        elif (info := self.tree.GetInfo(id)) is not None:
+            self._read_into(info)
+
+    def _find_existing(self, text: str) -> list[tuple[str, str]]:
+        """Return what is known of the subjects of a text."""
+        found = self.retriever.retrieve(text, _EXISTING)
+        return [(" / ".join(each.path), each.info.content[:500]) for each in found if each.info.content != text]
+
+    def _remember_record(self, record: Record | str, spec: dict[str, Any], names: list[str]) -> str:
         if isinstance(record, str):
-            return self._remember_new(spec, names, reading)
+            return self._remember_new(spec, names)
         while True:
             old = self.tree.GetInfo(record.id)
             if old is not None:
-                return self._remember_again(old, spec, names, reading)
+                return self._remember_again(old, spec, names)
             with contextlib.suppress(DuplicateIdError):  # another process or thread was quicker: it is there now
-                return self._remember_new({**spec, "id": record.id}, names, reading)
+                return self._remember_new({**spec, "id": record.id}, names)
 
-    def _read(self, content: str, own: dict[str, Any]) -> Reading | None:
-        """Read a text for the graph, now or later; None where nothing was found.  No lock is held: a model may think.
-
-        What is to be read later, and what a model failed at, is noted in the memory's own fields.
-        """
-        if not self._feed.reads(own["kind"]):
-            return None
-        if self._background is not None:
-            own["graph"] = {"waits": self._feed.means(), "tries": 0}
-            return None
-        read = self._feed.read(content)
-        if isinstance(read, Failure):
-            own["graph"] = {"waits": read.means, "tries": 0 if read.is_down else 1}
-            return None
-        return read if read.extraction.entities else None
-
-    def _remember_new(self, spec: dict[str, Any], names: list[str], reading: Reading | None) -> str:
-        if reading is None:
-            if not names:
-                # One call of a model for a memory, where it did answer.
-                auto_link = self._auto_link and "graph" not in spec["metadata"][MEMORY_KEY]
-                return self.tree.BatchCreateInfos([{**spec, "auto_link": auto_link}])[0].id
-            found = [self._find_keyword(name) for name in names]
-            if None not in found:  # a single write is an operation by itself, at half the price
-                with contextlib.suppress(NotFoundError):  # deleted meanwhile
-                    return self.tree.BatchCreateInfos([{**spec, "keyword_ids": found}])[0].id
+    def _remember_new(self, spec: dict[str, Any], names: list[str]) -> str:
+        found = [self._find_keyword(name) for name in names]
+        if None not in found:  # a single write is an operation by itself, at half the price
+            with contextlib.suppress(NotFoundError):  # deleted meanwhile
+                return self.tree.BatchCreateInfos([{**spec, "keyword_ids": list(dict.fromkeys(found))}])[0].id
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(NotFoundError, ConflictError):  # a keyword was deleted meanwhile
-                return self._write_new(spec, names, reading)
-        return self._write_new(spec, names, reading)
+                return self._write_new(spec, names)
+        return self._write_new(spec, names)
 
-    def _write_new(self, spec: dict[str, Any], names: list[str], reading: Reading | None) -> str:
+    def _write_new(self, spec: dict[str, Any], names: list[str]) -> str:
         with self._lock, self.tree.Operation("remember"):
-            named = {name: self._keyword_id(name, spec["created_by"]) for name in names}
-            keyword_ids = list(dict.fromkeys(named.values()))
-            metadata, placed = self._place(spec["metadata"], named, keyword_ids, reading)
-            spec = {**spec, "metadata": metadata, "keyword_ids": keyword_ids}
-            id = self.tree.BatchCreateInfos([spec])[0].id
-            self._feed.link(id, placed, keyword_ids)
-        self._feed.merge_doubles(placed.made)
-        return id
+            keyword_ids = [self._keyword_id(name, spec["created_by"]) for name in names]
+            return self.tree.BatchCreateInfos([{**spec, "keyword_ids": list(dict.fromkeys(keyword_ids))}])[0].id
 
-    def _place(
-        self,
-        metadata: Mapping[str, Any],
-        named: Mapping[str, str],
-        keyword_ids: Iterable[str],
-        reading: Reading | None,
-    ) -> tuple[dict[str, Any], Placed]:
-        """Make the keywords of what was read; return the metadata that tells of it, and the keywords."""
-        if reading is None:
-            return dict(metadata), Placed({}, [])
-        placed = self._feed.place(reading.extraction, named)
-        graph = self._feed.describe(reading.means, reading.extraction, placed, keyword_ids)
-        return {**metadata, MEMORY_KEY: {**metadata[MEMORY_KEY], "graph": graph}}, placed
-
-    def _remember_again(self, old: Info, spec: dict[str, Any], names: list[str], reading: Reading | None) -> str:
+    def _remember_again(self, old: Info, spec: dict[str, Any], names: list[str]) -> str:
         own, own_before = spec["metadata"][MEMORY_KEY], memory_fields(old)
         if own_before.get("kind") != own["kind"]:
             raise InvalidInputError(f"{old.id!r} is the id of another memory, which is no {own['kind']}")
         if own_before.get("pinned") is True:
             own["pinned"] = True
         with self._lock, self.tree.Operation("remember") as operation:
-            self._feed.unlink(old.id)
-            named = {name: self._keyword_id(name, spec["created_by"]) for name in names}
+            kept = spec["content"] if "graph" in own else ""  # what is read at once may name the same again
+            unlinked = self._feed.unlink(old.id, kept)
             linked = {link.keyword_id for link in self.tree.GetLinks(old.id)}
-            metadata, placed = self._place(spec["metadata"], named, [*linked, *named.values()], reading)
-            spec = {**spec, "metadata": metadata}
             self.tree.UpdateInfo(old.id, {name: spec[name] for name in ("content", "source", "metadata")})
-            for keyword_id in dict.fromkeys(named.values()):
+            for keyword_id in dict.fromkeys(self._keyword_id(name, spec["created_by"]) for name in names):
                 if keyword_id not in linked:
                     self.tree.LinkInfo(old.id, keyword_id, created_by=spec["created_by"])
-            self._feed.link(old.id, placed, {*linked, *named.values()})
-            gone = self._feed.clear(named_in(old), [old.id])
-        self._feed.merge_doubles(placed.made)
-        self._settle_names(operation.id, gone, named_in(old), [old.id])
+            gone = self._feed.clear(unlinked, [old.id])
+        self._settle_names(operation.id, gone, unlinked, [old.id])
         return old.id
 
     def _settle_names(
@@ -445,7 +449,7 @@ class MemoryStore:
     def extract(self, id: str) -> bool:
         """Read a memory for the graph, whatever was read of it before; says whether that could be done.
 
-        It is how memories that were kept with `extract=None`, or by rules, come into the graph, or in by a model.
+        It is how memories that were kept without a model come into the graph.
 
         Raises:
             NotFoundError: There is no such memory.
@@ -453,7 +457,7 @@ class MemoryStore:
         Cost: one sync; a call of the model, where there is one.
         """
         info = self._get(id)
-        return self._feed.reads(_kind_of(info)) and self._read_into(info) is _Outcome.READ
+        return bool(self._feed.means()) and self._read_into(info) is _Outcome.READ
 
     def extract_pending(self, limit: int | None = None, *, again: bool = False) -> int:
         """Read memories that wait, the oldest first, and return how many could be read.
@@ -498,7 +502,7 @@ class MemoryStore:
         """Yield the memories that wait and have a try left, the oldest first."""
         for id, (_, tries) in self.graph.waiting().items():
             info = self.tree.GetInfo(id) if again or tries < TRIES else None
-            if info is not None and self._feed.reads(_kind_of(info)):
+            if info is not None and self._feed.means():
                 yield info
 
     def _list_waiting(self) -> list[str]:
@@ -513,11 +517,11 @@ class MemoryStore:
         """Read a memory that is there already; somebody who changes it meanwhile has the last word."""
         read = self._feed.read(info.content)
         with contextlib.suppress(VersionConflictError, NotFoundError, ConflictError):
-            if isinstance(read, Reading):
-                self._write_reading(info, read)
-                return _Outcome.READ
-            self._note_failure(info, read)
-            return _Outcome.DOWN if read.is_down else _Outcome.UNUSABLE
+            if isinstance(read, Failure):
+                self._note_failure(info, read)
+                return _Outcome.DOWN if read.is_down else _Outcome.UNUSABLE
+            self._write_reading(info, read)
+            return _Outcome.READ
         return _Outcome.OVERTAKEN
 
     def _note_failure(self, info: Info, failure: Failure) -> None:
@@ -530,18 +534,22 @@ class MemoryStore:
         own = {**own, "graph": {"waits": failure.means, "tries": tries}}
         self.tree.UpdateInfo(info.id, {"metadata": {**info.metadata, MEMORY_KEY: own}}, info.version)
 
-    def _write_reading(self, info: Info, reading: Reading) -> None:
-        own = {name: value for name, value in memory_fields(info).items() if name != "graph"}
+    def _write_reading(self, info: Info, reading: Reading | None) -> None:
+        """Write what was read of a memory; with None it waits no longer, since nothing reads it."""
+        own: dict[str, Any] = {"kind": "fact"}
+        own |= {name: value for name, value in memory_fields(info).items() if name != "graph"}
         with self._lock, self.tree.Operation("extract") as operation:
-            self._feed.unlink(info.id)
+            named = list(dict.fromkeys([*named_in(info), *self._feed.unlink(info.id)]))
             linked = [link.keyword_id for link in self.tree.GetLinks(info.id)]
-            metadata = {**info.metadata, MEMORY_KEY: {"kind": "fact", **own}}
-            metadata, placed = self._place(metadata, {}, linked, reading)
-            self.tree.UpdateInfo(info.id, {"metadata": metadata}, info.version)
+            placed = Placed({}, [])
+            if reading is not None and reading.extraction.entities:
+                placed = self._feed.place(reading.extraction, {})
+                own["graph"] = self._feed.describe(reading.means, reading.extraction, placed, linked)
+            self.tree.UpdateInfo(info.id, {"metadata": {**info.metadata, MEMORY_KEY: own}}, info.version)
             self._feed.link(info.id, placed, linked)
-            gone = self._feed.clear(named_in(info), [info.id])
+            gone = self._feed.clear((id for id in named if id not in placed.ids.values()), [info.id])
         self._feed.merge_doubles(placed.made)
-        self._settle_names(operation.id, gone, named_in(info), [info.id])
+        self._settle_names(operation.id, gone, named, [info.id])
 
     # -- recalling --
 
@@ -619,17 +627,23 @@ class MemoryStore:
         if not isinstance(record, str) or not record.strip():
             raise InvalidInputError(f"record must be a fact, not {shorten(record)}")
         names = _check_names(keywords)
-        self._get(id)  # before a model is asked
-        own: dict[str, Any] = {"kind": "fact"}
-        reading = self._read(record, own)
+        own = {"kind": "fact", **self._note()}
+        new_id = self._correct_at_last(id, record, source, created_by, names, own)
+        self._read_later(new_id, own)
+        return new_id
+
+    def _correct_at_last(
+        self, id: str, record: str, source: str | None, created_by: str, names: list[str], own: Mapping[str, Any]
+    ) -> str:
         for _ in range(_ATTEMPTS):
+            self._get(id)  # of what was forgotten meanwhile nothing is left to be corrected
             try:
-                return self._correct(id, record, source, created_by, names, own, reading)
+                return self._correct(id, record, source, created_by, names, own)
             except DuplicateIdError:  # another process was quicker: now what it wrote is corrected
                 self.retriever.index.catch_up()
-            except ConflictError:  # a keyword was deleted meanwhile
+            except (ConflictError, NotFoundError):  # a keyword was deleted meanwhile
                 self.tree.Refresh()
-        return self._correct(id, record, source, created_by, names, own, reading)
+        return self._correct(id, record, source, created_by, names, own)
 
     def _correct(
         self,
@@ -639,7 +653,6 @@ class MemoryStore:
         created_by: str,
         names: list[str],
         own_of_new: Mapping[str, Any],
-        reading: Reading | None,
     ) -> str:
         with self._lock, self.tree.Operation("correct") as operation:
             old = self._newest(id)
@@ -652,23 +665,20 @@ class MemoryStore:
             metadata = {**old.metadata, MEMORY_KEY: {**own_of_new, **pin, "supersedes": old.id}}
             links = self.tree.GetLinks(old.id)
             relations = {link.keyword_id: link.relation for link in links if link.created_by != EXTRACTION}
-            named = {name: self._keyword_id(name, created_by) for name in names}
-            for keyword_id in named.values():
-                relations.setdefault(keyword_id, RelationType.PRIMARY)
-            metadata, placed = self._place(metadata, named, relations, reading)
+            for name in names:
+                relations.setdefault(self._keyword_id(name, created_by), RelationType.PRIMARY)
             spec = {"id": new_id, "content": record, "metadata": metadata, "created_by": created_by}
             self.tree.BatchCreateInfos([{**spec, "source": old.source if source is None else source}])
+            kept = record if "graph" in own_of_new else ""
             for link in links:
                 self.tree.UnlinkInfo(old.id, link.keyword_id)
+                if link.created_by == EXTRACTION and self._feed.is_named(link.keyword_id, kept):
+                    self.tree.LinkInfo(new_id, link.keyword_id, link.relation, EXTRACTION)
             for keyword_id, relation in relations.items():
                 self.tree.LinkInfo(new_id, keyword_id, relation, created_by)
-            self._feed.link(new_id, placed, relations)
             self.tree.UpdateInfo(old.id, {"metadata": {**old.metadata, MEMORY_KEY: {**own, "superseded_by": new_id}}})
             gone = self._feed.clear(named_in(old), [old.id])
-        self._feed.merge_doubles(placed.made)
         self._settle_names(operation.id, gone, named_in(old), [old.id])
-        if self._background is not None and "waits" in own_of_new.get("graph", ()):
-            self._background.wake()
         return new_id
 
     def history(self, id: str) -> list[Version]:
@@ -735,13 +745,7 @@ class MemoryStore:
 
         Cost: reads the recall statistics.
         """
-        record = record_of(self._get(id))
-        stats = self._recalls.stats().get(id)
-        if record is not None and stats is not None:
-            recalled = datetime.fromtimestamp(stats.last_recall_at, UTC)
-            record.access_count += stats.recall_count
-            record.last_accessed = max(recalled, as_utc(record.last_accessed or recalled))
-        return record
+        return _with_recalls(record_of(self._get(id)), self._recalls.stats().get(id))
 
     # -- forgetting --
 
@@ -757,17 +761,47 @@ class MemoryStore:
     def plan_forgetting(self, policy: EvictionPolicy) -> ForgettingPlan:
         """Return what a policy would forget, and why; changes nothing.
 
-        A memory that was corrected has the recalls of what it superseded, too.
+        A memory that was corrected has the recalls of what it superseded, too. What a memory that stays refers to
+        stays, and is listed in `referred`.
+
+        Raises:
+            InvalidInputError: it is no policy, or weighs recalls, though the log is shared: each machine knows its own.
+
+        Cost: reads every record.
         """
         if not isinstance(policy, EvictionPolicy):
             raise InvalidInputError(f"policy must be an EvictionPolicy, not {shorten(policy)}")
-        known = self.retriever.known()
-        candidates = [Candidate(id, known[id].time, known[id].pinned) for id in known]
-        stats = self._recalls.stats()
+        if self._is_shared and policy.limits()[1] is not None and (policy.recall_weight or policy.score_weight):
+            raise InvalidInputError(
+                "over a shared log recalls are counted on each machine alone, so no policy can weigh them: use Ttl or "
+                "Capacity, or set recall_weight and score_weight to 0"
+            )
+        known, now = self.retriever.known(), self._clock()
+        stats = {} if self._is_shared else self._recalls.stats()
         whole = {id: _add_up(stats, self.retriever.index.walk_back([id])) for id in known}
-        evictions = choose_evictions(candidates, policy, whole, self._clock())
+        importance: dict[str, float] = {}
+        links: dict[str, tuple[str, ...]] = {}
+        for id in (id for id, facts in known.items() if facts.kind in _KINDS):
+            info = self.tree.GetInfo(id)
+            record = _with_recalls(record_of(info), whole[id]) if info is not None else None
+            if info is not None and record is not None:
+                importance[id] = record.current_importance(datetime.fromtimestamp(now, UTC))
+                links[id] = strings_in(memory_fields(info).get("links"))
+        referred: dict[str, str] = {}
+        while True:
+            candidates = [
+                Candidate(id, facts.time, facts.pinned or id in referred, importance.get(id))
+                for id, facts in known.items()
+            ]
+            evictions = choose_evictions(candidates, policy, whole, now)
+            going = {eviction.id for eviction in evictions}
+            needed = {target: id for id, targets in links.items() if id not in going for target in targets}
+            if not (needed := {target: id for target, id in needed.items() if target in going}):
+                break
+            referred |= needed
         infos = [info for eviction in evictions if (info := self.tree.GetInfo(eviction.id)) is not None]
-        return ForgettingPlan(evictions, len(candidates) - len(evictions), {info.id: info.version for info in infos})
+        versions = {info.id: info.version for info in infos}
+        return ForgettingPlan(evictions, len(candidates) - len(evictions), referred, versions)
 
     def forget(self, what: str | ForgettingPlan) -> str:
         """Delete one memory, or what a plan says, with all that it superseded, and return the operation's id.
@@ -837,6 +871,14 @@ class MemoryStore:
         return info is not None and info.version == version and self._successor(info) is None
 
 
+def _with_recalls(record: Record | None, stats: RecallStats | None) -> Record | None:
+    if record is not None and stats is not None and stats.recall_count:
+        recalled = datetime.fromtimestamp(stats.last_recall_at, UTC)
+        record.access_count += stats.recall_count
+        record.last_accessed = max(recalled, as_utc(record.last_accessed or recalled))
+    return record
+
+
 def _add_up(stats: Mapping[str, RecallStats], ids: Iterable[str]) -> RecallStats:
     found = [stats[id] for id in ids if id in stats]
     return RecallStats(
@@ -848,11 +890,8 @@ def _add_up(stats: Mapping[str, RecallStats], ids: Iterable[str]) -> RecallStats
 
 _ATTEMPTS = 9  # at a write that others disturb
 _SAME_NAMES = 1_000  # keywords of one name that a path may lead through
+_EXISTING = 5  # memories on the same subject that a model is shown
 _DOWNS = 3  # in a row, after which the model counts as out of reach
-
-
-def _kind_of(info: Info) -> str:
-    return str(memory_fields(info).get("kind", "fact"))
 
 
 def _describe_links(pattern: SemanticPattern) -> dict[str, Any]:
@@ -862,7 +901,6 @@ def _describe_links(pattern: SemanticPattern) -> dict[str, Any]:
     olds = [link.to_id for link in pattern.links if link.relation == "supersedes" and link.to_id != pattern.id]
     news = [link.to_id for link in pattern.links if link.relation == "superseded_by" and link.to_id != pattern.id]
     return found | ({"supersedes": olds} if olds else {}) | ({"superseded_by": news[0]} if news else {})
-
 
 
 def _check_names(keywords: Iterable[str]) -> list[str]:

@@ -82,7 +82,7 @@ class TestChooseEvictions:
 
         assert old.why == "100.0 days old, where 99.0 are allowed"
         assert least.why.startswith("the least valuable of 3, where 2 may stay: 0.02 = 0.3 × ln(1 + 0)")
-        assert choose_evictions(MEMORIES, Capacity(2), {}, NOW)[0].why == "the oldest of 3, where 2 may stay"
+        assert choose_evictions(MEMORIES, Capacity(2), {}, NOW)[0].why == "the least important of 3, where 2 may stay"
 
     @pytest.mark.parametrize(
         "policy",

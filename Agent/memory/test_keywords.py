@@ -25,7 +25,7 @@ except ImportError:
 else:
     has_rjieba = True
 
-needs_rjieba = pytest.mark.skipif(not has_rjieba, reason="needs rjieba: pip install 'keyword-tree-memory[chinese]'")
+needs_rjieba = pytest.mark.skipif(not has_rjieba, reason="needs rjieba: pip install '.[chinese]'")
 SIMPLE = SimpleKeywordExtractor()
 NGRAMS = ChineseKeywordExtractor(cut=cut_ngrams)
 

@@ -123,7 +123,7 @@ class TestTreeKnowledge:
 
     def test_memories_stand_in_the_pages_of_what_they_name(self, tmp_path: Path) -> None:
         with MemoryStore(tmp_path) as memories:
-            memories.remember("Ada lives in Rome.")
+            memories.remember("Ada lives in Rome.", keywords=["Rome"])
             page = memories.knowledge.what_is("Rome")
 
             assert page is not None

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from Agent.finding.calibration import ANSWER_BAR
 from Agent.keyword_tree import InvalidInputError, KeywordTree
-from Agent.memory import content
-from Agent.memory.content import Filters
 from Agent.memory.graph import GraphRelation
 from Agent.memory.keywords import SimpleKeywordExtractor
 from Agent.memory.knowledge import TreeKnowledge
+from Agent.memory.memories import Filters, Memories
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
 from Agent.memory.scoring import (
     DAY_S,
@@ -74,8 +74,7 @@ class TestKnowledgeChannel:
         tree.CreateInfo("\n\n".join([*(f"Chapter {n}: " + "word " * 150 for n in range(5)), "At last: 龙井。"]))
 
         found = MemoryRetriever(tree).retrieve("龙井")[0]
-        assert found.passage.endswith("At last: 龙井。")
-        assert len(found.passage) <= 800
+        assert found.passage == "At last: 龙井。"
 
     @pytest.mark.parametrize(
         ("name", "alias", "said"),
@@ -199,7 +198,7 @@ class TestScoring:
             tree.CreateInfo(f"Ada likes {name}")
 
         found = MemoryRetriever(tree).retrieve("Ada likes green tea", 2)
-        assert found[0].score > 0.95
+        assert found[0].score > 0.75
         assert found[1].score < 0.5
 
     def test_tells_apart_what_says_more_than_all(self, tree: KeywordTree) -> None:
@@ -207,7 +206,7 @@ class TestScoring:
 
         found = MemoryRetriever(tree).retrieve("tea")
         assert [memory.info.id for memory in found] == [ids[2], ids[1], ids[0]]
-        assert found[0].score == found[1].score == 1.0
+        assert 1.0 > found[0].score > found[1].score > found[2].score > 0.5
 
     def test_explains_itself(self, tree: KeywordTree) -> None:
         tree.CreateInfo("green tea")
@@ -285,7 +284,7 @@ class Synonyms:
 
 
 class TestDoubt:
-    """A score says whether a memory answers; the order is that of the texts."""
+    """One score says whether a memory answers, and orders."""
 
     FACTS = (
         "Anna is allergic to peanuts.",
@@ -317,7 +316,7 @@ class TestDoubt:
         found = retriever.retrieve(question, 1)[0]
 
         assert found.info.content == self.FACTS[answer]
-        assert found.score == min(1.0, 2.5 * retriever.index.rank(question, 1)[found.info.id][0])
+        assert found.score > ANSWER_BAR
 
     @pytest.mark.parametrize(
         ("question", "shared"),
@@ -331,13 +330,10 @@ class TestDoubt:
         self, retriever: MemoryRetriever, question: str, shared: str
     ) -> None:
         found = retriever.retrieve(question, 5)
-        by_text = retriever.index.rank(question, 5)
-
         assert shared in found[0].info.content.casefold()
-        assert [one.info.id for one in found] == list(by_text)  # in the order of the texts
-        assert found[0].score < 0.15
-        assert found[0].score < 2.5 * by_text[found[0].info.id][0]
-        assert not retriever.retrieve(question, 5, config=RetrieverConfig(min_score=0.15))
+        assert found[0].score < 0.3
+        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+        assert not retriever.retrieve(question, 5, config=RetrieverConfig(min_score=ANSWER_BAR))
 
     def test_is_none_of_what_a_keyword_names(self, tree: KeywordTree) -> None:
         birch = tree.CreateKeyword("Birch Street")
@@ -347,7 +343,7 @@ class TestDoubt:
         found = MemoryRetriever(tree).retrieve("which bay did we take at Birch Street yesterday?", 1)[0]
 
         assert found.info.id == named.id
-        assert found.score > 0.5
+        assert found.score > 0.3
 
     def test_is_none_of_what_answers_a_question_just_before(self, tree: KeywordTree) -> None:
         for line in ("Which instrument does your neighbour play?", "Cello!", "I see."):
@@ -355,18 +351,15 @@ class TestDoubt:
         tree.CreateInfo("A neighbour moved out.")
         found = {one.info.content: one.score for one in MemoryRetriever(tree).retrieve("which instrument, neighbour?")}
 
-        assert found["Cello!"] > 0.15
+        assert found["Cello!"] > ANSWER_BAR
 
-    def test_lets_those_behind_come_forward(self, tree: KeywordTree) -> None:
-        """What the least score cuts off takes none of the places that were asked for."""
-        short, said = "Leave!", "The ferry calls at each island of the bay, with a stop of an hour at the last of them."
-        for fact in (short, said, *(f"Nothing happens on day {number}." for number in range(9))):
-            tree.CreateInfo(fact)
-        retriever, question = MemoryRetriever(tree), "when does the early ferry to the rocky island leave?"
+    def test_cuts_off_no_first_and_keeps_no_second(self, retriever: MemoryRetriever) -> None:
+        """What stands first has the highest score, so a least score leaves it or nothing."""
+        for question in ("what is Anna allergic to?", "which blood type does Anna have?", "小雨住在哪里？"):
+            found = [one.info.id for one in retriever.retrieve(question, 3)]
+            kept = retriever.retrieve(question, 3, config=RetrieverConfig(min_score=ANSWER_BAR))
 
-        assert contents(retriever, question, 1) == [short]
-        (found,) = retriever.retrieve(question, 1, config=RetrieverConfig(min_score=0.15))
-        assert found.info.content == said
+            assert [one.info.id for one in kept] == found[: len(kept)]
 
 
 class TestRanker:
@@ -381,7 +374,6 @@ class TestRanker:
         tree.DeleteInfo(auto.id)
         assert contents(retriever, "car") == ["A car park."]
         assert auto.id not in synonyms.texts
-
 
     def test_decides_where_the_words_explain_little(self, tree: KeywordTree) -> None:
         class Ranker(Synonyms):
@@ -399,7 +391,7 @@ class TestRanker:
         assert contents(retriever, "is the kettle red and hot")[:2] == texts[:2]
         assert contents(retriever, "teapot?") == ["a pot", "the kettle is red and hot", "a pan", "a lid"]
         (one,) = retriever.retrieve("teapot?", 1)
-        assert one.score == pytest.approx(0.6)  # 0.8 · 0.3, on the scale of text
+        assert one.score == pytest.approx(0.6)  # twice its nearness
 
     def test_decides_where_a_word_or_two_are_shared_by_chance(self, tree: KeywordTree) -> None:
         class Ranker(Synonyms):
@@ -426,7 +418,7 @@ class TestRanker:
         retriever = MemoryRetriever(tree, ranker=Ranker())
 
         assert 0 < retriever.retrieve("teapot?")[0].score < 0.15
-        assert not retriever.retrieve("teapot?", config=RetrieverConfig(min_score=0.15))
+        assert not retriever.retrieve("teapot?", config=RetrieverConfig(min_score=ANSWER_BAR))
 
     def test_nearness_beyond_its_scale_counts_as_its_ends(self, tree: KeywordTree) -> None:
         class Ranker(Synonyms):
@@ -438,10 +430,10 @@ class TestRanker:
         ranker = Ranker()
         one, other, third = (tree.CreateInfo(text).id for text in ("a pot", "a pan", "a lid"))
         ranker.ranked = [(7.0, one), (1.0, other), (math.nan, third)]
-        index = content.ContentIndex(tree, ranker=ranker)
+        index = Memories(tree, ranker=ranker)
         index.catch_up()
 
-        assert index.rank("teapot?", 5) == {one: (content.LIKENESS, 0), other: (content.LIKENESS, 0), third: (0.0, 0)}
+        assert {found.id: found.score for found in index.rank("teapot?", 5)} == {one: 1.0, other: 1.0, third: 0.0}
 
 
 class TestMinScore:
@@ -491,3 +483,21 @@ class TestOtherNames:
             MemoryRetriever(tree, TreeGraph(tree), knowledge_graph=TreeGraph(tree))
         with pytest.raises(InvalidInputError, match="tree"):
             MemoryRetriever()
+
+
+def test_hybrid_walks_the_graph_as_far_as_depth_says(tmp_path: Path) -> None:
+    from Agent.memory.store import MemoryStore
+
+    with MemoryStore(tmp_path) as store:
+        store.remember("Lighthouse is late.", keywords=["Lighthouse"])
+        store.remember("Lighthouse, says Priya, is near Lisbon.", keywords=["Lisbon"])
+        store.relate("Priya", "works_on", "Lighthouse")
+        store.relate("Lighthouse", "located_in", "Lisbon")
+
+        def nearness(depth: int) -> list[float]:
+            config = RetrieverConfig(depth=depth)
+            found = store.recall("What of Priya and the Lighthouse?", 9, config=config)
+            return [each.breakdown.graph_score for each in found if each.info.content.endswith("Lisbon.")]
+
+        assert nearness(0) == [0.0]
+        assert nearness(1) == [0.5]

@@ -18,7 +18,6 @@ from Agent.memory.scoring import (
     TemporalWeight,
     TextOverlap,
     bigrams,
-    break_down,
     dice,
     graph_distance,
     reference_count,
@@ -126,19 +125,6 @@ class TestReferenceCount:
     @given(st.integers(0, 10**30))
     def test_is_within_bounds_and_never_falls(self, count: int) -> None:
         assert 0.0 <= reference_count(count) <= reference_count(count + 1) <= 1.0
-
-
-class TestBreakDown:
-    def test_measures_all_four(self) -> None:
-        found = break_down("绿茶", title="绿茶", graph_score=0.25, age_s=30 * DAY_S, reference_count=5)
-
-        assert found == ScoreBreakdown(1.0, 0.25, 0.5, 0.5)
-
-    def test_gives_nothing_for_what_nobody_knows(self) -> None:
-        assert break_down("绿茶") == ScoreBreakdown(0.0, 0.0, 0.0, 0.0)
-
-    def test_takes_another_half_life(self) -> None:
-        assert break_down("", age_s=7, half_life_s=7).temporal_score == 0.5
 
 
 class TestStrategies:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from Agent.keyword_tree import (
     RelationType,
     StubLLMClient,
 )
-from Agent.memory.eviction import DAY_S, Capacity, NoEviction, RecallBased, RecallLog, Ttl
+from Agent.memory.eviction import DAY_S, Capacity, HybridEviction, NoEviction, RecallBased, RecallLog, Ttl
 from Agent.memory.graph import GraphRelation
 from Agent.memory.retriever import RetrievalStrategy, RetrieverConfig
 from Agent.memory.schemas import EpisodeTrace, ProceduralSkill, SemanticPattern
@@ -93,8 +93,8 @@ class TestRemember:
         assert (info.content, info.source, info.created_by) == ("Ada 喜欢龙井。", "chat", "ada")
         assert info.metadata.keys() == {"mood", "memory"}
         assert info.metadata["mood"] == "good"
-        assert without_graph(info) == {"kind": "fact"}
-        assert [node.name for node, _ in store.tree.GetKeywordsOfInfo(id)] == ["Ada", "饮食 / 茶", "龙井"]
+        assert info.metadata["memory"] == {"kind": "fact"}
+        assert [node.name for node, _ in store.tree.GetKeywordsOfInfo(id)] == ["Ada", "饮食 / 茶"]
 
     def test_without_keywords_is_one_operation_too(self, store: MemoryStore) -> None:
         store.remember("plain")
@@ -350,7 +350,7 @@ class TestRecall:
         with pytest.raises(NotFoundError):
             store.record("nobody")
 
-    @pytest.mark.parametrize("name", ["recall_stats.json", "memory.index"])
+    @pytest.mark.parametrize("name", ["recall_stats.json", "memories.db"])
     def test_does_without_what_is_damaged_beside_the_log(self, tmp_path: Path, name: str) -> None:
         for held in (b"", b"\xff\xfe", b'{"a": [Infinity, 1, 1]}', b"[" * 100_000):
             with MemoryStore(tmp_path) as store:
@@ -361,6 +361,14 @@ class TestRecall:
             with MemoryStore(tmp_path) as store:
                 assert recalled(store, "tea")
                 assert store.plan_forgetting(RecallBased(0)).kept == 0
+
+    def test_keeps_no_index_of_an_earlier_version(self, tmp_path: Path) -> None:
+        old = tmp_path / "memory" / "indexes" / "memory.index"
+        old.parent.mkdir(parents=True)
+        old.write_bytes(b"what was deleted")
+        MemoryStore(tmp_path).close()
+
+        assert not old.exists()
 
     def test_goes_on_from_the_index_on_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with MemoryStore(tmp_path) as store:
@@ -805,3 +813,33 @@ def test_a_closed_memory_is_told_as_closed_and_nothing_kept(tmp_path: Path, capl
     with pytest.raises(ClosedError):
         memory.remember("Ada lives in Lisbon.", keywords=["Ada"])
     assert caplog.messages == []
+
+
+class TestWhatStays:
+    def test_an_important_episode_stays_before_a_newer_one_that_is_not(self, tmp_path: Path) -> None:
+        now = datetime(2026, 11, 20, tzinfo=UTC)
+        with MemoryStore(tmp_path, clock=now.timestamp) as store:
+            old = EpisodeTrace.create("t", "a", "the fire", now=now - timedelta(60))
+            new = EpisodeTrace.create("t", "a", "small talk", now=now - timedelta(1))
+            old.importance, new.importance = 1.0, 0.0
+            for record in (old, new):
+                store.remember(record)
+
+            for policy in (RecallBased(max_items=1), Capacity(max_items=1), HybridEviction(max_items=1)):
+                assert [each.id for each in store.plan_forgetting(policy).evictions] == [new.id]
+
+    def test_forgetting_leaves_no_link_to_nothing(self, tmp_path: Path) -> None:
+        now = datetime(2026, 11, 20, tzinfo=UTC)
+        with MemoryStore(tmp_path, clock=now.timestamp) as store:
+            old = EpisodeTrace.create("t", "a", "the fire", now=now - timedelta(60))
+            other = EpisodeTrace.create("t", "a", "small talk", now=now - timedelta(60))
+            pattern = SemanticPattern.create("Fires are hot", "heat", now=now)
+            pattern.source_episodes, pattern.importance = [old.id], 1.0
+            for record in (old, other, pattern):
+                store.remember(record, pinned=record is pattern)
+            plan = store.plan_forgetting(Ttl(ttl_secs=30 * 86_400))
+
+            assert [each.id for each in plan.evictions] == [other.id]
+            assert plan.referred == {old.id: pattern.id}
+            store.forget(plan)
+            assert store.tree.GetInfo(old.id) is not None

@@ -47,7 +47,7 @@ class TreeGraph(KnowledgeGraph):
         tree: Its keywords are the entities, but for the root.
         parent_id: Beneath which keyword `add_entity` puts what is new; the root.
         constraints: How many tags there may be; 8 for an entity.
-        list_sayings: Tells what all memories say, with what they wait for, as `ContentIndex.sayings` does; None reads
+        list_sayings: Tells what all memories say, with what they wait for, as `Memories.sayings` does; None reads
             the tree's infos for it.
 
     An entity's name and description are the keyword's. The rest stands in its metadata, one key for each thing, since

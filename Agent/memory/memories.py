@@ -1,0 +1,578 @@
+"""Find infos by what they say: an index of words beside the tree, which follows its log.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+...     memories = Memories(tree)
+...     info = tree.CreateInfo("龙井来自杭州", "notes")
+...     memories.catch_up()
+...     [(found.id == info.id, found.passage) for found in memories.rank("杭州有什么茶?", 5)]
+[(True, '龙井来自杭州')]
+
+Three things are derived from infos here, and can be thrown away at any time: the index of words (`finding.index`); what
+filters and scores need of each info (`InfoFacts`); and which info supersedes which. All of it is in one file, with the
+place in the log up to which it was taken in; nothing of it is held in memory. What was superseded is not found.
+
+The words of the question just before, in the same source, count for an answer, which seldom repeats it. All of a source
+counts as one text besides.
+"""
+
+import contextlib
+import json
+import logging
+import math
+import sqlite3
+import threading
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from ..finding import texts
+from ..finding.index import Hit, Index, LostIndexError, Unit
+from ..keyword_tree import Info, InvalidInputError, KeywordTree
+from .log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
+from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
+from .messages import shorten
+from .sayings import NOTHING_SAID, Sayings, Waits, pack_sayings, read_sayings, unpack_sayings, waits_for
+
+__all__ = ["Choice", "Filters", "Found", "InfoFacts", "Memories", "Ranker"]
+
+KINDS = ("fact", "episode", "pattern", "skill")
+"""What `MemoryStore` keeps; somebody else may have written others."""
+
+NEARNESS = 2.0
+"""What another ranking's nearness counts: 0.25 is an answer."""
+
+_PAGE = 1_000  # infos of one transaction
+_FEW = 5_000  # memories: so many are asked for by their ids
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_TABLES = """
+create table if not exists memory(
+    num integer primary key, id text unique not null, is_hidden integer not null, kind text not null,
+    source text not null, time real not null, asks integer not null,
+    sum integer not null, more text not null, sayings text);
+create index if not exists memory_source on memory(source, num) where source <> '';
+create table if not exists supersedes(new text, old text, primary key (new, old)) without rowid;
+create index if not exists supersedes_old on supersedes(old);
+create table if not exists refers(source text, target text, primary key (source, target)) without rowid;
+create index if not exists refers_target on refers(target);
+"""
+
+
+class Ranker(Protocol):
+    """Another ranking of infos, as one by embeddings; mixed into the one by words.
+
+    It is given every info before it is asked, those of earlier openings too: what is costly to compute it keeps
+    somewhere itself. Its methods are never called at the same time. What it raises goes to the caller; what it has not
+    taken in by then it is given again.
+    """
+
+    def Add(self, id: str, texts: Sequence[tuple[str, float]]) -> None:  # noqa: N802  as the library's port `Recall`
+        """Index an info by its passages of at most 800 characters, each with its weight; replaces what was there."""
+
+    def Remove(self, id: str) -> None:  # noqa: N802
+        """Forget an info; one that is not there is no error."""
+
+    def Rank(self, query: str) -> list[tuple[float, str]]:  # noqa: N802
+        """Return (nearness, id), best first: some hundreds, since a filter comes afterwards.
+
+        Nearness is 0 for what is as near as the average info, 1 for what says the query itself.
+        """
+
+
+@dataclass(slots=True)
+class InfoFacts:
+    """What filters and scores need of an info."""
+
+    kind: str
+    """`"fact"`, `"episode"`, `"pattern"`, `"skill"`, or what somebody else wrote there."""
+    source: str
+    """Where it is from."""
+    time: float
+    """Seconds since the epoch, UTC: when an episode began, else when the info was written."""
+    metadata: Mapping[str, Any]
+    """The caller's own."""
+    pinned: bool = False
+    """Whether it stays when others are forgotten."""
+    referred: int = 0
+    """How many infos link to it."""
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which memories may be found; what is not given excludes nothing."""
+
+    kinds: Collection[str] | None = None
+    """`"fact"`, `"episode"`, `"pattern"`, `"skill"`; an info that `MemoryStore` did not write is a fact."""
+    sources: Collection[str] | None = None
+    """Where it is from, exactly."""
+    since: float | None = None
+    """Seconds since the epoch, UTC: not older than this."""
+    until: float | None = None
+    """Seconds since the epoch, UTC: older than this."""
+    metadata: Mapping[str, Any] | None = None
+    """Keys that its metadata must have, with these values."""
+
+    def __post_init__(self) -> None:
+        for name in ("kinds", "sources"):
+            value = getattr(self, name)
+            # Of a string, each character would be taken for one; an iterator would be empty the second time.
+            is_list = isinstance(value, Collection) and not isinstance(value, str)
+            if value is not None and not (is_list and all(isinstance(item, str) for item in value)):
+                raise InvalidInputError(f"{name} must be a list of strings, not {shorten(value)}")
+        for name in ("since", "until"):
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value)
+            ):
+                raise InvalidInputError(f"{name} must be seconds since the epoch, not {shorten(value)}")
+        if self.metadata is not None and not isinstance(self.metadata, Mapping):
+            raise InvalidInputError(f"metadata must be an object, not {shorten(self.metadata)}")
+
+
+class Found(NamedTuple):
+    """An info that fits."""
+
+    id: str
+    score: float
+    """From 0 to 1, as everywhere; see `finding.index.Hit`."""
+    passage: str
+    """The sentence that says so, at most 160 characters; "" where none does."""
+
+
+Choice: TypeAlias = Set[str] | Callable[[Collection[str]], Collection[str]]
+"""Which infos may be found: their ids, or what returns which of some ids may."""
+
+
+class Memories:
+    """Which infos of a tree say what a question asks for, whoever wrote, undid, restored or compacted.
+
+    Args:
+        tree: Whose infos.
+        path: The file; None keeps all in memory. Where it cannot be written, all is kept in memory, and a log line says
+            so.
+        ranker: Another ranking to be kept along.
+        passages_of: What an info says, in passages; nothing leaves it out. None is its content.
+        is_joined: Whether what has the same source counts together; else each info is by itself.
+
+    Cost: some 0.1 ms for an info, once; a search some milliseconds.
+    """
+
+    def __init__(
+        self,
+        tree: KeywordTree,
+        path: Path | None = None,
+        ranker: Ranker | None = None,
+        passages_of: Callable[[Info], Sequence[str]] | None = None,
+        is_joined: bool = True,
+    ) -> None:
+        self._is_joined = is_joined
+        self._tree, self._path, self._passages_of, self._ranker = tree, path, passages_of, ranker
+        self._index = Index(None if path is None else str(path))
+        self._lock = threading.RLock()
+        self._ranker_lock = threading.Lock()
+        self._follower = LogFollower(tree)
+        self._taken: str | None = None  # the position that this process left the index at
+        self._unranked: dict[str, None] | None = None  # infos that the ranker is to be given; None: all there are
+
+    # -- following --
+
+    def catch_up(self) -> None:
+        """Take in what is new in the log."""
+        self._do(self._catch_up)
+
+    def _do(self, work: Callable[[], _T]) -> _T:
+        """Return what `work` does with the index: with another one in memory, where the file cannot be used."""
+        with self._lock:
+            for _ in range(3):
+                try:
+                    return work()
+                except LostIndexError:
+                    self._taken = None
+                    self._catch_up_if_can()
+                except (sqlite3.OperationalError, OSError) as error:
+                    if self._index.path is None:
+                        raise
+                    _log.warning("the index %s cannot be used, memories are indexed in memory: %s", self._path, error)
+                    self._index, self._taken, self._unranked = Index(), None, None
+                    self._catch_up()
+            return work()
+
+    def _catch_up_if_can(self) -> None:
+        with contextlib.suppress(LostIndexError, sqlite3.OperationalError, OSError):
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        position = self._index.position
+        if position and position == self._taken:
+            self._follower.position = _position(position)  # what failed halfway comes again
+        elif not self._resume(position):
+            self._read_all()
+            return
+        changes = self._follower.catch_up()
+        if changes.from_nothing:
+            self._read_all()
+        elif changes.infos or _said(self._follower.position) != position:
+            self._take(changes, _said(self._follower.position))
+
+    def _resume(self, position: str) -> bool:
+        return self._follower.resume(_position(position))
+
+    def _read_all(self) -> None:
+        """Take in all infos of the tree; what the index has already is not indexed again."""
+        with self._index.transaction() as db:
+            self._index.position = ""
+            for statement in _TABLES.split(";"):
+                db.execute(statement)
+            db.execute("delete from supersedes")
+        self._taken = None
+        seen: set[str] = set()
+
+        def read_tree() -> None:
+            seen.clear()
+            infos = all_infos(self._tree)
+            while page := list(islice(infos, _PAGE)):
+                seen.update(info.id for info in page)
+                self._take(LogChanges(infos=page), "")
+
+        changes = self._follower.begin(read_tree)
+        if changes.from_nothing:
+            seen.clear()
+        self._take(changes, "")
+        seen |= {info.id for info in changes.infos}
+        with self._index.transaction() as db:
+            for id in [id for (id,) in db.execute("select id from memory").fetchall() if id not in seen]:
+                self._remove(db, id)
+            self._keep_position(_said(self._follower.position))
+
+    def take(self, infos: Sequence[Info]) -> None:
+        """Take in infos that were just written, before the log is read again: it may say the same once more."""
+
+        def work() -> None:
+            if self._taken:
+                self._take(LogChanges(infos=list(infos)), self._taken)
+
+        self._do(work)
+
+    def _keep_position(self, position: str) -> None:
+        self._index.position = position
+        self._taken = position
+
+    def _take(self, changes: LogChanges, position: str) -> None:
+        infos = {info.id: info for info in changes.infos}
+        listed = list(infos.values())
+        for start in range(0, len(listed), _PAGE):
+            self._take_page(listed[start : start + _PAGE])
+        with self._index.transaction():
+            self._keep_position(position)
+
+    def _take_page(self, infos: Sequence[Info]) -> None:
+        own = {info.id for info in infos}
+        with self._index.transaction() as db:
+            touched: dict[str, None] = {}
+            for info in infos:
+                touched |= dict.fromkeys(self._supersede(db, info))
+            others = [id for id in touched if id not in own]
+        read = outside_operations(lambda: [self._tree.GetInfo(id) for id in others]) if others else []
+        with self._index.transaction() as db:
+            units: list[Unit] = []
+            followers: dict[str, None] = {}
+            for info in (*infos, *(other for other in read if other is not None)):
+                units += self._settle(db, info, followers)
+            self._index.put(units)
+            put = {unit.id for unit in units}
+            later = [id for id in followers if id not in put]
+        again = outside_operations(lambda: [self._tree.GetInfo(id) for id in later]) if later else []
+        with self._index.transaction() as db:
+            self._index.put([unit for info in again if info for unit in self._settle(db, info, {})])
+
+    def _settle(self, db: sqlite3.Connection, info: Info, followers: dict[str, None]) -> list[Unit]:
+        """Note what filters need of an info, and return it as a unit, if it may be found."""
+        passages = list(self._passages_of(info)) if self._passages_of else list(texts.passages(info.content))
+        row = db.execute("select num, asks, source, sum, is_hidden from memory where id = ?", (info.id,)).fetchone()
+        is_hidden = bool(memory_fields(info).get("superseded_by")) or bool(self._successors(db, info.id))
+        if info.deleted or (self._passages_of is not None and not passages):
+            self._remove(db, info.id, followers)
+            return []
+        kind, time, more, sayings = _facts_of(info)
+        asks = "?" in info.content or "？" in info.content
+        if row is not None and (bool(row[1]), row[2]) != (asks, info.source):
+            followers |= dict.fromkeys(self._next(db, row[0], row[2]))
+        checksum = zlib.crc32("\0".join(passages).encode("utf-8", "surrogatepass"))
+        columns = ("id", "is_hidden", "kind", "source", "time", "asks", "sum", "more", "sayings")
+        db.execute(
+            f"insert into memory({', '.join(columns)}) values ({', '.join('?' * len(columns))}) on conflict(id) do"
+            f" update set {', '.join(f'{name} = excluded.{name}' for name in columns[1:])}",
+            (info.id, is_hidden, kind, info.source, time, asks, checksum, more, sayings),
+        )
+        if row is None or (row[3], bool(row[4])) != (checksum, is_hidden):
+            self._unrank(info.id)
+        db.execute("delete from refers where source = ?", (info.id,))
+        if is_hidden:
+            self._index.remove([info.id])
+            return []
+        links = [(info.id, target) for target in set(strings_in(memory_fields(info).get("links")))]
+        db.executemany("insert into refers values (?, ?)", links)
+        first, rest = (passages[0], passages[1:]) if passages else ("", [])
+        if not self._is_joined:
+            return [Unit(info.id, (), first, rest)]
+        return [Unit(info.id, (), first, rest, self._before(db, info.id, info.source), info.source)]
+
+    def _unrank(self, id: str) -> None:
+        if self._ranker is not None and self._unranked is not None:
+            self._unranked[id] = None
+
+    def _before(self, db: sqlite3.Connection, id: str, source: str) -> str | None:
+        """Return what stands just before an info in its source, if it asks something."""
+        sql = (
+            "select id, asks from memory where source = ? and source <> '' and is_hidden = 0"
+            " and num < (select num from memory where id = ?) order by num desc limit 1"
+        )
+        row = db.execute(sql, (source, id)).fetchone()
+        return row[0] if row and row[1] else None
+
+    def _next(self, db: sqlite3.Connection, num: int, source: str) -> list[str]:
+        sql = "select id from memory where source = ? and source <> '' and num > ? order by num limit 1"
+        return [row[0] for row in db.execute(sql, (source, num))]
+
+    def _remove(self, db: sqlite3.Connection, id: str, followers: dict[str, None] | None = None) -> None:
+        row = db.execute("select num, source from memory where id = ?", (id,)).fetchone()
+        if row is None:
+            return
+        if followers is not None:
+            followers |= dict.fromkeys(self._next(db, *row))
+        db.execute("delete from memory where id = ?", (id,))
+        db.execute("delete from refers where source = ?", (id,))
+        self._index.remove([id])
+        self._unrank(id)
+
+    # -- what supersedes what --
+
+    def _supersede(self, db: sqlite3.Connection, info: Info) -> list[str]:
+        """Note which infos an info supersedes, and return those that may come or go with it."""
+        olds = set() if info.deleted else set(superseded_ids(info))
+        before = {row[0] for row in db.execute("select old from supersedes where new = ?", (info.id,))}
+        if olds == before:
+            return []
+        touched = self._walk_back(db, [info.id, *before])
+        db.execute("delete from supersedes where new = ?", (info.id,))
+        db.executemany("insert into supersedes values (?, ?)", [(info.id, old) for old in olds])
+        return [id for id in dict.fromkeys([*touched, *self._walk_back(db, [info.id])]) if id != info.id]
+
+    def _walk_back(self, db: sqlite3.Connection, ids: Iterable[str]) -> list[str]:
+        found = dict.fromkeys(ids)
+        stack = list(found)
+        while stack:
+            sql = "select old from supersedes where new = ? order by old"
+            new = [row[0] for row in db.execute(sql, (stack.pop(),)) if row[0] not in found]
+            found |= dict.fromkeys(new)
+            stack += new
+        return list(found)
+
+    def _successors(self, db: sqlite3.Connection, id: str) -> list[str]:
+        found = {row[0] for row in db.execute("select new from supersedes where old = ?", (id,))}
+        return sorted(found.difference(self._walk_back(db, [id]))) if found else []
+
+    def walk_back(self, ids: Iterable[str]) -> list[str]:
+        """Return infos and all that they supersede, at however many removes, as they come."""
+        given = list(ids)
+        return self._read(lambda db: self._walk_back(db, given))
+
+    def successors(self, id: str) -> list[str]:
+        """Return the infos that say they supersede an info, in the order of their ids; in a circle nobody does."""
+        return self._read(lambda db: self._successors(db, id))
+
+    def _read(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
+        def work() -> _T:
+            if self._taken is None:
+                self._catch_up()
+            with self._index.reading() as db:
+                return read(db)
+
+        return self._do(work)
+
+    # -- asking --
+
+    def facts(self, ids: Collection[str] | None = None) -> dict[str, InfoFacts]:
+        """Return what filters and scores need of infos that may be found, by id; None: of all."""
+        sql = (
+            "select id, kind, source, time, more, (select count(*) from refers r join memory m on m.id = r.source"
+            " where r.target = memory.id) from memory where is_hidden = 0"
+        )
+
+        def read(db: sqlite3.Connection) -> dict[str, InfoFacts]:
+            found = {}
+            for id, kind, source, time, more, referred in _select(db, sql, ids):
+                metadata, pinned = json.loads(more)
+                found[id] = InfoFacts(kind, source, time, metadata, pinned, referred)
+            return found
+
+        return self._read(read)
+
+    def sayings(self) -> dict[str, tuple[Sayings, Waits | None]]:
+        """Return what infos say of the graph and what they wait for, of those that do; in the order of the log."""
+
+        def read(db: sqlite3.Connection) -> dict[str, tuple[Sayings, Waits | None]]:
+            found = {}
+            for id, said in db.execute(
+                "select id, sayings from memory where is_hidden = 0 and sayings is not null order by num"
+            ):
+                told, waits = json.loads(said)
+                found[id] = unpack_sayings(told), None if waits is None else (str(waits[0]), int(waits[1]))
+            return found
+
+        self.catch_up()
+        return self._read(read)
+
+    def choose(self, filters: Filters | None) -> Choice | None:
+        """Return which infos may be found; None is all.
+
+        Cost: where many may, microseconds, and some ms for a search.
+        """
+        if filters is None or filters == Filters():
+            return None
+        if filters.kinds is not None:
+            kinds = self._read(lambda db: {*KINDS, *(row[0] for row in db.execute("select distinct kind from memory"))})
+            if unknown := [kind for kind in filters.kinds if kind not in kinds]:
+                raise InvalidInputError(f"no kind is called {unknown[0]!r}; known: {', '.join(sorted(kinds))}")
+        where, values = "is_hidden = 0", list[Any]()
+        for name, wanted in (("kind", filters.kinds), ("source", filters.sources)):
+            if wanted is not None:
+                where += f" and {name} in (select value from json_each(?))"
+                values.append(json.dumps(list(wanted)))
+        for comparison, at in (("time >= ?", filters.since), ("time < ?", filters.until)):
+            if at is not None:
+                where += f" and {comparison}"
+                values.append(float(at))
+        sql, metadata = f"select id, more from memory where {where}", filters.metadata or {}
+
+        def accept(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+            for id, more in rows:
+                own = json.loads(more)[0] if metadata else {}
+                if all(key in own and own[key] == value for key, value in metadata.items()):
+                    yield id
+
+        def choose(ids: Collection[str]) -> Collection[str]:
+            return self._read(lambda db: set(accept(_select(db, sql, ids, values))))
+
+        count = f"select count(*) from (select 1 from memory where {where} limit {_FEW + 1})"
+        if self._read(lambda db: db.execute(count, values).fetchone()[0]) > _FEW:
+            return choose
+        return self._read(lambda db: frozenset(accept(db.execute(sql, values))))
+
+    @property
+    def has_ranker(self) -> bool:
+        """Whether another ranking is mixed in, by which is found what shares no word."""
+        return self._ranker is not None
+
+    def rank(
+        self,
+        query: str,
+        limit: int,
+        among: Choice | None = None,
+        lent: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> list[Found]:
+        """Return the infos that fit a question, best first.
+
+        Args:
+            query: Any text.
+            limit: At most so many.
+            among: Only these.
+            lent: See `Index.search`.
+        """
+        if isinstance(among, Set) and len(among) > _FEW:
+            among = frozenset(among).intersection
+        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent))
+        if self._ranker is None:
+            return [Found(*hit) for hit in hits]
+        with self._ranker_lock:
+            self._pass_on(self._ranker)
+            ranked = self._ranker.Rank(query)
+        near: dict[str, float] = {}
+        for nearness, id in ranked:
+            near.setdefault(id, min(1.0, max(0.0, NEARNESS * nearness)))
+        there = self.facts(near).keys()
+        wanted = {id for id in near if id in there}
+        if among is not None:
+            wanted = wanted & among if isinstance(among, Set) else set(among(wanted))
+        rest = wanted - {hit.id for hit in hits}
+        if rest:  # what says few of the words has its own score
+            hits += self._do(lambda: self._index.search(query, len(rest), among=frozenset(rest), lent=lent))
+        said: dict[str, Hit | None] = {hit.id: hit for hit in hits}
+        said |= {id: None for id in near if id in wanted and id not in said}
+        found = [
+            Found(id, _either(hit.score if hit else 0.0, near.get(id, 0.0)), hit.excerpt if hit else "")
+            for id, hit in said.items()
+        ]
+        return sorted(found, key=lambda one: -one.score)[:limit]
+
+    def _pass_on(self, ranker: Ranker) -> None:
+        """Give the ranker what it does not have; what it fails at, it is given again."""
+        if self._unranked is None:
+            self._unranked = dict.fromkeys(self.facts())
+        while self._unranked:
+            id = next(iter(self._unranked))
+            info = self._tree.GetInfo(id) if self.facts([id]) else None
+            if info is None:
+                ranker.Remove(id)
+            else:
+                passages = self._passages_of(info) if self._passages_of else list(texts.passages(info.content))
+                ranker.Add(id, [(passage, 1.0) for passage in passages])
+            self._unranked.pop(id, None)
+
+    def close(self) -> None:
+        """Leave the index on disk; one that the log has left behind first loses what was deleted for good."""
+        with self._lock:
+            if self._path is not None and self._path.exists():
+                with contextlib.suppress(LostIndexError, sqlite3.Error, OSError):
+                    if not self._resume(self._index.position):
+                        self._catch_up()
+            self._index.close()
+
+
+def _either(some: float, other: float) -> float:
+    """Return how sure it is by two signs together (noisy or)."""
+    return 1.0 - (1.0 - some) * (1.0 - other)
+
+
+def _position(said: str) -> Position:
+    seq, _, operation_id = said.partition(" ")
+    return Position(int(seq) if seq.isdecimal() else 0, operation_id)
+
+
+def _said(position: Position) -> str:
+    return f"{position.seq} {position.operation_id}"
+
+
+def _select(
+    db: sqlite3.Connection, sql: str, ids: Collection[str] | None, values: Sequence[Any] = ()
+) -> Iterator[tuple[Any, ...]]:
+    if ids is None:
+        yield from db.execute(f"{sql} order by num", values)
+        return
+    listed = list(ids)
+    for start in range(0, len(listed), 400):
+        part = listed[start : start + 400]
+        yield from db.execute(f"{sql} and id in ({','.join('?' * len(part))})", [*values, *part])
+
+
+def _facts_of(info: Info) -> tuple[str, float, str, str | None]:
+    """Return the kind, the time, metadata and pin as JSON, and what it says of the graph as JSON."""
+    own = memory_fields(info)
+    metadata = {key: value for key, value in info.metadata.items() if key != MEMORY_KEY}
+    time = own.get("time")
+    seconds = info.created_at
+    if isinstance(time, (int, float)) and not isinstance(time, bool):
+        with contextlib.suppress(OverflowError):
+            seconds = float(time)
+    said, waits = read_sayings(info), waits_for(info)
+    sayings = None if said == NOTHING_SAID and waits is None else _to_json([pack_sayings(said), waits])
+    return str(own.get("kind", "fact")), seconds, _to_json([metadata, own.get("pinned") is True]), sayings
+
+
+def _to_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))  # in ASCII: lone surrogates are none of SQLite's
