@@ -34,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from Agent.context_engine import ContextEngineService, ContextNode, RequestContext
 from Agent.context_engine.core.text import count_tokens
+from Agent.tests.support.plain_reader import PlainReader
 from benchmarks import common
 from benchmarks.bench_memory import Set, read_locomo, read_memdaily
 
@@ -109,7 +110,7 @@ def _syncs_of(engine: ContextEngineService, commit: Callable[[], object]) -> int
 
 
 def _commit_often(folder: Path, said: list[dict[str, Any]], times: int) -> None:
-    with ContextEngineService(folder) as engine:
+    with ContextEngineService(folder, llm=PlainReader()) as engine:
         for _ in range(times):
             engine.commit_session(ADA, said)
 
@@ -261,7 +262,7 @@ def measure_edits(steps: int, folder: Path, report: common.Report) -> None:
 def measure_forget(count: int, folder: Path, report: common.Report) -> None:
     """Forget one memory of a store, and search every file for its bytes."""
     root, secret = folder / "forget", "zq7-kiwi-42"
-    with ContextEngineService(root) as engine:
+    with ContextEngineService(root, llm=PlainReader()) as engine:
         for number in range(count):
             text = secret if number == count // 2 else f"band{number}"
             ctx = RequestContext("acme", "ada", "helper", f"s{number}")

@@ -1,7 +1,8 @@
 """A day of a context engine: three sessions are committed, questions are asked, and the memory is looked at as files.
 
-Runs as it stands: `python examples/context_engine_day.py` (`make context`). It needs no model and no key; its folder is
-gone afterwards, unless one is named.
+Runs as it stands: `python examples/context_engine_day.py` (`make context`). It needs no model and no key: what was said
+is found word for word, each block with its date, of what fits equally the newest first, and the profile is what the
+program remembers. Its folder is gone afterwards, unless one is named.
 """
 
 import os
@@ -9,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,7 +41,7 @@ SESSIONS: dict[str, list[dict[str, Any]]] = {
     ],
 }
 
-QUESTIONS = ["龙井要加糖吗?", "What is the puppy called?", "Where does Ada live now?", "Can she eat walnut cake?"]
+QUESTIONS = ["龙井要加糖吗?", "What is the puppy called?", "Where do I live now?", "Can she eat walnut cake?"]
 
 
 def timed(what: Callable[[], T]) -> tuple[T, float]:
@@ -72,6 +74,10 @@ def main(folder: str) -> None:
             ctx = RequestContext("acme", "ada", "helper", name)
             result, took = timed(lambda ctx=ctx, said=messages: engine.commit_session(ctx, said))  # type: ignore[misc]
             print(f"{name}: {result.status}, {len(result.write_results)} memories, {took:.0f} ms")
+
+        # No model reads the sessions: what is derived is what the caller says. The later value supersedes the other.
+        for text, said in (("name: Ada", "16"), ("lives_in: Paris", "16"), ("lives_in: Rome", "20")):
+            engine.remember(ctx, text, "profile", at=datetime(2026, 11, int(said), tzinfo=UTC).timestamp())
 
         for question in QUESTIONS:
             found, took = timed(lambda question=question: engine.search_memory(ctx, question, top_k=3))  # type: ignore[misc]

@@ -19,7 +19,7 @@ def test_runs_as_a_program() -> None:
         env={"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "error"},
     )
 
-    assert "monday: committed" in done.stdout
+    assert "monday: archived" in done.stdout
     assert "    我喜欢龙井,不加糖。" in done.stdout
     assert "    Oliver. He sleeps on the blue sofa." in done.stdout
     assert "    lives in: Rome" in done.stdout

@@ -9,6 +9,7 @@ import pytest
 from Agent.context_engine import ContextEngineService, RequestContext
 from Agent.context_engine.fs.context_fs import ContextFS
 from Agent.tests.support.clocks import Clock
+from Agent.tests.support.plain_reader import open_engine
 
 collect_ignore = [] if find_spec("numpy") else ["test_vectors.py"]
 
@@ -42,6 +43,6 @@ def fs(tmp_path: Path) -> Iterator[ContextFS]:
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[ContextEngineService]:
     """An empty engine, without a model."""
-    made = ContextEngineService(tmp_path / "memory")
+    made = open_engine(tmp_path / "memory")
     yield made
     made.close()

@@ -15,7 +15,6 @@ import pytest
 from Agent.context_engine import (
     AccessDeniedError,
     ConflictError,
-    ContextEngineService,
     ContextNode,
     NodeNotFoundError,
     RelationEdge,
@@ -24,8 +23,8 @@ from Agent.context_engine import (
     VersionConflictError,
 )
 from Agent.context_engine.fs.disk import Disk
-from Agent.context_engine.fs.memory_disk import MemoryDisk
 from Agent.tests.support.clocks import Clock
+from Agent.tests.support.plain_reader import open_engine
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 BOB = RequestContext("acme", "bob", "other", "s1")
@@ -48,17 +47,13 @@ class FailingDisk(Failing, Disk):
     """That of a folder."""
 
 
-class FailingMemoryDisk(Failing, MemoryDisk):
-    """That of a store in memory."""
-
-
 class Backend:
     """A store, and what a test turns in it."""
 
     def __init__(self, folder: Path | None) -> None:
         self.clock = Clock()
-        self.disk = FailingDisk() if folder is not None else FailingMemoryDisk()
-        self.engine = ContextEngineService(folder, clock=self.clock, disk=self.disk)
+        self.disk = FailingDisk()
+        self.engine = open_engine(folder, clock=self.clock, disk=self.disk)
         self.fs, self.outbox, self.relations = self.engine.fs, self.engine.outbox, self.engine.relations
 
     def write(self, uri: str = TEA, text: str = "- no sugar\n", **metadata: Any) -> None:
@@ -154,7 +149,7 @@ class TestConflict:
 
 
 class TestRedo:
-    @pytest.mark.parametrize("call", ["create_file", "write", "rename", "make_folder"])
+    @pytest.mark.parametrize("call", ["create_file", "write", "place", "make_folder"])
     def test_a_commit_that_happened_follows_when_the_disk_works_again(self, backend: Backend, call: str) -> None:
         backend.write()
         backend.disk.failing = call
@@ -194,7 +189,7 @@ class TestClaims:
         assert found.status == "leased"
 
     def test_come_in_the_order_of_commits_and_not_before(self, backend: Backend) -> None:
-        backend.disk.failing = "rename"
+        backend.disk.failing = "place"
         with pytest.raises(StoreError):
             backend.write(MATE)
         assert backend.outbox.counts()["held"] > 0
@@ -308,18 +303,15 @@ class TestDay:
         assert backend.engine.repair() == []
 
 
-def test_a_store_in_memory_has_no_folder_and_no_forks() -> None:
-    with ContextEngineService(None) as engine:
-        with pytest.raises(StoreError, match="in memory"):
-            engine.fs.resolve_path(ADA, TEA)
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                engine.commit_session(ADA, [{"role": "user", "content": "I love jazz."}])
-            except StoreError:
-                code = 0
-            finally:
-                os._exit(code)
+def test_a_store_that_nobody_keeps_goes_with_its_engine() -> None:
+    with open_engine(None) as engine:
+        engine.commit_session(ADA, [{"role": "user", "content": "I love jazz."}])
+        root = engine.fs.root
+        assert root.is_dir()
+        if (pid := os.fork()) == 0:
+            engine.close()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert root.is_dir()
 
-        assert os.waitpid(pid, 0)[1] == 0
+    assert not root.exists()

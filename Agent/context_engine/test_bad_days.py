@@ -17,6 +17,7 @@ from Agent.context_engine.core.entries import parse_entries
 from Agent.context_engine.core.objects import OutboxEvent
 from Agent.context_engine.core.text import read_time, time_of
 from Agent.context_engine.test_models import Script, fact
+from Agent.tests.support.plain_reader import open_engine
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 BOB = RequestContext("acme", "bob", "other", "s1")
@@ -47,29 +48,10 @@ class TestTwoValuesOfOneDay:
     def test_of_one_moment_the_later_commit_is_current(
         self, tmp_path: Path, clock: Any, first: str, second: str
     ) -> None:
-        with ContextEngineService(tmp_path, clock=clock) as engine:
+        with open_engine(tmp_path, clock=clock) as engine:
             for city in (first, second, first):
                 engine.remember(ADA, f"lives_in: {city}", "profile")
                 assert engine.get_node(ADA, f"{MEMORIES}/profile").abstract == f"profile: lives_in: {city}"
-
-
-class TestTopics:
-    @pytest.mark.parametrize(
-        ("said", "topic"),
-        [
-            ("My favourite colour is green.", "colour"),
-            ("My favorite books are long.", "books"),
-            ("I don't like coffee any more.", "coffee"),
-            ("I love jazz very much.", "jazz"),
-            ("我最喜欢的颜色是绿色。", "颜色"),
-        ],
-    )
-    def test_are_what_the_next_statement_will_be_filed_under(
-        self, engine: ContextEngineService, said: str, topic: str
-    ) -> None:
-        engine.commit_session(ADA, [{"role": "user", "content": said}])
-        assert [each.name for each in engine.list_children(ADA, f"{MEMORIES}/preferences")] == [topic]
-        assert said.rstrip(".。") in engine.get_node(ADA, f"{MEMORIES}/preferences/{topic}").content
 
 
 class TestLongSessionsByAModel:
@@ -78,11 +60,11 @@ class TestLongSessionsByAModel:
 
         def answer(asked: dict[str, Any]) -> dict[str, Any]:
             seen.update(message["text"][:8] for message in asked["messages"])
-            return {"candidates": []}
+            return {"facts": []}
 
         said = [{"role": "user", "content": f"msg{number:05d} " + "blah " * 4_000} for number in range(40)]
         model = Script(answer)
-        with ContextEngineService(tmp_path, llm=model) as engine:
+        with open_engine(tmp_path, llm=model) as engine:
             result = engine.commit_session(ADA, said)
             assert (result.status, len(seen)) == ("partial", 8)
             engine.work()
@@ -95,9 +77,9 @@ class TestLongSessionsByAModel:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("Agent.context_engine.commit.archive_builder.ARCHIVE_MESSAGES", 3)
-        model = Script(lambda asked: {"candidates": []})
+        model = Script(lambda asked: {"facts": []})
         said = [{"role": "user", "content": f"{number} " + "blah " * 4_000} for number in range(30)]
-        with ContextEngineService(tmp_path, llm=model) as engine:
+        with open_engine(tmp_path, llm=model) as engine:
             result = engine.commit_session(ADA, said)
 
             assert len(result.stats["archives"]) == 10
@@ -106,7 +88,7 @@ class TestLongSessionsByAModel:
     def test_that_a_disk_refuses_are_tried_again(
         self, tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        with ContextEngineService(tmp_path, clock=clock) as engine:
+        with open_engine(tmp_path, clock=clock) as engine:
             engine.commit_session(ADA, [{"role": "user", "content": "I love jazz."}], options={"background": True})
             with monkeypatch.context() as patch:
                 patch.setattr(engine.fs.journal, "log", _Full())
@@ -118,7 +100,7 @@ class TestLongSessionsByAModel:
             assert engine.fs.exists(ADA, f"{MEMORIES}/preferences/jazz")
 
     def test_that_a_model_never_reads_are_told_as_dead(self, tmp_path: Path, clock: Any) -> None:
-        with ContextEngineService(tmp_path, llm=Script(lambda asked: ValueError("no JSON")), clock=clock) as engine:
+        with open_engine(tmp_path, llm=Script(lambda asked: ValueError("no JSON")), clock=clock) as engine:
             engine.commit_session(ADA, [{"role": "user", "content": "My dog is Oliver."}])
             for _ in range(12):
                 clock.now += 700
@@ -129,9 +111,9 @@ class TestLongSessionsByAModel:
 
     def test_with_more_statements_than_a_commit_takes_lose_none(self, tmp_path: Path) -> None:
         rows = [fact(f"The item is item{number}.", [0], topic=f"item{number}") for number in range(80)]
-        model = Script(lambda asked: {"candidates": rows} if "messages" in asked else {})
-        text = " ".join(f"item{number}" for number in range(80)) + ". The item is."
-        with ContextEngineService(tmp_path, llm=model) as engine:
+        model = Script(lambda asked: {"facts": rows} if "messages" in asked else {})
+        text = " ".join(f"The item is item{number}." for number in range(80))
+        with open_engine(tmp_path, llm=model) as engine:
             result = engine.commit_session(ADA, [{"role": "user", "content": text}])
             assert (result.status, len(result.write_results)) == ("partial", 50)
             engine.work()
@@ -144,13 +126,11 @@ class TestLongSessionsByAModel:
         said = [{"role": "user", "content": "My dog Oliver is 3 years old."}]
         with ContextEngineService(tmp_path) as first, ContextEngineService(tmp_path) as other:
             archive = first.commit_session(ADA, said).stats["archives"][0]
-            other.coordinator = _with_model(
-                other, Script(lambda asked: {"candidates": [fact("The dog is Oliver.", [0])]})
-            )
+            other.coordinator = _with_model(other, Script(lambda asked: {"facts": [fact("My dog Oliver", [0])]}))
 
             def answer(asked: dict[str, Any]) -> dict[str, Any]:
                 other.extract_again(ADA, archive)
-                return {"candidates": [fact("Oliver is 3 years old.", [0])]}
+                return {"facts": [fact("Oliver is 3 years old.", [0])]}
 
             first.coordinator = _with_model(first, Script(answer))
             first.extract_again(ADA, archive)
@@ -158,11 +138,11 @@ class TestLongSessionsByAModel:
             ledger = first.fs.read_metadata(ADA, archive)["metadata"]["ledger"]
             assert len(ledger["applied"]) == 1  # a message is read by one of them
             assert [each.name for each in first.list_children(ADA, f"{MEMORIES}/entities")] == ["oliver"]
-            assert "The dog is Oliver." in first.get_node(ADA, f"{MEMORIES}/entities/oliver").content
+            assert "- My dog Oliver" in first.get_node(ADA, f"{MEMORIES}/entities/oliver").content
 
     def test_whose_replies_are_all_wrong_fill_no_file(self, tmp_path: Path) -> None:
-        model = Script(lambda asked: {"candidates": [{}] * 60_000})
-        with ContextEngineService(tmp_path, llm=model) as engine:
+        model = Script(lambda asked: {"facts": [{}] * 60_000})
+        with open_engine(tmp_path, llm=model) as engine:
             result = engine.commit_session(ADA, [{"role": "user", "content": "My dog is Oliver."}])
 
             assert result.status == "partial"
@@ -171,9 +151,9 @@ class TestLongSessionsByAModel:
             assert path.stat().st_size < 5_000
 
     def test_are_asked_about_by_number_of_message_whatever_is_forgotten(self, tmp_path: Path) -> None:
-        model = Script(lambda asked: {"candidates": []})
+        model = Script(lambda asked: {"facts": []})
         said = [{"role": "user", "content": f"{number} " + "long story " * 1_000} for number in range(24)]
-        with ContextEngineService(tmp_path, llm=model) as engine:
+        with open_engine(tmp_path, llm=model) as engine:
             archive = engine.commit_session(ADA, said).stats["archives"][0]
             node = ContextNode(f"{MEMORIES}/entities/x", "", "memory", "entities", "", "x", "", "- x\n")
             node.metadata["source_refs"] = [{"archive": archive, "message": f"m{number}"} for number in range(1, 12)]
@@ -187,7 +167,7 @@ class TestLongSessionsByAModel:
 
 def _with_model(engine: ContextEngineService, model: Script) -> Any:
     """Return a coordinator of an engine that asks a model."""
-    with ContextEngineService(None, llm=model) as other:
+    with open_engine(None, llm=model) as other:
         made = other.coordinator
     held = engine.coordinator
     made._fs, made.builder, made._router, made._writer = held._fs, held.builder, held._router, held._writer
@@ -223,13 +203,13 @@ class TestEditsByHand:
 
     @pytest.mark.parametrize("mode", ["inline", "readonly"])
     def test_show_no_passage_that_says_something_else(self, tmp_path: Path, mode: str) -> None:
-        with ContextEngineService(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             for text in ("plays the cello", "hates coriander", "speaks Finnish"):
                 engine.remember(ADA, text, "preferences", "me")
             path = folder_of(engine, f"{MEMORIES}/preferences/me") / "content.md"
         head, _, rest = path.read_text(encoding="utf-8").partition("\n\n")
         path.write_text(f"{head}\n\n- has a red bicycle\n{rest}", encoding="utf-8")
-        with ContextEngineService(tmp_path, readonly=mode == "readonly") as engine:
+        with open_engine(tmp_path, readonly=mode == "readonly") as engine:
             for text in ("plays the cello", "hates coriander", "speaks Finnish"):
                 block = engine.search_memory(ADA, text.split()[-1]).blocks[0]
                 assert block.content_excerpt == ("" if mode == "readonly" else text)
@@ -246,7 +226,7 @@ class TestEditsByHand:
     def test_that_delete_the_last_line_are_kept_aside_after_a_power_cut(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        engine = ContextEngineService(tmp_path)
+        engine = open_engine(tmp_path)
         engine.remember(ADA, "likes tea", "preferences", "tea")
         engine.remember(ADA, "likes tea with milk", "preferences", "tea")
         path = folder_of(engine, TEA) / "content.md"
@@ -254,7 +234,7 @@ class TestEditsByHand:
         path.write_text(kept, encoding="utf-8")
         engine.fs.journal.close()
         monkeypatch.setattr("Agent.context_engine.fs.main_store.boot_id", lambda: "another start")
-        with ContextEngineService(tmp_path) as again:
+        with open_engine(tmp_path) as again:
             assert len(again.status()["reports"]) == 1
             assert [each.read_text(encoding="utf-8") for each in tmp_path.glob(".ctx/aside/*/content.md")] == [kept]
         engine.spaces.close()
@@ -263,7 +243,7 @@ class TestEditsByHand:
 class TestADiskThatRefuses:
     @pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: path.symlink_to("/dev/null")])
     def test_one_folder_leaves_all_others_writable(self, tmp_path: Path, make: Callable[[Path], None]) -> None:
-        with ContextEngineService(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.remember(ADA, "likes tea", "preferences", "tea")
             make(folder_of(engine, TEA) / "content.md.new")
             with pytest.raises(StoreError, match=r"preferences/tea/content\.md\.new"):
@@ -274,7 +254,7 @@ class TestADiskThatRefuses:
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
     def test_a_folder_without_the_right_to_write_leaves_all_others_writable(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.remember(ADA, "likes tea", "preferences", "tea")
             folder_of(engine, TEA).chmod(0o500)
             with pytest.raises(StoreError, match="may not be written"):
@@ -282,7 +262,7 @@ class TestADiskThatRefuses:
             engine.remember(BOB, "likes cats", "preferences", "cats")
 
     def test_at_opening_leaves_a_healthy_journal_where_it_is(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.remember(ADA, "likes tea", "preferences", "tea")
         pid = os.fork()
         if pid == 0:
@@ -290,7 +270,7 @@ class TestADiskThatRefuses:
             resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
             code = 2
             try:
-                ContextEngineService(tmp_path)
+                open_engine(tmp_path)
             except StoreError:
                 code = 0
             except sqlite3.Error:
@@ -299,15 +279,15 @@ class TestADiskThatRefuses:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert not list(tmp_path.glob(".ctx/aside/journal-*"))
-        with ContextEngineService(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             assert len(engine.history(ADA, TEA)) == 1
 
     def test_a_store_without_a_journal_extracts_what_waited(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.commit_session(ADA, [{"role": "user", "content": "I love jazz."}], options={"background": True})
         for path in (tmp_path / ".ctx").glob("journal.db*"):
             path.unlink()
-        with ContextEngineService(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.work()
             assert engine.fs.exists(ADA, f"{MEMORIES}/preferences/jazz")
 
@@ -344,7 +324,7 @@ class TestStrangeFiles:
 
     @pytest.mark.parametrize("field", ["created_at", "version", "sequence"])
     def test_with_numbers_that_nothing_holds_are_opened(self, tmp_path: Path, field: str) -> None:
-        with ContextEngineService(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.remember(ADA, "likes tea", "preferences", "tea")
             path = folder_of(engine, TEA) / ".meta.json"
             lines = path.read_text(encoding="utf-8").splitlines()
@@ -352,18 +332,18 @@ class TestStrangeFiles:
         path.write_text("\n".join(lines), encoding="utf-8")
         for old in (tmp_path / ".ctx").glob("journal.db*"):
             old.unlink()
-        with ContextEngineService(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.remember(ADA, "likes milk", "preferences", "milk")
             assert "likes tea" in engine.get_node(ADA, TEA).content
 
     def test_of_forgotten_folders_leave_no_name_in_the_journal(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.remember(ADA, "I love zebrafish.", "preferences", "zebrafish")
             engine.forget(ADA, f"{MEMORIES}/preferences")
         assert [path for path in tmp_path.rglob("*") if path.is_file() and b"zebrafish" in path.read_bytes()] == []
 
     def test_that_lead_to_what_is_forgotten_go_with_it(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.remember(ADA, "I love zebrafish.", "preferences", "zebrafish")
             engine.move_node(ADA, f"{MEMORIES}/preferences/zebrafish", f"{MEMORIES}/preferences/zebrafish-two")
             engine.move_node(ADA, f"{MEMORIES}/preferences/zebrafish-two", f"{MEMORIES}/preferences/fish")
@@ -446,7 +426,7 @@ class TestStrangeArguments:
 
 class TestManyAtOnce:
     def test_an_index_and_a_forgetting_wait_for_nobody(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.commit_session(ADA, [{"role": "user", "content": "I love jazz. I love tea."}])
             with (folder_of(engine, TEA) / "content.md").open("a", encoding="utf-8") as file:
                 file.write("- by hand\n")
@@ -470,7 +450,7 @@ class TestManyAtOnce:
     def test_events_of_more_than_a_thousand_rounds_are_all_worked_off(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        with ContextEngineService(tmp_path, index="worker") as engine:
+        with open_engine(tmp_path, index="worker") as engine:
             engine.outbox.append_batch(
                 [OutboxEvent("", "UPSERT_CONTEXT", f"{TEA}{number}", {}, "", 0, 0.0) for number in range(1_100)]
             )
@@ -517,7 +497,7 @@ class TestManyAtOnce:
         assert len(read) == 2  # the memory and its archive
 
     def test_a_hundred_changes_of_one_node_are_one_look(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path, index="worker") as engine:
+        with open_engine(tmp_path, index="worker") as engine:
             for number in range(100):
                 engine.fs.write_node(ADA, ContextNode(TEA, "", "memory", "preferences", "", f"tea {number}"))
             assert engine.work().claimed < 5
@@ -525,7 +505,7 @@ class TestManyAtOnce:
             assert engine.search_memory(ADA, "tea").blocks[0].abstract == "tea 99"
 
     def test_a_look_that_fails_lets_those_that_it_served_come_again(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path, index="worker") as engine:
+        with open_engine(tmp_path, index="worker") as engine:
             for number in range(3):
                 engine.fs.write_node(ADA, ContextNode(TEA, "", "memory", "preferences", "", f"tea {number}"))
             claimed = engine.outbox.claim_batch("one", 10)

@@ -30,6 +30,7 @@ import pytest
 from Agent.context_engine import ContextEngineService, ContextNode, RelationEdge, RequestContext
 from Agent.context_engine.fs import main_store
 from Agent.context_engine.fs.disk import Disk
+from Agent.tests.support.plain_reader import PlainReader
 
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))
 SIZE = int(os.environ.get("KEYWORD_TREE_STORM_SIZE") or 10_000)
@@ -138,7 +139,8 @@ class Counter:
 def open_engine(folder: Path, disk: Disk | None = None) -> ContextEngineService:
     """Open an engine whose ids and times are the same in every run."""
     counter = Counter()
-    return ContextEngineService(folder, clock=counter.clock, new_id=counter.new_id, disk=disk)
+    model = PlainReader()
+    return ContextEngineService(folder, llm=model, clock=counter.clock, new_id=counter.new_id, disk=disk)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -177,7 +179,7 @@ def check(folder: Path, done: int, states: list[dict[str, bytes]]) -> None:
     later = Counter()
     later.now += 3_600
     later.count = 1_000_000
-    engine = ContextEngineService(folder, clock=later.clock, new_id=later.new_id)
+    engine = ContextEngineService(folder, llm=PlainReader(), clock=later.clock, new_id=later.new_id)
     try:
         engine.work()
         told = engine.verify()
@@ -353,6 +355,19 @@ class CutDisk(Disk):
                     self._versions[to + path[len(target) :]] = self._versions.pop(path)
         super().rename(old, old_parent, new, new_parent)
 
+    def swap(self, new: str, name: str, parent: int) -> None:
+        """Note what both files were, and let them change names."""
+        self._before()
+        self._note(name, parent)
+        self._note(new, parent)
+        super().swap(new, name, parent)
+
+    def place(self, new: str, name: str, parent: int) -> None:
+        """Note that no file was there, and give one its name."""
+        self._before()
+        self._note(name, parent)
+        super().place(new, name, parent)
+
     def remove_file(self, name: str, parent: int) -> None:
         """Note what a file was, and remove it."""
         self._before()
@@ -487,7 +502,7 @@ def test_the_power_may_be_cut_at_any_call(
 
 def commit_forever(folder: Path, name: str, told: int) -> None:
     """Commit sessions, and tell which are done."""
-    with ContextEngineService(folder, index="worker") as engine:
+    with ContextEngineService(folder, llm=PlainReader(), index="worker") as engine:
         for number in range(10_000):
             ctx = RequestContext("acme", "ada", "helper", f"{name}-{number}")
             text = f"I love band{name}x{number}."
@@ -497,7 +512,7 @@ def commit_forever(folder: Path, name: str, told: int) -> None:
 
 def work_forever(folder: Path) -> None:
     """Work off the outbox."""
-    with ContextEngineService(folder, index="worker") as engine:
+    with ContextEngineService(folder, llm=PlainReader(), index="worker") as engine:
         while True:
             engine.work()
             time.sleep(0.01)
@@ -541,7 +556,7 @@ def kill_together(folder: Path, each: int, rounds: int, seconds: float, chance: 
     assert told
     later = Counter()
     later.now = time.time() + 3_600
-    with ContextEngineService(folder, clock=later.clock) as engine:
+    with ContextEngineService(folder, llm=PlainReader(), clock=later.clock) as engine:
         engine.work()
         assert engine.verify() == []
         for name in told:

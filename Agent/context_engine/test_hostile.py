@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from Agent.context_engine import ContextEngineError, ContextEngineService, ContextNode, RelationEdge, RequestContext
+from Agent.tests.support.plain_reader import open_engine
 
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))
 COUNT = int(os.environ.get("KEYWORD_TREE_STORM_SIZE") or 1_000_000) if STORM else 2_000
@@ -38,7 +39,7 @@ TEXTS: list[Any] = [
 
 def make_store(folder: Path) -> ContextEngineService:
     """Return an engine with memories of three who must not see each other's."""
-    engine = ContextEngineService(folder)
+    engine = open_engine(folder)
     engine.commit_session(ADA, [{"role": "user", "content": "I love jazz. My name is Ada."}])
     for other in (BOB, EVE):
         said = [{"role": "user", "content": f"I love {SECRET}. My name is {SECRET}."}]

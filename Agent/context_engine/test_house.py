@@ -47,7 +47,7 @@ OBJECTS = {
     "TypedQuery": "text, context_type, categories, target_uri, top_k, filters, hints",
     "SeedHit": "uri, score, category, owner_space, abstract, has_overview, has_content",
     "RetrievedBlock": "uri, level_hit, abstract, overview, content_excerpt, relations, score, match_reason",
-    "SearchResult": "query_plan, seed_hits, blocks, total, omitted",
+    "SearchResult": "query_plan, seed_hits, blocks, total, omitted, note",
     "NodeSummary": "uri, name, is_dir, has_children, category, updated_at",
     "NodeStat": "uri, exists, version, size, updated_at",
     "MoveProjection": "old_uri, new_uri, old_parent_uri, new_parent_uri",

@@ -9,6 +9,7 @@ from Agent.context_engine import AccessDeniedError, ContextEngineService, Reques
 from Agent.context_engine.core.objects import EmbeddingVector, IndexRecord
 from Agent.context_engine.providers.vector_index import EmbedderAdapter, LocalVectorIndex
 from Agent.embeddings.embedder import HashingEmbedder
+from Agent.tests.support.plain_reader import open_engine
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 BOB = RequestContext("acme", "bob", "other", "s1")
@@ -21,7 +22,7 @@ def commit(engine: ContextEngineService, *texts: str, ctx: RequestContext = ADA)
 
 class TestEngine:
     def test_finds_what_no_word_says(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path, embedder=MODEL) as engine:
+        with open_engine(tmp_path, embedder=MODEL) as engine:
             commit(engine, "the red car", "a blue sky", "green grass")
             block = engine.search_memory(ADA, "automobile", top_k=1).blocks[0]
 
@@ -42,7 +43,7 @@ class TestEngine:
                 return MODEL.embed(texts)
 
         model = Counting()
-        with ContextEngineService(tmp_path, embedder=model) as engine:
+        with open_engine(tmp_path, embedder=model) as engine:
             commit(engine, "I love jazz.")
             engine.work()
             uri = "ctx://acme/users/ada/memories/preferences"
@@ -50,7 +51,7 @@ class TestEngine:
             engine.move_node(ADA, f"{uri}/jazz", f"{uri}/music")
             engine.work()
             assert len(model.texts) == count
-        with ContextEngineService(tmp_path, embedder=model) as engine:
+        with open_engine(tmp_path, embedder=model) as engine:
             engine.work()
             assert len(model.texts) == count
 
@@ -61,12 +62,12 @@ class TestEngine:
             def embed(self, texts: Any) -> Any:
                 raise ConnectionError("down")
 
-        with ContextEngineService(tmp_path, embedder=Down()) as engine:
+        with open_engine(tmp_path, embedder=Down()) as engine:
             commit(engine, "I love jazz.")
             assert engine.search_memory(ADA, "jazz", top_k=1).blocks[0].content_excerpt == "I love jazz."
 
     def test_forgets_vectors_with_their_texts(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path, embedder=MODEL) as engine:
+        with open_engine(tmp_path, embedder=MODEL) as engine:
             commit(engine, "I love jazz.")
             engine.work()
             path = next((tmp_path / ".ctx/index/acme/users=ada").glob("*.vectors"))
@@ -120,12 +121,12 @@ class TestPort:
 
 class TestForgettingWithoutTheModel:
     def test_keeps_the_vectors_of_all_else(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path, embedder=HashingEmbedder()) as engine:
+        with open_engine(tmp_path, embedder=HashingEmbedder()) as engine:
             for word in ("jazz", "opera", "tea"):
                 engine.remember(ADA, f"I love {word}.", "preferences", word)
             engine.work()
         before = {path: path.stat().st_size for path in tmp_path.rglob("*.vectors")}
-        with ContextEngineService(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.forget(ADA, "ctx://acme/users/ada/memories/preferences/tea")
 
         assert before

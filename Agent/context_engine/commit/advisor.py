@@ -4,14 +4,16 @@ Its answer is a number of something that was shown, or nothing. A bad answer, or
 """
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.config import MODEL_CALLS
+from ..core.config import MODEL_CALLS, MODEL_SECONDS
 from ..core.entries import Entry
 from ..core.objects import CandidateMemory, RequestContext
 from ..core.ports import LLM
 from ..core.text import date_of, mapping_of, to_json
+from ..providers.extraction import within
 
 __all__ = ["MergeAdvisor"]
 
@@ -38,7 +40,7 @@ _SHOWN = 40
 
 
 class MergeAdvisor:
-    """Asks a model about merges, at most 8 times a commit.
+    """Asks a model about merges, at most 8 times and 60 seconds a commit.
 
     Args:
         llm: The model.
@@ -50,7 +52,7 @@ class MergeAdvisor:
 
     def begin(self) -> None:
         """Begin a commit: its calls are counted anew."""
-        self._local.left = MODEL_CALLS
+        self._local.left, self._local.until = MODEL_CALLS, time.monotonic() + MODEL_SECONDS
 
     def _ask(self, question: dict[str, Any], schema: dict[str, Any], ctx: RequestContext) -> dict[str, Any]:
         left = getattr(self._local, "left", MODEL_CALLS)
@@ -58,7 +60,8 @@ class MergeAdvisor:
             return {}
         self._local.left = left - 1
         try:
-            return mapping_of(self._llm.complete_json(to_json(question), schema, ctx))
+            seconds = getattr(self._local, "until", time.monotonic() + MODEL_SECONDS) - time.monotonic()
+            return mapping_of(within(seconds, lambda: self._llm.complete_json(to_json(question), schema, ctx)))
         except Exception:  # the model's port: without an answer both sides stay
             return {}
 

@@ -20,10 +20,11 @@ from ..core.errors import StoreError
 from ..core.messages import decode_messages, encode_messages, read_messages, said_digest
 from ..core.objects import Message, RequestContext, SessionArchive
 from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, one_line, strings_of, time_of
-from ..extraction.rules import describe_tool
+from ..extraction.tools import describe_tool
 from ..fs.context_fs import ContextFS
 from ..fs.meta import read_meta
 from ..fs.uri import Uri, archive_folder, check_access, parse_uri, session_uri
+from ..providers.secrets import mask
 from ..providers.telling import telling_sentences, telling_words
 
 __all__ = ["ArchiveBuilder", "render_archive", "split_messages"]
@@ -65,7 +66,7 @@ class ArchiveBuilder:
             InvalidInputError: A message is none.
         """
         read = messages if all(isinstance(each, Message) for each in messages) else None
-        said: list[Message] = list(read) if read is not None else read_messages(messages, self._clock())
+        said: list[Message] = list(read) if read is not None else read_messages(messages, self._clock(), mask)
         above = session_uri(ctx)
         number = 1 + max((_number_of(name) for name in self.names(ctx)), default=0)
         digest = digest_of(*(part for message in said for part in (message.id, message.role, message.text)), size=4)
@@ -75,7 +76,9 @@ class ArchiveBuilder:
             "at": max((message.at for message in said), default=self._clock()),
             "used_contexts": _check_contexts(ctx, used_contexts),
             "used_tools": [
-                made for tool in check_list("used_tools", used_tools) if (made := describe_tool(tool))["name"]
+                _without_secrets(made)
+                for tool in check_list("used_tools", used_tools)
+                if (made := describe_tool(tool))["name"]
             ],
         }
         uri = f"{above}/{archive_folder(number, digest)}"
@@ -128,6 +131,10 @@ class ArchiveBuilder:
         stats = node.metadata["metadata"].get("stats")
         session = parse_uri(node.uri).segments[-2]
         return SessionArchive(session, node.uri, node.abstract, said, dict(stats) if isinstance(stats, dict) else {})
+
+
+def _without_secrets(tool: dict[str, Any]) -> dict[str, Any]:
+    return {**tool, "error": mask(tool["error"])} if "error" in tool else tool
 
 
 def _number_of(name: str) -> int:

@@ -45,6 +45,7 @@ from ..fs.context_fs import ContextFS
 from ..fs.meta import read_meta
 from ..fs.transaction import Staged, Transaction
 from ..fs.uri import check_context, parse_uri, session_uri
+from ..providers.secrets import mask
 from .advisor import MergeAdvisor
 from .archive_builder import (
     ArchiveBuilder,
@@ -95,7 +96,7 @@ class CommitCoordinator:
     @property
     def _versions(self) -> dict[str, int]:
         """What extracts, and which version of it: what an older one did can be done again."""
-        return {"model" if self._reader is not None else "rules": 1}
+        return {"model" if self._reader is not None else "none": 1}
 
     def commit(
         self,
@@ -109,7 +110,7 @@ class CommitCoordinator:
         check_context(ctx)
         session_uri(ctx)
         chosen = _check_options(options)
-        said = read_messages(messages, self._fs.clock())
+        said = read_messages(messages, self._fs.clock(), mask)
         archives, events, commit_id = self._archive(
             ctx, said, used_contexts, used_tools, bool(chosen.get("background"))
         )
@@ -309,7 +310,7 @@ class CommitCoordinator:
         asked = archive.stats
         asked |= {"waiting": sorted(wanted), "failed": [], "failures": [], "allowance": allowance}
         found = self._pipeline.extract_candidates(ctx, archive, archive.recent_messages)
-        unread = set(asked["waiting"]) if self._reader is not None else set()  # rules read all of it
+        unread = set(asked["waiting"]) if self._reader is not None else set()  # what is counted is counted at once
         made = _Found(
             self._pipeline.normalize_candidates(ctx, found), wanted, unread, set(asked["failed"]), asked["failures"]
         )
@@ -508,5 +509,5 @@ def _why(candidates: int, failures: Sequence[object], has_model: bool) -> str:
         return "extracting failed; the archive holds all that was said"
     if candidates:
         return "all of it was known"
-    found = "the model found nothing" if has_model else "nothing was stated in a way that a rule takes"
+    found = "the model found nothing" if has_model else "without a model nothing is derived"
     return f"{found}; the archive holds all that was said"

@@ -23,7 +23,7 @@ class PolicyRouter:
 
     Args:
         fs: The main store.
-        words: The index of a space, by URI: finds nodes by their titles and aliases.
+        ask: Asks the index of a space, by URI: it finds nodes by their titles and aliases.
         policies: Each with its `categories`.
         advisor: A model that may choose among five nodes where no name fits.
     """
@@ -31,11 +31,11 @@ class PolicyRouter:
     def __init__(
         self,
         fs: ContextFS,
-        words: Callable[[str], WordIndex],
+        ask: Callable[[str, Callable[[WordIndex], list[str]]], list[str]],
         policies: Sequence[MergePolicy],
         advisor: MergeAdvisor | None = None,
     ) -> None:
-        self._fs, self._words, self._advisor = fs, words, advisor
+        self._fs, self._ask, self._advisor = fs, ask, advisor
         self._policies = {category: policy for policy in policies for category in getattr(policy, "categories", ())}
 
     def select_policy(self, candidate: CandidateMemory, ctx: RequestContext) -> MergePolicy:
@@ -69,7 +69,7 @@ class PolicyRouter:
         """Return the node of the category whose title or alias is the topic, as the main store has it."""
         wanted = fold(candidate.routing_key)
         above = category_uri(ctx, candidate.category)
-        for uri in self._words(above).uris_by_name(candidate.routing_key):
+        for uri in self._ask(above, lambda words: words.uris_by_name(candidate.routing_key)):
             with contextlib.suppress(ContextEngineError):
                 if uri.startswith(f"{above}/"):
                     node = self._fs.read_node(ctx, uri)
@@ -84,9 +84,11 @@ class PolicyRouter:
         above = category_uri(ctx, candidate.category)
         query = f"{candidate.routing_key} {candidate.content}"
         nodes = []
-        for hit in self._words(above).rank(query, _SHOWN, "heads", target=above, level=0):
+        for uri in self._ask(
+            above, lambda words: [hit.uri for hit in words.rank(query, _SHOWN, "heads", target=above, level=0)]
+        ):
             with contextlib.suppress(ContextEngineError):
-                nodes.append(self._fs.read_node(ctx, hit.uri))
+                nodes.append(self._fs.read_node(ctx, uri))
         if not nodes:
             return None
         shown = [(str(node.metadata.get("title") or ""), node.abstract) for node in nodes]

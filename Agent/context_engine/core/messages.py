@@ -15,7 +15,8 @@ Taken are OpenAI's shapes (`content` as a text or parts, `tool_calls`, role `too
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .config import MESSAGE_BYTES, RAW_BYTES
@@ -40,8 +41,13 @@ _ROLES = ("user", "assistant", "tool", "system")
 _SAME = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
 
 
-def read_messages(messages: object, now: float) -> list[Message]:
+def read_messages(messages: object, now: float, mask: Callable[[str], str] = str) -> list[Message]:
     """Return messages as they were given, each with an id that it will have again.
+
+    Args:
+        messages: In any shape of the field.
+        now: For those that do not say when.
+        mask: What takes the secrets out of what tools were given, and gave.
 
     Raises:
         InvalidInputError: It is no list, or one of them is no message; the error tells which.
@@ -52,7 +58,7 @@ def read_messages(messages: object, now: float) -> list[Message]:
     occurrences: dict[str, int] = {}
     taken: dict[str, Message] = {}
     for place, raw in enumerate(messages):
-        message = read_message(raw, place, now)
+        message = read_message(raw, place, now, mask)
         if not message.id:
             said = _said(message)
             occurrences[said] = occurrences.get(said, -1) + 1
@@ -73,6 +79,7 @@ def tell_repeats(messages: Sequence[Message], known: Sequence[str]) -> list[Mess
 
         the batch begins as the session began       it is the whole transcript again: it is counted from there
         it begins with what was said last           that is known, and what follows is said now
+        so, after one or two that differ            a summary stands for what was before: it and what follows are new
         neither                                     all of it is said now, even a "yes" that was said before
 
     System messages, which a program puts before each batch, change nothing about that, and are known once said.
@@ -94,7 +101,7 @@ def tell_repeats(messages: Sequence[Message], known: Sequence[str]) -> list[Mess
     batch = [said.get(message.id, message.id) for message in messages[lead:]]
     if any(_begins_as(batch, before[skipped:]) for skipped in range(lead + 2)):
         return list(messages)
-    told = lead + _overlap(before, batch)
+    told = lead + (_window(before, batch) or _overlap(before, batch))
     found = list(messages[:told])
     for message in messages[told:]:
         name = said.get(message.id)
@@ -118,6 +125,25 @@ def _overlap(before: Sequence[str], batch: Sequence[str]) -> int:
     for place in range(max(0, len(before) - len(batch)), len(before)):
         if before[place] == batch[0] and before[place:] == batch[: len(before) - place]:
             return len(before) - place
+    return 0
+
+
+def _window(before: Sequence[str], batch: Sequence[str]) -> int:
+    """Return where what was said last ends in a batch that a program has shortened; 0 where it did not.
+
+    Up to two messages, a summary and its answer, may stand in front of it in the batch, and, from earlier summaries,
+    between any two of it in the archives. A loss is worse than a repetition: the window has three messages or more, one
+    of which was said only once.
+    """
+    once = {name for name, times in Counter(before).items() if times == 1}.intersection(batch)
+    for last in range(len(batch) - 1, 1, -1) if once else ():
+        here, there = last, len(before) - 1
+        reach = 1  # the last one of the archives, then, in front of each, up to two others
+        while here >= 0 and (at := next((at for at in range(there, max(-1, there - reach), -1)
+                                         if before[at] == batch[here]), None)) is not None:  # fmt: skip
+            here, there, reach = here - 1, at - 1, 3
+        if here < 2 < last - here and once.intersection(batch[here + 1 : last + 1]):
+            return last + 1
     return 0
 
 
@@ -157,7 +183,7 @@ def _with_id(message: Message, id: str) -> Message:
     return Message(id, message.role, message.text, message.at, message.name, message.raw)
 
 
-def read_message(raw: object, place: int, now: float) -> Message:
+def read_message(raw: object, place: int, now: float, mask: Callable[[str], str] = str) -> Message:
     """Return one message; its id is "" where it brings none.
 
     Raises:
@@ -175,7 +201,37 @@ def read_message(raw: object, place: int, now: float) -> Message:
         raise InvalidInputError(f"message {place} is no JSON: {error}") from error
     if len(written) > RAW_BYTES:
         raise InvalidInputError(f"message {place} is larger than {RAW_BYTES} bytes, with all that it carries")
-    return _read_json(kept, place, now)
+    return _read_json(_mask_tools(kept, mask), place, now)
+
+
+def _mask_tools(message: dict[str, Any], mask: Callable[[str], str]) -> dict[str, Any]:
+    """Return a message whose tool calls and results hold no secrets."""
+    if message.get("role") in ("tool", "function"):
+        return {name: _masked(value, mask) if name == "content" else value for name, value in message.items()}
+    made = dict(message)
+    for name in ("tool_calls", "function_call"):
+        if name in made:
+            made[name] = _masked(made[name], mask)
+    if isinstance(parts := made.get("content"), list):
+        made["content"] = [
+            _masked(part, mask) if isinstance(part, dict) and str(part.get("type")).startswith("tool_") else part
+            for part in parts
+        ]
+    return made
+
+
+def _masked(value: Any, mask: Callable[[str], str], name: str = "") -> Any:
+    if isinstance(value, str):  # a name often says that its value is one
+        head = f"{name}: "
+        return mask(value) if not name else mask(head + value).removeprefix(head)
+    if isinstance(value, list):
+        return [_masked(each, mask, name) for each in value]
+    if isinstance(value, dict):
+        return {
+            key: each if key in ("id", "tool_use_id", "type") else _masked(each, mask, key)
+            for key, each in value.items()
+        }
+    return value
 
 
 def _read_json(kept: dict[str, Any], place: int, now: float) -> Message:

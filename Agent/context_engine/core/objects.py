@@ -264,6 +264,10 @@ class NodeHit:
     level: int
     part: int
     reason: str
+    at: float = 0.0
+    """When it was said, in seconds since the epoch; 0.0 where nobody knows."""
+    says: frozenset[str] = frozenset()
+    """What of the question a passage says: its terms, and the relations that it asks for."""
 
 
 @dataclass
@@ -291,6 +295,8 @@ class SearchResult:
     """How many blocks there are, those left out included."""
     omitted: int = 0
     """So many did not fit into the budget."""
+    note: str = ""
+    """Why less was looked at than usual, or in another way."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,12 @@ from .uri import Uri
 __all__ = ["check_meta", "check_version", "decode", "encode", "file_of"]
 
 
+_FIELDS = {
+    "format", "uri", "version", "sequence", "type", "category", "owner_space", "title", "aliases", "confirmed",
+    "created_at", "updated_at", "source_refs", "digests", "metadata",
+}  # fmt: skip
+
+
 def file_of(level: str) -> str:
     """Return the file of a level: `"L0"`, `"L1"` or `"L2"`."""
     if not isinstance(level, str) or level not in LEVELS:
@@ -57,6 +63,11 @@ def check_meta(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a node's metadata that a caller may set."""
     if not isinstance(metadata, Mapping):
         raise InvalidInputError(f"metadata must be an object, not {shorten(metadata)}")
+    unknown = [name for name in metadata if name not in _FIELDS]
+    if unknown:
+        raise InvalidInputError(
+            f"metadata has no field {shorten(unknown[0])}: what is the caller's own goes into `metadata`"
+        )
     fields: dict[str, Any] = {}
     if "title" in metadata:
         if not isinstance(metadata["title"], str) or not metadata["title"].strip():

@@ -28,7 +28,7 @@ from urllib.parse import unquote
 
 from ..core.checks import check_count
 from ..core.config import ABSTRACT, CONTENT, LEVEL_TOKENS, LEVELS, META, OVERVIEW
-from ..core.errors import ConflictError, ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
+from ..core.errors import ConflictError, ContextEngineError, InvalidInputError, NodeNotFoundError
 from ..core.objects import ContextNode, HistoryEntry, NodeStat, NodeSummary, RequestContext
 from ..core.text import CountTokens, count_tokens, merge_unique, shorten
 from .checks import check_meta, check_version, decode, encode, file_of
@@ -50,7 +50,7 @@ class ContextFS(MainStore):
     """The main store in a folder; any number of threads and processes may use it.
 
     Args:
-        root: The folder; it is made where it is not there. None keeps all in memory, for as long as the process lives.
+        root: The folder; it is made where it is not there. None makes one that goes when the store is closed.
         clock: Seconds since the epoch.
         new_id: What makes ids of commits.
         count_tokens: How long a text is for a model.
@@ -83,12 +83,8 @@ class ContextFS(MainStore):
 
         Raises:
             InvalidUriError, AccessDeniedError: See `check_access`.
-            StoreError: The store is in memory: there are no folders.
         """
-        found = check_access(ctx, uri)
-        if self.root is None:
-            raise StoreError(f"a store in memory has no folder for {found.text!r}")
-        return str(self.root.joinpath(*found.folders))
+        return str(self.root.joinpath(*check_access(ctx, uri).folders))
 
     # -- reading --
 
@@ -282,21 +278,6 @@ class ContextFS(MainStore):
             tx.put(uri, Staged({**(present.files if present else {}), **encoded}, meta | fields))
 
         self.run(ctx, "write_node", change)
-
-    def write_files(self, ctx: RequestContext, uri: str, files: Mapping[str, bytes | None]) -> None:
-        """Write some of a node's files as bytes; None removes one."""
-        found = self.follow(ctx, uri)
-
-        def change(tx: Transaction) -> None:
-            staged = tx.look(found)
-            for name, data in files.items():
-                if data is None:
-                    staged.files.pop(name, None)
-                else:
-                    staged.files[name] = data
-            tx.put(found, staged)
-
-        self.run(ctx, "write_files", change)
 
     def write_level(self, ctx: RequestContext, uri: str, level: str, text: str) -> None:
         """Write one level of a node.

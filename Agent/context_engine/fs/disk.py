@@ -5,12 +5,14 @@ Folders are opened from their parents and never through a symlink; no name here 
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
+import signal
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 __all__ = ["Disk", "FolderEntry", "boot_id"]
 
@@ -87,6 +89,43 @@ class Disk:
         """Give a file or folder another name, in the place of what has it."""
         os.rename(old, new, src_dir_fd=old_parent, dst_dir_fd=new_parent)
 
+    def place(self, new: str, name: str, parent: int) -> None:
+        """Give a file another name that nothing has.
+
+        Raises:
+            FileExistsError: Something has it.
+        """
+        if not _rename2(new, name, parent, _NOREPLACE):
+            os.link(new, name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
+            os.unlink(new, dir_fd=parent)
+
+    def swap(self, new: str, name: str, parent: int) -> None:
+        """Let two files of a folder change names: one step, so that what is taken is what was there.
+
+        On a file system that cannot (NFS), these are three steps: what is renamed into the place between two is lost.
+        """
+        if not _rename2(new, name, parent, _EXCHANGE):
+            taken = f"{name}.old"
+            os.link(name, taken, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
+            os.rename(new, name, src_dir_fd=parent, dst_dir_fd=parent)
+            os.rename(taken, new, src_dir_fd=parent, dst_dir_fd=parent)
+
+    def is_being_written(self, fd: int) -> bool:
+        """Whether any program has a file open for writing; False where the system does not tell."""
+        if not hasattr(fcntl, "F_SETLEASE"):
+            return False
+        try:  # Linux gives a read lease on a file that nobody has open for writing; its signal must not end us
+            fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        except OSError as error:
+            return error.errno == errno.EAGAIN
+        return False
+
+    def link_out(self, name: str, parent: int, path: str) -> None:
+        """Give a file a second name elsewhere, so that what is still written to it is kept."""
+        os.link(name, path, src_dir_fd=parent, follow_symlinks=False)
+
     def remove_file(self, name: str, parent: int) -> None:
         """Remove a file; one that is not there is no error."""
         with contextlib.suppress(FileNotFoundError):
@@ -130,17 +169,32 @@ class Disk:
         return stat.S_ISREG(self.look_at(fd).st_mode)
 
 
-def _find_syncfs() -> Callable[[int], int] | None:
+def _find(name: str, *arguments: Any) -> Callable[..., int] | None:
+    """Return a function of the C library, None where it has none of the name."""
     try:
-        function = ctypes.CDLL(None, use_errno=True).syncfs
+        function = getattr(ctypes.CDLL(None, use_errno=True), name)
     except (AttributeError, OSError):
         return None
-    function.argtypes, function.restype = [ctypes.c_int], ctypes.c_int
-    found: Callable[[int], int] = function
+    function.argtypes, function.restype = arguments, ctypes.c_int
+    found: Callable[..., int] = function
     return found
 
 
-_syncfs = _find_syncfs()
+_syncfs = _find("syncfs", ctypes.c_int)
+_renameat2 = _find("renameat2", ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+_NOREPLACE, _EXCHANGE = 1, 2
+
+
+def _rename2(old: str, new: str, parent: int, flag: int) -> bool:
+    """Rename within a folder by a flag of `renameat2`; False where the system or the file system has none."""
+    if _renameat2 is None:
+        return False
+    if _renameat2(parent, os.fsencode(old), parent, os.fsencode(new), flag) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(code, os.strerror(code), new)
 
 
 def boot_id() -> str:

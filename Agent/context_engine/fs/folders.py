@@ -1,26 +1,31 @@
 """A node's files as one image, read and written from folder to folder; a symlink on the way is an error.
 
-A file is written under another name and renamed; nothing is synced here. `Image` maps a file's name to its bytes;
-None stands for a file that is to be gone.
+A file is written under another name, and changes names with what was there; nothing is synced here. What was there is
+compared then: what a hand has put there meanwhile is not lost. `Image` maps a file's name to its bytes; None stands for
+a file that is to be gone.
 """
 
 import contextlib
 import errno
+import functools
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ..core.config import CONTENT, FILE_BYTES, FILES, META, SPACE
 from ..core.errors import StoreCorruptError, StoreError
 from .disk import Disk
 
-__all__ = ["Entry", "Folders", "Image"]
+__all__ = ["NEW", "OLD", "Entry", "Folders", "Guard", "Image"]
 
 Image: TypeAlias = dict[str, bytes]
 Change: TypeAlias = Mapping[str, bytes | None]
 
-_NEW = ".new"  # what a file is called until it is whole
+NEW = ".new"  # what a file is called until it is whole, and then what was there before
+OLD = ".old"  # what a hand has written, until what is merged with it is in its place
+_WAITS = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # for a program that has a file open for writing, seconds
 _REFUSED = (errno.EACCES, errno.EPERM)
 
 
@@ -31,6 +36,23 @@ class Entry(NamedTuple):
     """As it is on disk."""
     is_node: bool
     """Whether it has metadata of its own."""
+
+
+class Guard(Protocol):
+    """What looks at each file that a write has taken from its place."""
+
+    def is_known(self, name: str, taken: bytes) -> bool:
+        """Whether it is what was expected, so that it may go."""
+
+    def rescue(self, name: str, taken: bytes, data: bytes | None, link: Callable[[str], None] | None) -> bytes | None:
+        """Keep it elsewhere and return None, or return what is to be in its place: both together.
+
+        Args:
+            name: The file.
+            taken: What it holds.
+            data: What has taken its place.
+            link: Gives the file itself another path: a program still writes to it. None: nobody does.
+        """
 
 
 class Folders:
@@ -76,8 +98,8 @@ class Folders:
         finally:
             self._disk.close(fd)
 
-    def read(self, names: Sequence[str], files: Sequence[str] = FILES) -> Image:
-        """Return a node's files, those that are there.
+    def read(self, names: Sequence[str], files: Sequence[str] = FILES, is_settled: bool = False) -> Image:
+        """Return a node's files, those that are there; with `is_settled` each once no program is writing to it.
 
         Raises:
             StoreError: A file is a symlink, no plain file, or too large to be a memory.
@@ -86,10 +108,21 @@ class Folders:
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
             for name in files:
                 with contextlib.suppress(FileNotFoundError):
-                    image[name] = self._read_file(name, fd, names)
+                    image[name] = self._read_file(name, fd, names, is_settled)[0]
         return image
 
-    def _read_file(self, name: str, parent: int, names: Sequence[str]) -> bytes:
+    def leftovers(self, names: Sequence[str]) -> Image:
+        """Return what a process that died within `write` has left beside a node's files."""
+        return self.read(names, [name + end for name in FILES for end in (NEW, OLD)])
+
+    def drop_leftovers(self, names: Sequence[str]) -> None:
+        """Remove them."""
+        with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
+            for name in (name + end for name in FILES for end in (NEW, OLD)):
+                self._disk.remove_file(name, fd)
+
+    def _read_file(self, name: str, parent: int, names: Sequence[str], is_settled: bool) -> tuple[bytes, bool]:
+        """Return a file's bytes, and whether a program may still be writing to it; it is waited for a tenth second."""
         where = "/".join((*names, name))
         try:
             fd = self._disk.open_file(name, parent)
@@ -102,29 +135,39 @@ class Folders:
         try:
             if not self._disk.is_regular(fd):
                 raise StoreError(f"{where!r} is no plain file")
+            is_open = False
+            for pause in _WAITS if is_settled else ():
+                time.sleep(pause)
+                if not (is_open := self._disk.is_being_written(fd)):
+                    break
             data = self._disk.read(fd, FILE_BYTES)
         finally:
             self._disk.close(fd)
         if len(data) > FILE_BYTES:
             raise StoreCorruptError(f"{where!r} is larger than {FILE_BYTES} bytes: no memory is")
-        return data
+        return data, is_open
 
-    def write(self, names: Sequence[str], change: Change) -> None:
+    def write(self, names: Sequence[str], change: Change, guard: Guard | None = None) -> None:
         """Write some files of a node and remove others; the metadata is the last to come and the first to go.
+
+        Args:
+            names: The node's folder.
+            change: Its files.
+            guard: What looks at the files that were there; None lets them go.
 
         Raises:
             StoreError: The disk refused.
         """
         try:
             if not any(data is not None for data in change.values()):
-                self._remove(names, change)
+                self._remove(names, change, guard)
                 return
             with self._opened(names, create=True) as fd:
                 for name in FILES:
                     if name in change and (data := change[name]) is None:
-                        self._disk.remove_file(name, fd)
+                        self._take_away(name, fd, names, guard)
                     elif name in change:
-                        self._write_file(name, data or b"", fd)
+                        self._write_file(name, data or b"", fd, names, guard)
         except StoreError:
             raise
         except OSError as error:
@@ -142,28 +185,82 @@ class Folders:
                 if not self._disk.may_write(fd):
                     raise StoreError(f"{where!r} may not be written")
                 for entry in self._disk.list_folder(fd) if depth == len(names) else ():
-                    if entry.name.removesuffix(_NEW) in FILES and not entry.is_file(follow_symlinks=False):
+                    if entry.name.removesuffix(NEW).removesuffix(OLD) in FILES and not entry.is_file(
+                        follow_symlinks=False
+                    ):
                         raise StoreError(f"{where}/{entry.name} is no plain file, where one belongs")
                 return
 
-    def _write_file(self, name: str, data: bytes, parent: int) -> None:
-        fd = self._disk.create_file(name + _NEW, parent)
-        try:
-            left = memoryview(data)
-            while left:
-                left = left[self._disk.write(fd, bytes(left) if len(left) < len(data) else data) :]
-        finally:
-            self._disk.close(fd)
-        self._disk.rename(name + _NEW, parent, name, parent)
+    def _write_file(
+        self, name: str, data: bytes | None, parent: int, names: Sequence[str], guard: Guard | None
+    ) -> None:
+        is_again = False
+        while data is not None:
+            fd = self._disk.create_file(name + NEW, parent)
+            try:
+                left = memoryview(data)
+                while left:
+                    left = left[self._disk.write(fd, bytes(left) if len(left) < len(data) else data) :]
+            finally:
+                self._disk.close(fd)
+            if guard is None:
+                self._disk.rename(name + NEW, parent, name, parent)
+                return
+            is_taken = self._put(name, parent)
+            if is_again:
+                self._disk.remove_file(name + OLD, parent)  # what is in place now has all of it
+            data = self._look_at_taken(name, parent, names, guard, data) if is_taken else None
+            is_again = True
 
-    def _remove(self, names: Sequence[str], change: Change) -> None:
+    def _put(self, name: str, parent: int) -> bool:
+        """Let a new file take its place, and whether something was there, which has the new one's name now."""
+        while True:  # a hand may make or remove the file between two steps
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.swap(name + NEW, name, parent)
+                return True
+            with contextlib.suppress(FileExistsError):
+                self._disk.place(name + NEW, name, parent)
+                return False
+
+    def _look_at_taken(
+        self, name: str, parent: int, names: Sequence[str], guard: Guard, data: bytes | None
+    ) -> bytes | None:
+        """Let the guard keep what was taken from a file's place, where it is not what was expected; then it goes.
+
+        Returns:
+            What is to be written in its place; None for nothing more.
+        """
+        try:
+            taken, is_open = self._read_file(name + NEW, parent, names, is_settled=True)
+        except (StoreError, OSError):  # a symlink, or what may not be read: it is put back as it was
+            self._disk.rename(name + NEW, parent, name, parent)
+            raise
+        merged = None
+        if is_open or (taken != data and not guard.is_known(name, taken)):
+            link = functools.partial(self._disk.link_out, name + NEW, parent) if is_open else None
+            merged = guard.rescue(name, taken, data, link)
+        if merged is not None:
+            self._disk.rename(name + NEW, parent, name + OLD, parent)
+        else:
+            self._disk.remove_file(name + NEW, parent)
+        return merged
+
+    def _take_away(self, name: str, parent: int, names: Sequence[str], guard: Guard | None) -> None:
+        """Remove a file; what was not expected is kept."""
+        if guard is None:
+            self._disk.remove_file(name, parent)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.rename(name, parent, name + NEW, parent)
+            self._look_at_taken(name, parent, names, guard, None)
+
+    def _remove(self, names: Sequence[str], change: Change, guard: Guard | None = None) -> None:
         """Remove files, and the folders that nothing is left in."""
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
             for name in reversed(FILES):
                 if name in change:
-                    self._disk.remove_file(name, fd)
-            for name in FILES:
-                self._disk.remove_file(name + _NEW, fd)
+                    self._take_away(name, fd, names, guard)
+        self.drop_leftovers(names)
         for depth in range(len(names), 3, -1):  # a space's own folder stays
             with contextlib.suppress(FileNotFoundError), self._opened(names[: depth - 1]) as fd:
                 self._disk.remove_folder(names[depth - 1], fd)

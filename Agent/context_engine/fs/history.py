@@ -1,6 +1,7 @@
 """`History`: what commits made of a node, taking one back, and what is to be in no history any more."""
 
 import json
+import logging
 import shutil
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from ..core.objects import HistoryEntry, RequestContext
 from ..core.text import clean, mapping_of, shorten, to_json
 from .journal import MOVE, Commit, Journal, Step
 from .meta import leads_on, read_meta
-from .redo import copies_of
+from .rescue import copies_of
 from .transaction import Staged, Transaction
 from .uri import Uri, check_access, check_context, is_visible, parse_uri
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from .main_store import MainStore
 
 __all__ = ["History"]
+
+_log = logging.getLogger(__name__)
 
 
 class History:
@@ -222,10 +225,12 @@ class History:
                         connection.execute(f"DELETE FROM nodes WHERE {where}", values)
                         connection.execute(f"DELETE FROM outbox WHERE {where}", values)
                         connection.execute("DELETE FROM changes WHERE file = ? AND after = ?", (MOVE, uri.encode()))
-            if self._store.aside is not None:
-                for place in copies_of(self._store.aside, [*gone, *kept]):
-                    shutil.rmtree(place)
-            self._journal.rewrite()
+            for place in copies_of(self._store.aside, [*gone, *kept]):
+                shutil.rmtree(place)
+            if not self._journal.rewrite():
+                text = "a program reads the journal: its WAL holds what was erased until it ends"
+                self._journal.report(self._store.clock(), "", text)
+                _log.warning("%s", text)
 
 
 def _author(ctx: RequestContext, author: str) -> str:

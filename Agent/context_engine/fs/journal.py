@@ -17,11 +17,13 @@ connection crosses a fork.
 
 import contextlib
 import json
+import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.config import FILES, META
@@ -29,9 +31,11 @@ from ..core.errors import StoreCorruptError, StoreError
 from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent
 from ..core.text import to_json
-from ..providers.sqlite_files import open_readonly
+from ..providers.sqlite_files import is_damage, open_readonly
 
-__all__ = ["IN_MEMORY", "Commit", "Journal", "NodeRow", "Step"]
+__all__ = ["DAMAGED", "Commit", "Journal", "NodeRow", "Step"]
+
+_log = logging.getLogger(__name__)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -55,12 +59,11 @@ CREATE INDEX IF NOT EXISTS outbox_open ON outbox(status, due_at) WHERE status <>
 CREATE TABLE IF NOT EXISTS reports(at REAL NOT NULL, uri TEXT NOT NULL, text TEXT NOT NULL);
 """
 
+DAMAGED = "journal.damaged"
+"""A file beside the journal: it was found to be damaged, and the next opening reads all of it."""
+
 MOVE = ">"
 """What stands for a file's name in a step that moves a folder."""
-
-
-IN_MEMORY = ":memory:"
-"""The path of a journal that is gone with its process."""
 
 
 class Step(NamedTuple):
@@ -101,7 +104,7 @@ class Journal:
     """The journal of one store; any number of threads may use it.
 
     Args:
-        path: The file, or `IN_MEMORY`.
+        path: The file.
         readonly: Whether nothing may be written.
     """
 
@@ -110,7 +113,7 @@ class Journal:
         self.readonly = readonly
         self._lock = threading.RLock()
         self._connections: dict[str, sqlite3.Connection] = {}
-        self._pid = os.getpid()
+        self._pid, self._inode = os.getpid(), 0
         self._abandoned: list[dict[str, sqlite3.Connection]] = []  # never closed: that would unlock the parent's
         watch_forks(self)
 
@@ -121,11 +124,7 @@ class Journal:
     # -- connections --
 
     def _connect(self, synchronous: str) -> sqlite3.Connection:
-        if self.path == IN_MEMORY:
-            synchronous = "NORMAL"  # one connection is all that sees it
         if self._pid != os.getpid():
-            if self.path == IN_MEMORY:
-                raise StoreError("a store in memory is that of the process that made it")
             self._abandoned.append(self._connections)
             self._connections, self._pid = {}, os.getpid()
         made = self._connections.get(synchronous)
@@ -136,7 +135,7 @@ class Journal:
     def _open(self, synchronous: str) -> sqlite3.Connection:
         if self.readonly:
             return self._open_readonly()
-        fresh = self.path != IN_MEMORY and not os.path.exists(self.path)
+        fresh = not os.path.exists(self.path)
         made = sqlite3.connect(self.path, timeout=60.0, isolation_level=None, check_same_thread=False)
         try:
             if fresh:
@@ -146,6 +145,7 @@ class Journal:
             made.execute("PRAGMA wal_autocheckpoint = 0")
             made.execute("PRAGMA secure_delete = ON")
             made.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+            self._inode = os.stat(self.path).st_ino
         except sqlite3.Error:
             made.close()
             raise
@@ -158,6 +158,10 @@ class Journal:
             return made
         made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         made.executescript(_SCHEMA)
+        if os.path.exists(self.path):
+            text = f"the journal at {self.path!r} cannot be read, so there is no history: `repair` sets it aside"
+            made.execute("INSERT INTO reports VALUES (0, '', ?)", (text,))
+            _log.warning("%s", text)
         return made
 
     @contextlib.contextmanager
@@ -167,7 +171,7 @@ class Journal:
         Raises:
             StoreError: The disk refused it: nothing was written. `is_unknown` is set where it failed at the end.
         """
-        with self._lock, _translated():
+        with self._lock, _translated(self.path):
             connection = self._connect(synchronous)
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -185,7 +189,7 @@ class Journal:
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a question."""
-        with self._lock, _translated():
+        with self._lock, _translated(self.path):
             return self._connect("NORMAL").execute(sql, values).fetchall()
 
     def open(self) -> None:
@@ -199,6 +203,13 @@ class Journal:
             self._connect("NORMAL").execute("SELECT sequence FROM commits ORDER BY sequence DESC LIMIT 1").fetchall()
             if not self.readonly:
                 self._connect("FULL")
+
+    def follow(self) -> None:
+        """Open the file again where another process has set the one that is open aside."""
+        with self._lock, contextlib.suppress(FileNotFoundError):
+            if self._connections and self._pid == os.getpid() and os.stat(self.path).st_ino != self._inode:
+                self.close()
+                self.open()
 
     def check(self) -> None:
         """Read all of the file.
@@ -300,6 +311,14 @@ class Journal:
         rows = self.query("SELECT uri, file, before, after FROM changes WHERE sequence = ? ORDER BY step", (sequence,))
         return [Step(*row) for row in rows]
 
+    def add_step(self, sequence: int, step: Step) -> None:
+        """Add to a commit what was found in a file's place while it was written."""
+        with self.writing() as connection:
+            connection.execute(
+                "INSERT INTO changes SELECT ?, coalesce(max(step), 0) + 1, ?, ?, ?, ? FROM changes WHERE sequence = ?",
+                (sequence, *step, sequence),
+            )
+
     def find_commit(self, commit_id: str) -> Commit | None:
         """Return a commit with its steps, None where none has the id."""
         rows = self.query(
@@ -341,17 +360,33 @@ class Journal:
             connection.execute("UPDATE outbox SET status = 'pending' WHERE status = 'done'")
             connection.execute("UPDATE outbox SET status = 'pending', lease_until = NULL WHERE status = 'leased'")
 
-    def truncate(self) -> None:
-        """Copy the WAL into the file and empty it; others that read keep it as it is."""
-        with self._lock, _translated():
-            self._connect("FULL").execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    def wal_size(self) -> int:
+        """Return how many bytes the WAL has."""
+        try:
+            return os.stat(f"{self.path}-wal").st_size
+        except FileNotFoundError:
+            return 0
 
-    def rewrite(self) -> None:
-        """Write the file anew, so that what was deleted is in no page of it."""
-        with self._lock, _translated():
+    def truncate(self) -> None:
+        """Copy the WAL into the file and empty it; others that read keep it as it is, and are not waited for."""
+        with self._lock, _translated(self.path):
+            connection = self._connect("FULL")
+            connection.execute("PRAGMA busy_timeout = 100")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            connection.execute("PRAGMA busy_timeout = 60000")
+
+    def rewrite(self) -> bool:
+        """Write the file again, so that what was deleted is in no page of it; False where a reader keeps the WAL.
+
+        Then the next checkpoint empties it. Cost: that of the file; a reader is waited for two seconds.
+        """
+        with self._lock, _translated(self.path):
             connection = self._connect("FULL")
             connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            connection.execute("PRAGMA busy_timeout = 2000")
+            rows = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            connection.execute("PRAGMA busy_timeout = 60000")
+            return not rows[0][0]
 
     # -- nodes --
 
@@ -424,27 +459,16 @@ def _move_nodes(connection: sqlite3.Connection, uri: str, to: str, sequence: int
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def _translated(path: str) -> Iterator[None]:
     """Turn sqlite3's errors into the engine's."""
     try:
         yield
     except sqlite3.DatabaseError as error:
         text = str(error)
-        if isinstance(error, sqlite3.OperationalError) or "full" in text:
+        if (isinstance(error, sqlite3.OperationalError) and not is_damage(error)) or "full" in text:
             raise StoreError(f"the journal cannot be written or read: {text}") from error
         if isinstance(error, sqlite3.ProgrammingError):
             raise StoreError("the store was closed") from error
-        raise StoreCorruptError(f"the journal is damaged, open the store again: {text}") from error
-
-
-def describe(commit: Commit) -> Mapping[str, Any]:
-    """Return a commit as `log` shows it."""
-    return {
-        "id": commit.id,
-        "sequence": commit.sequence,
-        "name": commit.name,
-        "author": commit.author,
-        "at": commit.at,
-        "state": commit.state,
-        "uris": sorted({step.uri for step in commit.steps}),
-    }
+        with contextlib.suppress(OSError):
+            Path(path).with_name(DAMAGED).touch()
+        raise StoreCorruptError(f"the journal is damaged, `repair` sets it aside: {text}") from error

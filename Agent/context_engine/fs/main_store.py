@@ -8,25 +8,28 @@ the lock, behind a redo: then what is there is an edit by hand, and that is what
 
 import contextlib
 import os
+import shutil
+import sqlite3
+import tempfile
 import threading
 import time
 import uuid
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote
 
-from ..core.config import CHECKPOINT_BYTES, CHECKPOINT_COMMITS, META, SPACE
-from ..core.errors import ContextEngineError, InvalidInputError, StoreError, VersionConflictError
+from ..core.config import CHECKPOINT_BYTES, CHECKPOINT_COMMITS, META, SPACE, WAL_BYTES
+from ..core.errors import ContextEngineError, InvalidInputError, StoreCorruptError, StoreError, VersionConflictError
 from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent, RequestContext
 from .disk import Disk, boot_id
 from .folders import Folders, Image
-from .journal import IN_MEMORY, Commit, Journal, NodeRow
-from .memory_disk import MemoryDisk
+from .journal import Commit, Journal, NodeRow
 from .meta import is_whole, leads_on, state_of
-from .opening import open_store
+from .opening import adopt_folder, open_store, set_journal_aside
 from .redo import redo
 from .transaction import Transaction, apply_steps
 from .uri import Uri, check_access, check_context, parse_uri
@@ -54,14 +57,17 @@ class MainStore:
         disk: Disk | None = None,
         readonly: bool | None = None,
     ) -> None:
-        self.root = Path(root).absolute() if root is not None else None
+        made = None if root is not None else _make_folder()
+        self.root = made or Path(root or "").absolute()
+        self._remove = weakref.finalize(self, _remove_folder, made, os.getpid())
         self.clock, self.new_id = clock, new_id
         self.boot = boot_id()
-        self._disk = disk or (Disk() if self.root is not None else MemoryDisk())
-        self.readonly = bool(readonly) or (readonly is None and self.root is not None and _is_readonly(self.root))
-        self.space = self.root / SPACE if self.root is not None else None
-        self.folders = Folders(str(self.root or ""), self._disk)
-        self.journal = Journal(str(self.space / "journal.db") if self.space is not None else IN_MEMORY, self.readonly)
+        self._disk = disk or Disk()
+        self.readonly = bool(readonly) or (readonly is None and _is_readonly(self.root))
+        self.space = self.root / SPACE
+        self.aside = self.space / "aside"  # what hands wrote, and could not be merged
+        self.folders = Folders(str(self.root), self._disk)
+        self.journal = Journal(str(self.space / "journal.db"), self.readonly)
         self._thread_lock = threading.RLock()
         self._local = threading.local()
         self._depth = 0
@@ -86,15 +92,24 @@ class MainStore:
 
     # -- opening and closing --
 
-    @property
-    def aside(self) -> Path | None:
-        """Where copies are kept of what a redo writes over; None in memory, where no hand can have written."""
-        return self.space / "aside" if self.space is not None else None
-
     def _open_to_read(self) -> None:
-        if self.root is None or not self.root.is_dir():
+        if not self.root.is_dir():
             raise StoreError(f"no store at {str(self.root)!r}, and it may not be made")
         self.journal.open()
+
+    def set_journal_aside(self, error: Exception) -> None:
+        """Begin another journal in the place of a damaged one, which is kept. Cost: reads all files."""
+        with self.locked(recover=False):
+            set_journal_aside(self, error)
+            adopt_folder(self)
+
+    def mend_journal(self) -> None:
+        """Set the journal aside if it is damaged. Cost: reads all of it."""
+        with self.locked(recover=False):
+            try:
+                self.journal.check()
+            except (sqlite3.DatabaseError, StoreCorruptError) as error:
+                self.set_journal_aside(error)
 
     def close(self) -> None:
         """Let all that was written last, and close the store.  Closing twice is no error."""
@@ -106,6 +121,7 @@ class MainStore:
         finally:
             self._is_closed = True
             self.journal.close()
+            self._remove()
 
     # -- the lock, and the five steps --
 
@@ -122,10 +138,9 @@ class MainStore:
             self._depth += 1
             try:
                 if self._depth == 1:
-                    self._lock_fd = self._disk.open_lock(
-                        str(self.space / "lock") if self.space is not None else "", create=True
-                    )
+                    self._lock_fd = self._disk.open_lock(str(self.space / "lock"), create=True)
                     self._disk.lock(self._lock_fd)
+                    self.journal.follow()
                     if recover and self.journal.is_behind():
                         self._recover()
                 yield
@@ -159,6 +174,8 @@ class MainStore:
         self._bytes_since += sum(len(data or b"") for step in commit.steps for data in (step.before, step.after))
         if self._commits_since >= CHECKPOINT_COMMITS or self._bytes_since >= CHECKPOINT_BYTES:
             self.checkpoint()
+        elif self.journal.wal_size() > WAL_BYTES:
+            self.journal.truncate()
 
     def checkpoint(self) -> None:
         """Let all files last, with one sync of the file system, and empty the journal's WAL.
@@ -171,7 +188,7 @@ class MainStore:
         with self.locked():
             self._commits_since = self._bytes_since = 0
             if self.journal.waiting()[0]:
-                fd = self._disk.open_root(str(self.root or ""))
+                fd = self._disk.open_root(str(self.root))
                 try:
                     self._disk.sync_all(fd)
                 except OSError as error:
@@ -261,7 +278,7 @@ class MainStore:
         if self.readonly or not may_lock:
             return image
         with self.locked():
-            image = self.folders.read(uri.folders)
+            image = self.folders.read(uri.folders, is_settled=True)
         self._known_edits[uri.text] = state_of(image)
         if len(self._known_edits) > _KNOWN_EDITS:
             self._known_edits.popitem(last=False)
@@ -327,6 +344,17 @@ def _uri_of(folders: tuple[str, ...]) -> Uri | None:
     except ContextEngineError:
         return None
     return found if found.folders == folders else None
+
+
+def _make_folder() -> Path:
+    """Make a folder for a store that nobody keeps, in memory where the system has files there."""
+    shared = "/dev/shm"
+    return Path(tempfile.mkdtemp(prefix="context-engine-", dir=shared if os.access(shared, os.W_OK) else None))
+
+
+def _remove_folder(made: Path | None, pid: int) -> None:
+    if made is not None and pid == os.getpid():  # a forked process leaves it to its parent
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def _is_readonly(root: Path) -> bool:

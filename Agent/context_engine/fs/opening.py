@@ -4,6 +4,7 @@ The files are the store. Without a journal, in a clone or where it was damaged, 
 """
 
 import contextlib
+import logging
 import os
 import sqlite3
 from pathlib import Path
@@ -13,7 +14,8 @@ from ..core.config import EXTRACT_ARCHIVE, SESSIONS, SPACE, UPSERT_CONTEXT
 from ..core.errors import ContextEngineError, StoreCorruptError, StoreError
 from ..core.objects import OutboxEvent
 from ..core.text import mapping_of
-from .journal import Journal, NodeRow, put_event
+from ..providers.sqlite_files import is_damage
+from .journal import DAMAGED, NodeRow, put_event
 from .meta import read_meta, state_of
 from .redo import redo
 from .uri import parse_uri
@@ -21,7 +23,9 @@ from .uri import parse_uri
 if TYPE_CHECKING:
     from .main_store import MainStore
 
-__all__ = ["open_store"]
+__all__ = ["adopt_folder", "open_store", "set_journal_aside"]
+
+_log = logging.getLogger(__name__)
 
 
 def open_store(store: "MainStore") -> None:
@@ -32,24 +36,25 @@ def open_store(store: "MainStore") -> None:
 
     Cost: a millisecond; without a journal all files are read, after a start of the machine all of the journal is.
     """
-    if store.root is not None:
-        _make_folder(store.root)
+    _make_folder(store.root)
     with store.locked(recover=False):
         is_new = not os.path.exists(store.journal.path)
         try:
             store.journal.open()
-            if _has_started_anew(store):
+            if _has_started_anew(store) or (store.space / DAMAGED).exists():
                 store.journal.check()
                 _note_boot(store)
         except (sqlite3.DatabaseError, StoreCorruptError) as error:
-            if not is_damage(error):
+            if not (isinstance(error, StoreCorruptError) or is_damage(error)):
                 store.journal.close()
                 raise StoreError(f"the journal at {store.journal.path!r} cannot be opened: {error}") from error
-            _set_journal_aside(store, error)
+            set_journal_aside(store, error)
             is_new = True
         redo(store.journal, store.folders, store.boot, store.aside)
         if is_new or not store.journal.last_sequence():
-            _adopt_folder(store)
+            adopt_folder(store)
+    for place in sorted(store.aside.glob("journal-*")):
+        _log.warning("a damaged journal of %s is in %s; delete it when nothing of it is wanted", store.root, place)
 
 
 def _make_folder(root: Path) -> None:
@@ -76,30 +81,26 @@ def _note_boot(store: "MainStore") -> None:
         connection.execute("INSERT INTO counters VALUES (?, 1)", (f"boot {store.boot}",))
 
 
-def _set_journal_aside(store: "MainStore", error: Exception) -> None:
-    """Begin another journal: the files are the store, and the damaged one is kept."""
+def set_journal_aside(store: "MainStore", error: Exception) -> None:
+    """Begin another journal: the files are the store, and the damaged one is kept. The lock is held."""
     store.journal.close()
     path = Path(store.journal.path)
     place = path.parent / "aside" / f"journal-{os.urandom(4).hex()}"
     place.mkdir(mode=0o700, parents=True)
     for each in path.parent.glob(f"{path.name}*"):
         each.rename(place / each.name)
-    store.journal = Journal(str(path))
+    (path.parent / DAMAGED).unlink(missing_ok=True)
     store.journal.open()
     _note_boot(store)
-    store.journal.report(store.clock(), "", f"the journal was damaged ({error}): it is in {place.name}, undo is gone")
+    store.journal.report(
+        store.clock(),
+        "",
+        f"the journal was damaged ({error}) and set aside in .ctx/aside/{place.name}: what it could undo is gone;"
+        " delete that folder when nothing of it is wanted",
+    )
 
 
-def is_damage(error: BaseException) -> bool:
-    """Whether sqlite3 says that a file is damaged, or none of its own; a full disk, say, damages nothing."""
-    codes = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-    if isinstance(error, StoreCorruptError):
-        return True
-    # `quick_check` gives sentences and no code.
-    return (getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) or 0) & 0xFF in codes
-
-
-def _adopt_folder(store: "MainStore") -> None:
+def adopt_folder(store: "MainStore") -> None:
     """Take in what is there without a journal: sequences go on above the highest, and all is indexed anew."""
     rows, waiting, spaces = [], list[OutboxEvent](), store.spaces()
     for space in spaces:

@@ -7,23 +7,22 @@ shorter than the image: a power cut may have done that, or somebody who has dele
     torn    no longer than the image, and each block of it is the image's or zeros, of which it has some
 """
 
-import os
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from ..core.config import META
 from ..core.errors import StoreCorruptError
-from .folders import Folders, Image
+from .folders import NEW, OLD, Folders
 from .journal import MOVE, Commit, Journal
+from .rescue import Rescue
 from .uri import parse_uri
 
-__all__ = ["copies_of", "is_torn", "put_aside", "redo"]
+__all__ = ["is_torn", "redo"]
 
 _BLOCK = 512
 
 
-def redo(journal: Journal, folders: Folders, boot: str, aside: Path | None) -> list[str]:
+def redo(journal: Journal, folders: Folders, boot: str, aside: Path) -> list[str]:
     """Bring the files to what the journal says, and return a sentence for each file that was put aside.
 
     Must run under the store's lock. Running it twice changes nothing more.
@@ -83,30 +82,28 @@ def _is_beneath(uri: str, above: str) -> bool:
 
 
 def _write_again(
-    journal: Journal, folders: Folders, uri: str, change: dict[str, bytes | None], aside: Path | None
+    journal: Journal, folders: Folders, uri: str, change: dict[str, bytes | None], aside: Path
 ) -> list[str]:
     names = parse_uri(uri).folders
     try:
         present = folders.read(names)
     except StoreCorruptError:
         present = {}
+
+    def is_known(file: str, found: bytes) -> bool:
+        image = change.get(file) or b""
+        return not found or (b"\0" in found and is_torn(found, image)) or found in journal.images_of(uri, file)
+
+    rescue = Rescue(journal, aside, uri, None, is_known)
+    for file, found in folders.leftovers(names).items():
+        name = file.removesuffix(NEW).removesuffix(OLD)
+        if not is_known(name, found) and not (change.get(name) or b"").startswith(found):
+            rescue.rescue(name, found, None, None)
+    folders.drop_leftovers(names)
     stale = {file: image for file, image in change.items() if present.get(file) != image}
-    if not stale:
-        return []
-    strange = {
-        file: present[file]
-        for file, image in stale.items()
-        if present.get(file)
-        and not (b"\0" in present[file] and is_torn(present[file], image or b""))
-        and present[file] not in journal.images_of(uri, file)
-    }
-    reports = []
-    if strange and aside is not None:
-        where = put_aside(aside, uri, strange)
-        reports.append(f"{', '.join(strange)} of {uri} was neither old nor new: a copy is in {where.name}")
-        journal.report(time.time(), uri, reports[-1])
-    folders.write(names, stale)
-    return reports
+    if stale:
+        folders.write(names, stale, rescue)
+    return rescue.reports
 
 
 def is_torn(present: bytes, image: bytes) -> bool:
@@ -122,28 +119,3 @@ def is_torn(present: bytes, image: bytes) -> bool:
         if block != image[start : start + len(block)] and block.strip(b"\0"):
             return False
     return True
-
-
-def put_aside(aside: Path, uri: str, files: Image) -> Path:
-    """Keep a copy of some files, with the URI that they are of, and return its folder."""
-    aside.mkdir(mode=0o700, exist_ok=True)
-    place = aside / f"{time.strftime('%Y%m%dT%H%M%S')}-{os.urandom(4).hex()}"
-    place.mkdir(mode=0o700)
-    for name, data in {"uri": uri.encode(), **files}.items():
-        path = place / name.lstrip(".")
-        path.write_bytes(data)
-        path.chmod(0o600)
-    return place
-
-
-def copies_of(aside: Path, uris: Iterable[str]) -> list[Path]:
-    """Return the folders of what was put aside of some URIs, and of every journal: it has images of all."""
-    wanted = set(uris)
-    found = list(aside.glob("journal-*"))
-    for place in sorted(aside.glob("*")) if aside.is_dir() else []:
-        try:
-            if (place / "uri").read_text(encoding="utf-8") in wanted:
-                found.append(place)
-        except OSError:
-            continue
-    return found

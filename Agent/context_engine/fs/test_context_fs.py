@@ -628,7 +628,7 @@ class FailingDisk(Disk):
 
 
 class TestBadDisks:
-    @pytest.mark.parametrize("call", ["create_file", "write", "rename", "make_folder"])
+    @pytest.mark.parametrize("call", ["create_file", "write", "place", "make_folder"])
     def test_a_full_one_keeps_the_commit_and_writes_the_files_later(self, tmp_path: Path, call: str) -> None:
         disk = FailingDisk(call, errno.ENOSPC)
         fs = ContextFS(tmp_path, disk=disk)

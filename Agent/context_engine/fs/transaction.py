@@ -9,7 +9,7 @@
 What was staged is what the same transaction reads. The events follow from the changes: no write misses the index.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from ..core.text import to_json
 from .folders import Image
 from .journal import MOVE, Commit, NodeRow, Step
 from .meta import leads_on, read_meta, state_of, write_meta
+from .rescue import Rescue
 from .uri import Uri, parse_uri
 
 if TYPE_CHECKING:
@@ -276,21 +277,26 @@ def apply_steps(fs: "MainStore", commit: Commit) -> None:
     Raises:
         StoreError: The disk refused; the commit stays in the journal.
     """
-    grouped: dict[str, dict[str, bytes | None]] = {}
+    grouped: dict[str, list[Step]] = {}
     try:
         for step in commit.steps:
             if step.file != MOVE:
-                grouped.setdefault(step.uri, {})[step.file] = step.after
+                grouped.setdefault(step.uri, []).append(step)
                 continue
-            for uri, change in grouped.items():
-                fs.folders.write(parse_uri(uri).folders, change)
+            _write(fs, commit, grouped)
             grouped = {}
             to = (step.after or b"").decode()
             fs.folders.move(parse_uri(step.uri).folders, parse_uri(to).folders)
-        for uri, change in grouped.items():
-            fs.folders.write(parse_uri(uri).folders, change)
+        _write(fs, commit, grouped)
     except OSError as error:
         raise StoreError(
             f"commit {commit.id} is kept in the journal, its files follow with the next write: {error}",
             is_committed=True,
         ) from error
+
+
+def _write(fs: "MainStore", commit: Commit, grouped: Mapping[str, Sequence[Step]]) -> None:
+    for uri, steps in grouped.items():
+        before = {step.file: step.before for step in steps}
+        rescue = Rescue(fs.journal, fs.aside, uri, before, sequence=commit.sequence)
+        fs.folders.write(parse_uri(uri).folders, {step.file: step.after for step in steps}, rescue)

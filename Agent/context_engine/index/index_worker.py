@@ -7,6 +7,7 @@ while the index is held for writing, so that of two workers none leaves an older
 import contextlib
 import logging
 import os
+import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,7 @@ from ..fs.folders import Image
 from ..fs.meta import digests_of, leads_on, read_edges, read_meta
 from ..fs.uri import Uri, parse_uri
 from ..providers import passages
+from ..providers.sqlite_files import is_damage
 from ..providers.word_index import IndexedNode, WordIndex
 from .index_projector import IndexProjector
 from .outbox_store import OutboxStore
@@ -91,6 +93,7 @@ class IndexWorker:
         that is down waits for it.
         """
         result = IndexBatchResult()
+        self._spaces.retry()
         events = self._outbox.claim_batch(self.worker_id, limit)
         left = {event.event_id for event in events}
         with self._renewing(left):
@@ -103,10 +106,14 @@ class IndexWorker:
     def _work(self, event: OutboxEvent, result: IndexBatchResult) -> None:
         try:
             self.handle_event(event, context_of(event.uri))
+            if note := self._spaces.note(event.uri):
+                raise StoreError(note)  # what is in memory alone is not done
         except ProviderDownError as error:
             self._outbox.postpone(event.event_type, str(error))
             result.retried += 1
         except Exception as error:  # whatever it is, the other events go on, and this one is not lost
+            if isinstance(error, sqlite3.DatabaseError) and is_damage(error):
+                self._spaces.mend(event.uri, error)
             is_final = isinstance(error, (StoreCorruptError, InvalidUriError, KeyError))
             _log.warning("event %s at %s failed: %s", event.event_type, event.uri, error)
             self._outbox.mark_failed(event.event_id, f"{type(error).__name__}: {error}", not is_final, self.worker_id)

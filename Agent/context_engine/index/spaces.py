@@ -1,47 +1,103 @@
 """The index of each owner space, opened when it is needed: isolation hangs on no filter."""
 
+import contextlib
+import logging
+import sqlite3
 import threading
 from pathlib import Path
 
 from ..core.forks import watch_forks
 from ..fs.uri import parse_uri
+from ..providers.sqlite_files import is_damage
 from ..providers.word_index import WordIndex
 
 __all__ = ["IndexSpaces"]
+
+_log = logging.getLogger(__name__)
 
 
 class IndexSpaces:
     """A folder for each space, `{account}/{space}/`.
 
     Args:
-        folder: `.ctx/index`; None keeps all in memory.
+        folder: `.ctx/index`.
         readonly: Whether nothing may be written.
     """
 
-    def __init__(self, folder: Path | None, readonly: bool = False) -> None:
+    def __init__(self, folder: Path, readonly: bool = False) -> None:
         self.folder, self._readonly = folder, readonly
         self._lock = threading.Lock()
         self._open: dict[str, WordIndex] = {}
+        self.notes: dict[str, str] = {}  # by space: why its file is not used
         watch_forks(self)
 
     def renew_after_fork(self) -> None:
         """Begin with a lock of its own."""
         self._lock = threading.Lock()
 
-    def folder_of(self, space: str) -> Path | None:
+    def folder_of(self, space: str) -> Path:
         """Return where a space's index lies."""
         uri = parse_uri(space)
-        return None if self.folder is None else self.folder / uri.folders[0] / f"{uri.segments[1]}={uri.folders[2]}"
+        return self.folder / uri.folders[0] / f"{uri.segments[1]}={uri.folders[2]}"
 
     def words(self, uri: str) -> WordIndex:
-        """Return the words of the space that a URI lies in. Cost: a millisecond, the first time."""
+        """Return the words of the space that a URI lies in. Cost: a millisecond, the first time.
+
+        Where the file cannot be used they are kept in memory, and `notes` says why.
+        """
         space = parse_uri(uri).space
         with self._lock:
             made = self._open.get(space)
             if made is None:
-                folder = self.folder_of(space)
-                made = self._open[space] = WordIndex(folder / "index.db" if folder else None, self._readonly)
+                try:
+                    made = self._open[space] = WordIndex(self.folder_of(space) / "index.db", self._readonly)
+                except (sqlite3.Error, OSError) as error:
+                    made = self._stand_in(space, error)
             return made
+
+    def _stand_in(self, space: str, error: BaseException) -> WordIndex:
+        self.notes[space] = f"the index of {space} cannot be used, its files are looked through: {error}"
+        _log.warning("%s", self.notes[space])
+        made = self._open[space] = WordIndex(None)
+        return made
+
+    def mend(self, uri: str, error: BaseException) -> None:
+        """Let a space be found again after sqlite3 has refused its index.
+
+        What is damaged is begun again; what is locked, or on a full disk, is done without until `retry`.
+        """
+        space = parse_uri(uri).space
+        with self._lock:
+            index = self._open.get(space)
+            if index is None or space in self.notes:
+                return
+            try:
+                if not is_damage(error):
+                    raise error
+                _log.warning("the index of %s is damaged, and made again: %s", space, error)
+                index.discard(is_damaged=True)
+            except (sqlite3.Error, OSError) as why:
+                self._stand_in(space, why)
+
+    def retry(self) -> None:
+        """Try the files again of what is kept in memory meanwhile."""
+        with self._lock:
+            for space in list(self.notes):
+                with contextlib.suppress(sqlite3.Error, OSError):
+                    made = WordIndex(self.folder_of(space) / "index.db", self._readonly)
+                    made.try_writing()
+                    self._open[space] = made
+                    del self.notes[space]
+
+    def note(self, uri: str) -> str:
+        """Return why the index of a space is not used, "" where it is."""
+        return self.notes.get(parse_uri(uri).space, "")
+
+    def is_large(self, limit: int) -> bool:
+        """Whether a WAL of what is open has more bytes than a limit."""
+        with self._lock:
+            wals = [self.folder_of(space) / "index.db-wal" for space in self._open]
+        return any(wal.stat().st_size > limit for wal in wals if wal.exists())
 
     def checkpoint(self) -> None:
         """Empty the WALs of what is open; the caller holds the store's lock, so that no two do it at once."""

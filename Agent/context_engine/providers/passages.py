@@ -27,8 +27,8 @@ def projected_digest(uri: str, meta: Mapping[str, Any], category: str, digests: 
     return digest_of(json.dumps([named, dict(digests)], sort_keys=True), size=8)
 
 
-def passage_of_archive(data: bytes, part: int, where: str) -> tuple[str, str, str]:
-    """Return one passage of an archive's messages, which message it is of, and whose, without reading the others.
+def passage_of_archive(data: bytes, part: int, where: str) -> tuple[str, str, str, str]:
+    """Return one passage of an archive's messages, its message, that one's role and name, without reading the others.
 
     Args:
         data: The archive's `messages.jsonl`.
@@ -41,9 +41,11 @@ def passage_of_archive(data: bytes, part: int, where: str) -> tuple[str, str, st
     number = (part >> _PLACES) + 1
     message = decode_message(data, number, where)
     if message is None or message.forgotten:
-        return "", "", ""
+        return "", "", "", ""
     place, passages = part & ((1 << _PLACES) - 1), split_passages(said_text(message), PASSAGE_CHARACTERS)
-    return (passages[place], f"m{number}", message.role) if place < len(passages) else ("", "", "")
+    if place >= len(passages):
+        return "", "", "", ""
+    return passages[place], f"m{number}", message.role, message.name
 
 
 def passages_of(node: ContextNode, messages: Sequence[Message] = ()) -> Iterator[tuple[int, str, dict[str, Any]]]:

@@ -1,10 +1,10 @@
-"""Opening a file of sqlite3 without writing a byte."""
+"""Opening a file of sqlite3 without writing a byte, and what its errors mean."""
 
 import contextlib
 import os
 import sqlite3
 
-__all__ = ["open_readonly"]
+__all__ = ["is_damage", "open_readonly"]
 
 
 def open_readonly(path: str) -> sqlite3.Connection | None:
@@ -25,3 +25,10 @@ def open_readonly(path: str) -> sqlite3.Connection | None:
                 made.close()
                 raise
     return None
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether sqlite3 says that a file is damaged, or none of its own; a full disk, say, damages nothing."""
+    codes = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    # `quick_check` gives sentences and no code.
+    return (getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) or 0) & 0xFF in codes

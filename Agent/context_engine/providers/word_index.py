@@ -32,6 +32,7 @@ __all__ = ["IndexedNode", "WordHit", "WordIndex", "split_passages", "terms_of"]
 
 POSTINGS_LIMIT, FILTERED_LIMIT, TERMS_LIMIT, CANDIDATES = 5_000, 25_000, 64, 100
 _PLACES = 20  # bits
+_WAIT_S = 5.0  # for another process that writes
 _FORMAT = 4
 _TF_LIMIT = 7
 _KNOWN_TERMS = 10_000
@@ -157,15 +158,16 @@ class WordIndex:
         is_there = self._path.exists()
         connection = self._connection()
         connection.execute("PRAGMA journal_mode = WAL")
-        if connection.execute("PRAGMA user_version").fetchone()[0] not in (0, _FORMAT):  # 0: somebody just makes it
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, _FORMAT):  # 0: somebody just makes it
             self._clear(connection)  # all of it follows from the files
-        self._make(connection)
+        if version != _FORMAT:  # who only reads one that is made need not wait for who writes it
+            self._make(connection)
         if not is_there:
             self._path.chmod(0o600)
         self.is_new = not connection.execute("SELECT 1 FROM totals WHERE name = 'is whole'").fetchall()
 
     def _make(self, connection: sqlite3.Connection) -> None:
-        connection.execute("PRAGMA secure_delete = ON")
         shelves = "".join(_SHELF.format(shelf) for shelf in ("heads", "passages"))
         connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {shelves} PRAGMA user_version = {_FORMAT}; COMMIT;")
 
@@ -195,9 +197,10 @@ class WordIndex:
     def _open(self) -> sqlite3.Connection:
         assert self._path is not None
         if not self._readonly:
-            made = sqlite3.connect(self._path, timeout=60.0, isolation_level=None, check_same_thread=False)
+            made = sqlite3.connect(self._path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
             try:
                 made.execute("PRAGMA synchronous = NORMAL")
+                made.execute("PRAGMA secure_delete = ON")
                 made.execute("PRAGMA wal_autocheckpoint = 0")  # as in the journal: checkpoints must not race
             except sqlite3.Error:
                 made.close()
@@ -208,13 +211,15 @@ class WordIndex:
             return found
         raise sqlite3.OperationalError(f"{self._path} cannot be read")
 
-    def discard(self) -> None:
-        """Begin anew with nothing: the file was damaged, or is not wanted."""
+    def discard(self, is_damaged: bool = False) -> None:
+        """Begin again with nothing: the file was damaged, or is not wanted."""
         with self._lock:
             if self._memory is not None:
                 self._make_in_memory()
                 return
             try:
+                if is_damaged:
+                    raise sqlite3.DatabaseError("damaged")
                 self._clear(self._connection())
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
@@ -228,6 +233,12 @@ class WordIndex:
         assert self._path is not None
         for path in self._path.parent.glob(f"{self._path.name}*"):
             path.unlink(missing_ok=True)
+
+    def try_writing(self) -> None:
+        """Write nothing, and raise what sqlite3 says to it."""
+        if not self._readonly:
+            with self.writing():
+                pass
 
     def checkpoint(self) -> None:
         """Empty the WAL, unless somebody reads it; under the store's lock."""
@@ -255,7 +266,8 @@ class WordIndex:
                 yield
                 connection.executemany("INSERT OR REPLACE INTO totals VALUES (?, ?)", self._totals.items())
             except BaseException:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # sqlite3 ends it itself where the disk is full
+                    connection.execute("ROLLBACK")
                 raise
             finally:
                 self._totals = {}
@@ -490,7 +502,7 @@ class WordIndex:
         until: float | None = None,
         level: int | None = None,
     ) -> list[WordHit]:
-        """Return the rows that fit a query, best first: one of each memory, and of each message.
+        """Return the rows that fit a query, best first: one of each message, and of each node's head.
 
         Args:
             query: A question, any text.
@@ -679,9 +691,9 @@ class _Scorer:
         return len(counts), {group: counts[group] for group in groups & counts.keys()}
 
     def id_of(self, slot: int) -> str:
-        """Return what a row is a part of: a message, or a node."""
+        """Return what a row is a part of: a message, an entry of a memory, or a node's head."""
         row = self._rows[slot]
-        return f"{row[1]}#{row[6]}"
+        return f"{row[1]}#{row[6] or (row[3] if row[2] == 2 else '')}"
 
     def hit(self, slot: int, score: float, asked: Mapping[str, float]) -> WordHit:
         """Return a row as a hit."""

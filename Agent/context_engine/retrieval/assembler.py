@@ -1,13 +1,14 @@
 """`RetrievalAssembler`: blocks within a budget, each saying why it is there.
 
-A block is a node with its abstract and at most one passage, or a message of an archive; an archive's abstract stands
-with the first of its messages. Texts are read from the main store now; what is gone is left out, and reported.
+A block is one entry of a node, or a message of an archive; the node's abstract stands with the first of them. Texts
+are read from the main store now; what is gone is left out, and reported.
 """
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from ...memory.relation_words import ONE_AT_A_TIME
 from ..core.config import BUDGET_TOKENS, MESSAGES, PASSAGE_CHARACTERS, RELATIONS, SESSIONS
 from ..core.errors import ContextEngineError, NodeNotFoundError
 from ..core.objects import ContextNode, NodeHit, RelationEdge, RequestContext, RetrievedBlock, TypedQuery
@@ -20,6 +21,9 @@ from ..providers.word_index import WordIndex
 
 __all__ = ["RetrievalAssembler"]
 
+_ALMOST = 0.8
+"""What scores so much of the best of its kind fits about equally."""
+
 
 class _Seen(NamedTuple):
     node: ContextNode
@@ -29,13 +33,13 @@ class _Seen(NamedTuple):
     is_stale: bool
     """Whether the index knows it as it was: then a passage's number says nothing."""
 
-    def passage(self, part: int) -> tuple[str, str, str]:
-        """Return a passage, and of an archive its message and that one's role; no other message is read."""
+    def passage(self, part: int) -> tuple[str, str, str, str]:
+        """Return a passage, and of an archive its message and that one's role and name; no other message is read."""
         if self.node.category == SESSIONS:
             with contextlib.suppress(ContextEngineError):  # a line that a hand has damaged is told by `verify`
                 return passage_of_archive(self.messages, part, self.node.uri)
-            return "", "", ""
-        return self.passages.get(part, ""), "", ""
+            return "", "", "", ""
+        return self.passages.get(part, ""), "", "", ""
 
 
 class RetrievalAssembler:
@@ -71,7 +75,7 @@ class RetrievalAssembler:
         shown: set[str] = set()
         told: set[str] = set()
         parts = _best_parts(hits)
-        for hit in hits:
+        for hit in self._newest_first(hits, seen, ctx):
             if len(made) >= typed_query.top_k:
                 break
             if hit.uri not in seen:
@@ -82,7 +86,9 @@ class RetrievalAssembler:
             if held is None:
                 continue
             excerpt, said, role = self._excerpt(hit, held, parts)
-            key = (held.node.uri, said)
+            key = (held.node.uri, said or excerpt)
+            if not excerpt and any(uri == held.node.uri for uri, _ in made):
+                continue
             if key in made or (hit.level == 2 and not excerpt and not self._fs.readonly):
                 continue
             block = self._block(hit, held, held.node.uri in shown, excerpt, role)
@@ -97,6 +103,47 @@ class RetrievalAssembler:
                 blocks.append(fitted)
         typed_query.hints["total"] = len(made)
         return blocks
+
+    def _newest_first(
+        self, hits: Sequence[NodeHit], seen: dict[str, _Seen | None], ctx: RequestContext
+    ) -> list[NodeHit]:
+        """Return hits, of those that fit about equally and have one speaker the newest first.
+
+        Equally fits what says the same of the question, and scores almost the best of these. Of what one has one of at
+        a time, as a place to live, the score does not count: who moved said so in other words.
+        """
+        alike: dict[frozenset[str], list[int]] = {}
+        for place, hit in enumerate(hits):
+            if hit.says and hit.at:
+                alike.setdefault(hit.says, []).append(place)
+        order = {place: [hit] if hit.score > 0.0 else [] for place, hit in enumerate(hits)}
+        for places in alike.values():
+            speakers: dict[tuple[str, str], list[int]] = {}
+            for place in places if len(places) > 1 and hits[places[0]].score > 0.0 else ():
+                speaker = self._speaker(hits[place], seen, ctx)
+                if speaker is not None:
+                    speakers.setdefault(speaker, []).append(place)
+            for group in speakers.values():
+                best = hits[group[0]]
+                is_one = bool(best.says & ONE_AT_A_TIME)
+                group = [place for place in group if is_one or hits[place].score >= _ALMOST * best.score]
+                found = [place for place in group if hits[place].score > 0.0]
+                if found:
+                    newest = sorted((hits[place] for place in group), key=lambda hit: -hit.at)
+                    newest = [hit for hit in newest if hit.score > 0.0 or hit.at > best.at]
+                    first = len(newest) - len(found) + 1
+                    order[found[0]] = newest[:first]
+                    order.update((place, [hit]) for place, hit in zip(found[1:], newest[first:], strict=True))
+        return [hit for place in sorted(order) for hit in order[place]]
+
+    def _speaker(self, hit: NodeHit, seen: dict[str, _Seen | None], ctx: RequestContext) -> tuple[str, str] | None:
+        """Return the role and name of who said a passage; a memory is the user's."""
+        if hit.uri not in seen:
+            seen[hit.uri] = self._look(ctx, hit.uri)
+        held = seen[hit.uri]
+        if held is None:
+            return None
+        return held.passage(hit.part)[2:] if held.node.category == SESSIONS else ("user", "")
 
     def _look(self, ctx: RequestContext, uri: str) -> _Seen | None:
         try:
@@ -124,20 +171,19 @@ class RetrievalAssembler:
     def _excerpt(self, hit: NodeHit, held: _Seen, best_parts: Mapping[str, int]) -> tuple[str, str, str]:
         """Return what a block shows of a node's content, which message it is of, and whose."""
         if hit.level == 2 and not held.is_stale:
-            return held.passage(hit.part)
+            return held.passage(hit.part)[:3]
         if held.node.category == SESSIONS:
             return "", "", ""
         if hit.uri in best_parts:
-            return held.passage(best_parts[hit.uri])
+            return held.passage(best_parts[hit.uri])[:3]
         # Of a node that was hit by its name, and whose passages say other things by now, the newest.
-        return held.passage(0) if held.is_stale and hit.level == 0 and not self._fs.readonly else ("", "", "")
+        return held.passage(0)[:3] if held.is_stale and hit.level == 0 and not self._fs.readonly else ("", "", "")
 
     def _block(self, hit: NodeHit, held: _Seen, is_known: bool, excerpt: str, role: str) -> RetrievedBlock:
-        is_message = held.node.category == SESSIONS and hit.level == 2
         return RetrievedBlock(
             uri=held.node.uri,
             level_hit=f"L{hit.level}",
-            abstract="" if is_message and is_known else held.node.abstract,
+            abstract="" if is_known and excerpt else held.node.abstract,
             overview="",
             content_excerpt=excerpt[:PASSAGE_CHARACTERS],
             relations=held.edges,

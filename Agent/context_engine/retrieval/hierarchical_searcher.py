@@ -7,6 +7,7 @@ by what it says, though nothing above it says so. `deep=False` stays with the se
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from ...memory.relation_words import ONE_AT_A_TIME, asked_relations, relation_of, words_of
 from ..core.config import SESSIONS
 from ..core.objects import NodeHit, RequestContext, SeedHit, TypedQuery
 from ..core.text import date_of
@@ -20,6 +21,7 @@ __all__ = ["HierarchicalSearcher"]
 
 Place = tuple[str, int, int]
 _SHOWN_TERMS = 6
+_NOW = frozenset(terms_of("now currently today still 现在 目前 如今"))  # ask for the newest, whatever says them
 
 
 class HierarchicalSearcher:
@@ -54,7 +56,7 @@ class HierarchicalSearcher:
         """Return what fits beneath a node, best first."""
         parent = check_access(ctx, parent_uri)
         hits = self._look(parent.space, parent.text, typed_query)
-        return sorted((hit for hit in hits if hit.uri != parent.text), key=lambda hit: -hit.score)
+        return sorted((hit for hit in hits if hit.uri != parent.text and hit.score > 0.0), key=lambda hit: -hit.score)
 
     def _look(self, space: str, target: str, query: TypedQuery) -> list[NodeHit]:
         words = self._words(space)
@@ -72,10 +74,26 @@ class HierarchicalSearcher:
                 reasons.setdefault(_place(hit), f"L{hit.level}: near in meaning ({hit.score:.2f}){_where(hit)}")
             scores = fuse(scores, {_place(hit): hit.score for hit in near})
         weight = query.hints.get("weight", 1.0)
+        # "I moved to Rome" says where somebody lives, and has no word of "Where do I live?": what such words alone find
+        # has no score, and is shown only before an older message that says the same (see `RetrievalAssembler`).
+        asked = sorted(asked_relations(query.text) & ONE_AT_A_TIME)
+        wider = f"{query.text} {words_of(asked)}"
+        others = words.rank(wider, count, "passages", *filters) if asked else []
+        held = {_place(hit): hit for hit in [*found, *others]}
+        reasons = {_place(hit): _reason(hit, _written_terms(wider)) for hit in others} | reasons
         return [
-            NodeHit(uri, weight * min(1.0, score), level, part, reasons[uri, level, part])
-            for (uri, level, part), score in scores.items()
+            NodeHit(
+                place[0], weight * min(1.0, scores.get(place, 0.0)), *place[1:], reason, *_said(held.get(place), asked)
+            )
+            for place, reason in reasons.items()
         ]
+
+
+def _said(hit: WordHit | None, asked: Sequence[str]) -> tuple[float, frozenset[str]]:
+    """Return when a passage was said, and what of the question it says; of what was near in meaning alone, nothing."""
+    if hit is None or hit.level < 2:
+        return 0.0, frozenset()
+    return hit.at, frozenset(relation_of(term, asked) for term in hit.terms) - _NOW
 
 
 def _place(hit: WordHit) -> Place:
@@ -94,7 +112,7 @@ def _reason(hit: WordHit, written: Mapping[str, str]) -> str:
 
 
 def _where(hit: WordHit) -> str:
-    parts = [part for part in (hit.said, date_of(hit.at) if hit.said else "") if part]
+    parts = [part for part in (hit.said, date_of(hit.at) if hit.level == 2 and hit.at else "") if part]
     return f" ({', '.join(parts)})" if parts else ""
 
 

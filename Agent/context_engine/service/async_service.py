@@ -71,6 +71,7 @@ class AsyncContextEngineService:
     forget = _in_thread(ContextEngineService.forget)
     status = _in_thread(ContextEngineService.status)
     verify = _in_thread(ContextEngineService.verify)
+    prune = _in_thread(ContextEngineService.prune)
     repair = _in_thread(ContextEngineService.repair)
     work = _in_thread(ContextEngineService.work)
     close = _in_thread(ContextEngineService.close)

@@ -205,6 +205,13 @@ def _status(engine: ContextEngineService, ctx: RequestContext, options: argparse
     return told, json.dumps(told, ensure_ascii=False, indent=1)
 
 
+@_command("prune", _argument("--days", type=float, required=True, help="how much history stays"))
+def _prune(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
+    """Drop the history of commits older than some days; what is now stays."""
+    count = engine.prune(time.time() - 86_400 * options.days)
+    return {"commits": count}, f"{count} commits cannot be undone any more"
+
+
 @_command("verify")
 def _verify(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Compare files, journal, index and outbox; change nothing."""

@@ -5,7 +5,7 @@
 >>> engine = ContextEngineService(folder.name)
 >>> ada = RequestContext("acme", "ada", "helper", "s1")
 >>> engine.commit_session(ada, [{"role": "user", "content": "我喜欢龙井,不加糖。"}]).status
-'committed'
+'archived'
 >>> block = engine.search_memory(ada, "龙井要加糖吗?").blocks[0]
 >>> block.content_excerpt
 '我喜欢龙井,不加糖。'
@@ -17,13 +17,16 @@
 """
 
 import contextlib
+import functools
 import logging
 import os
+import re
+import sqlite3
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ...keyword_tree import LLMClient
 from ..commit.advisor import MergeAdvisor
@@ -35,7 +38,7 @@ from ..commit.policies import AggregateTopicPolicy, AppendOnlyPolicy, ProfilePol
 from ..commit.policy_router import PolicyRouter
 from ..commit.relation_writer import RelationWriter
 from ..core.checks import check_count, check_time
-from ..core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF, SESSIONS
+from ..core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF, SESSIONS, WAL_BYTES
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
 from ..core.objects import (
     Brief,
@@ -83,14 +86,23 @@ __all__ = ["ContextEngineService"]
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+_BRIEF = {"preferences": 1_000, "events": 20}  # so many, the newest, are looked at
+_DANGER = re.compile(
+    r"allerg|anaphyla|intoleran|celiac|coeliac|epilep|diabet|asthma|medicat|emergency|过敏|不耐受|忌口|癫痫|糖尿病|哮喘|急救|用药",
+    re.IGNORECASE,
+)
+
 
 class ContextEngineService:
     """A long-term memory in a folder; a context manager, and safe to use from many threads and processes.
 
     Args:
-        folder: Where it lies; made where it is not there. A folder that cannot be written is read. None keeps all in
-            memory, for as long as the process lives: for tests, and for what nobody keeps.
-        llm: A model that extracts and merges, as `LLM` or as the library's `LLMClient`; None goes by rules.
+        folder: Where it lies; made where it is not there. A folder that cannot be written is read. None makes one
+            that goes when the engine is closed: for tests, and for what nobody keeps.
+        llm: A model that extracts and merges, as `LLM` or as the library's `LLMClient`. Without one sessions are
+            archived and searched, and profile, preferences and entities are what `remember` writes.
         embedder: Likeness of meaning beside words, as `Embedder` or one of `Agent.embeddings`; None goes by words.
         reranker: What orders the first blocks anew.
         graph: A copy of the relations.
@@ -131,7 +143,7 @@ class ContextEngineService:
         self.fs = ContextFS(folder, clock=clock, new_id=new_id, count_tokens=count_tokens, readonly=readonly, disk=disk)
         self.relations = RelationStore(self.fs)
         self.outbox = OutboxStore(self.fs.journal, clock)
-        self.spaces = IndexSpaces(self.fs.space / "index" if self.fs.space is not None else None, self.fs.readonly)
+        self.spaces = IndexSpaces(self.fs.space / "index", self.fs.readonly)
         self.fs.on_checkpoint.append(self.spaces.checkpoint)
         self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
@@ -156,7 +168,7 @@ class ContextEngineService:
             self.fs,
             builder,
             CandidatePipeline(make_extractors(reader)),
-            PolicyRouter(self.fs, self.words, policies, advisor),
+            PolicyRouter(self.fs, self._ask, policies, advisor),
             ContextWriter(self.fs),
             RelationWriter(self.relations),
             reader,
@@ -193,6 +205,19 @@ class ContextEngineService:
                     self.worker.reconcile(parse_uri(uri).space, recursive=True)
         return found
 
+    def _safely(self, uris: Sequence[str], run: Callable[[], T]) -> T:
+        """Run what asks the index; one that is damaged is made again, one that cannot be used is kept in memory."""
+        for _ in range(2):
+            try:
+                return run()
+            except sqlite3.DatabaseError as error:
+                for uri in uris:
+                    self.spaces.mend(uri, error)
+        return run()
+
+    def _ask(self, uri: str, ask: Callable[[WordIndex], T]) -> T:
+        return self._safely([uri], lambda: ask(self.words(uri)))
+
     def vectors(self, uri: str) -> SpaceVectors:
         """Return the vectors of the space that a URI lies in."""
         space = parse_uri(uri).space
@@ -201,7 +226,7 @@ class ContextEngineService:
             if made is None:
                 folder = self.spaces.folder_of(space)
                 path = None
-                if folder is not None and not self.fs.readonly:
+                if not self.fs.readonly:
                     name = str(getattr(self._embedder, "name", "") or type(self._embedder).__name__)
                     path = folder / f"vectors-{uuid.uuid5(uuid.NAMESPACE_OID, name).hex[:12]}.vectors"
                 made = self._vectors[space] = SpaceVectors(self._embedder, path)
@@ -219,10 +244,17 @@ class ContextEngineService:
             if event.event_type in (EXTRACT_ARCHIVE, FORGET):
                 continue
             try:
-                self.worker.handle_event(event, context_of(event.uri))
-                self.outbox.mark_done(event.event_id)
+                self._ask(event.uri, functools.partial(self._follow, event))
+                if not self.spaces.note(event.uri):  # what is in memory alone is to be done again
+                    self.outbox.mark_done(event.event_id)
             except Exception as error:  # the commit has happened; the index comes after
                 _log.warning("the index does not follow %s yet: %s", event.uri, error)
+        if self._is_inline and self.spaces.is_large(WAL_BYTES):
+            with self.fs.locked():
+                self.spaces.checkpoint()
+
+    def _follow(self, event: OutboxEvent, words: WordIndex) -> None:
+        self.worker.handle_event(event, context_of(event.uri))
 
     def _work_off(self) -> IndexBatchResult:
         total = IndexBatchResult()
@@ -284,7 +316,7 @@ class ContextEngineService:
 
         Cost: two syncs; a model is asked once for each 6,000 tokens, at most 8 times.
         """
-        self.words(space_uris(ctx)[0])
+        self._ask(space_uris(ctx)[0], lambda words: None)
         result = self.coordinator.commit(ctx, messages, used_contexts, used_tools, options)
         self._settle(result.outbox_events)
         return result
@@ -349,7 +381,7 @@ class ContextEngineService:
             key=key,
             at=check_time("at", at) or self.fs.clock(),
         )
-        self.words(category_uri(ctx, category))
+        self._ask(category_uri(ctx, category), lambda words: None)
         result, _, events = self.coordinator.remember(ctx, candidate)
         self._settle(events)
         return result.uri
@@ -402,8 +434,11 @@ class ContextEngineService:
             "filters": {"since": since, "until": until},
         }
         plans = self.planner.plan(query, session_archive, hints, ctx)
+        spaces = space_uris(ctx)
         with self.fs.reading_once():
-            return self._search(ctx, query, plans, descend)
+            found = self._safely(spaces, lambda: self._search(ctx, query, plans, descend))
+        found.note = "; ".join(filter(None, map(self.spaces.note, spaces)))
+        return found
 
     def _search(self, ctx: RequestContext, query: str, plans: Sequence[TypedQuery], descend: bool) -> SearchResult:
         seeds: list[SeedHit] = []
@@ -415,7 +450,7 @@ class ContextEngineService:
                 known = hits.get((hit.uri, hit.level, hit.part))
                 if known is None or known.score < hit.score:
                     hits[hit.uri, hit.level, hit.part] = hit
-        if descend and not hits:
+        if descend and not any(hit.score > 0.0 for hit in hits.values()):
             hits = {(hit.uri, 0, 0): hit for hit in self._descend(ctx, query)}
         ranked = sorted(hits.values(), key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
         blocks = self._rerank(query, self.assembler.assemble(plans[0], ranked, ctx))
@@ -428,7 +463,7 @@ class ContextEngineService:
         for space in space_uris(ctx) if self._client is not None and not self.fs.readonly else ():
             folder = self.spaces.folder_of(space)
             nodes = [NamedNode(*row) for row in self._named(space)]
-            if folder is None or not nodes or self._client is None:
+            if not nodes or self._client is None:
                 continue
             try:
                 uri = name_tree_descend(folder / "tree", nodes, query, self._client)
@@ -491,29 +526,36 @@ class ContextEngineService:
     def brief(self, ctx: RequestContext, budget_tokens: int = 600) -> Brief:
         """Return what an agent should know before the first word: profile, preferences, newest events.
 
-        They rank low in searches, since few questions name them. Cost: reads the nodes that fit, and the listings.
+        What is pinned (`{"pinned": True}` in a node's `metadata`) comes first, then what names a danger, as an allergy
+        does, then the newest. They rank low in searches, since few questions name them.
+
+        Cost: reads the abstracts of all preferences and of the newest events.
         """
         check_count("budget_tokens", budget_tokens)
         lines: list[str] = []
         uris: list[str] = []
         used = 0
-        for uri in self._brief_uris(ctx):
-            with contextlib.suppress(ContextEngineError):
-                node = self.fs.read_node(ctx, uri, include_content=False)
-                line = f"- {one_line(node.abstract)}"
-                if node.abstract and used + self._count(line) + 1 <= budget_tokens:
-                    lines.append(line)
-                    uris.append(node.uri)
-                    used += self._count(line) + 1
+        for node in self._brief_nodes(ctx):
+            line = f"- {one_line(node.abstract)}"
+            if node.abstract and used + self._count(line) + 1 <= budget_tokens:
+                lines.append(line)
+                uris.append(node.uri)
+                used += self._count(line) + 1
         return Brief("\n".join(lines), uris, used)
 
-    def _brief_uris(self, ctx: RequestContext) -> list[str]:
-        found = [category_uri(ctx, "profile")]
-        for category in ("preferences", "events"):
-            nodes = [each for each in self.fs.list_children(ctx, category_uri(ctx, category)) if not each.is_dir]
-            nodes.sort(key=lambda each: (each.updated_at, each.uri), reverse=True)
-            found += [node.uri for node in nodes[:20]]
-        return found
+    def _brief_nodes(self, ctx: RequestContext) -> list[ContextNode]:
+        found: list[tuple[tuple[int, int, float, str], ContextNode]] = []
+        for place, category in enumerate(("profile", "preferences", "events")):
+            above = category_uri(ctx, category)
+            listed = [each for each in self.fs.list_children(ctx, above) if not each.is_dir]
+            listed.sort(key=lambda each: (each.updated_at, each.uri), reverse=True)
+            for uri in [above] if category == "profile" else [each.uri for each in listed[: _BRIEF[category]]]:
+                with contextlib.suppress(ContextEngineError):
+                    node = self.fs.read_node(ctx, uri, include_content=False)
+                    text = f"{node.abstract} {node.overview}"
+                    rank = 0 if node.metadata["metadata"].get("pinned") is True else 1 if _DANGER.search(text) else 2
+                    found.append(((rank, place, -float(node.metadata["updated_at"]), uri), node))
+        return [node for _, node in sorted(found, key=lambda row: row[0])]
 
     def confirm(self, ctx: RequestContext, query: str, uri: str) -> None:
         """Note that a question means a node: from now on it is found first. Kept in the node; can be undone."""
@@ -618,23 +660,41 @@ class ContextEngineService:
             "unsynced": {"commits": commits, "bytes": size},
             "sequence": self.fs.journal.last_sequence(),
             "reports": [{"at": at, "uri": uri, "text": text} for at, uri, text in self.fs.journal.reports()],
+            "index": list(self.spaces.notes.values()),
             "readonly": self.fs.readonly,
         }
+
+    def prune(self, before: float) -> int:
+        """Drop the history of commits older than a time, in seconds since the epoch; what is now stays.
+
+        Returns:
+            How many commits it were; they cannot be undone any more.
+
+        Cost: a sync, and the journal is written again.
+        """
+        return self.fs.prune(check_time("before", before))
 
     def verify(self) -> list[str]:
         """Return a sentence for everything that does not agree: files, journal, index, outbox; changes nothing."""
         return verify_store(self.fs, self.spaces, self.outbox)
 
     def repair(self) -> list[str]:
-        """Make the index anew from the files, free dead events, and return what `verify` still says.
+        """Make the index again from the files, free dead events, and return what `verify` still says.
+
+        A damaged journal is set aside: the files are the store; what can be undone is gone with it.
 
         Cost: reads all of the store.
         """
+        self.fs.mend_journal()
         self.outbox.requeue()
         with self.fs.locked():
             pass  # which does again what a dead process left
+        self.spaces.retry()
         for space in self.fs.spaces():
-            self.spaces.words(space).discard()
-            self.worker.reconcile(space, recursive=True)
+            self._safely([space], functools.partial(self._make_again, space))
         self._work_off()
         return self.verify()
+
+    def _make_again(self, space: str) -> None:
+        self.spaces.words(space).discard()
+        self.worker.reconcile(space, recursive=True)

@@ -183,13 +183,13 @@ class Forgetter:
             words = self._spaces.words(space)
             with self._fs.locked():
                 words.rewrite()
-            if (place := self._spaces.folder_of(space)) is not None:
-                shutil.rmtree(place / "tree", ignore_errors=True)
+            folder = self._spaces.folder_of(space)
+            shutil.rmtree(folder / "tree", ignore_errors=True)
             if space in self._vectors:
                 self._vectors[space].take(words)
                 self._vectors[space].forget()
             mine = self._vectors[space].path if space in self._vectors else None
-            for path in folder.glob("*.vectors") if (folder := self._spaces.folder_of(space)) is not None else ():
+            for path in folder.glob("*.vectors"):
                 if path != mine:  # of a model that is not here: it keeps what is not forgotten
                     forget_vectors(path, words)
         self._fs.erase([*gone, *(uri for uri in former if uri not in kept)], kept)

@@ -51,7 +51,7 @@ def _files(fs: ContextFS, space: str) -> Iterator[str]:
 
 def _index(fs: ContextFS, spaces: IndexSpaces, space: str) -> Iterator[str]:
     folder = spaces.folder_of(space)
-    if folder is not None and not (folder / "index.db").exists():
+    if not (folder / "index.db").exists():
         yield f"index: {space} has none; it is made when it is needed"
         return
     words = spaces.words(space)

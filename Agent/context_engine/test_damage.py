@@ -1,0 +1,169 @@
+"""Tests of what is lost or damaged in `.ctx`: the index may be, the journal says so, and a way leads out."""
+
+import logging
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from Agent.context_engine import ContextEngineService, RequestContext
+from Agent.context_engine.core.errors import StoreCorruptError
+
+ADA = RequestContext("acme", "ada", "helper", "s1")
+JAZZ = "ctx://acme/users/ada/memories/preferences/jazz"
+SAID = [{"role": "user", "content": "I love jazz, and Miles Davis most."}]
+
+
+def index_of(folder: Path) -> Path:
+    return folder / ".ctx/index/acme/users=ada/index.db"
+
+
+def fill(folder: Path) -> None:
+    with ContextEngineService(folder) as engine:
+        for number in range(40):
+            engine.remember(ADA, f"Likes record {number}.", "preferences", f"record {number}")
+        engine.remember(ADA, "Likes jazz.", "preferences", "jazz")
+
+
+def spoil(path: Path, first: int = 0) -> None:
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    data = bytearray(path.read_bytes())
+    for start in range(first, len(data), 4096):
+        data[start : start + 2000] = b"\xa5" * len(data[start : start + 2000])
+    path.write_bytes(data)
+
+
+def use(engine: ContextEngineService) -> None:
+    """Remember, commit, search and forget."""
+    uri = engine.remember(ADA, "Likes tea.", "preferences", "tea")
+    assert engine.commit_session(ADA, SAID).status in ("committed", "archived")
+    assert JAZZ in {block.uri for block in engine.search_memory(ADA, "jazz").blocks}
+    assert uri in {block.uri for block in engine.search_memory(ADA, "tea").blocks}
+    assert engine.forget(ADA, uri).uris == [uri]
+    assert uri not in {block.uri for block in engine.search_memory(ADA, "tea").blocks}
+
+
+class TestAnIndex:
+    @pytest.mark.parametrize("first", [0, 4096])
+    def test_that_is_damaged_is_made_again(self, tmp_path: Path, first: int) -> None:
+        fill(tmp_path)
+        spoil(index_of(tmp_path), first)
+        with ContextEngineService(tmp_path) as engine:
+            use(engine)
+            assert engine.verify() == []
+
+    def test_that_is_damaged_while_it_is_open_is_made_again(self, tmp_path: Path) -> None:
+        fill(tmp_path)
+        with ContextEngineService(tmp_path) as engine:
+            engine.search_memory(ADA, "jazz")
+            engine.spaces.words(JAZZ).checkpoint()
+            index_of(tmp_path).write_bytes(b"\xa5" * index_of(tmp_path).stat().st_size)
+            use(engine)
+            assert engine.verify() == []
+
+    def test_that_another_program_holds_is_done_without(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("Agent.context_engine.providers.word_index._WAIT_S", 0.1)
+        fill(tmp_path)
+        other = sqlite3.connect(index_of(tmp_path), isolation_level=None)
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        with ContextEngineService(tmp_path) as engine:
+            assert engine.remember(ADA, "Likes tea.", "preferences", "tea")
+            found = engine.search_memory(ADA, "tea")
+            assert [block.content_excerpt for block in found.blocks] == ["Likes tea."]
+            assert "index" in found.note
+            assert engine.status()["index"]
+            other.execute("COMMIT")
+            other.close()
+            engine.work()
+            assert engine.search_memory(ADA, "tea").note == ""
+            assert engine.verify() == []
+
+    def test_that_no_disk_has_room_for_is_done_without(self, tmp_path: Path) -> None:
+        fill(tmp_path)
+        shutil.rmtree(tmp_path / ".ctx/index")
+        (tmp_path / ".ctx/index").write_text("no folder", encoding="ascii")
+        with ContextEngineService(tmp_path) as engine:
+            use(engine)
+            assert "index" in engine.search_memory(ADA, "jazz").note
+
+
+class TestAJournal:
+    @pytest.fixture
+    def damaged(self, tmp_path: Path) -> Path:
+        """A store whose journal is damaged where opening does not look."""
+        fill(tmp_path)
+        path = tmp_path / ".ctx/journal.db"
+        with sqlite3.connect(path) as connection:  # a page that only whoever reads all images meets
+            uri = "ctx://acme/users/ada/memories/preferences/large"
+            rows = [(1, 900 + number, uri, "content.md", None, b"x" * 40_000) for number in range(9)]
+            connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", rows)
+        connection.close()
+        data = bytearray(path.read_bytes())
+        for start in range(len(data) - 5 * 4096, len(data), 4096):
+            data[start : start + 2_000] = b"\xa5" * 2_000
+        path.write_bytes(data)
+        return tmp_path
+
+    def test_that_is_damaged_is_set_aside_by_repair(self, damaged: Path) -> None:
+        with ContextEngineService(damaged) as engine:
+            assert engine.repair() == []
+            assert engine.search_memory(ADA, "jazz").blocks[0].uri == JAZZ
+            assert engine.remember(ADA, "Likes tea.", "preferences", "tea")
+        assert list(damaged.glob(".ctx/aside/journal-*/journal.db"))
+
+    def test_that_is_damaged_is_set_aside_at_the_opening_after_it_was_noticed(self, damaged: Path) -> None:
+        with ContextEngineService(damaged) as engine, pytest.raises(StoreCorruptError, match="repair"):
+            engine.fs.journal.query("SELECT sum(length(before)), sum(length(after)) FROM changes")
+        with ContextEngineService(damaged) as engine:
+            assert engine.remember(ADA, "Likes tea.", "preferences", "tea")
+        assert list(damaged.glob(".ctx/aside/journal-*/journal.db"))
+
+    def test_that_was_set_aside_is_reported_at_every_opening(
+        self, damaged: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with ContextEngineService(damaged) as engine:
+            engine.repair()
+        for _ in range(2):
+            caplog.clear()
+            with caplog.at_level(logging.WARNING), ContextEngineService(damaged) as engine:
+                assert any("set aside" in report["text"] for report in engine.status()["reports"])
+            assert any("journal" in record.message for record in caplog.records)
+
+    def test_that_is_damaged_and_read_only_names_the_way_out(self, tmp_path: Path) -> None:
+        fill(tmp_path)
+        spoil(tmp_path / ".ctx/journal.db")
+        with ContextEngineService(tmp_path, readonly=True) as engine:
+            assert engine.search_memory(ADA, "jazz").blocks[0].uri == JAZZ
+            assert "repair" in engine.status()["reports"][0]["text"]
+
+    def test_of_another_process_is_followed(self, tmp_path: Path) -> None:
+        fill(tmp_path)
+        with ContextEngineService(tmp_path) as one, ContextEngineService(tmp_path) as two:
+            spoil_open(tmp_path, two.fs.set_journal_aside)
+            one.remember(ADA, "Likes tea.", "preferences", "tea")
+            assert two.fs.journal.node(JAZZ.replace("jazz", "tea")) is not None
+
+
+def spoil_open(folder: Path, set_aside: Callable[[Exception], None]) -> None:
+    set_aside(StoreCorruptError(f"the journal in {folder} is damaged"))
+
+
+def test_forgetting_beside_a_reader_does_not_wait_and_says_what_stays(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with ContextEngineService(tmp_path) as engine:
+        uri = engine.remember(ADA, "The secret word is xylographer.", "preferences", "word")
+        reader = sqlite3.connect(tmp_path / ".ctx/journal.db", isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM changes").fetchall()
+        began = time.monotonic()
+        engine.forget(ADA, uri)
+        assert time.monotonic() - began < 20
+        assert any("WAL" in report["text"] for report in engine.status()["reports"])
+        reader.close()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"xylographer" in path.read_bytes()]
