@@ -1,7 +1,7 @@
 """An agent that learns: it focuses a goal, finds nothing, does research, saves what it found, and finds it again.
 
 Runs as it stands, without a key, a server or a network: `python examples/knowhub_agent.py`. What a model would decide
-is scripted; everything else is what an agent really calls. Needs `pip install 'keyword-tree-memory[knowhub]'`.
+is scripted; everything else is what an agent really calls. Needs `pip install '.[knowhub]'`.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ async def work(folder: str) -> None:
         assert len(second) == 1, "what was saved comes back with the goal"
 
         placeholder = "{{secret:" + draft.resources[0]["resource_id"] + "}}"
-        command = await fill_secrets(f"login --password {placeholder}")
+        command = await fill_secrets(f"login --password {placeholder}", [draft.resources[0]["resource_id"]])
         print("a tool runs:", command.replace("hunter2-demo", "•" * 8), "(no model saw it)")
         case = {"task": TASK, "outcome": "登录成功"}
         print((await knowledge_update(second.metadata["items"][0]["id"], add_helpful_case=case)).output)

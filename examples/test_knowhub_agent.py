@@ -22,4 +22,4 @@ def test_runs_as_it_stands() -> None:
     assert "📚 相关知识 (1 条)" in done.stdout
     assert "undetected_chromedriver" in done.stdout
     assert "hunter2" not in done.stdout + done.stderr
-    assert "score 4, helpful 1, harmful 0" in done.stdout
+    assert "score 4, helpful 0, harmful 0" in done.stdout

@@ -15,7 +15,7 @@ from .schemas import (
 try:
     from fastapi import Response
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's server needs its extra: pip install 'keyword-tree-memory[knowhub]'") from error
+    raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
 __all__ = ["ImportIn", "answer", "problem", "read_version", "told"]
 
@@ -84,6 +84,7 @@ class ResultOut(_Answer):
     scopes: list[str]
     owner: str
     resource_ids: list[str]
+    created_by: str
     eval: Judged
     quality_score: float
 

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from .answers import (
@@ -41,7 +41,7 @@ try:
     from starlette.middleware.cors import CORSMiddleware
     from starlette.routing import Match
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's server needs its extra: pip install 'keyword-tree-memory[knowhub]'") from error
+    raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
 __all__ = ["Application", "create_app"]
 
@@ -59,7 +59,10 @@ class Application:
     Attributes:
         api: The FastAPI application itself.
         gate: What all requests pass.
+        show_problem: Returns a problem as a page, where there are pages.
     """
+
+    show_problem: Callable[[Request, KnowHubError], Awaitable[Response]] | None = None
 
     def __init__(self, hub: KnowHub, settings: Settings, *, closes_hub: bool) -> None:
         # It writes down what is searched for, whoever starts the server and however.
@@ -126,7 +129,7 @@ def _make_api(application: Application, closes_hub: bool) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     api.state.entered = []
-    _handle_errors(api)
+    _handle_errors(api, application)
     add_routes(api, hub)
     _add_house(api, application)
     _describe_problems(api)
@@ -142,7 +145,7 @@ async def _sweep(hub: KnowHub) -> None:
             _log.warning("the sweep failed: %s", type(error).__name__)
 
 
-def _handle_errors(api: FastAPI) -> None:
+def _handle_errors(api: FastAPI, application: Application) -> None:
     @api.exception_handler(KnowHubError)
     async def refuse(request: Request, error: KnowHubError) -> Response:
         return problem(error, request.url.path)
@@ -159,13 +162,18 @@ def _handle_errors(api: FastAPI) -> None:
 
     @api.exception_handler(HTTPException)
     async def refuse_otherwise(request: Request, error: HTTPException) -> Response:
+        wrong, headers = KnowHubError("bad-request", "the request cannot be read"), {}
         if error.status_code == 405:
-            allowed = sorted(_methods_of(api, request.scope))
-            wrong = KnowHubError("method-not-allowed", f"it knows {', '.join(allowed)}")
-            return problem(wrong, request.url.path, {"Allow": ", ".join(allowed)})
-        if error.status_code == 404:
-            return problem(KnowHubError("not-found", "there is no such path"), request.url.path)
-        return problem(KnowHubError("bad-request", "the request cannot be read"), request.url.path)
+            headers["Allow"] = ", ".join(sorted(_methods_of(api, request.scope)))
+            wrong = KnowHubError("method-not-allowed", f"it knows {headers['Allow']}")
+        elif error.status_code == 404:
+            wrong = KnowHubError("not-found", "there is no such path")
+        is_for_programs = request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", "")
+        if application.show_problem is None or is_for_programs:
+            return problem(wrong, request.url.path, headers)
+        page = await application.show_problem(request, wrong)
+        page.headers.update(headers)
+        return page
 
 
 def _methods_of(api: FastAPI, scope: Scope) -> set[str]:
@@ -200,8 +208,10 @@ def _add_house(api: FastAPI, application: Application) -> None:
 
     @api.get("/metrics", include_in_schema=False)
     def metrics(token: Who) -> Response:
-        """Return figures for Prometheus."""
+        """Return figures for Prometheus: they count the records of all, so only for a token that sees all."""
         need(token, "read")
+        if "*" not in token.scopes:
+            raise KnowHubError("forbidden", "the figures count the records of all: the token needs the scope *")
         return Response(generate_latest(application.gate.registry), media_type="text/plain; version=0.0.4")
 
 

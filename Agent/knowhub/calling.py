@@ -13,7 +13,7 @@ from typing import Any
 try:
     import httpx
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's tools need their extra: pip install 'keyword-tree-memory[knowhub-client]'") from error
+    raise ImportError("KnowHub's tools need their extra: pip install '.[knowhub-client]' in its repository") from error
 
 __all__ = ["CallError", "Connection", "close_local", "connected", "default_scopes", "request"]
 
@@ -99,7 +99,7 @@ def _local(folder: str) -> tuple[Any, str]:
         from .application import create_app
         from .gate import Settings
         from .hub import KnowHub
-        from .program import own_token
+        from .identity import own_token
 
         hub = KnowHub(place)
         text = os.environ.get("KNOWHUB_TOKEN") or own_token(hub.tokens)[0]

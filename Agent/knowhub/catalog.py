@@ -4,11 +4,13 @@ A read never waits for the disk. What this process wrote is taken in when it is 
 50 ms by a thread of its own, and at once before anybody is told that something is not there.
 
 Counters are not stored anywhere: they count the living feedback, so nobody can overwrite another's, and undoing one
-takes it back. Feedback of an entry that was merged into another counts for that.
+takes it back. Of each principal the last feedback counts, and none of the entry's own. Feedback of an entry that was
+merged into another counts for that.
 """
 
 import bisect
 import contextlib
+import gc
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
@@ -16,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..finding import texts
 from ..keyword_tree import ClosedError, Info, KeywordTreeError
-from ..memory.content import SAVE_AFTER, ContentIndex, Ranker, collector_off
-from ..memory.fulltext import RankingWeights, split_passages
 from ..memory.log_follower import LogFollower
+from ..memory.memories import Memories, Ranker
 from .ledger import TreeLedger, record_of
 from .schemas import OWNER_SCOPE, Json, Record, from_iso, kind_of
 from .tokens import Token, is_visible
@@ -29,10 +31,9 @@ __all__ = ["Catalog", "Known"]
 FOLLOW_S = 0.05
 """Seconds between two looks at what others wrote."""
 
-WEIGHTS = RankingWeights(before=0.0, group=0.0, aside=1.0, cover=1.0)
-"""BM25 alone: a group would let entries count that the one who asks must not see."""
+MANY = 2_000
+"""So many entries that are new at once are read from the log by the index itself."""
 
-_RAREST = 4
 _log = logging.getLogger(__name__)
 
 
@@ -81,7 +82,8 @@ class Catalog:
         self._lock = threading.RLock()
         self._catching_up = threading.Lock()
         self._follower = LogFollower(ledger.tree)
-        self._index = ContentIndex(ledger.tree, WEIGHTS, ranker, index_path, passages_of)
+        # Not joined: entries would count that the caller must not see.
+        self._index = Memories(ledger.tree, index_path, ranker, passages_of, is_joined=False)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.is_ready = False
@@ -99,15 +101,17 @@ class Catalog:
         self._merged: dict[str, set[str]] = {}  # into → from
         self._hidden: set[str] = set()  # merged into another
         self._negative: set[str] = set()  # quality below 0
-        self._votes: dict[str, list[int]] = {}  # helpful, harmful
-        self._feedback: dict[str, set[str]] = {}  # by entry
+        self._votes: dict[str, list[int]] = {}  # harmful, helpful: of each principal the last one
+        self._voters: dict[str, dict[str, list[tuple[tuple[float, str], bool]]]] = {}  # by entry and principal, sorted
+        self._feedback: dict[str, tuple[list[tuple[float, str]], list[tuple[float, str]]]] = {}  # harmful, helpful
+        self._joint_votes: dict[str, tuple[int, int]] = {}  # of what others were merged into, until one changes
         self._proposals: dict[str, set[str]] = {}  # by entry
 
     # -- following --
 
     def open(self) -> None:
         """Read all there is, and begin to follow."""
-        with collector_off():
+        with _collector_off():
             news = self._follower.begin(self._read_all, lambda news: any(info.deleted for info in news.infos))
             if news.from_nothing:
                 with self._lock:
@@ -124,7 +128,7 @@ class Catalog:
             for page in self._ledger.pages():
                 for record in page:
                     self._take(record, at_once=False)
-            for listed in self._in_time.values():
+            for listed in (*self._in_time.values(), *(keys for pair in self._feedback.values() for keys in pair)):
                 listed.sort()
             for id in list(self._votes):
                 self._weigh(id)
@@ -139,10 +143,14 @@ class Catalog:
             self._index.close()
 
     def _follow(self) -> None:
-        failed = False
+        failed, unindexed = False, True
         while not self._stop.wait(FOLLOW_S):
             try:
-                self.catch_up()
+                if self.catch_up():
+                    unindexed = True
+                elif unindexed:  # a quiet moment
+                    self._ledger.journal.catch_up()
+                    unindexed = False
                 failed = False
             except ClosedError:
                 return
@@ -151,8 +159,11 @@ class Catalog:
                     _log.warning("cannot follow the ledger: %s", type(error).__name__)
                 failed = True
 
-    def catch_up(self) -> None:
-        """Take in what is new in the ledger.  Cost: waits for writes that are under way; else some 0.4 ms."""
+    def catch_up(self) -> bool:
+        """Take in what is new in the ledger; says whether anything was.
+
+        Cost: waits for writes that are under way; else some 0.4 ms.
+        """
         with self._catching_up:
             news = self._follower.catch_up()
             records = [record for info in news.infos if (record := record_of(info)) is not None]
@@ -160,10 +171,11 @@ class Catalog:
                 if news.from_nothing:  # compacted, say
                     self._forget()
                 self._take_all(records)
-            if news.from_nothing or len(news.infos) >= SAVE_AFTER:
+            if news.from_nothing or len(news.infos) >= MANY:
                 self._index.catch_up()
             else:  # the index need not read the same once more
                 self._index.take([info for info in news.infos if kind_of(info.id) == "knowledge"])
+            return bool(news.infos)
 
     def wrote(self, records: Sequence[Record]) -> None:
         """Take in what this process has just written."""
@@ -207,9 +219,12 @@ class Catalog:
         else:
             listed.append(known.key)
         if kind == "feedback":
-            votes = self._votes.setdefault(known.of, [0, 0])
-            votes[not known.is_helpful] += 1
-            self._feedback.setdefault(known.of, set()).add(known.id)
+            keys = self._feedback.setdefault(known.of, ([], []))[known.is_helpful]
+            if at_once:
+                bisect.insort(keys, known.key)
+            else:
+                keys.append(known.key)
+            self._vote(known, is_new=True)
             if at_once:
                 self._weigh(known.of)
             return
@@ -224,6 +239,7 @@ class Catalog:
             for name in known.types:
                 self._by_type.setdefault(name, set()).add(known.id)
             self._by_score.setdefault(known.score, set()).add(known.id)
+            self._joint_votes.clear()
             if known.merged_into:
                 self._merged.setdefault(known.merged_into, set()).add(known.id)
                 self._hidden.add(known.id)
@@ -237,8 +253,9 @@ class Catalog:
         if place < len(listed) and listed[place] == known.key:
             del listed[place]
         if kind == "feedback":
-            self._votes[known.of][not known.is_helpful] -= 1
-            self._feedback[known.of].discard(known.id)
+            keys = self._feedback[known.of][known.is_helpful]
+            del keys[bisect.bisect_left(keys, known.key)]
+            self._vote(known, is_new=False)
             self._weigh(known.of)
             return
         if kind == "proposal":
@@ -252,9 +269,26 @@ class Catalog:
         self._by_score.get(known.score, set()).discard(known.id)
         self._hidden.discard(known.id)
         self._negative.discard(known.id)
+        self._joint_votes.clear()
         if known.merged_into:
             self._merged.get(known.merged_into, set()).discard(known.id)
             self._weigh(known.merged_into)
+
+    def _vote(self, known: Known, *, is_new: bool) -> None:
+        """Count a feedback, or count it no more: of its principal the last one counts."""
+        votes = self._votes.setdefault(known.of, [0, 0])
+        said = self._voters.setdefault(known.of, {}).setdefault(known.principal, [])
+        if said:
+            votes[said[-1][1]] -= 1
+        if is_new:
+            bisect.insort(said, (known.key, known.is_helpful))
+        else:
+            said.remove((known.key, known.is_helpful))
+        if said:
+            votes[said[-1][1]] += 1
+        else:
+            del self._voters[known.of][known.principal]
+        self._joint_votes.clear()
 
     def _weigh(self, id: str) -> None:
         """Note whether the quality of what an entry became is below 0."""
@@ -355,12 +389,22 @@ class Catalog:
                     stack.append(other)
 
     def _count(self, id: str) -> tuple[int, int]:
-        helpful = harmful = 0
-        for one in self._family(id):
-            votes = self._votes.get(one)
-            if votes is not None:
-                helpful, harmful = helpful + votes[0], harmful + votes[1]
-        return helpful, harmful
+        """Return the helpful and harmful votes of an entry and of what was merged into it."""
+        known = self._known.get(id)
+        principal = "" if known is None else known.principal
+        if not self._merged.get(id):
+            harmful, helpful = self._votes.get(id, (0, 0))
+            own = self._voters.get(id, {}).get(principal)
+            return (helpful, harmful) if not own else (helpful - own[-1][1], harmful - (not own[-1][1]))
+        if id not in self._joint_votes:
+            last: dict[str, tuple[tuple[float, str], bool]] = {}
+            for one in self._family(id):
+                for voter, said in self._voters.get(one, {}).items():
+                    last[voter] = max(said[-1], last.get(voter, said[-1]))
+            last.pop(principal, None)
+            helpful = sum(is_helpful for _, is_helpful in last.values())
+            self._joint_votes[id] = (helpful, len(last) - helpful)
+        return self._joint_votes[id]
 
     def votes(self, id: str) -> tuple[int, int]:
         """Return how often an entry was helpful and harmful, what was merged into it included."""
@@ -372,11 +416,22 @@ class Catalog:
         helpful, harmful = self.votes(known.id)
         return float(known.score + helpful - 2 * harmful)
 
-    def feedback(self, id: str) -> list[Known]:
-        """Return an entry's feedback, newest first."""
+    def feedback(
+        self, id: str, limit: int, *, before: tuple[float, str] | None = None, is_helpful: bool | None = None
+    ) -> list[Known]:
+        """Return an entry's newest feedback, of one kind or of both; of what was merged into it, too.
+
+        Cost: grows with `limit`, not with how much there is.
+        """
+        kinds = (False, True) if is_helpful is None else (is_helpful,)
+        found: list[tuple[float, str]] = []
         with self._lock:
-            ids = [each for one in self._family(id) for each in self._feedback.get(one, ())]
-            return sorted((self._known[each] for each in ids), key=lambda known: known.key, reverse=True)
+            for one in self._family(id):
+                for kind in kinds:
+                    keys = self._feedback.get(one, ((), ()))[kind]
+                    end = len(keys) if before is None else bisect.bisect_left(keys, before)
+                    found += keys[max(0, end - limit) : end]
+            return [self._known[id] for _, id in sorted(found, reverse=True)[:limit]]
 
     def proposals(self, id: str) -> list[Known]:
         """Return the proposals for an entry, newest first."""
@@ -384,13 +439,9 @@ class Catalog:
             found = [self._known[each] for each in self._proposals.get(id, ())]
             return sorted(found, key=lambda known: known.key, reverse=True)
 
-    def rank(self, query: str, limit: int, among: Collection[str] | None = None) -> dict[str, tuple[float, int]]:
-        """Return the entries that say most of what a query asks for: id → (0 to 1, passage)."""
-        return self._index.rank(query, limit, among)
-
-    def rank_by_rarest(self, text: str, limit: int, among: Collection[str] | None = None) -> list[str]:
-        """Return the entries that share most of the rarest words of a text: a tenth of the time of `rank`."""
-        return [hit.id for hit in self._index.text.rank(text, limit, among, rarest=_RAREST)]
+    def rank(self, query: str, limit: int, among: Collection[str] | None = None) -> list[str]:
+        """Return the entries that fit a query, best first."""
+        return [found.id for found in self._index.rank(query, limit, None if among is None else frozenset(among))]
 
     def secret_references(self) -> set[str]:
         """Return the references of all secrets that a resource holds."""
@@ -409,12 +460,24 @@ def text_of(fields: Json, content: str) -> str:
     return "\n".join([str(fields.get("task", "")), *values, content])
 
 
+@contextlib.contextmanager
+def _collector_off() -> Iterator[None]:
+    """Keep the collector off: nothing of what is made here is garbage, and to look for it takes a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def passages_of(info: Info) -> list[str]:
     """Return what the full-text index is told of an info: nothing, but for knowledge."""
     own = info.metadata.get("knowhub")
     if kind_of(info.id) != "knowledge" or not isinstance(own, dict):
         return []
-    return split_passages(text_of(own, info.content))
+    return list(texts.passages(text_of(own, info.content)))
 
 
 def _info(record: Record) -> Info:

@@ -81,7 +81,9 @@ def problem_of(errors: Sequence[Any], skip: int = 0) -> KnowHubError:
         place = [str(step) for step in error["loc"][skip:]]
         detail = str(error["msg"])
         if error["type"] == "extra_forbidden":
-            place, detail = place[:-1], "it has a field that is not known"
+            name, place = place[-1], place[:-1]
+            is_name = re.fullmatch(r"[a-z_]{1,30}", name) is not None  # all else may be what was to be kept secret
+            detail = f"the field {name} is not known" if is_name else "it has a field that is not known"
         elif "ctx" in error and error["type"] not in _HARMLESS:
             detail = _DETAILS.get(error["type"], "it is not valid")
         if "[key]" in place:  # the name of a tag, say

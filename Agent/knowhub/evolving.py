@@ -3,15 +3,16 @@
 >>> check_rewrite("Wait 7 s, see https://example.com/a.", "Wait 7 s, see https://example.com/a!", "")
 []
 >>> check_rewrite("Wait 7 s before `retry()`.", "Wait a while before `retry()`.", "")
-['it loses 7']
+['it loses 7', 'it changes a number (7)']
 >>> check_rewrite("Wait 7 s before `retry()`.", "Wait 9 s before `retry()`.", "7 s is too short, 9 works")
-[]
->>> check_rewrite("Wait 7 s before the retry.", "Wait 7 s at http://evil.example", "be clearer")
-['it brings in http://evil.example']
+['it changes a number (7)']
+>>> check_rewrite("Wait 7 s and retry.", "Wait 7 s at http://evil.example", "be clearer")
+['it brings in http://evil.example', 'it changes a host (evil.example)']
 
 A *specific* is what a paraphrase would lose: a number, an address, code, a quotation, an identifier, a resource id.
 Each of the old text must be in the new one, or in the feedback, which speaks of it. Addresses, code and the shape of a
-secret must not be in the new text unless one of the two has them. What a guard stops becomes a proposal for a person.
+secret must not be in the new text unless one of the two has them. A negation or order, a command, a number or a host
+that changes stops a rewriting, whatever the feedback says. What a guard stops becomes a proposal for a person.
 """
 
 import re
@@ -20,10 +21,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..secrets_in_text import secret_shape
 from .schemas import CONTENT_LIMIT, TASK_LIMIT, Json
-from .shapes import secret_shape
 
-__all__ = ["Cluster", "check_merge", "check_rewrite", "find_clusters", "plain_text", "specifics_of"]
+__all__ = ["Cluster", "check_merge", "check_rewrite", "find_clusters", "specifics_of"]
 
 LENGTHS = (0.5, 2.0)
 """A rewriting is at least half and at most twice as long."""
@@ -77,7 +78,7 @@ def check_rewrite(old: str, new: str, feedback: str) -> list[str]:
     said = [
         f"it loses {_short(each)}" for each in specifics_of(old) if not _says(new, each) and not _says(feedback, each)
     ]
-    return said + _check_new(new, [old, feedback], len(old), script_of(old))
+    return said + _check_new(new, [old, feedback], len(old), script_of(old)) + _check_sense([old], new)
 
 
 def check_merge(sources: Sequence[str], new: str) -> list[str]:
@@ -90,7 +91,54 @@ def check_merge(sources: Sequence[str], new: str) -> list[str]:
         said.append("it is more than twice as long")
     scripts = {script_of(source) for source in sources}
     script = scripts.pop() if len(scripts) == 1 else ""
-    return list(dict.fromkeys(said)) + _check_new(new, sources, longest, script, has_most=False)
+    found = list(dict.fromkeys(said)) + _check_new(new, sources, longest, script, has_most=False)
+    return found + _check_sense(sources, new)
+
+
+# What turns advice around: a change of one of them is for a person, whatever the feedback says.
+_TURNS = re.compile(
+    r"(?i)\b(?:not|never|no|none|nor|neither|nothing|without|cannot|avoid|stop|skip|except|unless|instead|only|always|must"
+    r"|before|after|enable[sd]?|disable[sd]?|allow(?:s|ed)?|den(?:y|ies|ied)|forbid(?:s|den)?|accept|reject|trust|ignore"
+    r"|safe|unsafe|insecure|true|false|more|less|increase|decrease|remove|delete|root|sudo)\b|n['’]t\b"
+    r"|不|没|無|无|勿|别|禁|非|未|莫|必须|总是|始终|只|之前|之后|允许|拒绝|启用|停用|关闭|打开|删|忽略|安全|危险"
+)
+_NUMBER_WORD = re.compile(
+    r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|sixty|ninety|hundred"
+    r"|thousand|million|half|twice|once|double)\b|[两二三四五六七八九十百千万]+"
+)
+_FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
+_CALL = re.compile(r"(?m)^\s*(?:[$>#]\s+)(.+)$|\b([a-z][\w.-]*)(?=\s+(?:-{1,2}[A-Za-z]|\.{0,2}/))")
+
+
+def _check_sense(olds: Sequence[str], new: str) -> list[str]:
+    """Return what changes a negation, a command, a number or a host: never applied without a person."""
+    said = []
+    for name, read in (("a negation or an order", _turns_in), ("a command", _commands_in), ("a number", _numbers_in)):
+        before = Counter[str]()
+        for old in olds:
+            before |= read(old)
+        changed = (before - read(new)) + (read(new) - before)
+        if changed:
+            said.append(f"it changes {name} ({_short(next(iter(changed)))})")
+    hosts = {host.lower() for old in olds for host in _HOST.findall(old)}
+    lost = hosts ^ {host.lower() for host in _HOST.findall(new)}
+    return said + [f"it changes a host ({_short(host)})" for host in sorted(lost)[:1]]
+
+
+def _turns_in(text: str) -> Counter[str]:
+    return Counter(match.lower() for match in _TURNS.findall(_CODE.sub(" ", text)))
+
+
+def _commands_in(text: str) -> Counter[str]:
+    calls = [part.strip() for match in _CALL.findall(text) for part in match if part]
+    found = [each.strip("`\n ") for each in _CODE.findall(text)] + _FLAG.findall(_CODE.sub(" ", text)) + calls
+    return Counter(dict.fromkeys(found, 1))
+
+
+def _numbers_in(text: str) -> Counter[str]:
+    rest = _URL.sub(" ", text)
+    found = [match.rstrip(".,:-") for match in _NUMBER.findall(rest)] + _NUMBER_WORD.findall(rest.lower())
+    return Counter(dict.fromkeys(found, 1))
 
 
 def _check_new(new: str, olds: Sequence[str], length: int, script: str, *, has_most: bool = True) -> list[str]:
@@ -112,7 +160,7 @@ def _check_new(new: str, olds: Sequence[str], length: int, script: str, *, has_m
             said.append(f"it brings in {_short(host)}")
     shape = secret_shape(new)
     if shape and not any(secret_shape(old) for old in olds):
-        said.append(f"it has the shape of {shape}")
+        said.append(f"it has the shape of a secret ({shape})")
     if script and script_of(new) != script:
         said.append("it is written in another script")
     return said
@@ -191,16 +239,6 @@ class Cluster:
         if set(seen) != {keep, *others} or not 0 < len(task) <= TASK_LIMIT or not 0 < len(content) <= CONTENT_LIMIT:
             raise ValueError("a cluster needs the version of each entry, a task and a content")
         return cls(keep, list(dict.fromkeys(others)), task, content, reason, seen)
-
-
-def plain_text(text: str) -> str:
-    r"""Return a text without case, width, blanks and what cannot be seen: equal ones say the same.
-
-    >>> plain_text("Ｇreen  tea\n") == plain_text("green tea")
-    True
-    """
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(char for char in folded if not char.isspace() and unicodedata.category(char) != "Cf")
 
 
 def find_clusters(ids: Iterable[str], alike: Mapping[str, Iterable[str]]) -> list[list[str]]:

@@ -24,7 +24,7 @@ from .tokens import Token, Tokens
 try:
     from prometheus_client import CollectorRegistry, Counter, Histogram
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's server needs its extra: pip install 'keyword-tree-memory[knowhub]'") from error
+    raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
 __all__ = ["Gate", "Settings", "problem_bytes"]
 
@@ -45,8 +45,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_log = logging.getLogger("knowhub.access")
-_errors = logging.getLogger("knowhub.errors")
+_log = logging.getLogger("keyword_tree.knowhub.access")
+_errors = logging.getLogger("keyword_tree.knowhub.errors")
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _OPEN = ("/healthz", "/readyz", "/openapi.json", "/api", "/login", "/style.css")
@@ -71,7 +71,7 @@ class Settings:
     cors: str = ""
     """The one origin whose scripts may ask it; "" is none."""
     requests_per_second: float = 50.0
-    """For one token."""
+    """For one token; 0 is no limit."""
     is_secure: bool = False
     """Whether browsers come by https."""
     data: Json = field(default_factory=dict)
@@ -183,6 +183,8 @@ class Gate:
     def count(self, token: Token) -> None:
         """Refuse more requests of one token than its share."""
         rate, now = self._settings.requests_per_second, self._clock()
+        if rate <= 0:
+            return
         key = token.parent or token.digest or token.principal
         left, since = self._buckets.pop(key, (rate * BURST, now))
         left = min(rate * BURST, left + max(0.0, now - since) * rate)

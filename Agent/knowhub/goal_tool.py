@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..keyword_tree import LLMClient
+from ..secrets_in_text import find_cookies, find_credentials
 from .goals import GoalTree, TraceStore
 from .prompts import KNOWLEDGE_EXTRACTION_PROMPT, knowledge_block, language_of
-from .shapes import find_cookies, find_credentials
 from .tools import Json, ToolResult, _search, tool
 
 __all__ = ["Draft", "focus_goal", "goal", "open_trace", "reflect"]

@@ -8,7 +8,9 @@
 >>> [result["task"] for result in found["results"]], found["routing"], found["reason"]
 (['Log in with selenium'], 'recall', 'no_model')
 >>> id = found["results"][0]["id"]
->>> judged = hub.update(LOCAL, id, {"add_helpful_case": {"task": "nightly import", "outcome": "worked"}})
+>>> from .tokens import Token
+>>> bob = Token("bob", frozenset({"read", "write"}), frozenset("*"))
+>>> judged = hub.update(bob, id, {"add_helpful_case": {"task": "nightly import", "outcome": "worked"}})
 >>> hub.get(LOCAL, id)["eval"]["helpful"]
 1
 >>> _ = hub.undo(LOCAL, judged["operation_id"])
@@ -27,8 +29,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
+from ..addresses import refuse_address
 from ..keyword_tree import LLMClient
-from ..memory.content import Ranker
+from ..memory.memories import Ranker
 from .catalog import Catalog
 from .ledger import TreeLedger
 from .rooms.finding import Finding
@@ -72,6 +75,7 @@ class KnowHub(Finding, Slimming, Operations, Traces, TokenKeeping, Transfer):
         clock: Callable[[], float] = time.time,
         allow_secret_shapes: bool = False,
     ) -> None:
+        refuse_address(folder, "a hub's folder")
         self.folder = Path(folder).absolute()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if models is None and llm_client is not None:

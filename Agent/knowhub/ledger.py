@@ -5,8 +5,8 @@
 >>> with tempfile.TemporaryDirectory() as folder, TreeLedger(folder) as ledger:
 ...     with ledger.operation("feedback", "ada") as operation:
 ...         made = ledger.create([Record("feedback-20260305-c3d4", "It worked.", "", fields, "ada")])
-...     ledger.read(made[0].id).fields["helpful"], [change.op for change in ledger.history(made[0].id)]
-(True, ['kh:feedback:ada'])
+...     ledger.read(made[0].id).fields["helpful"], [entry.verb for entry in ledger.journal.of_record(made[0].id, 9)]
+(True, ['feedback'])
 
 A record is an info of the tree: `content`, `source` and `created_by` are its own, all else is `metadata["knowhub"]`.
 What a record names (its types, its tags, its folder) are keywords besides, under ids made from the names, so that two
@@ -16,14 +16,11 @@ processes cannot make two of one. They serve people who look into the tree; no r
 import contextlib
 import errno
 import hashlib
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ..keyword_tree import (
-    Change,
     ConflictError,
     DuplicateIdError,
     Info,
@@ -34,9 +31,10 @@ from ..keyword_tree import (
     StoreError,
     VersionConflictError,
 )
+from .journal import Journal
 from .schemas import KnowHubError, Record, kind_of, not_found
 
-__all__ = ["OWN", "Entry", "Ledger", "TreeLedger", "record_of"]
+__all__ = ["OWN", "TreeLedger", "record_of"]
 
 OWN = "knowhub"
 """The key of an info's metadata that all of ours stands under."""
@@ -48,74 +46,8 @@ _PAGE = 1_000  # infos read at once
 _T = TypeVar("_T")
 
 
-@dataclass(slots=True)
-class Entry:
-    """One operation of the log."""
-
-    operation_id: str
-    """What `undo` takes."""
-    op: str
-    """`kh:<verb>:<principal>`, or what somebody else wrote."""
-    timestamp: float
-    """Seconds since the epoch, UTC."""
-    seq: int
-    """Its number in the log."""
-    before: list[Record]
-    """The changed records as they were."""
-    after: list[Record]
-    """The changed records as they became."""
-
-    @property
-    def verb(self) -> str:
-        """What was done."""
-        parts = self.op.split(":", 2)
-        return parts[1] if len(parts) == 3 and parts[0] == "kh" else self.op
-
-    @property
-    def principal(self) -> str:
-        """Who did it; "" where it was not done through a hub."""
-        parts = self.op.split(":", 2)
-        return parts[2] if len(parts) == 3 and parts[0] == "kh" else ""
-
-
-class Ledger(Protocol):
-    """What a hub asks of a store. Errors are `KnowHubError`s; nothing was written then, but for `outcome-unknown`."""
-
-    def create(self, records: Sequence[Record]) -> list[Record]:
-        """Store new records, all or none, and return them as they were stored; an id in use is `DuplicateIdError`."""
-
-    def update(self, record: Record, version: int) -> Record:
-        """Store a record's content, source and fields, if it still has this version: else `VersionConflictError`."""
-
-    def delete(self, id: str, version: int) -> Record:
-        """Hide a record if it still has this version, and return it as it became."""
-
-    def read(self, id: str) -> Record | None:
-        """Return a record, or None."""
-
-    def pages(self) -> Iterator[list[Record]]:
-        """Yield all records, page by page, in any order."""
-
-    def operation(self, verb: str, principal: str) -> contextlib.AbstractContextManager[Any]:
-        """Put all writes of a block into one operation; what the block is given has its `id`."""
-
-    def history(self, id: str | None = None, limit: int = 200) -> list[Entry]:
-        """Return the newest operations, of one record or of all."""
-
-    def operations_before(self, seq: int | None, limit: int) -> list[Entry]:
-        """Return the operations just before a number, at most so many, newest first; None is the end."""
-
-    def find_operation(self, operation_id: str) -> Entry | None:
-        """Return an operation, or None."""
-
-    def undo(self, operation_id: str) -> None:
-        """Put back what an operation changed, within the operation that is open."""
-
-    def refresh(self) -> None:
-        """Take in what others wrote."""
-
-
 _SHARED = (("scopes", list), ("owner", str))
+_KEPT = ("scopes", "owner", "of", "request", "idempotency")  # of a deleted record
 _FORMS: Mapping[str, Sequence[tuple[str, type | tuple[type, ...]]]] = {
     "knowledge": (
         *(*_SHARED, ("task", str), ("types", list), ("tags", dict), ("resource_ids", list), ("message_id", str)),
@@ -133,10 +65,13 @@ def record_of(info: Info) -> Record | None:
     """Return the record that an info holds; None for what no hub wrote, whatever its id is: the tree is open."""
     own = info.metadata.get(OWN)
     form = _FORMS.get(kind_of(info.id))
+    is_gone = isinstance(own, dict) and own.get("gone") is True
+    if is_gone:
+        form = _SHARED
     if form is None or not isinstance(own, dict) or not all(isinstance(own.get(name), kind) for name, kind in form):
         return None
     made = Record(info.id, info.content, info.source, own, info.created_by, info.version)
-    made.created_at, made.updated_at, made.deleted = info.created_at, info.updated_at, info.deleted
+    made.created_at, made.updated_at, made.deleted = info.created_at, info.updated_at, info.deleted or is_gone
     return made
 
 
@@ -145,14 +80,17 @@ class TreeLedger:
 
     Args:
         folder: Holds the tree.
+        index: The file of the journal; None is `indexes/operations.sqlite` in the folder.
         options: For `KeywordTree`: a clock, say.
 
     Cost: opening reads all; a write is one sync, and several at once share one.
     """
 
-    def __init__(self, folder: str | Path, **options: Any) -> None:
+    def __init__(self, folder: str | Path, index: Path | None = None, **options: Any) -> None:
         with _told():
             self.tree = KeywordTree(str(folder), **options)
+        place = index or Path(folder, "indexes", "operations.sqlite")
+        self.journal = Journal(self.tree, place, self.stored, record_of)
 
     def __enter__(self) -> Self:
         return self
@@ -162,31 +100,44 @@ class TreeLedger:
 
     def close(self) -> None:
         """Close the tree."""
+        self.journal.close()
         self.tree.Close()
 
     # -- writing --
 
     @contextlib.contextmanager
-    def operation(self, verb: str, principal: str) -> Iterator[Any]:
-        """Put all writes of a block into one line of the log."""
-        with _told(), self.tree.Operation(f"kh:{verb}:{principal}") as operation:
+    def operation(self, verb: str, principal: str, mark: str = "") -> Iterator[Any]:
+        """Put all writes of a block into one line of the log; a mark is for `Journal.marked`."""
+        with _told(), self.tree.Operation(f"kh:{verb}:{principal} {mark}".rstrip()) as operation:
             yield operation
 
     def create(self, records: Sequence[Record]) -> list[Record]:
-        """Store new records, with their links; within an operation, see `attempt`."""
-        specs = []
+        """Store new records, with their links; within an operation, see `attempt`.
+
+        A deleted record keeps its id for whoever made it, who may fill it again.
+
+        Raises:
+            DuplicateIdError: An id is in use, or is that of another principal's deleted record.
+        """
+        specs, filled = [], list[Record]()
         for record in records:
+            there = self.stored(record.id)
+            if there is not None and there.deleted and there.created_by == record.created_by:
+                filled.append(self.update(record, there.version))
+                continue
             ids = [self._keyword(path, record.created_by) for path in _places(record)]
             spec = {"id": record.id, "content": record.content, "source": record.source, "keyword_ids": ids}
             specs.append({**spec, "metadata": {OWN: record.fields}, "created_by": record.created_by})
         with _told():
-            made = self.tree.BatchCreateInfos(specs)
-        return [found for info in made if (found := record_of(info)) is not None]
+            made = self.tree.BatchCreateInfos(specs) if specs else []
+        new = [stored for info in made if (stored := record_of(info)) is not None]
+        found = {record.id: record for record in [*new, *filled]}
+        return [found[record.id] for record in records]
 
     def update(self, record: Record, version: int) -> Record:
         """Store a record's new state, if it still has this version."""
         with _told():
-            before = self.read(record.id)
+            before = self.stored(record.id)
             patch = {"content": record.content, "source": record.source, "metadata": {OWN: record.fields}}
             info = self.tree.UpdateInfo(record.id, patch, version=version)
             if before is not None:
@@ -196,19 +147,22 @@ class TreeLedger:
         return found
 
     def delete(self, id: str, version: int) -> Record:
-        """Hide a record, undoably."""
+        """Hide a record, undoably: what stays is its id, whose it was and who saw it, so that nobody else takes it."""
+        there = self.read(id)
+        if there is None:
+            raise not_found()
+        kept = {name: there.fields[name] for name in _KEPT if name in there.fields}
+        return self.update(Record(id, "", "", {**kept, "gone": True}, there.created_by), version)
+
+    def drop(self, id: str) -> Record:
+        """Delete what nothing refers to any more, its id included: cases and proposals of what is gone."""
+        there = self.stored(id)
+        if there is None:
+            raise not_found()
         with _told():
-            info = self.tree.GetInfo(id)
-            found = record_of(info) if info is not None else None
-            if found is None:
-                raise not_found()
-            if found.version != version:
-                raise VersionConflictError(id, version, found.version)
-            # A write that changes nothing would not notice who was quicker: the mark is a change.
-            self.tree.UpdateInfo(id, {"metadata": {OWN: {**found.fields, "gone": True}}}, version=version)
             self.tree.DeleteInfo(id)
-        found.version, found.deleted = version + 2, True
-        return found
+        there.version, there.deleted = there.version + 1, True
+        return there
 
     def _relink(self, before: Record, after: Record) -> None:
         old, new = _places(before), _places(after)
@@ -231,11 +185,6 @@ class TreeLedger:
         self.tree.BatchCreateKeywords([spec])
         return id
 
-    def undo(self, operation_id: str) -> None:
-        """Put back what an operation changed, within the operation that is open."""
-        with _told():
-            self.tree.Undo(operation_id)
-
     def forget(self) -> None:
         """Drop keywords of ours on which nothing hangs any more, and all history.  Cost: reads and writes all."""
         with _told():
@@ -244,11 +193,17 @@ class TreeLedger:
                 if is_bare and not self.tree.GetChildren(node.id) and not self.tree.GetInfosOfKeyword(node.id, size=1):
                     self.tree.DeleteKeyword(node.id)
             self.tree.CompactStorage(keep_history=False)
+        self.journal.forget()
 
     # -- reading --
 
     def read(self, id: str) -> Record | None:
         """Return a record.  Cost: decodes one row; above 4 KiB one read of the disk."""
+        found = self.stored(id)
+        return None if found is None or found.deleted else found
+
+    def stored(self, id: str) -> Record | None:
+        """Return a record, also what is left of a deleted one."""
         info = self.tree.GetInfo(id)
         return None if info is None else record_of(info)
 
@@ -266,34 +221,6 @@ class TreeLedger:
             found += [info.id for info in infos if kind_of(info.id) and record_of(info) is None]
             page += 1
         return found
-
-    def history(self, id: str | None = None, limit: int = 200) -> list[Entry]:
-        """Return the newest operations.  Cost: reads the log backwards."""
-        with _told():
-            return [_entry(change) for change in self.tree.History(id, limit=limit)]
-
-    def operations_before(self, seq: int | None, limit: int) -> list[Entry]:
-        """Return the operations whose numbers come just before one, at most so many, newest first; None is the end.
-
-        Cost: reads the log backwards to the first of them, and decodes only these.
-        """
-        with _told():
-            newest = self.tree.History(limit=1)
-            end = newest[0].seq + 1 if newest else 0
-            end = end if seq is None else min(seq, end)
-            changes = self.tree.Changes(max(0, end - 1 - limit))
-            return [_entry(change) for change in itertools.takewhile(lambda change: change.seq < end, changes)][::-1]
-
-    def find_operation(self, operation_id: str) -> Entry | None:
-        """Return an operation.  Cost: reads the log backwards to it."""
-        limit = 64
-        while True:  # the newest ones are asked for, nearly always
-            with _told():
-                changes = self.tree.History(limit=limit)
-            found = next((change for change in changes if change.operation_id == operation_id), None)
-            if found is not None or len(changes) < limit:
-                return None if found is None else _entry(found)
-            limit *= 8
 
     def refresh(self) -> None:
         """Take in what others wrote."""
@@ -321,7 +248,9 @@ def _keyword_id(path: tuple[str, ...]) -> str:
 
 
 def _places(record: Record) -> list[tuple[str, ...]]:
-    """Return the keywords that a record hangs on, as paths."""
+    """Return the keywords that a record is linked to, as paths."""
+    if record.fields.get("gone"):
+        return []
     if record.kind == "knowledge":
         types = [("types", str(name)) for name in _list(record.fields.get("types"))]
         tags = record.fields.get("tags")
@@ -334,14 +263,6 @@ def _places(record: Record) -> list[tuple[str, ...]]:
 
 def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _entry(change: Change) -> Entry:
-    sides = [
-        [found for record in records if isinstance(record, Info) and (found := record_of(record)) is not None]
-        for records in (change.before, change.after)
-    ]
-    return Entry(change.operation_id, change.op, change.timestamp, change.seq, sides[0], sides[1])
 
 
 @contextlib.contextmanager

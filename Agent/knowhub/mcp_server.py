@@ -20,7 +20,6 @@ from .application import Application, create_app
 from .calling import Connection, connected
 from .goal_tool import reflect as draft_of
 from .hub import KnowHub
-from .mcp_names import add_chatgpt_names, add_memory_names
 from .prompts import KNOWLEDGE_EXTRACTION_PROMPT, language_of, research_skill
 from .schemas import KnowHubError
 from .tokens import Token
@@ -36,7 +35,7 @@ try:
     from starlette.routing import Route
 except ImportError as error:
     raise ImportError(
-        "KnowHub's MCP server needs its extra: pip install 'keyword-tree-memory[knowhub-mcp]' 'mcp>=2.3,<3'"
+        "KnowHub's MCP server needs its extra: pip install '.[knowhub-mcp]' 'mcp>=2.3,<3'"
     ) from error
 
 __all__ = ["add_mcp", "make_server", "serve_stdio"]
@@ -61,7 +60,6 @@ class Told(BaseModel):
 def make_server(
     hub: KnowHub,
     token: Token | None = None,
-    names: str = "",
     *,
     application: Application | None = None,
     auth: tuple[AuthSettings, Any] | None = None,
@@ -71,7 +69,6 @@ def make_server(
     Args:
         hub: What it asks.
         token: Who asks, where all calls come from one; None takes the token of each call's connection.
-        names: Further tools under the names of others: `"memory"` (the reference memory server), `"chatgpt"`.
         application: The hub's, where there is one already.
         auth: For HTTP: the SDK's settings, and a verifier of tokens.
     """
@@ -100,10 +97,6 @@ def make_server(
     for each in (*TOOLS, knowledge_get):
         server.add_tool(_as_whoever_asks(each, api, who))
     _add_reading(server, hub, who)
-    if names == "memory":
-        add_memory_names(server, hub, ask)
-    elif names == "chatgpt":
-        add_chatgpt_names(server, hub, ask)
     return server
 
 
@@ -191,7 +184,7 @@ class _Verifier:
         return AccessToken(token=token, client_id=found.principal, scopes=sorted(found.rights), expires_at=expires_at)
 
 
-def add_mcp(application: Application, names: str = "") -> None:
+def add_mcp(application: Application) -> None:
     """Add `/mcp` to a server: streamable HTTP, without sessions, so that any worker can answer."""
     hub, settings = application.hub, application.settings
     hosts = [*settings.allowed_hosts, *(f"{host}:*" for host in settings.allowed_hosts)]
@@ -199,7 +192,7 @@ def add_mcp(application: Application, names: str = "") -> None:
     origins = [f"{base}{host}" for host in hosts]
     address = f"{base}{settings.allowed_hosts[0]}"
     auth = AuthSettings(issuer_url=address, resource_server_url=f"{address}/mcp", validate_token_resource=False)  # type: ignore[arg-type]
-    server = make_server(hub, None, names, application=application, auth=(auth, _Verifier(hub)))
+    server = make_server(hub, None, application=application, auth=(auth, _Verifier(hub)))
     app = server.streamable_http_app(
         stateless_http=True,
         json_response=True,
@@ -228,6 +221,6 @@ class _Inner:
         await self._app(scope, receive, send)
 
 
-def serve_stdio(hub: KnowHub, token: Token, names: str = "") -> None:
+def serve_stdio(hub: KnowHub, token: Token) -> None:
     """Serve one host on stdin and stdout, until it hangs up."""
-    make_server(hub, token, names).run("stdio")
+    make_server(hub, token).run("stdio")

@@ -28,7 +28,7 @@ try:
     from starlette.requests import Request
     from starlette.responses import HTMLResponse, RedirectResponse, Response
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's pages need their extra: pip install 'keyword-tree-memory[knowhub]'") from error
+    raise ImportError("KnowHub's pages need their extra: pip install '.[knowhub]' in its repository") from error
 
 __all__ = ["add_pages", "render_markdown"]
 
@@ -131,7 +131,7 @@ class Pages:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Return the fields of a form; of those that come twice, the values with commas."""
+    """Return the fields of a form, lines ended as here; of those that come twice, the values with commas."""
     found: dict[str, str] = {}
     body = (await request.body()).decode("utf-8", errors="replace")
     try:
@@ -139,8 +139,21 @@ async def _form(request: Request) -> dict[str, str]:
     except ValueError:
         raise KnowHubError("invalid", f"a form has at most {FIELDS_LIMIT} fields") from None
     for name, value in fields:
+        value = value.replace("\r\n", "\n")
         found[name] = f"{found[name]},{value}" if name in found else value
     return found
+
+
+def _changed(form: Mapping[str, str], shown: Mapping[str, str]) -> list[str]:
+    """Return the names of the fields whose text is not the one that a browser was shown.
+
+    Browsers send every end of a line in one way, and no NUL: that alone changes nothing.
+    """
+
+    def as_sent(text: str) -> str:
+        return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+
+    return [name for name, text in shown.items() if form.get(name, "") != as_sent(text)]
 
 
 def _is_from_here(request: Request) -> bool:
@@ -159,6 +172,7 @@ Route = Callable[..., Callable[[Handler], Handler]]
 def add_pages(application: Application) -> None:
     """Add the pages to a server."""
     pages, api = Pages(application), application.api
+    application.show_problem = pages.refuse
 
     def route(path: str, *methods: str) -> Callable[[Handler], Handler]:
         def mark(handle: Handler) -> Handler:
@@ -200,7 +214,7 @@ def _add_login(pages: Pages) -> None:
         wanted = wanted if wanted.startswith("/") and not wanted.startswith(("//", "/\\")) else "/"
         if request.method == "POST" and not _is_from_here(request):
             return await pages.refuse(request, KnowHubError("forbidden", "a form of another site is not believed"))
-        if not given:
+        if not given or request.method == "HEAD":  # a program that only looks must not use the link up
             return await pages.show(request, "login.html", failed=False)
         made = await run_in_threadpool(hub.tokens.log_in, given.strip())
         if made is None:
@@ -286,11 +300,15 @@ def _add_entries(pages: Pages, route: Route) -> None:
 
     @route("/knowledge/new", "GET", "POST")
     async def new(request: Request, token: Token) -> Response:
-        if request.method == "POST":
-            made = await run_in_threadpool(hub.save, token, _entry_of(await _form(request)))
-            return RedirectResponse(f"/knowledge/{made['entry']['id']}", 303)
-        scopes = ["user:owner", *sorted(token.scopes - {"*"})]
-        return await pages.show(request, "edit.html", entry=None, scopes=scopes)
+        if request.method != "POST":
+            form = {"scopes": "\n".join(["user:owner", *sorted(token.scopes - {"*"})]), "score": "3"}
+            return await pages.show(request, "edit.html", form=form)
+        form = await _form(request)
+        try:
+            made = await run_in_threadpool(hub.save, token, _entry_of(form))
+        except KnowHubError as error:
+            return await pages.show(request, "edit.html", error.status, form=form, problem=error)
+        return RedirectResponse(f"/knowledge/{made['entry']['id']}", 303)
 
     @route("/knowledge/{id:knowledge_id}")
     async def entry(request: Request, token: Token) -> Response:
@@ -304,15 +322,22 @@ def _add_entries(pages: Pages, route: Route) -> None:
     async def edit(request: Request, token: Token) -> Response:
         id = request.path_params["id"]
         told = await run_in_threadpool(hub.get, token, id)
-        if request.method == "POST":
-            form = await _form(request)
-            body = _entry_of(form)
-            patch = {
-                name: body[name] for name in ("task", "content", "types", "tags", "scopes", "score", "resource_ids")
-            }
-            await run_in_threadpool(hub.patch, token, id, patch, _number(form.get("version")))
-            return RedirectResponse(f"/knowledge/{id}", 303)
-        return await pages.show(request, "edit.html", entry=told, scopes=told["scopes"])
+        if request.method != "POST":
+            return await pages.show(request, "edit.html", entry=told, form=_fields_of(told))
+        form = await _form(request)
+        body = _entry_of(form, told["tags"])
+        patch = {name: body[name] for name in _changed(form, _fields_of(told))}
+        try:
+            if patch:
+                await run_in_threadpool(hub.patch, token, id, patch, _number(form.get("version")))
+        except KnowHubError as error:  # what was typed stays; after a conflict, beside what is there by now
+            there = await run_in_threadpool(hub.get, token, id)
+            told = {**there, "score": there["eval"]["score"]}
+            lines = _difference(told, {**told, **patch}) if error.code == "changed" else []
+            return await pages.show(
+                request, "edit.html", error.status, entry=told, form=form, problem=error, lines=lines
+            )
+        return RedirectResponse(f"/knowledge/{id}", 303)
 
     @route("/knowledge/{id:knowledge_id}/delete", "POST")
     async def delete(request: Request, token: Token) -> Response:
@@ -392,21 +417,37 @@ def _number(text: str | None) -> int | None:
     return None
 
 
-def _entry_of(form: Mapping[str, str]) -> Json:
-    """Return the body that a form describes."""
-    tags = {}
+def _tag_lines(tags: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    return {f"{key}: {value}": (key, value) for key, value in tags.items()}
+
+
+def _fields_of(entry: Json) -> dict[str, str]:
+    """Return the texts of the fields of an entry's form."""
+    return {
+        "task": entry["task"],
+        "content": entry["content"],
+        "types": ",".join(name for name in TYPES if name in entry["types"]),
+        "tags": "\n".join(_tag_lines(entry["tags"])),
+        "scopes": "\n".join(entry["scopes"]),
+        "score": str(entry["eval"]["score"]),
+        "resource_ids": "\n".join(entry["resource_ids"]),
+    }
+
+
+def _entry_of(form: Mapping[str, str], there: Mapping[str, str] = {}) -> Json:
+    """Return the body that a form describes.  `there`: the tags that it showed; a line of theirs stays what it is."""
+    tags, known = {}, _tag_lines(there)
     for line in form.get("tags", "").splitlines():
         key, _, value = line.partition(": " if ": " in line else ":")  # as they are shown; a key may hold a colon
+        key, value = known.get(line, (key, value))
         if key.strip() and value.strip():
             tags[key.strip()] = value.strip()
     return {
-        "task": form.get("task", ""),
-        "content": form.get("content", "").replace("\r\n", "\n"),
+        "task": form.get("task", "").strip(),
+        "content": form.get("content", ""),
         "types": [name for name in form.get("types", "").split(",") if name],
         "tags": tags,
-        "scopes": [
-            scope for scope in form.get("scopes", "").replace("\n", ",").replace(" ", ",").split(",") if scope.strip()
-        ],
+        "scopes": form.get("scopes", "").replace(",", " ").split(),
         "score": _number(form.get("score")) or 3,
         "resource_ids": form.get("resource_ids", "").split(),
     }
@@ -448,7 +489,7 @@ def _add_judging(pages: Pages, route: Route) -> None:
         if decision not in ("accept", "reject"):
             raise not_found()
         if decision == "accept":
-            body = {"content": form["content"].replace("\r\n", "\n")} if form.get("content", "").strip() else {}
+            body = {"content": form["content"]} if form.get("content", "").strip() else {}
             await run_in_threadpool(hub.accept, token, id, body)
         else:
             await run_in_threadpool(hub.reject, token, id)
@@ -470,46 +511,66 @@ def _add_judging(pages: Pages, route: Route) -> None:
         return await pages.show(request, "slim.html", told=told, plan=plan, names=names)
 
 
+_RESOURCE_FIELDS = ("title", "content_type", "body", "expires_at", "scopes")
+
+
+def _resource_fields(resource: Json) -> dict[str, str]:
+    """Return the texts of the fields of a resource's form."""
+    told = {**resource, "scopes": " ".join(resource["scopes"])}
+    return {name: told[name] or "" for name in _RESOURCE_FIELDS}
+
+
 def _add_resources(pages: Pages, route: Route) -> None:
     hub = pages.hub
 
+    async def show_all(request: Request, token: Token, form: Json, problem: KnowHubError | None = None) -> Response:
+        told = await run_in_threadpool(hub.list_resources, token, {"limit": 20, **_query(request, "prefix", "cursor")})
+        status, more = problem.status if problem else 200, {"content_types": CONTENT_TYPES, "problem": problem}
+        return await pages.show(request, "resources.html", status, told=told, form=form, **more)
+
+    async def show(
+        request: Request, token: Token, id: str, form: Json | None = None, problem: KnowHubError | None = None,
+        secret: str | None = None,
+    ) -> Response:  # fmt: skip
+        told = await run_in_threadpool(hub.get_resource, token, id)
+        history = await run_in_threadpool(hub.history, token, f"resource/{id}")
+        form = {**(form or _resource_fields(told)), "id": id, "version": told["version"]}
+        status, more = problem.status if problem else 200, {"content_types": CONTENT_TYPES, "problem": problem}
+        return await pages.show(
+            request, "resource.html", status, resource=told, secret=secret, history=history, form=form, **more
+        )
+
     @route("/resources")
     async def resources(request: Request, token: Token) -> Response:
-        told = await run_in_threadpool(hub.list_resources, token, {"limit": 20, **_query(request, "prefix", "cursor")})
-        return await pages.show(request, "resources.html", told=told, content_types=CONTENT_TYPES)
+        return await show_all(request, token, {"scopes": "user:owner"})
 
     @route("/resources", "POST")
     async def keep(request: Request, token: Token) -> Response:
         form = await _form(request)
         id, version = form.get("id", ""), _number(form.get("version"))
-        body: Json = {name: form.get(name, "") for name in ("title", "content_type")}
-        body["body"] = form.get("body", "").replace("\r\n", "\n")
-        body["scopes"] = _entry_of(form)["scopes"] or ["user:owner"]
+        there = await run_in_threadpool(hub.get_resource, token, id) if version is not None else None
+        changed = _changed(form, _resource_fields(there) if there else dict.fromkeys(_RESOURCE_FIELDS, ""))
+        given: Json = {**form, "expires_at": form.get("expires_at") or None}
+        given["scopes"] = _entry_of(form)["scopes"] or ["user:owner"]
+        body = {name: given.get(name, "") for name in changed}
         if form.get("secure_body"):
-            body["secure_body"] = form["secure_body"].replace("\r\n", "\n")
-        body["expires_at"] = form.get("expires_at") or None
-        if version is not None:  # what the form does not show stays
-            there = await run_in_threadpool(hub.get_resource, token, id)
-            body |= {name: there[name] for name in ("metadata", "owner")}
-        await run_in_threadpool(hub.put_resource, token, id, body, version)
+            body["secure_body"] = form["secure_body"]
+        try:
+            if body:  # what it does not say stays
+                await run_in_threadpool(hub.put_resource, token, id, {"title": form.get("title", ""), **body}, version)
+        except KnowHubError as error:  # what was typed stays, but for the secret: no page repeats one
+            return await (show(request, token, id, form, error) if there else show_all(request, token, form, error))
         return RedirectResponse(f"/resources/{quote(id, safe='/')}", 303)
-
-    async def show(request: Request, token: Token, secret: str | None) -> Response:
-        told = await run_in_threadpool(hub.get_resource, token, request.path_params["id"])
-        history = await run_in_threadpool(hub.history, token, f"resource/{told['id']}")
-        return await pages.show(
-            request, "resource.html", resource=told, secret=secret, history=history, content_types=CONTENT_TYPES
-        )
 
     @route("/resources/{id:path}")
     async def resource(request: Request, token: Token) -> Response:
-        return await show(request, token, None)
+        return await show(request, token, request.path_params["id"])
 
     @route("/reveal/{id:path}", "POST")
     async def reveal(request: Request, token: Token) -> Response:
         """Show a secret: a POST, so that no history and no cache keeps it."""
         told = await run_in_threadpool(hub.reveal, token, request.path_params["id"])
-        return await show(request, token, told["secure_body"])
+        return await show(request, token, request.path_params["id"], secret=told["secure_body"])
 
     @route("/drop/{id:path}", "POST")
     async def drop(request: Request, token: Token) -> Response:

@@ -1,11 +1,10 @@
 """The command `knowhub`: serve, ask, and what keeps a house.
 
-knowhub demo                          fill a hub with what Python's library can do, and ask it
 knowhub serve [--data D --port 8790]  serve REST, web pages and MCP on this machine
 knowhub ask "how do I …"              search from the terminal
 knowhub token make|list|revoke|login  who may come in
 knowhub key rotate|path               master keys of the vault
-knowhub import FILE | export [FILE]   JSON lines; also mem0's and the MCP memory server's
+knowhub import FILE | export [FILE]   JSON lines
 knowhub doctor | purge                look, and forget for good
 knowhub mcp                           a server for other agents' hosts, on stdin and stdout
 """
@@ -13,18 +12,14 @@ knowhub mcp                           a server for other agents' hosts, on stdin
 import argparse
 import contextlib
 import gc
-import getpass
-import hashlib
 import ipaddress
 import json
 import logging
 import os
-import re
 import shutil
 import socket
-import subprocess
 import sys
-import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -33,63 +28,15 @@ from typing import Any
 from ..keyword_tree import KeywordTreeError, LLMClient
 from ..model_clients import client_from_environment
 from .hub import LOCAL, KnowHub
+from .identity import data_folder, own_principal, own_token, token_path
 from .schemas import RIGHTS, Json, KnowHubError
-from .tokens import Token, Tokens, write_new
-from .vault import config_folder, key_path
+from .tokens import Tokens
+from .vault import Vault, key_path
 
-__all__ = ["data_folder", "main", "make_app", "own_principal", "own_token", "read_foreign"]
+__all__ = ["main", "make_app"]
 
 PORT = 8790
 _SETTINGS = "KNOWHUB_SERVE"  # what the workers of one server are told
-
-
-# Where things lie, and who one is
-
-
-def data_folder(given: str | None = None) -> Path:
-    """Return the data folder: the one given, KNOWHUB_DATA, or a person's own."""
-    if given or os.environ.get("KNOWHUB_DATA"):
-        return Path(given or os.environ["KNOWHUB_DATA"])
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share", "knowhub")
-
-
-def own_principal() -> str:
-    """Return who one is: the e-mail address that git knows, else the name one is logged in by."""
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        said = subprocess.run(["git", "config", "user.email"], capture_output=True, text=True, timeout=5, check=False)
-        name = said.stdout.strip()
-        if name and not any(char.isspace() for char in name) and len(name) <= 100:
-            return name
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "owner"
-
-
-def token_path() -> Path:
-    """Return where a person's own token lies."""
-    return config_folder() / "token"
-
-
-def own_token(tokens: Tokens) -> tuple[str, Token]:
-    """Return a person's own token for a hub.
-
-    A hub that has no token yet takes the one that the person has already, for another hub, say; where it knows others
-    but not that one (it was revoked), a new one is made.
-    """
-    text = ""
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        text = token_path().read_text(encoding="ascii").strip()
-        found = tokens.find(text)
-        if found is not None:
-            return text, found
-    if not re.fullmatch(r"kh_[A-Za-z0-9_-]{43}", text) or tokens.all():
-        text = ""
-    made = tokens.make(own_principal(), RIGHTS, ["*"], text=text)
-    if not text:
-        token_path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_new(token_path(), made[0].encode() + b"\n")
-    return made
 
 
 def make_models(names: Sequence[str]) -> dict[str, LLMClient]:
@@ -126,7 +73,7 @@ def make_app() -> Any:
     with contextlib.suppress(ImportError):  # the extra `[knowhub-mcp]`
         from .mcp_server import add_mcp
 
-        add_mcp(app, told["names"])
+        add_mcp(app)
     # What a hub holds stays: each time that 30,000 entries are looked through for garbage, all stands for 0.2 s.
     gc.collect()
     gc.freeze()
@@ -136,6 +83,8 @@ def make_app() -> Any:
 def _serve(options: argparse.Namespace) -> int:
     import uvicorn
 
+    from .connections import Connection
+
     hosts = ["127.0.0.1", "localhost", "[::1]", *options.allowed_host]
     is_sealed = options.allowed_host and (options.tls_cert or options.behind_proxy)
     if not _is_loopback(options.host) and not is_sealed:
@@ -144,19 +93,29 @@ def _serve(options: argparse.Namespace) -> int:
     _check_free(options.host, options.port)
     folder = data_folder(options.data)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_key(folder)
     tokens = Tokens(folder / "tokens")
     _, mine = own_token(tokens)
     scheme = "https" if options.tls_cert else "http"
     told = {"data": str(folder), "models": options.models, "hosts": [host.lower() for host in hosts]}
     told |= {"cors": options.cors, "rate": options.rate, "is_secure": bool(options.tls_cert or options.behind_proxy)}
-    told |= {"allow_secret_shapes": options.allow_secret_shapes, "names": options.names}
+    told |= {"allow_secret_shapes": options.allow_secret_shapes}
     os.environ[_SETTINGS] = json.dumps(told)
     address = f"{scheme}://{options.host if ':' not in options.host else f'[{options.host}]'}:{options.port}"
-    print(f"KnowHub on {address}   data: {folder}   your token: {token_path()}")
+    said = f"KnowHub on {address}   data: {folder}   your token: {token_path()}"
     if options.allowed_host:  # the address that it listens on may be none that it answers to: 0.0.0.0, say
         name = options.allowed_host[0].lower()
         address = f"https://{name}" if options.behind_proxy else f"{scheme}://{name}:{options.port}"
-    print(f"log a browser in, once: {address}/login?code={tokens.make_login(mine)}", flush=True)
+
+    def announce() -> None:
+        """Print the link when it leads somewhere."""
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((options.host, options.port), 1.0):
+                break
+            time.sleep(0.05)
+        print(f"{said}\nlog a browser in, once: {address}/login?code={tokens.make_login(mine)}", flush=True)
+
+    threading.Thread(target=announce, daemon=True).start()
     _allow_connections()
     uvicorn.run(
         f"{__package__}.program:make_app",
@@ -172,10 +131,18 @@ def _serve(options: argparse.Namespace) -> int:
         ssl_certfile=options.tls_cert,
         ssl_keyfile=options.tls_key,
         proxy_headers=options.behind_proxy,
+        http=Connection,
         ws="none",
         lifespan="on",
     )
     return 0
+
+
+def _check_key(folder: Path) -> None:
+    """Refuse a master key that is not the one of this hub's secrets, before anything is served or sealed."""
+    vault = Vault(folder / "vault")
+    if vault.references():
+        vault.prove()
 
 
 def _check_free(host: str, port: int) -> None:
@@ -199,7 +166,7 @@ def _is_loopback(host: str) -> bool:
 def _log_lines() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
-    for name in ("knowhub.access", "knowhub.errors", __package__, "uvicorn.error"):
+    for name in {"keyword_tree.knowhub", __package__, "uvicorn.error"}:  # the first two are one where it is installed
         logger = logging.getLogger(name)
         logger.addHandler(handler)
         logger.setLevel(logging.WARNING if name == "uvicorn.error" else logging.INFO)
@@ -227,10 +194,7 @@ def _ask(options: argparse.Namespace) -> int:
         took_ms = (time.perf_counter() - began) * 1000
         _show(found, took_ms)
         if not hub.catalog.counts().get("knowledge"):
-            folder = hub.folder
-            print(
-                f"The hub is empty: `knowhub demo --data {folder}` fills it, `knowhub import FILE` reads knowledge in."
-            )
+            print("The hub is empty: `knowhub import FILE` reads knowledge in.")
     return 0
 
 
@@ -247,20 +211,6 @@ def _show(found: Json, took_ms: float) -> None:
 
 def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
-
-
-def _demo(options: argparse.Namespace) -> int:
-    from .demo import QUERY, lines
-
-    folder = Path(options.data) if options.data else Path(tempfile.mkdtemp(prefix="knowhub-demo-"))
-    with KnowHub(folder) as hub:
-        report = hub.take_in(LOCAL, lines())
-        question = options.question or QUERY
-        print(f"{report['written']} entries of what Python's library can do, in {folder}\n\n? {question}")
-        began = time.perf_counter()
-        _show(hub.search(LOCAL, {"q": question, "top_k": 3}), (time.perf_counter() - began) * 1000)
-    print(f'\nGo on with: knowhub ask --data {folder} "…", or knowhub serve --data {folder}')
-    return 0
 
 
 def _token(options: argparse.Namespace) -> int:
@@ -314,82 +264,21 @@ def _import(options: argparse.Namespace) -> int:
         source: Any = sys.stdin
         if options.file != "-":
             source = stack.enter_context(open(options.file, encoding="utf-8-sig"))
-        report = hub.take_in(LOCAL, read_foreign(source, options.format))
+        report = hub.take_in(LOCAL, _lines(source))
     print(f"{report['written']} written, {report['skipped']} there already")
     for error in report["errors"]:
         print(f"line {error['line']}: {error['detail']}", file=sys.stderr)
     return 1 if report["errors"] else 0
 
 
-def read_foreign(source: Iterable[str], kind: str = "auto") -> Iterator[Json]:
-    """Yield lines of an import: ours as they are, mem0's and the MCP memory server's as knowledge.
-
-    Args:
-        source: Lines of JSON, or, of mem0, one JSON document.
-        kind: `"knowhub"`, `"mem0"`, `"mcp"`; `"auto"` tells by the fields.
-
-    Raises:
-        KnowHubError: It is no JSON.
-    """
-    text = "".join(source)
-    rows: Any
-    try:
-        held = json.loads(text)
-        rows = held.get("results", held.get("memories", [held])) if isinstance(held, dict) else held
-    except ValueError:
-        rows = []
-        for number, line in enumerate(text.splitlines(), 1):
-            if line.strip():
-                try:
-                    rows.append(json.loads(line))
-                except ValueError:
-                    raise KnowHubError("invalid", f"line {number} is no JSON") from None
-    except RecursionError:
-        raise KnowHubError("invalid", "it is too deep") from None
-    for row in rows if isinstance(rows, list) else [rows]:
-        if isinstance(row, dict):
-            yield from _as_lines(row, kind)
-        else:
-            yield {"kind": "no object"}  # so that it is told as a line that cannot be read
-
-
-def _as_lines(row: Json, kind: str) -> Iterator[Json]:
-    if kind in ("auto", "mem0") and isinstance(row.get("memory"), str) and row["memory"].strip():
-        text = row["memory"]
-        source: Json = {"name": "mem0", "agent_id": str(row.get("agent_id") or "")[:200]}
-        yield {
-            "id": _stable_id("mem0", str(row.get("id") or text)),
-            "task": text[:2000],
-            "content": text[:65_536],
-            "types": ["user_profile" if row.get("user_id") else "strategy"],
-            "source": source,
-        }
-    elif kind in ("auto", "mcp") and row.get("type") == "entity" and isinstance(row.get("name"), str):
-        observed = row.get("observations")
-        said = [str(each) for each in observed if str(each).strip()] if isinstance(observed, list) else []
-        yield {
-            "id": _stable_id("mcp", row["name"]),
-            "task": row["name"][:2000],
-            "content": "\n".join(said)[:65_536] or row["name"],
-            "types": ["definition"],
-            "tags": {"entity_type": str(row.get("entityType") or "entity")[:200]},
-            "source": {"name": "MCP memory"},
-        }
-    elif kind in ("auto", "mcp") and row.get("type") == "relation":
-        said_once = " ".join(str(row.get(name, "")) for name in ("from", "relationType", "to"))
-        yield {
-            "id": _stable_id("mcp", said_once),
-            "task": said_once[:2000],
-            "content": said_once[:65_536],
-            "types": ["definition"],
-            "source": {"name": "MCP memory"},
-        }
-    else:
-        yield row
-
-
-def _stable_id(kind: str, text: str) -> str:
-    return f"knowledge-{kind}-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:20]}"
+def _lines(source: Iterable[str]) -> Iterator[Json]:
+    for number, line in enumerate(source, 1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                raise KnowHubError("invalid", f"line {number} is no JSON") from None
+            yield row if isinstance(row, dict) else {"kind": "no object"}
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -404,7 +293,20 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    folder = data_folder(options.data)
+    try:
+        problems = _look(data_folder(options.data))
+    except KnowHubError as error:
+        if error.code != "store-damaged":
+            raise
+        problems = [f"the store is damaged: {error.__cause__}"]
+    for said in problems:
+        print(f"! {said}")
+    print("all is well" if not problems else f"{len(problems)} problems")
+    return 1 if problems else 0
+
+
+def _look(folder: Path) -> list[str]:
+    """Print what a hub holds; return what is wrong."""
     with KnowHub(folder) as hub:
         problems = [*hub.ledger.tree.recovery, *hub.ledger.tree.Verify()]
         if hub.vault.references():
@@ -423,10 +325,7 @@ def _doctor(options: argparse.Namespace) -> int:
         orphans = len(sealed - named)
         print("  ".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or "empty")
         print(f"secrets: {len(sealed & named)}, without an owner: {orphans}, tokens: {len(hub.tokens.all())}")
-    for said in problems:
-        print(f"! {said}")
-    print("all is well" if not problems else f"{len(problems)} problems")
-    return 1 if problems else 0
+    return problems
 
 
 def _purge(options: argparse.Namespace) -> int:
@@ -435,7 +334,6 @@ def _purge(options: argparse.Namespace) -> int:
     folder = data_folder(options.data)
     with KnowHub(folder) as hub:
         hub.purge(LOCAL)
-        hub.vault.sweep(hub.catalog.secret_references())
     for indexes in (folder / "indexes", folder / "tree" / "indexes"):
         shutil.rmtree(indexes, ignore_errors=True)
     print("What was deleted is gone; snapshots, if there are any, still hold it.")
@@ -445,9 +343,10 @@ def _purge(options: argparse.Namespace) -> int:
 def _mcp(options: argparse.Namespace) -> int:
     from .mcp_server import serve_stdio
 
+    _check_key(data_folder(options.data))
     with KnowHub(data_folder(options.data), models=make_models(options.models)) as hub:
         _, token = own_token(hub.tokens)
-        serve_stdio(hub, token, options.names)
+        serve_stdio(hub, token)
     return 0
 
 
@@ -481,14 +380,11 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument("--tls-key")
     serve.add_argument("--behind-proxy", action="store_true", help="a proxy before it speaks TLS")
     serve.add_argument("--cors", default="", help="the one origin whose scripts may ask it")
-    serve.add_argument("--rate", type=float, default=50.0, help="requests a second for one token")
+    serve.add_argument("--rate", type=float, default=50.0, help="requests a second for one token; 0 is no limit")
     serve.add_argument("--allow-secret-shapes", action="store_true", help="take knowledge that looks like a key")
-    serve.add_argument("--names", choices=("", "memory", "chatgpt"), default="", help="further names of MCP tools")
     ask = add("ask", _ask, "search from the terminal", models=True)
     ask.add_argument("question")
     ask.add_argument("--top-k", type=int, default=3)
-    demo = add("demo", _demo, "fill a hub with what Python's library can do, and ask it")
-    demo.add_argument("question", nargs="?")
     token = add("token", _token, "make, list or revoke tokens; log a browser in")
     token.add_argument("action", nargs="?", choices=("make", "list", "revoke", "login"), default="make")
     token.add_argument("id", nargs="?", default="", help="for revoke: how its id begins")
@@ -504,14 +400,12 @@ def make_parser() -> argparse.ArgumentParser:
     )
     take = add("import", _import, "read knowledge in")
     take.add_argument("file", help="- is stdin")
-    take.add_argument("--format", choices=("auto", "knowhub", "mem0", "mcp"), default="auto")
     give = add("export", _export, "write all as JSON lines, no secrets")
     give.add_argument("file", nargs="?", default="-")
     add("doctor", _doctor, "look whether all is well")
     purge = add("purge", _purge, "forget history and what was deleted, for good")
     purge.add_argument("--yes", action="store_true")
-    mcp = add("mcp", _mcp, "serve MCP on stdin and stdout", models=True)
-    mcp.add_argument("--names", choices=("", "memory", "chatgpt"), default="", help="further names of tools")
+    add("mcp", _mcp, "serve MCP on stdin and stdout", models=True)
     return parser
 
 

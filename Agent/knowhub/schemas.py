@@ -33,7 +33,7 @@ try:
         model_validator,
     )
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub needs its extra: pip install 'keyword-tree-memory[knowhub]'") from error
+    raise ImportError("KnowHub needs its extra: pip install '.[knowhub]' in its repository") from error
 
 __all__ = [
     "RIGHTS",

@@ -64,7 +64,7 @@ try:
     from starlette.concurrency import run_in_threadpool
     from starlette.convertors import StringConvertor, register_url_convertor
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's server needs its extra: pip install 'keyword-tree-memory[knowhub]'") from error
+    raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
 __all__ = ["Who", "add_routes"]
 
@@ -157,10 +157,11 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
     slimming = ThreadPoolExecutor(1, "KnowHub slim")  # it may take minutes, and must hold no thread that writes need
 
     @api.post(f"{path}/slim", responses=told(SlimOut, 409), openapi_extra=_SECURED)
-    async def slim_knowledge(body: SlimIn, token: Who) -> Response:
+    async def slim_knowledge(body: SlimIn, token: Who, key: _Key = None) -> Response:
         """Merge entries that say the same."""
         need(token, "curate")
-        return answer(await asyncio.get_running_loop().run_in_executor(slimming, hub.slim, token, body))
+        loop = asyncio.get_running_loop()
+        return answer(await loop.run_in_executor(slimming, hub.slim, token, body, key or ""))
 
     one = path + "/{id:knowledge_id}"
 
@@ -175,15 +176,17 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
         return answer(entry, version=entry["version"])
 
     @api.patch(one, responses=told(ChangedOut, 412, 428, with_version=True), openapi_extra=_SECURED)
-    def patch_knowledge(id: _KnowledgeIdPath, body: KnowledgePatch, token: Who, if_match: _IfMatch = None) -> Response:
+    def patch_knowledge(
+        id: _KnowledgeIdPath, body: KnowledgePatch, token: Who, if_match: _IfMatch = None, key: _Key = None
+    ) -> Response:
         """Change fields of an entry."""
-        made = hub.patch(token, id, body, read_version(if_match, needed=True))
+        made = hub.patch(token, id, body, read_version(if_match, needed=True), key or "")
         return answer(made, version=made["entry"]["version"])
 
     @api.delete(one, responses=told(DoneOut, 412, 428), openapi_extra=_SECURED)
-    def delete_knowledge(id: _KnowledgeIdPath, token: Who, if_match: _IfMatch = None) -> Response:
+    def delete_knowledge(id: _KnowledgeIdPath, token: Who, if_match: _IfMatch = None, key: _Key = None) -> Response:
         """Hide an entry, undoably."""
-        return answer(hub.delete(token, id, read_version(if_match, needed=True)))
+        return answer(hub.delete(token, id, read_version(if_match, needed=True), key or ""))
 
     @api.get(f"{one}/history", responses=told(HistoryOut), openapi_extra=_SECURED)
     def knowledge_history(id: _KnowledgeIdPath, token: Who) -> Response:
@@ -222,15 +225,15 @@ def _add_proposals(api: FastAPI, hub: KnowHub) -> None:
         responses=told(ChangedOut, 409, with_version=True),
         openapi_extra=_SECURED,
     )
-    def accept_proposal(id: _ProposalIdPath, token: Who, body: AcceptIn | None = None) -> Response:
+    def accept_proposal(id: _ProposalIdPath, token: Who, body: AcceptIn | None = None, key: _Key = None) -> Response:
         """Give an entry the text that was proposed, or another one."""
-        made = hub.accept(token, id, body or AcceptIn())
+        made = hub.accept(token, id, body or AcceptIn(), key or "")
         return answer(made, version=made["entry"]["version"])
 
     @api.post("/api/proposal/{id:proposal_id}/reject", responses=told(DoneOut, 409, 412), openapi_extra=_SECURED)
-    def reject_proposal(id: _ProposalIdPath, token: Who) -> Response:
+    def reject_proposal(id: _ProposalIdPath, token: Who, key: _Key = None) -> Response:
         """Close a proposal."""
-        return answer(hub.reject(token, id))
+        return answer(hub.reject(token, id, key or ""))
 
 
 def _add_resources(api: FastAPI, hub: KnowHub) -> None:
@@ -263,9 +266,9 @@ def _add_resources(api: FastAPI, hub: KnowHub) -> None:
         return answer(made, 201 if is_new else 200, made["resource"]["version"])
 
     @api.delete(one, responses=told(DoneOut, 412, 428), openapi_extra=_SECURED)
-    def delete_resource(id: _ResourceIdPath, token: Who, if_match: _IfMatch = None) -> Response:
+    def delete_resource(id: _ResourceIdPath, token: Who, if_match: _IfMatch = None, key: _Key = None) -> Response:
         """Hide a resource, undoably, and destroy its secret, for good."""
-        return answer(hub.delete_resource(token, id, read_version(if_match, needed=True)))
+        return answer(hub.delete_resource(token, id, read_version(if_match, needed=True), key or ""))
 
     @api.get("/api/secret/{id:path}", responses=told(SecretOut, 410), openapi_extra=_SECURED)
     def get_secret(id: _ResourceIdPath, token: Who) -> Response:
@@ -280,9 +283,9 @@ def _add_operations(api: FastAPI, hub: KnowHub) -> None:
         return answer(hub.operations(token, query))
 
     @api.post("/api/operation/{id}/undo", responses=told(UndoneOut, 409), openapi_extra=_SECURED)
-    def undo_operation(id: Annotated[str, Path(max_length=100)], token: Who) -> Response:
+    def undo_operation(id: Annotated[str, Path(max_length=100)], token: Who, key: _Key = None) -> Response:
         """Take an operation back."""
-        return answer(hub.undo(token, id))
+        return answer(hub.undo(token, id, key or ""))
 
 
 def _add_goals(api: FastAPI, hub: KnowHub) -> None:
@@ -294,9 +297,14 @@ def _add_goals(api: FastAPI, hub: KnowHub) -> None:
         return answer(hub.get_goals(token, id))
 
     @api.put(goals, responses=told(GoalsKeptOut, 409), openapi_extra=_SECURED)
-    def put_goals(id: _TraceIdPath, body: GoalsIn, token: Who) -> Response:
+    def put_goals(id: _TraceIdPath, body: GoalsIn, token: Who, key: _Key = None) -> Response:
         """Keep a goal tree."""
-        return answer(hub.put_goals(token, id, body))
+        return answer(hub.put_goals(token, id, body, key or ""))
+
+    @api.delete(goals, responses=told(DoneOut), openapi_extra=_SECURED)
+    def delete_goals(id: _TraceIdPath, token: Who, key: _Key = None) -> Response:
+        """Hide a goal tree, undoably."""
+        return answer(hub.delete_goals(token, id, key or ""))
 
 
 def _add_tokens(api: FastAPI, hub: KnowHub) -> None:
@@ -305,10 +313,10 @@ def _add_tokens(api: FastAPI, hub: KnowHub) -> None:
         """List tokens, without their texts."""
         return answer(hub.list_tokens(token))
 
-    @api.post("/api/token", status_code=201, responses=told(TokenOut, status=201), openapi_extra=_SECURED)
-    def make_token(body: TokenIn, token: Who) -> Response:
+    @api.post("/api/token", status_code=201, responses=told(TokenOut, 409, status=201), openapi_extra=_SECURED)
+    def make_token(body: TokenIn, token: Who, key: _Key = None) -> Response:
         """Make a token; its text is told this once."""
-        return answer(hub.make_token(token, body), 201)
+        return answer(hub.make_token(token, body, key or ""), 201)
 
     @api.delete("/api/token/{id}", responses=told(DoneOut), openapi_extra=_SECURED)
     def revoke_token(id: Annotated[str, Path(pattern="^[0-9a-f]{64}$")], token: Who) -> Response:
@@ -318,17 +326,21 @@ def _add_tokens(api: FastAPI, hub: KnowHub) -> None:
 
 def _add_transfer(api: FastAPI, hub: KnowHub) -> None:
     exported = told(PageOut)
-    exported[200] = {"description": "JSON lines", "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
+    lines = {"schema": {"type": "string"}}  # as text, too, for generated clients: they cannot read the other type
+    exported[200] = {"description": "JSON lines", "content": {"application/x-ndjson": lines, "text/plain": lines}}
 
-    @api.get("/api/export", responses=exported, openapi_extra=_SECURED)
-    def export(token: Who) -> Response:
-        """Stream all that the token sees as JSON lines, no secrets."""
-        return StreamingResponse(_in_blocks(_lines(hub, token)), media_type="application/x-ndjson")
+    # The class keeps FastAPI from naming JSON as a third type.
+    @api.get("/api/export", responses=exported, response_class=StreamingResponse, openapi_extra=_SECURED)
+    def export(request: Request, token: Who) -> Response:
+        """Stream all that the token sees as JSON lines, no secrets; as text for `Accept: text/plain`."""
+        is_text = request.headers.get("accept", "").startswith("text/plain")
+        media_type = "text/plain" if is_text else "application/x-ndjson"
+        return StreamingResponse(_in_blocks(_lines(hub, token)), media_type=media_type)
 
-    @api.post("/api/import", responses=told(ImportOut), openapi_extra=_SECURED)
-    def take_in(body: ImportIn, token: Who) -> Response:
+    @api.post("/api/import", responses=told(ImportOut, 409), openapi_extra=_SECURED)
+    def take_in(body: ImportIn, token: Who, key: _Key = None) -> Response:
         """Write what an export holds; what is there already is skipped."""
-        return answer(hub.take_in(token, body.lines))
+        return answer(hub.take_in(token, body.lines, key or ""))
 
 
 def _lines(hub: KnowHub, token: Token) -> Iterator[str]:

@@ -11,6 +11,7 @@ import httpx
 import uvicorn
 
 from .application import Application, create_app
+from .connections import Connection
 from .gate import Settings
 from .hub import KnowHub
 from .schemas import RIGHTS
@@ -66,7 +67,13 @@ def serve(hub: KnowHub, prepare: Any = None, **settings: Any) -> Iterator[Served
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="on", ws="none", timeout_graceful_shutdown=5
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            ws="none",
+            timeout_graceful_shutdown=5,
+            http=Connection,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)

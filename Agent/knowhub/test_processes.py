@@ -17,9 +17,11 @@ ROOT = Path(__file__).resolve().parents[2]
 JUDGE = """
 import sys
 from Agent.knowhub.hub import LOCAL, KnowHub
+from Agent.knowhub.tokens import Token
 with KnowHub(sys.argv[1]) as hub:
     for number in range(int(sys.argv[3])):
-        hub.update(LOCAL, sys.argv[2], {"add_helpful_case": {"task": f"{number}"}})
+        voter = Token(f"{sys.argv[4]}-{number}", LOCAL.rights, LOCAL.scopes)
+        hub.update(voter, sys.argv[2], {"add_helpful_case": {"task": f"{number}"}})
 """
 
 SAVE = """
@@ -43,7 +45,7 @@ def test_of_the_feedback_of_eight_processes_none_is_lost(tmp_path: Path) -> None
     each, count = (250, 8) if STORM else (20, 3)
     with KnowHub(tmp_path / "hub") as hub:
         id = hub.save(LOCAL, {"task": "t", "content": "c", "types": ["tool"]})["entry"]["id"]
-        workers = [start(JUDGE, str(tmp_path / "hub"), id, str(each)) for _ in range(count)]
+        workers = [start(JUDGE, str(tmp_path / "hub"), id, str(each), str(n)) for n in range(count)]
         for worker in workers:
             assert worker.wait(600) == 0
             assert worker.stdout is not None

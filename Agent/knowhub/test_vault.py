@@ -22,10 +22,10 @@ from Agent.keyword_tree import StubLLMClient
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.program import main
 from Agent.knowhub.schemas import Json, KnowHubError, ResourceIn
-from Agent.knowhub.shapes import secret_shape
 from Agent.knowhub.support import serve
 from Agent.knowhub.tokens import Token, write_new
 from Agent.knowhub.vault import KeyRing, Vault, find_ring, key_path
+from Agent.secrets_in_text import secret_shape
 
 SECRET = "SENTINEL-密码-hunter2-Zq9x"
 RESOURCE = {"title": "A test account", "body": "100 calls a day", "content_type": "credential", "secure_body": SECRET}
@@ -173,7 +173,7 @@ class TestReveal:
         assert hub.get_resource(LOCAL, "a")["secret"] == "none"
 
     @pytest.mark.parametrize("where", ["top", "metadata"])
-    def test_ends_when_it_expires_and_is_destroyed_an_hour_later(self, tmp_path: Path, where: str) -> None:
+    def test_ends_when_it_expires_and_a_purge_destroys_it(self, tmp_path: Path, where: str) -> None:
         now = [1_800_000_000.0]
         until = {"expires_at": "2027-01-15T09:00:00Z"}  # an hour later
         with KnowHub(tmp_path / "hub", clock=lambda: now[0]) as hub:
@@ -184,8 +184,10 @@ class TestReveal:
             refused("gone", hub.reveal, LOCAL, "a")
             hub.sweep()
             assert len(hub.vault.references()) == 1
-            now[0] += 3600
+            now[0] += 365 * 86_400
             hub.sweep()
+            assert len(hub.vault.references()) == 1  # a clock that is a year ahead destroys nothing
+            hub.purge(LOCAL)
             assert hub.vault.references() == []
             assert hub.get_resource(LOCAL, "a")["secret"] == "destroyed"
             refused("gone", hub.reveal, LOCAL, "a")
@@ -301,7 +303,9 @@ class TestReplacing:
 
 
 class TestKilledBetween:
-    def test_a_sealed_file_that_nobody_names_goes_after_an_hour(self, hub: KnowHub) -> None:
+    def test_a_sealed_file_that_nobody_names_goes_after_an_hour(
+        self, hub: KnowHub, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         hub.put_resource(LOCAL, "kept", RESOURCE)
         [kept] = hub.vault.references()
         orphan = hub.vault.seal("resource/never", SECRET)  # and here the process is killed
@@ -312,9 +316,13 @@ class TestKilledBetween:
         for each in (path, path.with_name(kept), path.with_name(".half.new")):
             os.utime(each, (1, 1))
         hub.sweep()
+        assert hub.vault.exists(orphan)  # the file's own time may be a wrong clock's
+        later = time.monotonic() + 3601
+        monkeypatch.setattr("Agent.knowhub.vault.time.monotonic", lambda: later)
+        hub.sweep()
 
         assert hub.vault.references() == [kept]
-        assert sorted(os.listdir(path.parent)) == [kept]
+        assert sorted(os.listdir(path.parent)) == ["0" * 32, kept]
 
     def test_killed_before_the_old_one_went(self, hub: KnowHub, monkeypatch: pytest.MonkeyPatch) -> None:
         hub.put_resource(LOCAL, "a", RESOURCE)
@@ -323,7 +331,7 @@ class TestKilledBetween:
             patch.setattr(hub.vault, "destroy", lambda _: False)
             hub.put_resource(LOCAL, "a", {**RESOURCE, "secure_body": "new"}, 1)
         os.utime(hub.folder / "vault" / old, (1, 1))
-        hub.sweep()
+        hub.purge(LOCAL)
 
         assert not hub.vault.exists(old)
         assert hub.reveal(LOCAL, "a")["secure_body"] == "new"
@@ -562,3 +570,26 @@ class TestShapes:
 
             assert answer["evolution"]["state"] == "queued"
             assert search_folder(tmp_path, key) == []
+
+
+class TestWrongKey:
+    def test_is_refused_at_start(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        right, wrong = KeyRing.make().to_text(), KeyRing.make().to_text()
+        monkeypatch.setenv("KNOWHUB_KEY", right)
+        with KnowHub(tmp_path / "hub") as hub:
+            hub.put_resource(LOCAL, "a", RESOURCE)
+        monkeypatch.setenv("KNOWHUB_KEY", wrong)
+
+        assert main(["serve", "--data", str(tmp_path / "hub"), "--port", "0"]) == 2
+        assert "did not seal" in capsys.readouterr().err
+        with KnowHub(tmp_path / "hub") as hub:
+            refused("vault-locked", hub.put_resource, LOCAL, "b", RESOURCE)  # nothing is sealed by two keys
+        monkeypatch.setenv("KNOWHUB_KEY", wrong + right)  # a new one before the old one
+        with KnowHub(tmp_path / "hub") as hub:
+            assert hub.reveal(LOCAL, "a")["secure_body"] == SECRET
+            assert hub.vault.rotate() == 1
+        monkeypatch.setenv("KNOWHUB_KEY", wrong)
+        with KnowHub(tmp_path / "hub") as hub:
+            assert hub.reveal(LOCAL, "a")["secure_body"] == SECRET

@@ -57,6 +57,8 @@ class Token:
     """`"token"`, `"session"`, or `"login"`."""
     created_at: float = 0.0
     """Seconds since the epoch, UTC."""
+    mark: str = ""
+    """The digests of the Idempotency-Key and the request that made it."""
 
     def __post_init__(self) -> None:
         # In an entry it means "its principal alone": a token that had it as a scope would share it with everybody.
@@ -122,11 +124,13 @@ class Tokens:
         kind: str = "token",
         parent: str = "",
         text: str = "",
+        mark: str = "",
     ) -> tuple[str, Token]:
         """Make a token, and return its text, which is kept nowhere, and what it is; `text` is one made elsewhere."""
         text = text or ("kh_" if kind == "token" else f"kh{kind[0]}_") + secrets.token_urlsafe(32)
         digest = _digest(text)
-        made = Token(principal, frozenset(rights), frozenset(scopes), expires_at, digest, parent, kind, self._clock())
+        now = self._clock()
+        made = Token(principal, frozenset(rights), frozenset(scopes), expires_at, digest, parent, kind, now, mark)
         self._write(made)
         return text, made
 
@@ -200,10 +204,11 @@ class Tokens:
         return [digest for digest in self._digests() if self._parse(digest) is None]
 
     def sweep(self) -> None:
-        """Put away what has expired."""
+        """Delete browsers' sessions and links that have expired; a token stays, since a clock can be wrong."""
         for digest in self._digests():
             token = self._parse(digest)
-            if token is not None and token.expires_at is not None and token.expires_at <= self._clock():
+            is_over = token is not None and token.expires_at is not None and token.expires_at <= self._clock()
+            if is_over and token is not None and token.kind != "token":
                 self.revoke(digest)
 
     def _digests(self) -> Iterator[str]:
@@ -237,7 +242,8 @@ class Tokens:
                 return None
             until = None if expires_at is None else float(expires_at)
             who, kind, made = held["principal"], held["kind"], float(held["created_at"])
-            return Token(who, frozenset(rights), frozenset(scopes), until, digest, held["parent"], kind, made)
+            mark = str(held.get("mark", ""))
+            return Token(who, frozenset(rights), frozenset(scopes), until, digest, held["parent"], kind, made, mark)
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
@@ -251,6 +257,7 @@ class Tokens:
             "parent": token.parent,
             "kind": token.kind,
             "created_at": token.created_at,
+            "mark": token.mark,
         }
         write_new(self._folder / token.digest, json.dumps(held, ensure_ascii=False).encode() + b"\n")
 

@@ -289,17 +289,16 @@ async def resource_save(
     """Keep code, an account or a cookie under a path; whatever must stay secret goes into secure_body alone."""
 
     async def call() -> ToolResult:
-        given: Json = {"title": title, "body": body, "content_type": content_type, "metadata": metadata or {}}
-        given["scopes"] = scopes or await default_scopes()
-        # A secret that is there stays, and ends when it would, unless something is said of it.
-        given |= {name: said for name, said in (("secure_body", secure_body), ("expires_at", expires_at)) if said}
+        said: Json = {"body": body, "metadata": metadata, "secure_body": secure_body, "expires_at": expires_at}
+        said |= {"scopes": scopes, "content_type": "" if content_type == "text" else content_type}
+        given = {"title": title} | {name: value for name, value in said.items() if value}
         path = _resource_path(resource_id)
         try:
-            told = await request("PUT", path, body=given)
+            told = await request("PUT", path, body={"scopes": await default_scopes(), **given})
         except CallError as error:
             if error.code != "version-needed":
                 raise
-            there = await request("GET", path)
+            there = await request("GET", path)  # what is not said stays as it is
             told = await request("PUT", path, body=given, if_match=f'"{there["version"]}"')
         kept = told["resource"]
         return ToolResult("✅ Resource saved", _resource_text(kept), {"items": [kept], **told})
@@ -343,23 +342,42 @@ def _placeholder(id: str) -> str:
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z0-9._/-]{1,200})\}\}")
 
 
-async def fill_secrets(text: str, allowed: Collection[str] | None = None) -> str:
+async def fill_secrets(text: str, allowed: Collection[str]) -> str:
     """Return a text with the secrets that its placeholders name: for a tool as it acts, never for a model.
+
+    A placeholder stays as it is where the call does not name its resource, and where the text names a host that is not
+    in the resource's own list, `metadata.allowed_hosts` (`"api.example.com"`, or `".example.com"` with all beneath it).
+    What an agent read, and repeats, may hold a placeholder that a stranger wrote before an address of theirs. A host
+    is whatever has a dot, as in `evil.example` or `10.0.0.1`, and what follows `://` or `@`.
 
     Args:
         text: What the tool is to be given.
-        allowed: The resources that this tool may use; None is all that the token reads. Name them: what an agent read
-            in knowledge, and repeats, may hold a placeholder that a stranger wrote there, before an address of theirs.
+        allowed: The resources that this tool may use.
 
     Raises:
-        CallError: One of them cannot be had, or is not allowed; nothing was filled in.
+        CallError: A secret that may be filled in is not available; nothing was filled in.
     """
     known: dict[str, str] = {}
+    bare = _PLACEHOLDER.sub("secret", text)
+    hosts = {found.lower().rstrip(".") for match in _HOSTS.finditer(bare) for found in match.groups() if found}
     for id in dict.fromkeys(_PLACEHOLDER.findall(text)):
-        if allowed is not None and id not in allowed:
-            raise CallError("a placeholder names a secret that this tool may not use", "forbidden")
-        known[id] = str((await request("GET", _resource_path(id, "secret")))["secure_body"])
-    return _PLACEHOLDER.sub(lambda match: known[match[1]], text)
+        if id not in allowed:
+            continue
+        listed = (await request("GET", _resource_path(id)))["metadata"].get("allowed_hosts")
+        fitting = [each.lower() for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+        if all(any(_is_host(host, each) for each in fitting) for host in hosts):
+            known[id] = str((await request("GET", _resource_path(id, "secret")))["secure_body"])
+    return _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), text)
+
+
+_HOSTS = re.compile(
+    r"(?:://|@)(?:[^\s/@\"'{}]*@)?\[?([^\s/:?#\"'\]{}@]+)"
+    r"|(?<![\w./:-])((?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W_][\w-]*)(?![\w}])"
+)
+
+
+def _is_host(host: str, listed: str) -> bool:
+    return host == listed.lstrip(".") or (listed.startswith(".") and host.endswith(listed))
 
 
 TOOLS: tuple[Tool[Any, ToolResult], ...] = (

@@ -34,7 +34,7 @@ try:
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's vault needs its extra: pip install 'keyword-tree-memory[knowhub]'") from error
+    raise ImportError("KnowHub's vault needs its extra: pip install '.[knowhub]' in its repository") from error
 
 __all__ = ["KeyRing", "Vault", "config_folder", "find_ring", "key_path"]
 
@@ -43,6 +43,8 @@ ORPHAN_S = 3600
 
 _REFERENCE = re.compile(r"[0-9a-f]{32}").fullmatch
 _HEAD = b"knowhub-vault-1\0"
+_KNOWN = "0" * 32
+"""The file of a known text, sealed with the first secret: what opens it is the hub's key."""
 
 
 # Master keys
@@ -180,6 +182,8 @@ class Vault:
         self._given = ring
         self._found: tuple[object, KeyRing] | None = None  # where the keys came from, as it was then
         self._clock = clock
+        self._unnamed: dict[str, float] = {}  # since when, by a clock that nobody sets
+        self._proved: KeyRing | None = None
 
     def ring(self) -> KeyRing:
         """Return the master keys.
@@ -209,19 +213,49 @@ class Vault:
         finally:
             os.close(descriptor)
 
-    def seal(self, resource_id: str, text: str) -> str:
-        """Write a secret, durably, and return its reference."""
-        reference, data_key = secrets.token_hex(16), secrets.token_bytes(32)
+    def prove(self) -> None:
+        """Check that the master keys are those of this vault.
+
+        Raises:
+            KnowHubError: `vault-locked`: they do not open what was sealed here.
+        """
+        ring = self.ring()
+        if self._proved is ring or not self._folder.exists():
+            return
+        self._proved = ring
+        try:
+            if self._read(_KNOWN) is None:
+                for reference in self.references()[:1]:  # of an older version: no known text yet
+                    held = self._read(reference)
+                    if held is not None:
+                        self._unwrap(held, reference, str(held.get("for")))
+                with contextlib.suppress(FileExistsError):
+                    self.seal(_KNOWN, _KNOWN, known=_KNOWN)
+            self.open(_KNOWN, _KNOWN)
+        except (KnowHubError, InvalidTag, KeyError, ValueError, TypeError) as error:
+            self._proved = None
+            if isinstance(error, KnowHubError) and error.code == "disk-full":
+                raise
+            raise KnowHubError(
+                "vault-locked", "this master key did not seal the secrets of this hub: bring back the one that did"
+            ) from None
+
+    def seal(self, resource_id: str, text: str, *, known: str = "") -> str:
+        """Write a secret, durably, and return its reference; `known` is one that is given."""
+        reference, data_key = known or secrets.token_hex(16), secrets.token_bytes(32)
         bound = _bind(reference, resource_id)
         nonce, nonce2 = secrets.token_bytes(12), secrets.token_bytes(12)
         sealed = AESGCM(data_key).encrypt(nonce2, text.encode(), bound)
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._keys_held():
+                self.prove()
                 name, master = self.ring().newest()
                 held = {"key": name, "nonce": _b64(nonce), "nonce2": _b64(nonce2), "for": resource_id}
                 held |= {"wrapped": _b64(AESGCM(master).encrypt(nonce, data_key, bound)), "sealed": _b64(sealed)}
-                write_new(self._folder / reference, json.dumps(held).encode() + b"\n")
+                write_new(self._folder / reference, json.dumps(held).encode() + b"\n", is_first=bool(known))
+        except FileExistsError:  # the known text: another process was quicker
+            raise
         except OSError as error:
             raise KnowHubError("disk-full", "the disk refuses the secret; nothing was changed") from error
         return reference
@@ -273,18 +307,24 @@ class Vault:
     def references(self) -> list[str]:
         """Return the references of all secrets."""
         try:
-            return sorted(name for name in os.listdir(self._folder) if _REFERENCE(name))
+            return sorted(name for name in os.listdir(self._folder) if _REFERENCE(name) and name != _KNOWN)
         except FileNotFoundError:
             return []
 
-    def sweep(self, named: Collection[str]) -> int:
-        """Destroy what nobody has named for an hour, and return how many; unfinished files likewise."""
-        count = 0
+    def sweep(self, named: Collection[str], *, is_purge: bool = False) -> int:
+        """Destroy what no resource has named for an hour, and return how many; unfinished files likewise.
+
+        The hour is that of a clock that cannot be set, since this process saw the file; of a purge, that of the file.
+        """
+        count, now = 0, time.monotonic()
         with contextlib.suppress(FileNotFoundError):
-            for name in os.listdir(self._folder):
+            present = os.listdir(self._folder)
+            self._unnamed = {name: self._unnamed.get(name, now) for name in present if name not in named}
+            for name in list(self._unnamed):
                 path = self._folder / name
                 with contextlib.suppress(OSError):
-                    if self._clock() - path.stat().st_mtime < ORPHAN_S:
+                    age = self._clock() - path.stat().st_mtime if is_purge else now - self._unnamed[name]
+                    if age < ORPHAN_S or name == _KNOWN:
                         continue
                     if _REFERENCE(name) and name not in named:
                         count += self.destroy(name)
@@ -317,7 +357,7 @@ class Vault:
     def _rewrap(self, ring: KeyRing) -> int:
         name, master = ring.newest()
         count = 0
-        for reference in self.references():
+        for reference in (_KNOWN, *self.references()):
             held = self._read(reference)
             if held is None or held.get("key") == name:
                 continue
@@ -332,7 +372,7 @@ class Vault:
             status = os.stat(self._folder / reference)
             write_new(self._folder / reference, json.dumps(held).encode() + b"\n")
             os.utime(self._folder / reference, ns=(status.st_atime_ns, status.st_mtime_ns))
-            count += 1
+            count += reference != _KNOWN
         return count
 
     def problems(self) -> list[str]:

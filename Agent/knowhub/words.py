@@ -11,6 +11,8 @@ _PAIRS = {
     "newest": ("Newest entries", "最新条目"),
     "results": ("Results", "搜索结果"),
     "nothing": ("Nothing here yet.", "这里还没有内容。"),
+    "not_found": ("Nothing was found.", "没有找到相关内容。"),
+    "yours": ("What you typed is below; nothing is saved yet.", "您填写的内容保留在下面,尚未保存。"),
     "new": ("New entry", "新建条目"),
     "tree": ("Tree", "分类"),
     "resources": ("Resources", "资源"),

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ...finding.texts import terms as terms_of
 from ...keyword_tree import DuplicateIdError
-from ...memory.fulltext import terms_of
 from ..catalog import Known
 from ..checks import need, parse
 from ..schemas import (
@@ -19,7 +19,7 @@ from ..schemas import (
     not_found,
 )
 from ..tokens import Token, is_visible, sees
-from .shared import Room, digest_of, read_case, told_operation
+from .shared import Room, digest_of, gone_since, read_case, told_operation
 
 __all__ = ["ENTRY_NAMES", "Entries"]
 
@@ -58,7 +58,7 @@ class Entries(Room):
         while True:
             ids = self._new_ids("knowledge", token, key)
             for id in ids if key else ():
-                earlier = self.ledger.read(id)
+                earlier = self.ledger.stored(id)
                 if earlier is not None:
                     return self._first_answer(token, earlier, request)
             record = Record(ids[0], body.content, body.source.name, self._fields(token, body, request), token.principal)
@@ -80,7 +80,7 @@ class Entries(Room):
             "types": list(dict.fromkeys(body.types)),
             "tags": body.tags,
             "scopes": list(dict.fromkeys(body.scopes)),
-            "owner": body.owner or token.principal,
+            "owner": (body.owner if token.may("admin") else "") or token.principal,
             "resource_ids": body.all_resource_ids(),
             "source": source,
             "message_id": source["message_id"],
@@ -92,15 +92,16 @@ class Entries(Room):
     def _first_answer(self, token: Token, earlier: Record, request: str) -> Json:
         if earlier.fields.get("request") != request:
             raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
+        if earlier.deleted:
+            raise gone_since()
         if not sees(token, earlier):
             raise not_found()
-        first = next((entry for entry in reversed(self.ledger.history(earlier.id)) if entry.after), None)
-        operation_id = first.operation_id if first is not None else ""
+        operation_id = self.ledger.journal.first_of(earlier.id)
         return {"entry": self._entry(token, earlier), "operation_id": operation_id, "similar": []}
 
     def _similar(self, token: Token, task: str) -> list[Json]:
         among = self.catalog.visible(token)
-        found = self.catalog.rank_by_rarest(task[:200], 2 * SIMILAR_LIMIT, among) if among is None or among else []
+        found = self.catalog.rank(task[:200], 2 * SIMILAR_LIMIT, among) if among is None or among else []
         mine, told = set(terms_of(task)), list[Json]()
         for id in found:
             known = self.catalog.get(id)
@@ -143,12 +144,12 @@ class Entries(Room):
 
     def _cases(self, token: Token, id: str) -> dict[bool, list[Json]]:
         shown: dict[bool, list[Json]] = {True: [], False: []}
-        for known in self.catalog.feedback(id):
-            cases = shown[known.is_helpful]
-            if len(cases) < HISTORY_LIMIT and is_visible(token, known.scopes, known.owner):
-                record = self.ledger.read(known.id)
-                if record is not None:
-                    cases.append(read_case(record))
+        for is_helpful, cases in shown.items():
+            for known in self.catalog.feedback(id, 2 * HISTORY_LIMIT, is_helpful=is_helpful):
+                if len(cases) < HISTORY_LIMIT and is_visible(token, known.scopes, known.owner):
+                    record = self.ledger.read(known.id)
+                    if record is not None:
+                        cases.append(read_case(record))
         return shown
 
     def list_knowledge(self, token: Token, query: ListQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006  it is only read
@@ -171,15 +172,19 @@ class Entries(Room):
         return self._page("knowledge", wanted, query, lambda record: self._entry(token, record))
 
     def patch(
-        self, token: Token, id: str, body: KnowledgePatch | Mapping[str, Any], version: int | None = None
+        self, token: Token, id: str, body: KnowledgePatch | Mapping[str, Any], version: int | None = None, key: str = ""
     ) -> Json:
         """Change what a body names of an entry, if it still has this version; None takes whichever it has."""
         need(token, "write")
         body = parse(KnowledgePatch, body)
         given = body.model_dump(exclude_none=True)
+        mark, earlier = self._repeated(token, key, "patch", id, body.model_dump_json())
+        if earlier:
+            return {"entry": self.get(token, id), "operation_id": earlier[0].operation_id}
         record = self._record_at(token, id, "knowledge", version)
         self._check_owner(token, record)
-        self._check_scopes(token, given.get("scopes", ()), record)
+        self._check_scopes(token, given.get("scopes") or record.fields["scopes"], record)
+        self._check_said_owner(token, given.get("owner"), record.fields["owner"])
         self._check_secrets(given)
 
         def plan() -> list[Record]:
@@ -188,16 +193,19 @@ class Entries(Room):
             changed = Record(record.id, content, record.source, own, record.created_by)
             return [self.ledger.update(changed, record.version)]
 
-        operation_id, [made] = self._changing(lambda: self._write(token, "change", plan))
+        operation_id, [made] = self._changing(lambda: self._write(token, "change", plan, mark))
         return {"entry": self._entry(token, made), "operation_id": operation_id}
 
-    def delete(self, token: Token, id: str, version: int | None = None) -> Json:
+    def delete(self, token: Token, id: str, version: int | None = None, key: str = "") -> Json:
         """Hide an entry, undoably; its bytes stay in the log until `knowhub purge`."""
         need(token, "write")
+        mark, earlier = self._repeated(token, key, "delete", id)
+        if earlier:
+            return {"id": id, "operation_id": earlier[0].operation_id}
         record = self._record_at(token, id, "knowledge", version)
         self._check_owner(token, record)
         operation_id, _ = self._changing(
-            lambda: self._write(token, "delete", lambda: [self.ledger.delete(record.id, record.version)])
+            lambda: self._write(token, "delete", lambda: [self.ledger.delete(record.id, record.version)], mark)
         )
         self.catalog.catch_up()
         return {"id": record.id, "operation_id": operation_id}
@@ -207,9 +215,12 @@ class Entries(Room):
         need(token, "read")
         record = self._record(token, id, kind_of(id) if kind_of(id) in ("knowledge", "resource") else "?")
         versions = []
-        for entry in self.ledger.history(record.id, _VERSIONS):
+        for entry in self.ledger.journal.of_record(record.id, _VERSIONS):
             for after in entry.after:
                 if after.id == record.id and sees(token, after):
+                    if after.deleted:
+                        before = next((each.fields for each in entry.before if each.id == record.id), record.fields)
+                        after.fields = {**before, **after.fields}
                     versions.append({**told_operation(entry), "version": after.version, **_version(after)})
         return {"id": record.id, "results": versions, "count": len(versions)}
 

@@ -74,7 +74,7 @@ class Finding(Room):
             why = "model_limit"
         if not eligible:
             return Searching(token, query, began, 0, [], [], None, reason=why)
-        recalled = list(self.catalog.rank(query.q, limit if why else SHOWN_LIMIT, eligible))
+        recalled = self.catalog.rank(query.q, limit if why else SHOWN_LIMIT, eligible)
         if why:
             return Searching(token, query, began, len(eligible), [], recalled, None, reason=why)
         candidates = self._candidates(eligible, recalled)
@@ -147,5 +147,5 @@ class Finding(Room):
         helpful, harmful = self.catalog.votes(record.id)
         judged = {"score": own["score"], "helpful": helpful, "harmful": harmful, "confidence": own["confidence"]}
         names = ("types", "tags", "scopes", "owner", "resource_ids")
-        told = {"id": record.id, "task": own["task"], "content": record.content}
+        told = {"id": record.id, "task": own["task"], "content": record.content, "created_by": record.created_by}
         return {**told, **{name: own[name] for name in names}, "eval": judged, "quality_score": quality}

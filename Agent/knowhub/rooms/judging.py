@@ -20,7 +20,7 @@ from ..schemas import (
 )
 from ..tokens import Token, is_visible
 from .rewriting import Evolving, Rewriting
-from .shared import asker_of, digest_of, read_case, read_cursor, write_cursor
+from .shared import asker_of, digest_of, gone_since, read_case, read_cursor, write_cursor
 
 __all__ = ["Judging"]
 
@@ -51,6 +51,7 @@ class Judging(Rewriting):
         record = self._record(token, id, "knowledge")
         if body.update_score is not None:
             self._check_owner(token, record)
+            self._check_scopes(token, record.fields["scopes"], record)
         if body.evolve_feedback is not None and not self.models.available(body.model):
             self.models.check_share(asker_of(token))
         cases = [(True, body.add_helpful_case), (False, body.add_harmful_case)]
@@ -109,18 +110,20 @@ class Judging(Rewriting):
     def _earlier(self, made: Sequence[Record], request: str) -> Json | None:
         """Return the first answer to a call that comes again, or None where it is new."""
         for record in made:
-            earlier = self.ledger.read(record.id)
+            earlier = self.ledger.stored(record.id)
             if earlier is None:
                 continue
             if earlier.fields.get("request") != request:
                 raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
-            entries = [entry for entry in self.ledger.history(earlier.id) if entry.after]
-            answer: Json = {"operation_id": entries[-1].operation_id if entries else ""}
+            if earlier.deleted:
+                raise gone_since()
+            answer: Json = {"operation_id": self.ledger.journal.first_of(earlier.id)}
             if earlier.kind == "proposal":
                 state = (
                     "applied" if earlier.fields["state"] == "accepted" else "proposed" if earlier.content else "queued"
                 )
-                why, id = str(earlier.fields.get("why", "")), entries[0].operation_id if entries else ""
+                newest = self.ledger.journal.of_record(earlier.id, 1)
+                why, id = str(earlier.fields.get("why", "")), newest[0].operation_id if newest else ""
                 answer["evolution"] = {"state": state, "reason": why, "operation_id": id, "proposal_id": earlier.id}
             return answer
         return None
@@ -156,18 +159,16 @@ class Judging(Rewriting):
         return {"updated": len(made), "operation_id": operation_id, "results": results}
 
     def feedback(self, token: Token, id: str, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
-        """Return a page of an entry's feedback, newest first."""
+        """Return a page of an entry's feedback, newest first; what is not visible makes a page shorter."""
         need(token, "read")
         query, known = parse(PageQuery, query), self._known(token, id, "knowledge")
-        before = read_cursor(query.cursor)
-        behind = [each for each in self.catalog.feedback(known.id) if before is None or each.key < before]
-        seen = [each for each in behind if is_visible(token, each.scopes, each.owner)]
-        page = seen[: query.limit]
+        read = self.catalog.feedback(known.id, query.limit + 1, before=read_cursor(query.cursor))
+        page = [each for each in read[: query.limit] if is_visible(token, each.scopes, each.owner)]
         results = [
             {"id": each.id, "knowledge_id": each.of, "is_helpful": each.is_helpful, "case": read_case(record)}
             | {"created_by": each.principal, "created_at": iso_time(each.created_at)}
             for each in page
             if (record := self.ledger.read(each.id)) is not None
         ]
-        cursor = write_cursor(page[-1].key) if len(seen) > len(page) else None
+        cursor = write_cursor(read[query.limit - 1].key) if len(read) > query.limit else None
         return {"results": results, "count": len(results), "next_cursor": cursor}

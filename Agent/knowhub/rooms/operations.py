@@ -5,7 +5,7 @@ from typing import Any
 
 from ..catalog import Known
 from ..checks import need, parse
-from ..ledger import Entry
+from ..journal import Entry
 from ..schemas import (
     Json,
     KnowHubError,
@@ -14,11 +14,12 @@ from ..schemas import (
     not_found,
 )
 from ..tokens import Token, is_visible, sees
+from ..vault import ORPHAN_S
 from .shared import Room, read_cursor, told_operation, write_cursor
 
 __all__ = ["Operations"]
 
-_PURGED_AT_ONCE = _READ_AT_ONCE = 500
+_PURGED_AT_ONCE, _READ_AT_ONCE = 500, 200
 
 
 class Operations(Room):
@@ -36,7 +37,7 @@ class Operations(Room):
         query = parse(PageQuery, query)
         place = read_cursor(query.cursor)
         before = None if place is None else int(place[0])
-        read = self.ledger.operations_before(before, _READ_AT_ONCE)
+        read = self.ledger.journal.before(before, _READ_AT_ONCE)
         found: list[Json] = []
         last = None
         for last in read:
@@ -68,13 +69,16 @@ class Operations(Room):
             return is_seen and (entry is None or self.catalog.sees(token, entry))
         return sees(token, record)
 
-    def undo(self, token: Token, operation_id: str) -> Json:
+    def undo(self, token: Token, operation_id: str, key: str = "") -> Json:
         """Take back an operation of one's own, or with `curate` another's, if all that it touched is seen.
 
         A secret that went does not come back: its resource says `destroyed` then.
         """
         need(token, "write")
-        entry = self.ledger.find_operation(operation_id) if 0 < len(operation_id) <= 100 else None
+        mark, earlier = self._repeated(token, key, "undo", operation_id)
+        if earlier:
+            return {"operation_id": earlier[0].operation_id, "undone": operation_id}
+        entry = self.ledger.journal.find(operation_id) if 0 < len(operation_id) <= 100 else None
         touched = [] if entry is None else [*entry.before, *entry.after]
         if entry is None or not touched or not all(self._sees_version(token, record) for record in touched):
             raise not_found()
@@ -85,12 +89,7 @@ class Operations(Room):
         if entry.principal != token.principal and not token.may("curate"):
             raise KnowHubError("forbidden", "it is another's operation: undoing it needs the right `curate`")
 
-        def plan() -> list[Record]:
-            self.ledger.undo(operation_id)
-            return []
-
-        undone, _ = self._write(token, "undo", plan)
-        self.catalog.catch_up()
+        undone, _ = self._changing(lambda: self._write(token, "undo", lambda: self._put_back(token, entry), mark))
         for record in entry.after:  # a secret that is named no more
             reference = str(record.fields.get("secret_ref") or "")
             now = self.ledger.read(record.id)
@@ -98,17 +97,41 @@ class Operations(Room):
                 self.vault.destroy(reference)
         return {"operation_id": undone, "undone": operation_id}
 
+    def _put_back(self, token: Token, entry: Entry) -> list[Record]:
+        """Write what an operation changed as it was, where nothing changed it since and the token may write that."""
+        before, after = ({record.id: record for record in side} for side in (entry.before, entry.after))
+        written = []
+        for id in before | after:
+            was, became, now = before.get(id), after.get(id), self.ledger.stored(id)
+            if became is None or now is None or _state(now) != _state(became):
+                raise KnowHubError("conflict", "later changes stand in the way: undo these first")
+            if was is None or was.deleted:
+                if not now.deleted:
+                    written.append(self.ledger.delete(id, now.version))
+                continue
+            if was.kind in ("knowledge", "resource"):
+                self._check_scopes(token, was.fields["scopes"], now)
+            back = Record(id, was.content, was.source, was.fields, now.created_by)
+            written.append(self.ledger.update(back, now.version))
+        return written
+
     def purge(self, token: Token) -> None:
         """Forget for good what was deleted, the cases and proposals of it, what was merged into it, and all history.
+
+        Secrets that expired over an hour ago, and sealed files that no resource names, are destroyed.
 
         Cost: reads and writes all.
         """
         need(token, "admin")
         while hanging := self._hanging()[:_PURGED_AT_ONCE]:
             ids = [known.id for known in hanging]
-            self._write(token, "purge", lambda ids=ids: [self._drop(id) for id in ids])  # type: ignore[misc]
+            self._write(token, "purge", lambda ids=ids: [self.ledger.drop(id) for id in ids])  # type: ignore[misc]
         self.ledger.forget()
         self.catalog.catch_up()
+        for known in self.catalog.all("resource"):
+            if known.expires_at is not None and known.secret_ref and self._clock() >= known.expires_at + ORPHAN_S:
+                self.vault.destroy(known.secret_ref)
+        self.vault.sweep(self.catalog.secret_references(), is_purge=True)
 
     def _hanging(self) -> list[Known]:
         known = self.catalog.get
@@ -116,8 +139,6 @@ class Operations(Room):
         merged = [each for each in self.catalog.all("knowledge") if each.merged_into and not known(each.merged_into)]
         return [*said, *merged]
 
-    def _drop(self, id: str) -> Record:
-        record = self.ledger.read(id)
-        if record is None:
-            raise not_found()
-        return self.ledger.delete(id, record.version)
+
+def _state(record: Record) -> tuple[str, str, Json, bool]:
+    return record.content, record.source, record.fields, record.deleted

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError
@@ -16,7 +17,7 @@ from ..schemas import (
     iso_time,
 )
 from ..tokens import Token, sees
-from .shared import Room, digest_of
+from .shared import Room, digest_of, gone_since
 
 __all__ = ["RESOURCE_NAMES", "Resources"]
 
@@ -55,17 +56,24 @@ class Resources(Room):
         """
         need(token, "write")
         body = parse(ResourceIn, body)
-        self._check_scopes(token, body.scopes)
         self._check_secrets(body.model_dump(mode="json", exclude={"secure_body"}))
         old = self._resource_there(token, id, version)
         mark = digest_of(f"{token.principal}\0{key}") if key else ""
         request = digest_of(f"{id}\0{body.model_dump_json(exclude={'secure_body'})}")
+        call, earlier = self._repeated(token, key, "put", request)
         if old is not None and key and old.fields.get("idempotency") == mark:
             return self._first_resource(token, old, body, request)
+        if earlier:
+            if old is None:
+                raise gone_since()
+            return {"resource": self._told_resource(old), "operation_id": earlier[0].operation_id}
+        if old is not None:
+            body = _merged(old, body)
+        self._check_scopes(token, body.scopes, old)
         self._check_place(token, old, body, version)
-        own = self._own_fields(old, body, created_by or token.principal)
+        own = self._own_fields(token, old, body, created_by or token.principal)
         own |= {"request": request, "idempotency": mark}
-        return self._keep(token, f"resource/{id}", old, body, own, created_by or token.principal)
+        return self._keep(token, f"resource/{id}", old, body, own, created_by or token.principal, call)
 
     def _check_place(self, token: Token, old: Record | None, body: ResourceIn, version: int | None) -> None:
         """Refuse to take the place of what is there by one who may not, or who has seen another version."""
@@ -74,7 +82,6 @@ class Resources(Room):
                 raise KnowHubError("changed", "there is no such version: the resource is not there")
             return
         self._check_owner(token, old)
-        self._check_scopes(token, body.scopes, old)
         if version is None:
             raise KnowHubError("version-needed", "the resource is there: If-Match must say which version is meant")
         if version != old.version:
@@ -83,15 +90,16 @@ class Resources(Room):
         if old.created_by != token.principal and is_wider and old.fields.get("secret_ref") and body.keeps_secret():
             raise KnowHubError("forbidden", "another's secret is not shown to more than who may see it now")
 
-    def _own_fields(self, old: Record | None, body: ResourceIn, whose: str) -> Json:
+    def _own_fields(self, token: Token, old: Record | None, body: ResourceIn, whose: str) -> Json:
         expires_at = body.ends_at()
-        if old is not None and body.keeps_secret() and "expires_at" not in body.model_fields_set:
-            expires_at = expires_at or from_iso(old.fields.get("expires_at"))
         own: Json = {"content_type": body.content_type, "metadata": body.metadata}
-        own |= {"scopes": list(dict.fromkeys(body.scopes)), "owner": body.owner or whose}
+        owner = body.owner if token.may("admin") or (old is not None and body.owner == old.fields["owner"]) else ""
+        own |= {"scopes": list(dict.fromkeys(body.scopes)), "owner": owner or (old.fields["owner"] if old else whose)}
         return own | {"expires_at": iso_time(expires_at) if expires_at is not None else None}
 
-    def _keep(self, token: Token, id: str, old: Record | None, body: ResourceIn, own: Json, whose: str) -> Json:
+    def _keep(
+        self, token: Token, id: str, old: Record | None, body: ResourceIn, own: Json, whose: str, call: str
+    ) -> Json:
         """Seal the secret, then write the operation that names it, then destroy the one whose place it takes."""
         before = str(old.fields.get("secret_ref") or "") if old is not None else ""
         sealed = self.vault.seal(id, body.secret()) if body.secret() else ""
@@ -102,7 +110,7 @@ class Resources(Room):
             return self.ledger.create([record]) if old is None else [self.ledger.update(record, old.version)]
 
         try:
-            operation_id, [made] = self._changing(lambda: self._write(token, "keep", plan))
+            operation_id, [made] = self._changing(lambda: self._write(token, "keep", plan, call))
         except (KnowHubError, DuplicateIdError) as error:
             # What was sealed for nothing goes at once; where nobody knows whether it is named, the sweep decides.
             if getattr(error, "code", "") != "outcome-unknown":
@@ -117,13 +125,13 @@ class Resources(Room):
     def _resource_there(self, token: Token, id: str, version: int | None) -> Record | None:
         """Return the resource of an id; of one that a token does not see it learns only that the id is in use."""
         check_resource_id(id)
-        old = self.ledger.read(f"resource/{id}")
+        old = self.ledger.stored(f"resource/{id}")
         if old is None or (version is not None and old.version < version):
             self.catalog.catch_up()
-            old = self.ledger.read(f"resource/{id}")
-        if old is not None and not sees(token, old):
+            old = self.ledger.stored(f"resource/{id}")
+        if old is not None and (old.created_by != token.principal if old.deleted else not sees(token, old)):
             raise KnowHubError("conflict", "the id is in use")
-        return old
+        return None if old is None or old.deleted else old
 
     def _first_resource(self, token: Token, old: Record, body: ResourceIn, request: str) -> Json:
         reference = str(old.fields.get("secret_ref") or "")
@@ -131,7 +139,7 @@ class Resources(Room):
         is_other = sealed is not None and not body.keeps_secret() and sealed != body.secret()
         if old.fields.get("request") != request or is_other:
             raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
-        entries = self.ledger.history(old.id, 1)
+        entries = self.ledger.journal.of_record(old.id, 1)
         return {"resource": self._told_resource(old), "operation_id": entries[0].operation_id if entries else ""}
 
     def _told_resource(self, record: Record) -> Json:
@@ -168,14 +176,17 @@ class Resources(Room):
             self._told_resource,
         )
 
-    def delete_resource(self, token: Token, id: str, version: int | None = None) -> Json:
+    def delete_resource(self, token: Token, id: str, version: int | None = None, key: str = "") -> Json:
         """Hide a resource, undoably, and destroy its secret, for good."""
         need(token, "write")
         check_resource_id(id)
+        call, earlier = self._repeated(token, key, "drop", id)
+        if earlier:
+            return {"id": id, "operation_id": earlier[0].operation_id}
         record = self._record_at(token, f"resource/{id}", "resource", version)
         self._check_owner(token, record)
         operation_id, _ = self._changing(
-            lambda: self._write(token, "drop", lambda: [self.ledger.delete(record.id, record.version)])
+            lambda: self._write(token, "drop", lambda: [self.ledger.delete(record.id, record.version)], call)
         )
         self.vault.destroy(str(record.fields.get("secret_ref") or ""))
         self.catalog.catch_up()
@@ -200,10 +211,22 @@ class Resources(Room):
         return {"id": id, "secure_body": text}
 
     def sweep(self) -> None:
-        """Destroy secrets that expired over an hour ago or that nobody names, and put expired tokens away."""
+        """Destroy sealed files that no resource has named for an hour, and end browsers' sessions.
+
+        What has expired is refused, and stays sealed until `purge`: a clock that is a year ahead destroys nothing.
+        """
         self.catalog.catch_up()
-        for known in self.catalog.all("resource"):
-            if known.expires_at is not None and known.secret_ref and self._clock() >= known.expires_at + 3600:
-                self.vault.destroy(known.secret_ref)
         self.vault.sweep(self.catalog.secret_references())
         self.tokens.sweep()
+
+
+def _merged(old: Record, body: ResourceIn) -> ResourceIn:
+    """Return a body in which what it does not say is as it was."""
+    own = old.fields
+    there = {"body": old.content, **{name: own.get(name) for name in RESOURCE_NAMES}}
+    if not body.keeps_secret() or ("metadata" in body.model_fields_set and "expires_at" in body.metadata):
+        del there["expires_at"]  # that was of another secret, or the metadata say it
+    kept = {name: value for name, value in there.items() if name not in body.model_fields_set}
+    kept["expires_at"] = datetime.fromtimestamp(ends, UTC) if (ends := from_iso(kept.get("expires_at"))) else None
+    given = {name: getattr(body, name) for name in body.model_fields_set}
+    return ResourceIn.model_construct(body.model_fields_set, **{**kept, **given})

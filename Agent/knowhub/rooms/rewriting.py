@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...keyword_tree import VersionConflictError
+from ...secrets_in_text import secret_shape
 from ..catalog import Known
 from ..checks import is_storable, need, parse
 from ..evolving import check_rewrite
@@ -27,7 +28,6 @@ from ..schemas import (
     kind_of,
     not_found,
 )
-from ..shapes import secret_shape
 from ..tokens import Token, is_visible
 from .entries import Entries
 from .shared import asker_of
@@ -105,7 +105,7 @@ class Rewriting(Entries):
         )
         return told | {"state": "proposed", "reason": why, "operation_id": operation_id}
 
-    def _apply(self, token: Token, proposal: Record, record: Record, text: str) -> str:
+    def _apply(self, token: Token, proposal: Record, record: Record, text: str, mark: str = "") -> str:
         """Give an entry a new content, and close the proposal: one operation."""
         own = {**proposal.fields, "state": "accepted"}
 
@@ -114,7 +114,7 @@ class Rewriting(Entries):
             closed = Record(proposal.id, text, "", own, proposal.created_by)
             return [self.ledger.update(changed, record.version), self.ledger.update(closed, proposal.version)]
 
-        return self._write(token, "evolve", plan)[0]
+        return self._write(token, "evolve", plan, mark)[0]
 
     def _sees_proposal(self, token: Token, known: Known) -> bool:
         """Return whether a token sees both the entry as it is, and as it was when the proposal was written."""
@@ -151,14 +151,20 @@ class Rewriting(Entries):
             raise not_found()
         record = self._record(token, proposal.fields["of"], "knowledge")
         self._check_owner(token, record)
+        self._check_scopes(token, record.fields["scopes"], record)
         if proposal.fields["state"] != "open":
             raise KnowHubError("conflict", f"the proposal was {proposal.fields['state']} already")
         return proposal, record
 
-    def accept(self, token: Token, id: str, body: AcceptIn | Mapping[str, Any] = {}) -> Json:  # noqa: B006
+    def accept(self, token: Token, id: str, body: AcceptIn | Mapping[str, Any] = {}, key: str = "") -> Json:  # noqa: B006
         """Give an entry the text that was proposed, or that a person wrote instead; needs the entry, or `curate`."""
+        body = parse(AcceptIn, body)
+        mark, earlier = self._repeated(token, key, "accept", id, body.model_dump_json())
+        if earlier:
+            [entry] = [each for each in earlier[0].after if each.kind == "knowledge"]
+            return {"entry": self.get(token, entry.id), "operation_id": earlier[0].operation_id}
         proposal, record = self._open_proposal(token, id)
-        own_words = parse(AcceptIn, body).content
+        own_words = body.content
         text = own_words or proposal.content
         if not text:
             raise KnowHubError("conflict", "nobody has written a text yet: give one as `content`")
@@ -169,17 +175,20 @@ class Rewriting(Entries):
         if not own_words and record.version != proposal.fields["version"]:
             raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal")
         try:
-            operation_id = self._apply(token, proposal, record, text)
+            operation_id = self._apply(token, proposal, record, text, mark)
         except VersionConflictError as error:
             self.catalog.catch_up()
             raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal") from error
         return {"entry": self.get(token, record.id), "operation_id": operation_id}
 
-    def reject(self, token: Token, id: str) -> Json:
+    def reject(self, token: Token, id: str, key: str = "") -> Json:
         """Close a proposal; the entry stays as it is."""
+        mark, earlier = self._repeated(token, key, "reject", id)
+        if earlier:
+            return {"id": id, "operation_id": earlier[0].operation_id}
         proposal, _ = self._open_proposal(token, id)
         closed = Record(id, proposal.content, "", {**proposal.fields, "state": "rejected"}, proposal.created_by)
         operation_id, _ = self._changing(
-            lambda: self._write(token, "reject", lambda: [self.ledger.update(closed, proposal.version)])
+            lambda: self._write(token, "reject", lambda: [self.ledger.update(closed, proposal.version)], mark)
         )
         return {"id": id, "operation_id": operation_id}

@@ -10,8 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ...keyword_tree import VersionConflictError
+from ...secrets_in_text import secret_shape
 from ..catalog import Catalog, Known
-from ..ledger import Entry, TreeLedger, attempt
+from ..journal import Entry
+from ..ledger import TreeLedger, attempt
 from ..routing import (
     Models,
 )
@@ -27,11 +29,10 @@ from ..schemas import (
     kind_of,
     not_found,
 )
-from ..shapes import secret_shape
 from ..tokens import Token, Tokens, sees
 from ..vault import Vault
 
-__all__ = ["Room", "asker_of", "digest_of", "read_case", "read_cursor", "told_operation", "write_cursor"]
+__all__ = ["Room", "asker_of", "digest_of", "gone_since", "read_case", "read_cursor", "told_operation", "write_cursor"]
 
 
 class Room:
@@ -48,11 +49,27 @@ class Room:
 
     # -- finding and writing records --
 
-    def _write(self, token: Token, verb: str, plan: Callable[[], list[Record]]) -> tuple[str, list[Record]]:
+    def _repeated(self, token: Token, key: str, *request: str) -> tuple[str, list[Entry]]:
+        """Return the mark of a call with an Idempotency-Key, and the operations that it made already.
+
+        Raises:
+            KnowHubError: `key-reused`: it was another request.
+        """
+        if not key:
+            return "", []
+        mark = digest_of(f"{token.principal}\0{key}")[:32] + digest_of("\0".join(request))[:32]
+        earlier = self.ledger.journal.marked(mark[:32])
+        if earlier and earlier[0].mark != mark:
+            raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
+        return mark, earlier
+
+    def _write(
+        self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = ""
+    ) -> tuple[str, list[Record]]:
         """Run a plan as one operation of a principal; return its id, and the records as they became."""
 
         def run() -> tuple[str, list[Record]]:
-            with self.ledger.operation(verb, token.principal) as operation:
+            with self.ledger.operation(verb, token.principal, mark) as operation:
                 records = plan()
             return operation.id, records
 
@@ -125,21 +142,37 @@ class Room:
         """Refuse what would put a secret into the log, in whichever field, or as the name of one."""
         shape = "" if self._allow_secret_shapes else secret_shape("\n".join(_strings_in(body)))
         if shape:
-            detail = f"it holds what looks like {shape}: keep it with resource_save, as secure_body, and name that"
-            raise KnowHubError("secret-shape", detail)
+            instead = "keep it with resource_save, as secure_body, and name that"
+            raise KnowHubError("secret-shape", f"it holds what looks like a secret ({shape}): {instead}")
 
     def _check_scopes(self, token: Token, scopes: Iterable[str], old: Record | None = None) -> None:
-        """Refuse scopes that are not a token's own; of another's record `user:owner` means that other one."""
+        """Refuse a result in scopes that are not a token's own; of another's record `user:owner` means that other one.
+
+        Args:
+            token: Who writes.
+            scopes: Those that the record will have.
+            old: The record as it is.
+        """
         is_anothers = old is not None and old.created_by != token.principal and not token.sees_all()
         for scope in scopes:
             is_foreign = is_anothers and scope == OWNER_SCOPE and old is not None and scope not in old.fields["scopes"]
             if is_foreign or not token.owns_scope(scope):
                 raise KnowHubError("forbidden", "nobody writes into a scope that is not their own")
 
+    def _check_said_owner(self, token: Token, owner: str | None, old: str = "") -> None:
+        """Refuse another owner than the token's principal, but for who may `admin`."""
+        if owner not in (None, "", old, token.principal) and not token.may("admin"):
+            raise KnowHubError("forbidden", "the owner is what the token says: naming another needs `admin`")
+
     def _check_owner(self, token: Token, record: Record) -> None:
         """Refuse a change of another's record by one who may not curate."""
         if record.created_by != token.principal and not token.may("curate"):
             raise KnowHubError("forbidden", "it is another's: changing it needs the right `curate`")
+
+
+def gone_since() -> KnowHubError:
+    """Return the answer to a call that comes again after what it made was deleted."""
+    return KnowHubError("conflict", "what this Idempotency-Key made was deleted since: nothing is made again")
 
 
 # What is told, and in which form

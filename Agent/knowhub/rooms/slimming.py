@@ -6,11 +6,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...finding.texts import terms as terms_of
 from ...keyword_tree import VersionConflictError
-from ...memory.fulltext import terms_of
 from ..catalog import Known, text_of
 from ..checks import is_storable, need, parse
-from ..evolving import SLIM_SHARE, Cluster, check_merge, find_clusters, plain_text
+from ..evolving import SLIM_SHARE, Cluster, check_merge, find_clusters
 from ..routing import (
     REWRITE_S,
     SCHEMAS,
@@ -38,13 +38,18 @@ class Slimming(Room):
 
     _slimming: threading.Lock  # one at a time
 
-    def slim(self, token: Token, body: SlimIn | Mapping[str, Any] = {}) -> Json:  # noqa: B006
+    def slim(self, token: Token, body: SlimIn | Mapping[str, Any] = {}, key: str = "") -> Json:  # noqa: B006
         """Merge entries that say the same; `dry_run` gives the plan, `plan` applies one. One operation, undoable.
 
         Cost: a ranking for each entry; a call of a model, 20 s at most, for each cluster of similar ones.
         """
         need(token, "curate")
         body = parse(SlimIn, body)
+        mark, earlier = self._repeated(token, key, "slim", body.model_dump_json())
+        if earlier:
+            merged = sum(bool(each.fields.get("merged_into")) for each in earlier[0].after)
+            done: Json = {"model": "", "merged": merged, "operation_id": earlier[0].operation_id}
+            return done | {"skipped": [], "plan": {"clusters": []}}
         if not self._slimming.acquire(blocking=False):
             raise KnowHubError("busy", "another slimming is under way", retry_after_s=5.0)
         try:
@@ -55,7 +60,7 @@ class Slimming(Room):
             told["plan"] = {"clusters": [cluster.to_json() for cluster in clusters]}
             if body.dry_run or not clusters:
                 return told
-            operation_id = self._merge(token, clusters)
+            operation_id = self._merge(token, clusters, mark)
             return told | {"merged": sum(len(each.others) for each in clusters), "operation_id": operation_id}
         finally:
             self._slimming.release()
@@ -97,7 +102,7 @@ class Slimming(Room):
             record = self.ledger.read(known.id)
             if record is not None:
                 texts[known.id] = text_of(record.fields, record.content)
-                same = f"{plain_text(known.task)}\0{plain_text(record.content)}"
+                same = f"{known.task.strip()}\0{record.content.strip()}"
                 equal.setdefault(same, []).append(known.id)
         groups = [ids for ids in equal.values() if len(ids) > 1]
         if not with_model:
@@ -115,7 +120,7 @@ class Slimming(Room):
         best, versions = records[0], {record.id: record.version for record in records}
         others = [record.id for record in records[1:]]
         made = Cluster(best.id, others, best.fields["task"], best.content, "equal", versions)
-        said = {f"{plain_text(each.fields['task'])}\0{plain_text(each.content)}" for each in records}
+        said = {(each.fields["task"].strip(), each.content.strip()) for each in records}
         if len(said) == 1:
             return made, ""
         shown = [
@@ -141,7 +146,7 @@ class Slimming(Room):
         """Return what speaks against merging: the guards of `evolving`, for each of the sources."""
         texts = [f"{each.fields['task']}\n{each.content}" for each in records]
         new = f"{cluster.task}\n{cluster.content}"
-        if len({plain_text(text) for text in [*texts, new]}) == 1:
+        if len({text.strip() for text in [*texts, new]}) == 1:
             return []
         return check_merge(texts, new)
 
@@ -174,12 +179,12 @@ class Slimming(Room):
             self._check_secrets([cluster.task, cluster.content])
         return clusters
 
-    def _merge(self, token: Token, clusters: Sequence[Cluster]) -> str:
+    def _merge(self, token: Token, clusters: Sequence[Cluster], mark: str) -> str:
         def plan() -> list[Record]:
             return [record for cluster in clusters for record in self._merge_one(token, cluster)]
 
         try:
-            return self._write(token, "slim", plan)[0]
+            return self._write(token, "slim", plan, mark)[0]
         except VersionConflictError as error:
             self.catalog.catch_up()
             raise KnowHubError("conflict", "an entry was changed meanwhile: it outgrew the plan") from error

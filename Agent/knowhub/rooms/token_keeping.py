@@ -6,6 +6,7 @@ from typing import Any
 from ..checks import need, parse
 from ..schemas import (
     Json,
+    KnowHubError,
     TokenIn,
     iso_time,
     not_found,
@@ -19,12 +20,18 @@ __all__ = ["TokenKeeping", "told_token"]
 class TokenKeeping(Room):
     """Tokens, for those who may `admin`."""
 
-    def make_token(self, token: Token, body: TokenIn | Mapping[str, Any]) -> Json:
+    def make_token(self, token: Token, body: TokenIn | Mapping[str, Any], key: str = "") -> Json:
         """Make a token; its text is told this once."""
         need(token, "admin")
         body = parse(TokenIn, body)
         expires_at = body.expires_at.timestamp() if body.expires_at else None
-        text, made = self.tokens.make(body.principal, body.rights, body.scopes, expires_at)
+        mark, _ = self._repeated(token, key, "token", body.model_dump_json())
+        earlier = next((each for each in self.tokens.all() if mark and each.mark[:32] == mark[:32]), None)
+        if earlier is not None and earlier.mark != mark:
+            raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
+        if earlier is not None:
+            raise KnowHubError("conflict", f"it was made, and its text is shown once: revoke {earlier.digest}")
+        text, made = self.tokens.make(body.principal, body.rights, body.scopes, expires_at, mark=mark)
         return {"token": text, **told_token(made)}
 
     def list_tokens(self, token: Token) -> Json:

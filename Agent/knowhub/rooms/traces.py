@@ -1,6 +1,7 @@
 """Goal trees, each its principal's alone."""
 
 import contextlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,13 +37,17 @@ class Traces(Room):
             raise not_found()
         return {"trace_id": trace_id, "goals": record.fields["goals"], "version": record.version}
 
-    def put_goals(self, token: Token, trace_id: str, body: GoalsIn | Mapping[str, Any]) -> Json:
+    def put_goals(self, token: Token, trace_id: str, body: GoalsIn | Mapping[str, Any], key: str = "") -> Json:
         """Keep a goal tree, in the place of the one that is there: it is its principal's alone."""
         need(token, "write")
         goals = parse(GoalsIn, body).model_dump(mode="json")["goals"]
         self._check_secrets(goals)
+        mark, earlier = self._repeated(token, key, "goals", trace_id, json.dumps(goals))
+        if earlier:
+            there = self.get_goals(token, trace_id)
+            return {"trace_id": trace_id, "version": there["version"], "operation_id": earlier[0].operation_id}
         for _ in range(ATTEMPTS):
-            old = self.ledger.read(f"trace/{trace_id}")
+            old = self.ledger.stored(f"trace/{trace_id}")
             if old is not None and old.created_by != token.principal:
                 raise KnowHubError("conflict", "the id is in use")
             own = {"goals": goals, "scopes": [OWNER_SCOPE], "owner": token.principal}
@@ -52,10 +57,22 @@ class Traces(Room):
                 return self.ledger.create([record]) if old is None else [self.ledger.update(record, old.version)]
 
             with contextlib.suppress(VersionConflictError, DuplicateIdError):
-                operation_id, [made] = self._write(token, "goals", plan)
+                operation_id, [made] = self._write(token, "goals", plan, mark)
                 return {"trace_id": trace_id, "version": made.version, "operation_id": operation_id}
             self.ledger.refresh()
         raise KnowHubError("conflict", "others changed it each time: try again")
+
+    def delete_goals(self, token: Token, trace_id: str, key: str = "") -> Json:
+        """Hide a goal tree of one's own, undoably."""
+        need(token, "write")
+        mark, earlier = self._repeated(token, key, "drop goals", trace_id)
+        if earlier:
+            return {"id": trace_id, "operation_id": earlier[0].operation_id}
+        version = self.get_goals(token, trace_id)["version"]
+        operation_id, _ = self._changing(
+            lambda: self._write(token, "drop", lambda: [self.ledger.delete(f"trace/{trace_id}", version)], mark)
+        )
+        return {"id": trace_id, "operation_id": operation_id}
 
     def list_goals(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of one's own goal trees, newest first."""

@@ -1,5 +1,6 @@
 """Out and in: all that a token sees as lines of JSON, without secrets."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -14,13 +15,14 @@ from ..schemas import (
     ResourceLine,
     invalid,
     iso_time,
+    kind_of,
     not_found,
 )
 from ..tokens import Token, is_visible, sees
 from .entries import ENTRY_NAMES
 from .judging import Judging
 from .resources import RESOURCE_NAMES, Resources
-from .shared import read_case
+from .shared import digest_of, read_case
 
 __all__ = ["Transfer"]
 
@@ -63,21 +65,24 @@ class Transfer(Judging, Resources):
         told |= {"source": {"name": record.source, **own["source"]}, "merged_into": own.get("merged_into") or ""}
         return told | {"created_at": iso_time(record.created_at), "created_by": record.created_by}
 
-    def take_in(self, token: Token, lines: Iterable[Mapping[str, Any]]) -> Json:
+    def take_in(self, token: Token, lines: Iterable[Mapping[str, Any]], key: str = "") -> Json:
         """Write what an export holds; what is there already is skipped, so a second time changes nothing.
 
         Who may `admin` keeps whose it was; for others all becomes their own.
         """
         need(token, "write")
+        if key:
+            lines = list(lines)
+        mark, earlier = self._repeated(token, key, "import", json.dumps(lines, sort_keys=True) if key else "")
         report: Json = {"written": 0, "skipped": 0, "errors": []}
         waiting: list[Record] = []
         kind: Any = ""
         for number, line in enumerate(lines, 1):
             if line.get("kind") != kind:  # feedback is of entries that must be there
                 kind = line.get("kind")
-                self._flush(token, waiting, report)
+                self._flush(token, waiting, report, mark)
             try:
-                record = self._take_in(token, line, waiting)
+                record = self._take_in(token, line, waiting, is_again=bool(earlier))
                 if isinstance(record, Record):
                     waiting.append(record)
                 else:
@@ -88,68 +93,92 @@ class Transfer(Judging, Resources):
                 if len(report["errors"]) < _ERRORS_TOLD:
                     report["errors"].append({"line": number, "detail": error.detail})
             if len(waiting) >= _IMPORTED_AT_ONCE:
-                self._flush(token, waiting, report)
-        self._flush(token, waiting, report)
+                self._flush(token, waiting, report, mark)
+        self._flush(token, waiting, report, mark)
         return report
 
-    def _flush(self, token: Token, waiting: list[Record], report: Json) -> None:
+    def _flush(self, token: Token, waiting: list[Record], report: Json, mark: str) -> None:
         """Write what an import has gathered, as one operation; where one of them is there by now, one by one."""
         if not waiting:
             return
         try:
-            self._write(token, "import", lambda: self.ledger.create(waiting))
+            self._write(token, "import", lambda: self.ledger.create(waiting), mark)
             report["written"] += len(waiting)
         except DuplicateIdError:
             for record in waiting:
                 try:
-                    self._write(token, "import", lambda record=record: self.ledger.create([record]))  # type: ignore[misc]
+                    self._write(token, "import", lambda record=record: self.ledger.create([record]), mark)  # type: ignore[misc]
                     report["written"] += 1
                 except DuplicateIdError:
                     report["skipped"] += 1
         waiting.clear()
 
-    def _take_in(self, token: Token, line: Mapping[str, Any], waiting: list[Record]) -> Record | bool:
+    def _take_in(
+        self, token: Token, line: Mapping[str, Any], waiting: list[Record], *, is_again: bool
+    ) -> Record | bool:
         """Return what a line brings; or whether it was written, which what is there already was not."""
         rest = dict(line)
         kind = rest.pop("kind", "knowledge")
         if kind == "resource":
             id = str(rest.pop("id", ""))
             check_resource_id(id)
-            if self.ledger.read(f"resource/{id}") is not None:
+            there = self.ledger.stored(f"resource/{id}")
+            is_known = there is not None and (sees(token, there) or there.created_by == token.principal)
+            if is_known and there is not None and (is_again or not there.deleted):
                 return False
             told = parse(ResourceLine, rest)
             self.put_resource(token, id, told, created_by=self._whose(token, told.created_by).principal)
             return True
         if kind == "feedback":
-            return self._take_feedback(token, parse(FeedbackLine, rest), waiting)
+            return self._take_feedback(token, parse(FeedbackLine, rest), waiting, is_again)
         if kind != "knowledge":
             raise invalid("/kind", "a line is knowledge, a resource or feedback")
         body = parse(KnowledgeLine, rest)
         self._check_scopes(token, body.scopes)
         self._check_secrets(body.model_dump(mode="json"))
-        if self.ledger.read(body.id) is not None or any(each.id == body.id for each in waiting):
+        whose, id = self._whose(token, body.created_by), self._own_id(token, body.id)
+        if not self._is_new(id, whose, waiting, is_again):
             return False
-        whose = self._whose(token, body.created_by)
         own = self._fields(whose, body, "")
         if body.merged_into:
-            target = self.catalog.get(body.merged_into)
+            into = self._own_id(token, body.merged_into)
+            target = self.catalog.get(into)
             if target is not None and target.principal != whose.principal:
                 raise not_found()
-            own["merged_into"] = body.merged_into
+            own["merged_into"] = into
         if body.created_at is not None and body.source.timestamp is None:
             own["source"]["timestamp"] = iso_time(body.created_at.timestamp())
-        return Record(body.id, body.content, body.source.name, own, whose.principal)
+        return Record(id, body.content, body.source.name, own, whose.principal)
 
-    def _take_feedback(self, token: Token, body: FeedbackLine, waiting: list[Record]) -> Record | bool:
+    def _take_feedback(self, token: Token, body: FeedbackLine, waiting: list[Record], is_again: bool) -> Record | bool:
         self._check_secrets(body.case.to_json())
-        if self.ledger.read(body.id) is not None or any(each.id == body.id for each in waiting):
+        whose, id = self._whose(token, body.created_by), self._own_id(token, body.id)
+        if not self._is_new(id, whose, waiting, is_again):
             return False
-        record = self.ledger.read(body.knowledge_id)
-        if record is None or not sees(token, record):
+        of = [self.ledger.read(of) for of in (body.knowledge_id, self._own_id(token, body.knowledge_id))]
+        record = next((each for each in of if each is not None and sees(token, each)), None)
+        if record is None:
             raise not_found()
-        made = self._feedback(self._whose(token, body.created_by), record, body.is_helpful, body.case, "", "", "")
-        made.id = body.id
+        made = self._feedback(whose, record, body.is_helpful, body.case, "", "", "")
+        made.id = id
         return made
+
+    def _own_id(self, token: Token, id: str) -> str:
+        """Return the id that an imported record gets: its own for who may `admin`, else one of the principal's alone.
+
+        So what an import answers depends on nothing that others made.
+        """
+        there = None if token.may("admin") else self.ledger.stored(id)
+        if token.may("admin") or (there is not None and there.created_by == token.principal):
+            return id
+        digest = digest_of("\0".join([token.principal, id]))
+        return f"{kind_of(id)}-{digest[:20]}"
+
+    def _is_new(self, id: str, whose: Token, waiting: list[Record], is_again: bool) -> bool:
+        there = self.ledger.stored(id)
+        if there is not None and there.deleted and there.created_by != whose.principal:
+            raise KnowHubError("conflict", "the id belongs to another principal")
+        return (there is None or (there.deleted and not is_again)) and all(each.id != id for each in waiting)
 
     def _whose(self, token: Token, created_by: str) -> Token:
         is_kept = created_by and token.may("admin")
