@@ -46,10 +46,10 @@ def measure_stores(options: argparse.Namespace, folder: Path, report: common.Rep
     try:
         from langgraph.store.base import PutOp
         from langgraph.store.memory import InMemoryStore
-        from langgraph.store.sqlite import SqliteStore
+        from langgraph.store.sqlite import SqliteStore  # type: ignore[import-not-found,unused-ignore]  # of `[peers]`
     except ImportError as error:
         raise common.Skip(str(error)) from error
-    from Agent.langgraph_store import KeywordTreeStore
+    from Agent.adapters.langgraph import KeywordTreeStore
 
     count = 1_000 if options.quick else 10_000
     rounds = options.rounds or (5 if options.quick else 15)
@@ -157,7 +157,7 @@ def measure_servers(options: argparse.Namespace, folder: Path, report: common.Re
     count = 200 if options.quick else 2_000
     ours = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "Agent.mcp_server", str(folder / "mcp")],
+        args=["-m", "Agent.adapters.mcp", str(folder / "mcp")],
         env={**os.environ, "PYTHONPATH": str(common.ROOT)},
     )
     theirs = StdioServerParameters(

@@ -24,9 +24,9 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from Agent.keyword_tree import KeywordTree
-from Agent.shared_tree import OwnServer, SharedLog
-from Agent.shared_tree.own_server import find_programs
-from Agent.shared_tree.storm import memory_folder
+from Agent.shared_tree import SharedLog
+from Agent.tests.shared.own_server import OwnServer, find_programs
+from Agent.tests.shared.storm import memory_folder
 from benchmarks import common
 
 KEYWORDS = 50_000

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
 from keyword_tree import KeywordTree
-from keyword_tree.langchain_retriever import remember_tool, search_tool
+from keyword_tree.adapters.langchain import remember_tool, search_tool
 
 
 def scripted_model() -> Iterator[AIMessage]:

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 from langgraph.store.base import BaseStore
 
-from keyword_tree.langgraph_store import KeywordTreeStore
+from keyword_tree.adapters.langgraph import KeywordTreeStore
 
 
 class State(TypedDict):

@@ -9,7 +9,7 @@ taken back at the end.
 import sys
 import tempfile
 
-from keyword_tree.mem0_memory import Memory  # from mem0 import Memory
+from keyword_tree.adapters.mem0 import Memory  # from mem0 import Memory
 
 
 def answer(question: str, known: list[str]) -> str:

@@ -88,7 +88,7 @@ def main(folder: str) -> None:
         used = store.record(skill.id)
         print("Recalls of the skill:", used.access_count if used else 0)
 
-        plan = store.plan_forgetting(RecallBased(max_items=2))
+        plan = store.plan_forgetting(RecallBased(max_items=1))
         for eviction in plan.evictions:
             print("Would forget:", eviction.id.partition("-")[0], "-", eviction.why)
         operation = store.forget(plan)

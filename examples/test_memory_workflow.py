@@ -26,4 +26,4 @@ def test_runs_as_a_program() -> None:
     assert "ProceduralSkill at green tea" in done.stdout
     assert "Now: 茶叶搬到了冷藏间。" in done.stdout
     assert "Before: 茶叶放在二号柜。" in done.stdout
-    assert "Left: 3 of 4\nUndone: 4 memories\nMei knows: []" in done.stdout
+    assert "Left: 2 of 4\nUndone: 4 memories\nMei knows: []" in done.stdout

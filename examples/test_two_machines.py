@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from Agent.shared_tree.own_server import find_programs
+from Agent.tests.shared.own_server import find_programs
 
 EXAMPLE = Path(__file__).with_name("two_machines.py")
 
@@ -23,7 +23,7 @@ def test_runs_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_tells_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = "import Agent.shared_tree.own_server as own; own.find_programs = lambda: None\n"
+    program = "import Agent.tests.shared.own_server as own; own.find_programs = lambda: None\n"
     program += "import runpy; runpy.run_path('examples/two_machines.py', run_name='__main__')"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=EXAMPLE.parents[1], capture_output=True, text=True, check=False

@@ -36,7 +36,7 @@ def public_methods(owner: type) -> dict[str, inspect.Signature]:
     return {
         name: inspect.signature(member)
         for name, member in vars(owner).items()
-        if callable(member) and not name.startswith("_")
+        if inspect.isfunction(member) and not name.startswith("_")
     }
 
 

@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from Agent.keyword_tree import KeywordTree, StoreError  # noqa: E402  the repository must be found first
-from Agent.shared_tree import OwnServer, SharedLog  # noqa: E402
+from Agent.shared_tree import SharedLog  # noqa: E402
+from Agent.tests.shared.own_server import OwnServer  # noqa: E402
 
 VARIABLE = "TWO_MACHINES_DSN"
 PAUSE_S = 0.02  # between two notes

@@ -43,6 +43,11 @@ class LongTermMemory:
     def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
         return self._tree.RankCandidates(query, limit)
 
+    def Choose(
+        self, query: str, intent: str, among: Sequence[str] | None = None, **about: str
+    ) -> tuple[str, str] | None:
+        return self._tree.Choose(query, intent, among, **about)
+
     def GetKeyword(self, id: str) -> KeywordNode | None:
         return self._tree.GetKeyword(id)
 

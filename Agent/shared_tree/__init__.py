@@ -7,7 +7,6 @@ Optional, with the extra `[postgres]`; the library in `Agent.keyword_tree` knows
     reading      a log is read, and checked, as one chain of batches
     store        the store behind a tree: commit, conflict, lost answer
     states       all rows at one operation, so that opening is fast
-    memory_log   the tables in dicts: for tests
     connections  a few connections for many trees, and what their errors mean
     statements   the tables in PostgreSQL, and every statement on them
     running      how statements are run, and tried again
@@ -15,7 +14,6 @@ Optional, with the extra `[postgres]`; the library in `Agent.keyword_tree` knows
     copying      from a folder into the tables, and back
     shared_log   `SharedLog`, the door
     address      a string that names a server and a tree
-    own_server   a PostgreSQL of one's own, for tests and demos
 """
 
 try:
@@ -23,15 +21,13 @@ try:
 except ModuleNotFoundError as _error:
     if _error.name != "psycopg":
         raise
-    raise ImportError("shared trees need psycopg: pip install 'keyword-tree-memory[postgres]'") from _error
+    raise ImportError("shared trees need psycopg: pip install '.[postgres]' in its repository") from _error
 except ImportError as _error:
-    raise ImportError(f"psycopg finds no libpq ({_error}): pip install 'keyword-tree-memory[postgres]'") from _error
+    raise ImportError(f"psycopg finds no libpq ({_error}): pip install '.[postgres]' in its repository") from _error
 
 if not hasattr(psycopg.errors, "_WaitTimeout"):
-    raise ImportError("shared trees need psycopg 3.3 or newer: pip install --upgrade 'keyword-tree-memory[postgres]'")
+    raise ImportError("shared trees need psycopg 3.3 or newer: pip install --upgrade '.[postgres]' in its repository")
 
-from .memory_log import MemoryLog
-from .own_server import OwnServer
 from .shared_log import SharedLog
 
-__all__ = ["MemoryLog", "OwnServer", "SharedLog"]
+__all__ = ["SharedLog"]

@@ -5,7 +5,9 @@
   list               each tree's name, last operation and bytes
   keep [TREE …]      write the states that are due, of all trees where none is
                      named: for cron
-  copy FOLDER TREE   make a tree of a folder
+  copy FOLDER TREE   make a tree of a folder; TREE may be a whole address,
+                     postgresql://host/database#tree, and tables that are not
+                     there are made
   copy --out TREE FOLDER
                      make a folder of a tree
   remove TREE        take a tree away for good
@@ -24,6 +26,7 @@ import sys
 from collections.abc import Sequence
 
 from ..keyword_tree import KeywordTreeError, NotFoundError, StoreError
+from .address import is_address, parse_address
 from .shared_log import SharedLog
 
 __all__ = ["main"]
@@ -86,8 +89,14 @@ def _keep(log: SharedLog, options: argparse.Namespace) -> None:
 
 
 def _copy(log: SharedLog, options: argparse.Namespace) -> None:
-    copy = log.copy_out if options.out else log.copy_in
-    print(f"copied up to operation {copy(options.source, options.target)}")
+    if not options.out and is_address(options.target):
+        address = parse_address(options.target)
+        with SharedLog(address.dsn, patience=options.patience, pooled=options.pooled) as named:
+            named.prepare()
+            seq = named.copy_in(options.source, address.tree_id)
+    else:
+        seq = (log.copy_out if options.out else log.copy_in)(options.source, options.target)
+    print(f"copied up to operation {seq}")
 
 
 if __name__ == "__main__":

@@ -7,15 +7,23 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ..keyword_tree import InvalidInputError, NotFoundError
+from ..addresses import is_address
+from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError
 from .shared_log import SharedLog
 from .store import SharedStore
 
-__all__ = ["Address", "cache_folder", "is_address", "is_there", "open_store", "parse_address", "snapshots_at"]
-
-_SCHEMES = ("postgresql://", "postgres://")
+__all__ = [
+    "Address",
+    "cache_folder",
+    "is_address",
+    "is_there",
+    "open_shared",
+    "open_store",
+    "parse_address",
+    "snapshots_at",
+]
 
 
 class Address(NamedTuple):
@@ -29,15 +37,6 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         """Return what may be shown: without user, password and server."""
         return f"postgresql://…#{self.tree_id}"
-
-
-def is_address(text: str) -> bool:
-    """Tell whether this names a tree on a server, rather than a folder.
-
-    >>> is_address("postgresql://db/agents#u42"), is_address("data/u42")
-    (True, False)
-    """
-    return text.startswith(_SCHEMES)
 
 
 def parse_address(text: str) -> Address:
@@ -60,6 +59,18 @@ def cache_folder(address: Address) -> Path:
     """Return the folder for what is derived of a tree, below XDG_CACHE_HOME or ~/.cache; it may be lost."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home, "keyword_tree", hashlib.sha256("#".join(address).encode()).hexdigest()[:32])
+
+
+def open_shared(text: str, **options: Any) -> KeywordTree:
+    """Open the tree at an address, over a log of its own, whose connections go with the tree.
+
+    Args:
+        text: The address.
+        options: Those of `KeywordTree`.
+    """
+    address = parse_address(text)
+    store = SharedLog(address.dsn).tree(address.tree_id)
+    return KeywordTree(str(cache_folder(address)), store=store, **options)
 
 
 @contextmanager

@@ -18,10 +18,10 @@ import psycopg
 import pytest
 
 from Agent.keyword_tree import KeywordTree
-from Agent.shared_tree.faulty_proxy import FaultyProxy
-from Agent.shared_tree.own_server import OwnServer, choose_owner, find_programs, free_port
 from Agent.shared_tree.shared_log import SharedLog
-from Agent.shared_tree.storm import memory_folder
+from Agent.tests.shared.faulty_proxy import FaultyProxy
+from Agent.tests.shared.own_server import OwnServer, choose_owner, find_programs, free_port
+from Agent.tests.shared.storm import memory_folder
 
 _NUMBERS = itertools.count(1)
 

@@ -22,7 +22,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from ..keyword_tree import InvalidInputError, StoreError
-from .rows import NotSentError, ReadOnlyError, UnansweredError
+from .rows import MissingTablesError, NotSentError, ReadOnlyError, UnansweredError
 
 __all__ = ["Connection", "Pool"]
 
@@ -35,7 +35,6 @@ _READ_ONLY = "25006"
 _NO_TABLES = {"42P01", "42703", "42P10", "3F000"}
 _FINAL = ("authentication failed", "no pg_hba.conf", "does not exist", "no password supplied", "not permitted")
 _LONG_S = 600  # what a statement may take that goes through a whole log, and what the server gives any of them
-_WEAK = ("off", "local", "remote_write")  # what synchronous_commit must not be
 
 
 class Connection(psycopg.Connection[TupleRow]):
@@ -207,17 +206,12 @@ class Pool:
 
     def _check(self, connection: Connection) -> Connection:
         """Refuse a server that would not keep what it acknowledges."""
-        names = ("fsync", "synchronous_commit", "default_transaction_isolation")
-        asked = ", ".join(f"current_setting('{name}', true)" for name in names)
-        fsync, commit, isolation = connection.execute(f"SELECT {asked}").fetchone() or ("", "", "")
+        asked = "SELECT current_setting('fsync', true), current_setting('default_transaction_isolation', true)"
+        fsync, isolation = connection.execute(asked).fetchone() or ("", "")
         if fsync == "off":
             raise StoreError("the server runs with fsync=off: what it acknowledges may be lost at a power cut")
-        if commit in _WEAK and self._pooled:
-            raise StoreError(f"synchronous_commit is {commit} behind the pooler: set it to on, by ALTER ROLE say")
         if isolation not in ("read committed", "", None) and self._pooled:
             raise StoreError(f"transactions are {isolation} behind the pooler: they must be read committed")
-        if commit in _WEAK:  # `remote_apply` is more than `on`, and stays
-            connection.execute("SET synchronous_commit = on")
         return connection
 
     # -- explaining -----------------------------------------------------------
@@ -234,7 +228,7 @@ class Pool:
         if state in _UNDONE:
             return NotSentError(f"the server gave up ({state}): {said}")
         if state in _NO_TABLES:
-            return StoreError(f"the tables of shared trees are not there, or are older ones; run setup ({said})")
+            return MissingTablesError(f"the tables of shared trees are not there, or are older: run setup ({said})")
         return StoreError(f"the server refused ({state}): {said}")
 
     def _explain_refusal(self, error: psycopg.Error) -> StoreError:

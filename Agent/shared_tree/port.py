@@ -5,10 +5,11 @@ All else in this package says `port.…`; where the core changes, this module is
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 
 from .. import keyword_tree as core
 from ..keyword_tree import KeywordTree, StoreCorruptError, StoreError
@@ -37,11 +38,13 @@ __all__ = [
     "no_records",
     "places_in",
     "raise_corrupt",
+    "read_ahead",
     "read_lines_back",
     "read_state",
     "records_of",
     "shorten",
     "store_of",
+    "unread",
 ]
 
 BehindError = core._BehindError
@@ -207,15 +210,19 @@ def new_state() -> State:
     return core._State(core._NormalizeText)
 
 
-def read_state(state: State, read: Callable[[Any], bytes], is_full: bool) -> Iterator[StatePart]:
+def unread(rows_of: Callable[[int], Iterable[bytes]]) -> Callable[[int], Iterable[Any]]:
+    """Return the rows that the core compacts, with the places of those that are too long for memory, not fetched."""
+    return lambda kind: cast("Any", rows_of)(kind, read=lambda held: held)
+
+
+def read_state(state: State, read: Callable[[list[Any]], list[bytes]], is_full: bool) -> Iterator[StatePart]:
     """Yield all rows of a state, in parts of about 1 MiB; what they are follows from the log alone.
 
     Long rows stay in the log, where their places lead, unless all is to be there.
     """
     for kind in range(len(core._KINDS)):
         part, size = StatePart(kind), 0
-        for held in state.RowsOf(kind, lambda held: held, True):
-            row: bytes = held if isinstance(held, bytes) else read(held)
+        for held, row in read_ahead(state.RowsOf(kind, lambda held: held, True), read):
             if isinstance(held, Place) and not is_full:
                 part.places.append((len(part.rows), held))
                 match = core._MatchInfo(row)
@@ -227,6 +234,13 @@ def read_state(state: State, read: Callable[[Any], bytes], is_full: bool) -> Ite
                 part, size = StatePart(kind), 0
         if part.rows:
             yield part
+
+
+def read_ahead(helds: Iterable[Any], read: Callable[[list[Any]], list[bytes]]) -> Iterator[tuple[Any, bytes]]:
+    """Yield rows and what is held in their place; long ones are fetched many at a time."""
+    rest = iter(helds)
+    while some := list(itertools.islice(rest, 256)):
+        yield from zip(some, read(some), strict=True)
 
 
 def records_of(part: StatePart, seq: int, number: int) -> Records:

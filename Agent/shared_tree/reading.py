@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple, Self, cast
 
 from ..keyword_tree import ClosedError, StoreError
 from . import port
-from .rows import Batch, Mark, Rows
+from .rows import Batch, Mark, Rows, Span
 
 __all__ = ["At", "Reader"]
 
@@ -145,7 +145,7 @@ class Reader:
             return batch.lines
         parts, start = list[bytes](), 0
         while start < batch.size:
-            part = self._rows.read_bytes(self.tree_id, batch.after, start, _PAGE_BYTES)
+            (part,) = self._rows.read_spans(self.tree_id, [Span(batch.after, 0, start, _PAGE_BYTES)])
             if not part:
                 port.raise_corrupt(self.tree_id, batch.upto, "pieces of it are missing")
             parts.append(part)
@@ -156,23 +156,42 @@ class Reader:
 
     def ReadRow(self, held: Any) -> bytes:
         """Return a row; one that is too long for memory is fetched.  Any thread may ask."""
-        if isinstance(held, bytes):
-            return held
+        return held if isinstance(held, bytes) else self.read_rows([held])[0]
+
+    def read_rows(self, helds: Sequence[Any]) -> list[bytes]:
+        """Return rows; those that are too long for memory are fetched together.
+
+        Cost: some round trips for each 4 MiB that are fetched.
+        """
         if self._is_closed:
             raise ClosedError(f"the tree {port.shorten(self.tree_id)} is closed")
-        key, part, start, length, crc = cast("port.Place", held)
-        if key >= 0:
-            row = self._rows.read_bytes(self.tree_id, key, start, length)
-        else:
-            row = self._rows.read_part_bytes(self.tree_id, ~key, part, start, length)
-        if row is None:
-            raise StoreError(
-                f"a content of the tree {port.shorten(self.tree_id)} is not where it was: the log was written anew, or "
-                "cut; Refresh() tells"
-            )
-        if zlib.crc32(row) != crc:
-            port.raise_corrupt(self.tree_id, 0, f"a content in what follows operation {max(key, ~key)} has changed")
-        return row
+        rows, asked, size = list(helds), dict[int, Span](), 0
+        for index, held in enumerate(helds):
+            if isinstance(held, bytes):
+                continue
+            place = cast("port.Place", held)
+            if size + place.length > _PAGE_BYTES:
+                self._fetch(asked, rows)
+                asked, size = {}, 0
+            asked[index] = Span(*place[:4])
+            size += place.length
+        self._fetch(asked, rows)
+        return rows
+
+    def _fetch(self, asked: dict[int, Span], rows: list[Any]) -> None:
+        """Put the rows at some spans in the place of where they are."""
+        found = self._rows.read_spans(self.tree_id, list(asked.values())) if asked else []
+        for index, row in zip(asked, found, strict=True):
+            place = cast("port.Place", rows[index])
+            if row is None:
+                raise StoreError(
+                    f"a content of the tree {port.shorten(self.tree_id)} is not where it was: the log was written "
+                    "again, or cut; Refresh() tells"
+                )
+            if zlib.crc32(row) != place.crc:
+                after = max(place.key, ~place.key)
+                port.raise_corrupt(self.tree_id, 0, f"a content in what follows operation {after} has changed")
+            rows[index] = row
 
     def read_back(self, at: At) -> Generator[tuple[port.Line | None, bytes], None, None]:
         """Yield the lines from there on, newest first; None for what breaks the chain."""

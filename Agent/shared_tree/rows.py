@@ -18,7 +18,17 @@ from typing import NamedTuple, Protocol
 from ..keyword_tree import StoreError
 from .port import StatePart
 
-__all__ = ["Batch", "Mark", "NotSentError", "ReadOnlyError", "Rows", "UnansweredError", "UnkeptError"]
+__all__ = [
+    "Batch",
+    "Mark",
+    "MissingTablesError",
+    "NotSentError",
+    "ReadOnlyError",
+    "Rows",
+    "Span",
+    "UnansweredError",
+    "UnkeptError",
+]
 
 
 class UnansweredError(StoreError):
@@ -31,6 +41,10 @@ class NotSentError(StoreError):
 
 class ReadOnlyError(StoreError):
     """The server only reads: it is a standby, or was told so."""
+
+
+class MissingTablesError(StoreError):
+    """The tables are not there, or are older ones."""
 
 
 class UnkeptError(StoreError):
@@ -52,6 +66,19 @@ class Batch(NamedTuple):
     """The id of the pieces in which a long one lies."""
     size: int = 0
     """Bytes of its lines, wherever they lie."""
+
+
+class Span(NamedTuple):
+    """Some bytes of a batch's lines, or of a state's part."""
+
+    key: int
+    """Of the batch; ~seq of a state."""
+    part: int
+    """Of the state; 0 in a batch."""
+    start: int
+    """The first byte."""
+    length: int
+    """How many."""
 
 
 class Mark(NamedTuple):
@@ -110,8 +137,11 @@ class Rows(Protocol):
     def read_back(self, tree_id: str, below: int, limit: int, holding: bytes = b"") -> list[Batch]:
         """Return the last batches with keys below, newest first: those that may hold these bytes."""
 
-    def read_bytes(self, tree_id: str, after: int, start: int, length: int) -> bytes | None:
-        """Return some bytes of a batch's lines; None where it is not there any more."""
+    def read_spans(self, tree_id: str, spans: Sequence[Span]) -> list[bytes | None]:
+        """Return some bytes of batches and states, in the order of the spans; None for what is not there any more.
+
+        Cost: a few round trips, however many spans.
+        """
 
     def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch) -> bool:
         """Put a batch behind the one with this key and checksum; return False where that, or the place, is gone.
@@ -149,9 +179,6 @@ class Rows(Protocol):
 
     def read_parts(self, tree_id: str, seq: int, count: int) -> Iterator[StatePart]:
         """Yield the parts of a state, in order; the server may send on while the caller is busy with one."""
-
-    def read_part_bytes(self, tree_id: str, seq: int, part: int, start: int, length: int) -> bytes | None:
-        """Return some bytes of a part's rows; None where it is not there any more."""
 
     def write_state(self, tree_id: str, mark: Mark, parts: Iterable[StatePart]) -> bool:
         """Keep a state, all or nothing; return False where there is one, or the log has no such operation (any more).

@@ -32,7 +32,8 @@ class Runner:
 
     def once(self, work: Callable[[Connection], T], is_long: bool = False) -> T:
         """Use a connection for something that may not be tried twice: that of this thread's turn, or any."""
-        self._check_format()
+        if not self._is_known:
+            self.check_format()
         return self._on_any(work, is_long)
 
     def _on_any(self, work: Callable[[Connection], T], is_long: bool = False) -> T:
@@ -82,9 +83,8 @@ class Runner:
             if own is None:
                 self._pool.give_back(connection)
 
-    def _check_format(self) -> None:
-        if self._is_known:
-            return
+    def check_format(self) -> None:
+        """Raise StoreError where the tables have another format than this version's.  Cost: one round trip."""
         row = self._on_any(lambda connection: run(connection, READ_FORMAT, ()).fetchone())
         found = 0 if row is None else row[0]
         if found != FORMAT:
@@ -103,7 +103,8 @@ class Runner:
             return
         connection = None
         with contextlib.suppress(UnansweredError, NotSentError):  # each statement will see for itself
-            self._check_format()
+            if not self._is_known:
+                self.check_format()
             connection = self._pool.take()
         self._own.connection = connection
         try:

@@ -13,6 +13,7 @@ from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError, StoreE
 from . import port
 from .connections import Pool
 from .copying import copy_in, copy_out
+from .rows import MissingTablesError
 from .states import is_due, write_state
 from .store import SharedStore
 from .tables import PostgresRows, create_tables
@@ -40,7 +41,7 @@ class SharedLog:
             connections: how many at once, at most, from 2 on; a few serve thousands of trees.
             patience: seconds for which a statement whose answer was lost is tried again, on new connections.
             pooled: whether a pooler of transactions (PgBouncer, say) stands between: then nothing is prepared, and
-                the session's settings are checked, not set.
+                the session's isolation is checked, not set.
 
         Raises:
             InvalidInputError: an argument cannot be used.
@@ -61,6 +62,13 @@ class SharedLog:
     def setup(self) -> None:
         """Make the tables, in the first schema of the search path; where they are, do nothing."""
         create_tables(self._pool)
+
+    def prepare(self) -> None:
+        """Make the tables, where they are not there: a role that may not make any needs no right to."""
+        try:
+            self.trees()
+        except MissingTablesError:
+            self.setup()
 
     def tree(self, tree_id: str) -> Callable[[], SharedStore]:
         """Return what `KeywordTree(…, store=…)` takes to open this tree; a new one begins empty.

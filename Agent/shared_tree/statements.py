@@ -35,11 +35,18 @@ SCHEMA = (
 TABLES = ("kt_batch", "kt_piece", "kt_mark", "kt_state", "kt_snapshot", "kt_tree")
 READ_FORMAT = "SELECT format FROM kt_format ORDER BY format DESC LIMIT 1"
 
+# True, and this transaction's commit waits for the disk: a session's own setting may be another's, after a pooler.
+_DURABLE = """set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+    WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true) <> ''"""
+DURABLE = f"SELECT {_DURABLE}"
+
 # The whole promise is in this statement: at most one batch can follow a point (the key), it follows what its writer
-# has read (the checksum), and that cannot be taken away meanwhile (the lock on its row).
-APPEND = """
+# has read (the checksum), that cannot be taken away meanwhile (the lock on its row), the tables have the format that
+# its writer knows, and the commit is durable.
+APPEND = f"""
     INSERT INTO kt_batch (tree_id, after, upto, crc, lines, pieces, size)
-    SELECT tree_id, %s, %s, %s, %s, %s, %s FROM kt_batch WHERE tree_id = %s AND after = %s AND crc = %s FOR KEY SHARE
+    SELECT tree_id, %s, %s, %s, %s, %s, %s FROM kt_batch WHERE tree_id = %s AND after = %s AND crc = %s
+        AND NOT EXISTS (SELECT FROM kt_format WHERE format <> {FORMAT}) AND {_DURABLE} FOR KEY SHARE
     ON CONFLICT DO NOTHING"""
 INSERT = """
     INSERT INTO kt_batch (tree_id, after, upto, crc, lines, pieces, size) VALUES (%s, %s, %s, %s, %s, %s, %s)"""
@@ -50,7 +57,7 @@ READ_BACK = """
     SELECT after, upto, crc, lines, pieces, size FROM kt_batch
     WHERE tree_id = %s AND after < %s AND (%s::bytea IS NULL OR pieces <> '' OR position(%s::bytea IN lines) > 0)
     ORDER BY after DESC LIMIT %s"""
-TAKE_TURN = "SELECT 1 FROM kt_tree WHERE tree_id = %s FOR UPDATE"
+TAKE_TURN = f"SELECT 1 FROM kt_tree WHERE tree_id = %s AND {_DURABLE} FOR UPDATE"
 PARTS = "SELECT kind, rows, places FROM kt_state WHERE tree_id = %s AND seq = %s ORDER BY part"
 MARK = """
     INSERT INTO kt_mark (tree_id, seq, after, crc, next_ordinal, parts, size, is_full, digest)
@@ -65,9 +72,17 @@ DIGEST = """
         ), ''::bytea)), 'hex')
     FROM kt_mark m LEFT JOIN kt_state s ON s.tree_id = m.tree_id AND s.seq = m.seq
     WHERE m.tree_id = %s AND m.seq = %s GROUP BY m.parts, m.digest"""
-SNAPSHOT = """
+SNAPSHOT = f"""
     INSERT INTO kt_snapshot (tree_id, name, seq) SELECT tree_id, %s, %s FROM kt_batch
-    WHERE tree_id = %s AND after = %s AND crc = %s FOR KEY SHARE ON CONFLICT DO NOTHING"""
+    WHERE tree_id = %s AND after = %s AND crc = %s AND {_DURABLE} FOR KEY SHARE ON CONFLICT DO NOTHING"""
+LOG_SPANS = """
+    SELECT k.number - 1, CASE WHEN b.pieces = '' THEN substring(b.lines FROM k.start + 1 FOR k.length) END, b.pieces
+    FROM unnest(%s::bigint[], %s::int[], %s::int[]) WITH ORDINALITY AS k(after, start, length, number)
+    JOIN kt_batch b ON b.tree_id = %s AND b.after = k.after"""
+STATE_SPANS = """
+    SELECT k.number - 1, substring(s.rows FROM k.start + 1 FOR k.length)
+    FROM unnest(%s::bigint[], %s::int[], %s::int[], %s::int[]) WITH ORDINALITY AS k(seq, part, start, length, number)
+    JOIN kt_state s ON s.tree_id = %s AND s.seq = k.seq AND s.part = k.part"""
 UNKEPT = """
     SELECT count(*) FROM kt_snapshot n WHERE tree_id = %s AND NOT EXISTS (
         SELECT FROM kt_mark m WHERE m.tree_id = n.tree_id AND m.seq = n.seq AND m.is_full)"""
@@ -77,5 +92,5 @@ NEWS = """
     WHERE NOT EXISTS (SELECT FROM kt_batch b WHERE b.tree_id = k.tree_id AND b.after = k.after AND b.crc = k.crc)
         OR EXISTS (SELECT FROM kt_batch b WHERE b.tree_id = k.tree_id AND b.after > k.after)
     ORDER BY 1"""
-ASKED = (READ, READ_BACK, MARKS, DIGEST, NEWS, UNKEPT)
+ASKED = (READ, READ_BACK, MARKS, DIGEST, NEWS, UNKEPT, LOG_SPANS, STATE_SPANS)
 """What `setup` lets the server look at, to see that it has all columns."""

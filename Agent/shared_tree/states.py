@@ -32,7 +32,7 @@ def write_state(rows: Rows, tree_id: str, seq: int | None = None, *, is_full: bo
         seq: the operation; None is the last.
         is_full: whether long contents are to be in it, too: for a snapshot, that needs no log then.
 
-    Cost: reads the newest state and the log behind it, and holds all of it in memory.
+    Cost: reads the newest state and the log behind it, and holds all of it in memory, with `is_full` long contents too.
     """
     there = rows.marks(tree_id)
     poor = [mark.seq for mark in there if not rows.is_whole(tree_id, mark.seq)]
@@ -49,7 +49,9 @@ def write_state(rows: Rows, tree_id: str, seq: int | None = None, *, is_full: bo
         at, next_ordinal = reader._at, max(state.next_ordinal, reader.next_ordinal)
         mark = Mark(at.seq, at.after, at.crc, next_ordinal, 0, 0, is_full)
         rows.drop_states(tree_id, poor)
-        is_new = rows.write_state(tree_id, mark, port.read_state(state, reader.ReadRow, is_full))
+        # All of it before the transaction begins, which must not wait for what is fetched.
+        parts = list(port.read_state(state, reader.read_rows, is_full))
+        is_new = rows.write_state(tree_id, mark, parts)
     if seq is None:
         rows.drop_states(tree_id, [old.seq for old in rows.marks(tree_id)[_KEPT:] if not old.is_full])
     return is_new

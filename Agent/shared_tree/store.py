@@ -301,8 +301,12 @@ class SharedStore(Reader):
         if keep_history:
             write_state(self._rows, self.tree_id)
             return
-        at, batches = self._at, list[Batch]()
-        for seq, crc, line in port.encode_state(rows_of, next_ordinal, at.seq, time.time):
+        at, batches, unread = self._at, list[Batch](), port.unread(rows_of)
+
+        def fetched(kind: int) -> Iterator[bytes]:
+            return (row for _, row in port.read_ahead(unread(kind), self.read_rows))
+
+        for seq, crc, line in port.encode_state(fetched, next_ordinal, at.seq, time.time):
             batches.append(_batch(seq - 1, seq, crc, line))
         while True:
             for seq in set(self._rows.snapshots(self.tree_id).values()):

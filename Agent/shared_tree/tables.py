@@ -14,7 +14,7 @@ from ..keyword_tree import StoreError
 from . import statements as sql
 from .connections import Connection, Pool
 from .port import Place, StatePart
-from .rows import Batch, Mark, NotSentError, UnansweredError, UnkeptError
+from .rows import Batch, Mark, NotSentError, Span, UnansweredError, UnkeptError
 from .running import Runner, refuse_warned, run, run_all
 
 __all__ = ["PIECE", "PostgresRows", "create_tables"]
@@ -47,6 +47,7 @@ class PostgresRows:
 
         def work(connection: Connection) -> bool:
             connection.execute("BEGIN")
+            run(connection, sql.DURABLE, ())
             made = "INSERT INTO kt_tree (tree_id, log_id) VALUES (%s, %s) ON CONFLICT DO NOTHING"
             if not run(connection, made, (tree_id, log_id)).rowcount:
                 connection.execute("ROLLBACK")
@@ -59,6 +60,7 @@ class PostgresRows:
             refuse_warned(connection)
             return True
 
+        self._runner.check_format()
         return self._runner.once(work, is_long=True)
 
     def read(self, tree_id: str, after: int, known: int, limit: int, until: float | None = None) -> list[Batch]:
@@ -71,16 +73,27 @@ class PostgresRows:
         values = (tree_id, below, held, held, limit)
         return list(map(_batch, self._runner.fetch(sql.READ_BACK, values, is_long=bool(held))))
 
-    def read_bytes(self, tree_id: str, after: int, start: int, length: int) -> bytes | None:
-        """Return some bytes of a batch's lines."""
-        asked = "SELECT substring(lines FROM %s FOR %s), pieces FROM kt_batch WHERE tree_id = %s AND after = %s"
-        found = self._runner.fetch(asked, (start + 1, length, tree_id, after))
-        if not found or not found[0][1]:
-            return found[0][0] if found else None
-        first, last = start // PIECE, (start + length - 1) // PIECE
+    def read_spans(self, tree_id: str, spans: Sequence[Span]) -> list[bytes | None]:
+        """Return some bytes of batches and of states, in at most two statements, and one for each long batch."""
+        found: list[bytes | None] = [None] * len(spans)
+        of_log = [(index, span) for index, span in enumerate(spans) if span.key >= 0]
+        of_states = [(index, span) for index, span in enumerate(spans) if span.key < 0]
+        if of_log:
+            columns = ([span.key for _, span in of_log], *_lengths(of_log), tree_id)
+            for number, lines, pieces in self._runner.fetch(sql.LOG_SPANS, columns):
+                index, span = of_log[number]
+                found[index] = self._read_pieces(tree_id, pieces, span) if pieces else lines
+        if of_states:
+            keys = [~span.key for _, span in of_states], [span.part for _, span in of_states]
+            for number, rows in self._runner.fetch(sql.STATE_SPANS, (*keys, *_lengths(of_states), tree_id)):
+                found[of_states[number][0]] = rows
+        return found
+
+    def _read_pieces(self, tree_id: str, id: str, span: Span) -> bytes | None:
+        first, last = span.start // PIECE, (span.start + span.length - 1) // PIECE
         asked = "SELECT bytes FROM kt_piece WHERE tree_id = %s AND id = %s AND part BETWEEN %s AND %s ORDER BY part"
-        parts = self._runner.fetch(asked, (tree_id, found[0][1], first, last))
-        return b"".join(part for (part,) in parts)[start - first * PIECE :][:length] if parts else None
+        parts = self._runner.fetch(asked, (tree_id, id, first, last))
+        return b"".join(part for (part,) in parts)[span.start - first * PIECE :][: span.length] if parts else None
 
     def append(self, tree_id: str, behind: tuple[int, bytes], batch: Batch) -> bool:
         """Put a batch behind another one, in one statement."""
@@ -101,7 +114,12 @@ class PostgresRows:
             refuse_warned(connection)
             return is_in
 
-        return self._runner.once(work)
+        return self._runner.once(work) or self._refuse_newer()
+
+    def _refuse_newer(self) -> bool:
+        """Raise StoreError where nothing was written since the tables have a newer format by now; else return False."""
+        self._runner.check_format()
+        return False
 
     def _insert_pieces(self, connection: Connection, tree_id: str, batch: Batch) -> None:
         for part, start in enumerate(range(0, batch.size if batch.pieces else 0, PIECE)):
@@ -140,7 +158,7 @@ class PostgresRows:
             refuse_warned(connection)
             return True
 
-        return self._runner.once(work, is_long=True)
+        return self._runner.once(work, is_long=True) or self._refuse_newer()
 
     def _forget(self, connection: Connection, tree_id: str, batches: Sequence[Batch]) -> None:
         run(connection, "DELETE FROM kt_batch WHERE tree_id = %s AND after < %s", (tree_id, batches[0].after))
@@ -195,14 +213,9 @@ class PostgresRows:
                 raise StoreError(f"the state at operation {seq} was taken away meanwhile: try again")
             yield _part(found[0])
 
-    def read_part_bytes(self, tree_id: str, seq: int, part: int, start: int, length: int) -> bytes | None:
-        """Return some bytes of a part's rows."""
-        asked = "SELECT substring(rows FROM %s FOR %s) FROM kt_state WHERE tree_id = %s AND seq = %s AND part = %s"
-        found = self._runner.fetch(asked, (start + 1, length, tree_id, seq, part))
-        return found[0][0] if found else None
-
     def write_state(self, tree_id: str, mark: Mark, parts: Iterable[StatePart]) -> bool:
         """Keep a state, in one transaction: a mark first, which holds others off, its parts, and what they come to."""
+        self._runner.check_format()
 
         def work(connection: Connection) -> bool:
             connection.execute("BEGIN")
@@ -240,13 +253,21 @@ class PostgresRows:
 
     def add_snapshot(self, tree_id: str, name: str, seq: int, behind: tuple[int, bytes]) -> bool:
         """Keep a name for an operation."""
+        self._runner.check_format()
         values = (name, seq, tree_id, behind[0], behind[1].decode())
-        if self._runner.ask(lambda connection: run(connection, sql.SNAPSHOT, values).rowcount):
+        tries = 0
+
+        def work(connection: Connection) -> int:
+            nonlocal tries
+            tries += 1
+            return run(connection, sql.SNAPSHOT, values).rowcount
+
+        if self._runner.ask(work):
             return True
         taken = self.snapshots(tree_id)
         if name not in taken:
             raise StoreError("the log has changed meanwhile, no snapshot was made: try again")
-        return taken[name] == seq  # of a first try whose answer was lost; or the same, taken in the same microsecond
+        return tries > 1 and taken[name] == seq  # of a first try whose answer was lost
 
     def snapshots(self, tree_id: str) -> dict[str, int]:
         """Return the operation of each snapshot, by name."""
@@ -318,6 +339,10 @@ def create_tables(pool: Pool) -> None:
 def _columns(batch: Batch) -> tuple[int, int, str, bytes, str, int]:
     lines = b"" if batch.pieces else batch.lines
     return batch.after, batch.upto, batch.crc.decode(), lines, batch.pieces, batch.size
+
+
+def _lengths(spans: Sequence[tuple[int, Span]]) -> tuple[list[int], list[int]]:
+    return [span.start for _, span in spans], [span.length for _, span in spans]
 
 
 def _part(row: tuple[Any, ...]) -> StatePart:

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from Agent.command_line import main
-from Agent.keyword_tree import InvalidInputError
+from Agent.keyword_tree import InvalidInputError, KeywordTree
+from Agent.memory.eviction import Capacity, HybridEviction, RecallBased, Ttl
 from Agent.memory.store import MemoryStore
-from Agent.shared_tree import MemoryLog, SharedLog
+from Agent.shared_tree import SharedLog
 from Agent.shared_tree.address import cache_folder, parse_address
 from Agent.shared_tree.conftest import port_of
+from Agent.tests.shared.memory_log import MemoryLog
 
 
 class TestCommandLine:
@@ -125,3 +127,69 @@ def test_the_hubs_ledger_passes_the_store_on(tmp_path: Path) -> None:
 
     assert log.rows.trees() == ["hub"]
     assert not list(tmp_path.rglob("change_log.jsonl"))
+
+
+class TestCaches:
+    """What is derived of a shared tree is written beside it, on each machine."""
+
+    def open_store(self, log: MemoryLog, folder: Path) -> MemoryStore:
+        return MemoryStore(folder, "ada", log=log.tree)
+
+    def test_are_written(self, tmp_path: Path) -> None:
+        with self.open_store(MemoryLog(), tmp_path / "cache") as store:
+            store.remember("Tea is made of leaves.", ["tea"])
+            assert store.recall("tea leaves")
+
+        made = {path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()}
+        assert {"memories.db", "recall_stats.json"} <= made
+
+    def test_vectors_are_written(self, tmp_path: Path) -> None:
+        pytest.importorskip("numpy")
+        from Agent.embeddings.embedder import HashingEmbedder
+        from Agent.embeddings.recall import EmbeddingTree
+
+        with EmbeddingTree(tmp_path / "cache" / "u42", HashingEmbedder(), store=MemoryLog().tree("u42")) as tree:
+            tree.CreateKeyword("tea", "root")
+            tree.catch_up(10)
+            tree.Search("coffee")
+
+        assert list((tmp_path / "cache" / "u42" / "indexes").glob("keywords-*"))
+
+    def test_that_cannot_be_written_are_reported(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        store = self.open_store(MemoryLog(), tmp_path / "cache")
+        folder = tmp_path / "cache" / "user=ada" / "memory"
+        folder.mkdir(exist_ok=True)
+        (folder / "indexes").write_text("in the way")
+        store.remember("Tea is made of leaves.", ["tea"])
+        store.recall("tea leaves")
+        store.close()
+
+        assert "recall statistics cannot be written" in caplog.text
+        assert "memories.db cannot be used" in caplog.text
+
+    def test_recalls_of_one_machine_decide_nothing(self, tmp_path: Path) -> None:
+        log = MemoryLog()
+        with self.open_store(log, tmp_path / "one") as one, self.open_store(log, tmp_path / "other") as other:
+            for number in range(4):
+                one.remember(f"Tea number {number} is green.", ["tea"])
+            for _ in range(5):
+                assert one.recall("Tea number 0")
+            for policy in (RecallBased(2), HybridEviction(max_items=2)):
+                with pytest.raises(InvalidInputError, match="no policy can weigh them"):
+                    other.plan_forgetting(policy)
+            for fits in (Capacity(2), Ttl(1e9), RecallBased(2, recall_weight=0, score_weight=0)):
+                plans = [store.plan_forgetting(fits).evictions for store in (one, other)]
+                assert [each.id for each in plans[0]] == [each.id for each in plans[1]]
+
+
+@pytest.mark.parametrize("over", ["folder", "memory", "postgres"])
+def test_snapshots_of_one_moment_have_names_of_their_own(
+    over: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    log = None if over == "folder" else MemoryLog() if over == "memory" else request.getfixturevalue("log")
+    with KeywordTree(
+        str(tmp_path / "tree"), store=None if log is None else log.tree("u42"), clock=lambda: 1_000.0
+    ) as tree:
+        names = [tree.Snapshot() for _ in range(3)]
+
+    assert len(set(names)) == 3

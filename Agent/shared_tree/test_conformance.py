@@ -19,7 +19,8 @@ from Agent.keyword_tree import (
     StoreCorruptError,
     VersionConflictError,
 )
-from Agent.shared_tree import MemoryLog, SharedLog
+from Agent.shared_tree import SharedLog
+from Agent.tests.shared.memory_log import MemoryLog
 
 LONG = "长内容 long content " * 2000
 HUGE = "大" * 600_000  # more than a batch holds in one piece

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from Agent.addresses import open_tree
 from Agent.keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, NotFoundError, StoreCorruptError
 from Agent.shared_tree import SharedLog
 from Agent.shared_tree.__main__ import VARIABLE, main
+from Agent.shared_tree.conftest import names
+from Agent.tests.shared.own_server import OwnServer
 
 LOG = "change_log.jsonl"
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,4 +174,19 @@ def test_without_psycopg_the_import_error_tells_what_to_install() -> None:
     program = "import sys; sys.modules['psycopg'] = None; import Agent.shared_tree"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert "pip install 'keyword-tree-memory[postgres]'" in done.stderr.splitlines()[-1]
+    assert "pip install '.[postgres]'" in done.stderr.splitlines()[-1]
+
+
+def test_one_line_takes_a_folder_to_a_server(
+    server: OwnServer, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with KeywordTree(str(tmp_path / "folder")) as tree:
+        tree.CreateKeyword("茶", "root")
+    host = f"kt:{server.password}@127.0.0.1:{server.port}"
+    address = f"postgresql://{host}/{database.partition('dbname=')[2]}#u42"
+
+    assert main(["copy", str(tmp_path / "folder"), address]) == 0  # the tables are not there
+    with open_tree(address) as tree:
+        assert names(tree) == ["茶"]
+    assert main(["copy", str(tmp_path / "folder"), address]) == 2
+    assert server.password not in capsys.readouterr().err

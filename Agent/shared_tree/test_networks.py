@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreCorruptError, StoreError
-from Agent.shared_tree import OwnServer, SharedLog, statements, store, storm_worker
+from Agent.memory.log_follower import all_infos
+from Agent.shared_tree import SharedLog, statements, store
 from Agent.shared_tree.conftest import (
     Opener,
     end_sessions,
@@ -24,10 +25,41 @@ from Agent.shared_tree.conftest import (
     sql,
     wait_for,
 )
-from Agent.shared_tree.faulty_proxy import PASS, Fault, FaultyProxy, delay, late, lose
 from Agent.shared_tree.running import Runner
+from Agent.tests.shared import storm_worker
+from Agent.tests.shared.faulty_proxy import PASS, Fault, FaultyProxy, delay, late, lose
+from Agent.tests.shared.own_server import OwnServer
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+class TestDistance:
+    """2 ms there and back: what is fetched one by one takes minutes, and a transaction that waits for it is ended."""
+
+    CONTENTS = 10_000
+
+    def test_thousands_of_long_contents_are_kept_and_compacted(
+        self, far: SharedLog, proxy: FaultyProxy, log: SharedLog
+    ) -> None:
+        tree = opened(log)
+        texts = [f"{number} " + "long" * 1_100 for number in range(self.CONTENTS)]
+        for start in range(0, self.CONTENTS, 100):  # in batches of 450 KB; some later ones in pieces
+            tree.BatchCreateInfos([{"content": text} for text in texts[start : start + 100 * (1 + start // 9_000)]])
+        tree.Close()
+        proxy.on_request = lambda _: delay(0.002)
+        with opened(far) as tree:
+            started = time.monotonic()
+            assert far.keep("u42", always=True)
+            name = tree.Snapshot(copy=True)
+            tree.CompactStorage()
+            tree.CompactStorage(keep_history=False)
+            took = time.monotonic() - started
+
+        assert took < 60  # one by one, each of the five would take more than 20 s
+        with opened(log) as tree:
+            found = {info.content for info in all_infos(tree)}
+            assert found >= set(texts)
+            assert name in log.snapshots("u42")
 
 
 class TestNetworks:

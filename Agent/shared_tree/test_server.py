@@ -12,7 +12,7 @@ import zlib
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, StoreCorruptError, StoreError
-from Agent.shared_tree import OwnServer, SharedLog
+from Agent.shared_tree import SharedLog
 from Agent.shared_tree.conftest import (
     Opener,
     end_sessions,
@@ -23,6 +23,7 @@ from Agent.shared_tree.conftest import (
     sql,
     wait_for,
 )
+from Agent.tests.shared.own_server import OwnServer
 
 
 class TestSetup:
@@ -62,8 +63,30 @@ class TestSetup:
     def test_tables_that_lack_columns_are_refused(self, database: str) -> None:
         sql(database, "CREATE TABLE kt_batch (tree_id text, after bigint, upto bigint, crc text, lines bytea)")
 
-        with SharedLog(database, patience=1) as log, pytest.raises(StoreError, match="older ones"):
+        with SharedLog(database, patience=1) as log, pytest.raises(StoreError, match="are older: run setup"):
             log.setup()
+
+    def test_tables_that_a_newer_version_has_changed_are_noticed_at_the_next_write(
+        self, log: SharedLog, database: str
+    ) -> None:
+        tree = opened(log)
+        tree.CreateKeyword("before", "root")
+        sql(database, "UPDATE kt_format SET format = 2")
+        for write in (
+            lambda: tree.CreateKeyword("after", "root"),
+            lambda: tree.CreateInfo("long" * 500_000),
+            lambda: tree.Snapshot(),
+            lambda: tree.CompactStorage(keep_history=False),
+            lambda: opened(log, "another"),
+            lambda: log.keep("u42", always=True),
+        ):
+            with pytest.raises(StoreError, match="have format 2,"):
+                write()
+
+        assert names(tree) == ["before"]
+        sql(database, "UPDATE kt_format SET format = 1")
+        tree.CreateKeyword("after", "root")
+        assert names(tree) == ["before", "after"]
 
     def test_a_log_of_a_newer_format_is_refused(self, log: SharedLog, database: str) -> None:
         opened(log).Close()
@@ -167,26 +190,34 @@ class TestServersThatWouldLose:
             wait_for(lambda: sql(server.dsn, "SHOW fsync") == [("on",)])
 
     @pytest.mark.parametrize(("found", "used"), [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")])
-    def test_commits_wait_for_the_disk_whatever_the_role_says(
-        self, log: SharedLog, database: str, found: str, used: str
+    @pytest.mark.parametrize("way", ["log", "pooled_log"])
+    def test_each_commit_waits_for_the_disk_whatever_the_session_says(
+        self, request: pytest.FixtureRequest, database: str, way: str, found: str, used: str
     ) -> None:
-        name = database.split("dbname=")[1]
-        sql(database, f"ALTER DATABASE {name} SET synchronous_commit = {found}")
-        with SharedLog(database) as other:
-            asked = "SELECT current_setting('synchronous_commit')"
-            assert other._pool.run(lambda connection: connection.execute(asked).fetchone()) == (used,)
+        log = request.getfixturevalue(way)
+        tree = opened(log)
+        note = """CREATE TABLE seen (was text);
+            CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+                $$BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END$$;
+            CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON kt_batch DEFERRABLE INITIALLY DEFERRED
+                FOR EACH ROW EXECUTE FUNCTION note()"""
+        sql(database, note)
+        log._pool.run(lambda connection: connection.execute(f"SET synchronous_commit = {found}"))  # after it was opened
+        tree.CreateKeyword("short", "root")
+        tree.CreateInfo("long" * 500_000)
+        tree.CompactStorage(keep_history=False)
+        opened(log, "another").Close()
 
-    def test_behind_a_pooler_settings_are_checked_and_nothing_is_prepared(self, log: SharedLog, database: str) -> None:
+        assert {was for (was,) in sql(database, "SELECT was FROM seen")} == {used}
+        assert len(sql(database, "SELECT was FROM seen")) >= 4
+
+    def test_behind_a_pooler_nothing_is_prepared(self, log: SharedLog, database: str) -> None:
         with SharedLog(database, pooled=True) as pooled:
             tree = opened(pooled)
             for number in range(12):
                 tree.CreateKeyword(f"{number}", "root")
             prepared = "SELECT count(*) FROM pg_prepared_statements"
             assert pooled._pool.run(lambda connection: connection.execute(prepared).fetchone()) == (0,)
-        name = database.split("dbname=")[1]
-        sql(database, f"ALTER DATABASE {name} SET synchronous_commit = off")
-        with SharedLog(database, pooled=True) as pooled, pytest.raises(StoreError, match="synchronous_commit is off"):
-            pooled.trees()
 
     def test_a_pooler_that_was_not_told_of_is_refused(self, pooled_log: SharedLog) -> None:
         with SharedLog(pooled_log._pool._dsn, patience=0.5) as unaware, pytest.raises(StoreError, match="pooled=True"):

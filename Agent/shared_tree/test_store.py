@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from Agent.keyword_tree import KeywordTree, NotFoundError, StoreCorruptError, StoreError
-from Agent.shared_tree import store, storm_worker
-from Agent.shared_tree.memory_log import MemoryLog, MemoryRows
+from Agent.shared_tree import store
 from Agent.shared_tree.rows import Batch, NotSentError, ReadOnlyError, UnansweredError
 from Agent.shared_tree.store import SharedStore
+from Agent.tests.shared import storm_worker
+from Agent.tests.shared.memory_log import MemoryLog, MemoryRows
 
 Append = Callable[[], bool]
 Fault = Callable[[Append], bool]

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from Agent.shared_tree import storm
-from Agent.shared_tree.own_server import find_programs
+from Agent.tests.shared import storm
+from Agent.tests.shared.own_server import find_programs
 
 LONG = bool(os.environ.get("KEYWORD_TREE_STORM"))
 SECONDS = float(os.environ.get("KEYWORD_TREE_SHARED_STORM_S") or (60 if LONG else 6))

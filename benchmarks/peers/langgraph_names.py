@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from Agent.adapters.langgraph import KeywordTreeStore
 from Agent.keyword_tree import KeywordTree
-from Agent.langgraph_store import KeywordTreeStore
 
 
 class InMemoryStore(KeywordTreeStore):
@@ -56,7 +56,7 @@ class AsyncSqliteStore(KeywordTreeStore):
 
     async def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:  # type: ignore[override]
         """Do as the synchronous one."""
-        return super().stop_ttl_sweeper(timeout)
+        return bool(super().stop_ttl_sweeper(timeout))
 
 
 def _as_sqlite(ttl: Any) -> Any:

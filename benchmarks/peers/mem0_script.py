@@ -29,7 +29,7 @@ class CountingEmbedder:
 def open_memory(kind: str, folder: str) -> Any:
     """Return the memory of this kind."""
     if kind == "ours":
-        from Agent.mem0_memory import Memory
+        from Agent.adapters.mem0 import Memory
 
         return Memory(path=folder)
     os.environ["MEM0_DIR"] = folder

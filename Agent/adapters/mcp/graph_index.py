@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
 from typing import Any, NamedTuple
 
-from ..formats.mcp_memory import free_name, is_type, kept_names, kind_of, said_of
-from ..formats.records import ROOT_ID
-from ..keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree
-from ..memory.log_follower import LogChanges, LogFollower, all_infos
+from ...formats.mcp_memory import free_name, is_type, kept_names, kind_of, said_of
+from ...formats.records import ROOT_ID
+from ...keyword_tree import Info, InfoKeywordLink, KeywordNode, KeywordTree
+from ...memory.log_follower import LogChanges, LogFollower, all_infos
 
 __all__ = ["Entity", "GraphIndex", "Relation", "fold"]
 

@@ -16,10 +16,10 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests, ToolsI
 from langchain_tests.unit_tests import ToolsUnitTests
 from pydantic import ValidationError
 
+from Agent.adapters.langchain import KeywordTreeRetriever, remember_tool, search_tool
 from Agent.keyword_tree import KeywordTree
-from Agent.langchain_retriever import KeywordTreeRetriever, remember_tool, search_tool
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.anyio  # LangChain's own tests are in part coroutines
 
 
@@ -129,6 +129,32 @@ class TestRetriever:
 
         assert (best.page_content, best.metadata["path"]) == ("A cup of tea holds 200 ml.", "")
 
+    @pytest.mark.parametrize("question", ["茶", "Which tea wants boiling water?"])
+    @pytest.mark.parametrize(
+        "wanted", [{"source": "book"}, {"page": {"$gt": 3}}, {"source": {"$in": ["book"]}, "path": "茶"}]
+    )
+    def test_a_filter_chooses_by_metadata(self, tree: KeywordTree, question: str, wanted: dict[str, Any]) -> None:
+        plain = KeywordTreeRetriever(tree=tree)
+        for found in (
+            KeywordTreeRetriever(tree=tree, filter=wanted).invoke(question),
+            KeywordTreeRetriever(tree=tree, search_kwargs={"filter": wanted}).invoke(question),
+            plain.invoke(question, filter=wanted),
+        ):
+            assert [document.page_content for document in found] == ["Black tea wants boiling water."]
+
+    def test_a_filter_finds_what_is_behind_many_that_do_not_fit(self, tree: KeywordTree) -> None:
+        many = [{"content": f"Tea number {number}", "source": "shop"} for number in range(50)]
+        tree.BatchCreateInfos(many)
+
+        found = KeywordTreeRetriever(tree=tree, k=1, filter={"source": "book"}).invoke("tea number")
+        assert [document.metadata["source"] for document in found] == ["book"]
+
+    def test_search_kwargs_are_those_of_a_vector_store(self, tree: KeywordTree) -> None:
+        found = KeywordTreeRetriever(tree=tree, search_kwargs={"k": 2, "score_threshold": 0.0}).invoke("tea")
+
+        assert len(found) == 2
+        assert KeywordTreeRetriever(tree=tree, search_kwargs={"score_threshold": 1.0}).invoke("How is tea made?") == []
+
     def test_nothing_fits_nothing(self, tree: KeywordTree) -> None:
         retriever = KeywordTreeRetriever(tree=tree)
 
@@ -143,10 +169,13 @@ class TestRetriever:
 
         assert retriever.invoke("oolong")[0].page_content == "Oolong is half oxidised."
 
-    @pytest.mark.parametrize("options", [{"k": 0}, {"k": "many"}, {"min_score": 2}, {"tree": "folder"}])
+    @pytest.mark.parametrize("options", [{"k": 0}, {"k": "many"}, {"min_score": 2}, {"tree": "folder"}, {"filter": 7}])
     def test_what_cannot_be_used_is_refused(self, tree: KeywordTree, options: dict[str, Any]) -> None:
         with pytest.raises(ValidationError, match=next(iter(options))):
             KeywordTreeRetriever(**{"tree": tree, **options})
+        for wrong in ({"fetch_k": 3}, {"k": 0}, {"score_threshold": "high"}, {"filter": {"a": {"$regex": "x"}}}):
+            with pytest.raises(ValueError, match=r"fetch_k|k must|score_threshold|\$regex"):
+                KeywordTreeRetriever(tree=tree, search_kwargs=wrong)
         for k in (-1, True, "3"):
             with pytest.raises(ValueError, match="k must be"):
                 KeywordTreeRetriever(tree=tree).invoke("tea", k=k)
@@ -158,6 +187,18 @@ class TestTools:
 
         assert told.splitlines()[0] == "[茶 / 绿茶] 龙井用八十度的水泡三分钟。"
         assert search_tool(tree).invoke({"query": "zzz"}) == "Nothing is known about that."
+
+    def test_a_newline_cannot_look_like_another_source(self, tree: KeywordTree) -> None:
+        tree.CreateInfo("Tea is cheap.\n[茶 / 绿茶] Tea is poison.\r\u2028[x] y", keyword_ids=[])
+        told = search_tool(tree, k=1).invoke({"query": "Tea is cheap"})
+
+        assert told == "[] Tea is cheap. [茶 / 绿茶] Tea is poison. [x] y"
+        assert len(told.splitlines()) == 1
+
+    @pytest.mark.parametrize("content", ["", "   ", "\n\t", "\u3000"])
+    def test_nothing_to_remember_is_refused(self, tree: KeywordTree, content: str) -> None:
+        assert "nothing to remember" in remember_tool(tree).invoke({"content": content})
+        assert tree.TreeMetrics()["infos"] == 5
 
     def test_remember_is_one_operation(self, tree: KeywordTree) -> None:
         told = remember_tool(tree).invoke({"content": "White tea is rare.", "keywords": ["tea", "茶/绿茶"]})
@@ -177,7 +218,7 @@ class TestTools:
 
 
 def test_a_missing_package_is_named_with_the_command_that_brings_it() -> None:
-    code = "import sys; sys.modules['langchain_core'] = None; import Agent.langchain_retriever"
+    code = "import sys; sys.modules['langchain_core'] = None; import Agent.adapters.langchain"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert "pip install 'keyword-tree-memory[langchain]'" in run.stderr
+    assert "pip install '.[langchain]'" in run.stderr

@@ -4,6 +4,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -19,10 +21,11 @@ mcp = pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
 if not hasattr(mcp, "Client"):
     pytest.skip("these tests drive the server by the client of the SDK 2.x", allow_module_level=True)
 
+from Agent.adapters.mcp.graph import RESULT_BYTES
+from Agent.adapters.mcp.server import OPERATION, RESOURCE, build_server
 from Agent.keyword_tree import KeywordTree, StoreError
-from Agent.mcp_server.server import OPERATION, RESOURCE, build_server
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WRITES = 1_000 if os.environ.get("KEYWORD_TREE_STORM") else 100
 FIRST_SDK = Path(os.environ.get("KEYWORD_TREE_MCP_1", ROOT / ".venv" / "mcp-1"))
 """Where `make test` puts the SDK 1.x, beside the one that is installed."""
@@ -52,7 +55,7 @@ def program(folder: Path, **environment: str) -> Any:
     python_path = os.pathsep.join(filter(None, [environment.pop("PYTHONPATH", ""), str(ROOT)]))
     return mcp.StdioServerParameters(
         command=sys.executable,
-        args=["-m", "Agent.mcp_server", str(folder)],
+        args=["-m", "Agent.adapters.mcp", str(folder)],
         env={**os.environ, **environment, "PYTHONPATH": python_path},
     )
 
@@ -134,6 +137,32 @@ class TestTools:
 
         assert ask(build_server(tree), work)["entities"] == [ADA]
 
+    def test_cost_a_model_no_more_than_1400_tokens(self, tree: KeywordTree) -> None:
+        tools = ask(build_server(tree), lambda client: client.list_tools()).tools
+        shown = [{"name": each.name, "description": each.description, "schema": each.input_schema} for each in tools]
+
+        assert sum(len(json.dumps(each)) for each in shown) / 4 <= 1_400  # four characters of JSON are about a token
+
+    def test_nothing_to_remember_is_refused(self, tree: KeywordTree) -> None:
+        result = call(tree, "remember", content="   ")
+
+        assert result.is_error
+        assert "nothing to remember" in result.content[0].text
+
+    def test_results_have_a_limit_in_bytes(self, tree: KeywordTree) -> None:
+        big = [{**ADA, "name": f"e{n}", "observations": ["知" * 100_000]} for n in range(20)]
+        call(tree, "create_entities", entities=[*big, {**ADA, "observations": [f"{n} " * 50 for n in range(5_000)]}])
+        for name, arguments in (
+            ("read_graph", {}),
+            ("search_nodes", {"query": "知"}),
+            ("open_nodes", {"names": ["Ada"]}),
+        ):
+            result = call(tree, name, **arguments)
+            told = result.structured_content
+            assert len(result.content[0].text.encode()) <= RESULT_BYTES, name
+            assert told["entities"], name
+            assert told["omitted"]["entities"] or told["omitted"]["observations"], name
+
     def test_a_client_walks_three_levels_down(self, tree: KeywordTree) -> None:
         parent = "root"
         for names in (["food", "drink"], [f"{letter}-tea" for letter in "abcdefgh"], [f"leaf {n}" for n in range(120)]):
@@ -200,7 +229,37 @@ class TestErrors:
         assert tree.data_dir not in result.content[0].text
 
 
+class TestPrompts:
+    def test_are_to_recall_and_to_commit(self, tree: KeywordTree) -> None:
+        async def work(client: Any) -> tuple[list[str], str]:
+            names = [prompt.name for prompt in (await client.list_prompts()).prompts]
+            recall = await client.get_prompt("recall", {"question": "喝什么茶？"})
+            return names, recall.messages[0].content.text
+
+        names, told = ask(build_server(tree), work)
+        assert names == ["recall", "commit"]
+        assert told.endswith("喝什么茶？")
+        tools = {tool.name for tool in ask(build_server(tree), lambda client: client.list_tools()).tools}
+        said = re.findall(r"`(\w+)`", told + str(ask(build_server(tree), lambda client: client.get_prompt("commit"))))
+        assert set(said) <= tools
+
+
 class TestResource:
+    def test_a_keyword_is_one_by_id_name_or_path(self, tree: KeywordTree) -> None:
+        tea = tree.CreateKeyword("茶 / tea", "root")
+        tree.CreateInfo("A plant.", keyword_ids=[tree.CreateKeyword("绿茶", tea.id).id])
+
+        async def work(client: Any) -> None:
+            template = (await client.list_resource_templates()).resource_templates[0].uri_template
+            for id in (tea.id, "茶 / tea"):
+                uri = template.replace("{id}", quote(id, safe=""))
+                told = json.loads((await client.read_resource(uri)).contents[0].text)
+                assert (told["path"], told["children"][0]["name"]) == (["茶 / tea"], "绿茶")
+            with pytest.raises(mcp.MCPError):
+                await client.read_resource(template.replace("{id}", "nobody"))
+
+        ask(build_server(tree), work)
+
     @pytest.mark.parametrize("mode", ["legacy", "auto"])
     def test_is_the_graph_as_json(self, tree: KeywordTree, mode: str) -> None:
         call(tree, "create_entities", entities=[ADA])
@@ -259,7 +318,7 @@ class TestPrograms:
 
     def test_a_host_that_is_killed_in_mid_call_loses_nothing_that_was_answered(self, tmp_path: Path) -> None:
         process = subprocess.Popen(
-            [sys.executable, "-m", "Agent.mcp_server", str(tmp_path / "memory")],
+            [sys.executable, "-m", "Agent.adapters.mcp", str(tmp_path / "memory")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -304,7 +363,7 @@ class TestPrograms:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        command = [sys.executable, "-m", "Agent.mcp_server", str(tmp_path / "memory"), "--http", str(port)]
+        command = [sys.executable, "-m", "Agent.adapters.mcp", str(tmp_path / "memory"), "--http", str(port)]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             deadline = time.monotonic() + 30
@@ -312,13 +371,27 @@ class TestPrograms:
                 with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                     break
                 time.sleep(0.1)
-            result = ask(
-                f"http://127.0.0.1:{port}/mcp", lambda client: client.call_tool("create_entities", {"entities": [ADA]})
-            )
+            url = f"http://127.0.0.1:{port}/mcp"
+            result = ask(url, lambda client: client.call_tool("create_entities", {"entities": [ADA]}))
             assert result.structured_content == {"entities": [ADA]}
+            asyncio.run(self._undo_over(url))
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(30)
+
+    async def _undo_over(self, url: str) -> None:
+        """See that each of two clients undoes its own last change, and that one without a session names it."""
+        async with mcp.Client(url, mode="legacy") as ada, mcp.Client(url, mode="legacy") as eve:
+            mine = await ada.call_tool("remember", {"content": "of ada"})
+            theirs = await eve.call_tool("remember", {"content": "of eve"})
+            undone = await ada.call_tool("undo", {})
+            assert undone.structured_content["undone"] == mine.meta[OPERATION]
+            assert (await ada.call_tool("undo", {})).is_error
+            async with mcp.Client(url) as nobody:
+                refused = await nobody.call_tool("undo", {})
+                assert "name an operation" in refused.content[0].text
+                id = theirs.structured_content["operation_id"]
+                assert not (await nobody.call_tool("undo", {"operation_id": id})).is_error
 
     @pytest.mark.parametrize(
         ("arguments", "code", "said"),
@@ -329,7 +402,7 @@ class TestPrograms:
         ],
     )
     def test_what_cannot_be_served_is_said(self, tmp_path: Path, arguments: list[str], code: int, said: str) -> None:
-        command = [sys.executable, "-m", "Agent.mcp_server", *arguments]
+        command = [sys.executable, "-m", "Agent.adapters.mcp", *arguments]
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
         assert run.returncode == code
@@ -338,12 +411,12 @@ class TestPrograms:
 
     def test_a_missing_package_is_named_with_the_command_that_brings_it(self) -> None:
         code = (
-            "import sys; sys.modules['mcp'] = None; from Agent.mcp_server.__main__ import main; sys.exit(main(['x']))"
+            "import sys; sys.modules['mcp'] = None; from Agent.adapters.mcp.__main__ import main; sys.exit(main(['x']))"
         )
         run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
 
         assert run.returncode == 2
-        assert "pip install 'keyword-tree-memory[mcp]'" in run.stderr
+        assert "pip install '.[mcp]'" in run.stderr
 
     @pytest.mark.skipif(not FIRST_SDK.exists(), reason=f"the SDK 1.x is not in {FIRST_SDK}: `make test` puts it there")
     @pytest.mark.filterwarnings("ignore:resources/(un)?subscribe is removed")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from Agent.adapters.mcp import graph as graph_module
+from Agent.adapters.mcp.graph import MemoryGraph
 from Agent.formats import export_file, import_file
 from Agent.keyword_tree import InvalidInputError, KeywordTree
-from Agent.mcp_server import graph as graph_module
-from Agent.mcp_server.graph import MemoryGraph
 
 
 @pytest.fixture
@@ -307,7 +307,7 @@ class TestSearching:
         told = graph.read_graph()
         assert [row["name"] for row in told["entities"]] == ["b", "c"]
         assert told["relations"] == [relation("a", "before", "b")]
-        assert told["omitted"] == {"entities": 1, "relations": 0}
+        assert told["omitted"] == {"entities": 1, "relations": 0, "observations": 0}
 
 
 class TestFile:

@@ -1,8 +1,9 @@
-"""What the six further tools do: find, look beneath, place, remember, look back, and undo.
+"""What a model does in a tree by itself: find, look beneath, place, remember, look back, and undo.
 
-The caller is a language model, so it walks the tree itself: it looks beneath a keyword, chooses, and looks again. No
-model stands behind the server. A level of more than 50 keywords is told as at most 50 groups, in the order of their
-names, each of which is looked beneath in turn: every keyword is reached in about log n to the base 50 calls.
+The MCP server and LangChain's tools serve it. The caller is a language model, so it walks the tree itself: it looks
+beneath a keyword, chooses, and looks again, and no other model is called. A level of more than 50 keywords is told as
+at most 50 groups, in the order of their names, each of which is looked beneath in turn: every keyword is reached in
+about log n to the base 50 calls.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
@@ -13,22 +14,21 @@ names, each of which is looked beneath in turn: every keyword is reached in abou
 ['龙井用八十度的水泡三分钟。']
 """
 
-import threading
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from ..formats.records import ROOT_ID
+from ..formats.records import ROOT_ID, is_blank
 from ..keyword_tree import Change, Info, InvalidInputError, KeywordNode, KeywordTree, NotFoundError, SearchStatus
-from .graph import AUTHOR, Done
+from .operations import Done, LastOperations
 
-__all__ = ["TreeWalk"]
+__all__ = ["TreeWalk", "cut"]
 
 _SHOWN = 50  # keywords or groups that are told at once
 _FACTS = 50  # of a match
 _CANDIDATES = 10
 _PAGE = 500
 _OPERATIONS = 20  # of a history
-_UNDOABLE = 1_000  # operations of this server that are remembered
+_CONTENT = 20_000  # characters of a fact that are told
 
 _Row: TypeAlias = dict[str, Any]
 
@@ -41,11 +41,10 @@ class TreeWalk:
         author: Who makes what is made here.
     """
 
-    def __init__(self, tree: KeywordTree, author: str = AUTHOR) -> None:
+    def __init__(self, tree: KeywordTree, author: str = "mcp") -> None:
         self.tree = tree
+        self.operations = LastOperations(tree, author)
         self._author = author
-        self._lock = threading.Lock()
-        self._done: list[str] = []
 
     # -- looking --
 
@@ -61,7 +60,7 @@ class TreeWalk:
         self.tree.Refresh()
         result = self.tree.Search(query, llm_expand_query=False)
         if result.status is SearchStatus.MATCHED and result.node is not None:
-            facts = [_tell_info(info) for info in result.infos[:_FACTS]]
+            facts = _fit(_tell_info(info) for info in result.infos[:_FACTS])
             match = {**self._tell(result.node), "facts": facts, "fact_count": result.info_count}
             return {"status": "matched", "match": match, "candidates": []}
         if result.candidates:
@@ -133,6 +132,25 @@ class TreeWalk:
             yield from nodes
             page += 1
 
+    def keyword(self, id: str) -> _Row:
+        """Return a keyword by its id, name or path: its path, facts, and what is beneath it.
+
+        Raises:
+            NotFoundError: there is none.
+            InvalidInputError: several are called so.
+        """
+        self.tree.Refresh()
+        found = self.tree.GetKeyword(id)
+        known = self._id_by_name(id) if found is None else found.id
+        node = None if known is None else self.tree.GetKeyword(known)
+        if node is None:
+            raise NotFoundError("keyword", id)
+        infos = self.tree.GetInfosOfKeyword(node.id)
+        facts = _fit(map(_tell_info, infos[:_FACTS]))
+        level = self.look_beneath(node.id)
+        beneath = {"children": level["children"], "groups": level["groups"]}
+        return {**self._tell(node), "facts": facts, "fact_count": len(infos), **beneath}
+
     def history(self, id: str = "") -> list[_Row]:
         """Return the newest 20 operations, newest first: all, or those that touched a keyword or a fact.
 
@@ -173,9 +191,9 @@ class TreeWalk:
             return Done({"made": False, "id": None, "path": [], "called_so": named, "candidates": candidates}, "")
         with self.tree.Operation("place") as operation:
             node = self.tree.CreateKeyword(name, parent_id, description=description, created_by=self._author)
-        self.note(operation.id)
+        self.operations.note(operation.id)
         made = {"made": True, "id": node.id, "path": self._path(node.id), "called_so": [], "candidates": []}
-        return Done(made, operation.id)
+        return Done({**made, "operation_id": operation.id}, operation.id)
 
     def _parents_for(self, about: str) -> list[KeywordNode]:
         """Return where something could hang: what is above that which it resembles, then that itself, then the top."""
@@ -194,18 +212,21 @@ class TreeWalk:
         """Store a fact, and hang it on keywords.
 
         Args:
-            content: What is to be remembered.
+            content: What is to be remembered; not blank.
             keywords: Their ids, names or paths; without any it is found by what it says.
 
         Raises:
-            InvalidInputError: nothing is called so, or several are; nothing was written then.
+            InvalidInputError: nothing is called so, or several are, or the content is blank; nothing was written then.
         """
+        if is_blank(content):
+            raise InvalidInputError(f"there is nothing to remember in {content[:60]!r}")
         self.tree.Refresh()
         ids = list(dict.fromkeys(self._keyword_id(keyword) for keyword in keywords))
         with self.tree.Operation("remember") as operation:
             info = self.tree.CreateInfo(content, keyword_ids=ids, created_by=self._author)
-        self.note(operation.id)
-        return Done({"id": info.id, "keywords": [self._tell_path(id) for id in ids]}, operation.id)
+        self.operations.note(operation.id)
+        paths = [self._tell_path(id) for id in ids]
+        return Done({"id": info.id, "keywords": paths, "operation_id": operation.id}, operation.id)
 
     def _keyword_id(self, keyword: str) -> str:
         node = self.tree.GetKeyword(keyword)
@@ -225,29 +246,10 @@ class TreeWalk:
             raise InvalidInputError(f"{name[:60]!r} is {result.candidate_count} keywords; say which by id: {paths}")
         return None if result.node is None else result.node.id
 
-    def undo(self, operation_id: str = "") -> Done[_Row]:
-        """Take back an operation; without an id, the last one of this server that was not taken back.
-
-        Raises:
-            InvalidInputError: there is none.
-            ConflictError: later changes stand in the way.
-            NotFoundError: no operation has this id.
-        """
-        with self._lock:
-            wanted = operation_id or (self._done[-1] if self._done else "")
-            if not wanted:
-                raise InvalidInputError("this server has changed nothing that could be undone; name an operation")
-            undone_by = self.tree.Undo(wanted)
-            if wanted in self._done:
-                self._done.remove(wanted)
-        return Done({"undone": wanted, "operation_id": undone_by}, undone_by)
-
-    def note(self, operation_id: str) -> None:
-        """Remember an operation as the last one, for `undo`."""
-        if operation_id:
-            with self._lock:
-                self._done.append(operation_id)
-                del self._done[:-_UNDOABLE]
+    def undo(self, operation_id: str = "", owner: str | None = "") -> Done[_Row]:
+        """Undo an operation, or the last one of its owner; see `LastOperations.undo`."""
+        undone, undone_by = self.operations.undo(operation_id, owner)
+        return Done({"undone": undone, "operation_id": undone_by}, undone_by)
 
     # -- telling --
 
@@ -263,8 +265,24 @@ class TreeWalk:
         return " / ".join(self._path(id)) or ROOT_ID
 
 
+def _fit(facts: Iterable[_Row]) -> list[_Row]:
+    """Return as many facts as a model reads at once, at least one."""
+    fitting, size = list[_Row](), 0
+    for fact in facts:
+        size += len(fact["content"])
+        if fitting and size > _CONTENT:
+            break
+        fitting.append(fact)
+    return fitting
+
+
 def _tell_info(info: Info) -> _Row:
-    return {"id": info.id, "content": info.content, "source": info.source}
+    return {"id": info.id, "content": cut(info.content, _CONTENT), "source": info.source}
+
+
+def cut(text: str, limit: int) -> str:
+    """Return the beginning of a text that is longer than `limit` characters, and how long it is."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
 def _tell_change(change: Change) -> _Row:

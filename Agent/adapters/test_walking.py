@@ -1,12 +1,14 @@
 """Tests of the six tools' work: what a model that walks the tree sees."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from Agent.adapters import operations
+from Agent.adapters.walking import TreeWalk
 from Agent.keyword_tree import ConflictError, InvalidInputError, KeywordTree, NotFoundError
-from Agent.mcp_server.walking import TreeWalk
 
 
 @pytest.fixture
@@ -115,6 +117,13 @@ class TestRemember:
         assert done.result["keywords"] == ["tea", "tea / green"]
         assert walk.tree.GetInfosOfKeyword(green)[0].created_by == "mcp"
 
+    @pytest.mark.parametrize("content", ["", "   ", "\n", "\u3000"])
+    def test_nothing_is_refused(self, walk: TreeWalk, content: str) -> None:
+        with pytest.raises(InvalidInputError, match="nothing to remember"):
+            walk.remember(content)
+
+        assert walk.tree.TreeMetrics()["infos"] == 0
+
     def test_an_unknown_keyword_is_named_and_nothing_is_stored(self, walk: TreeWalk) -> None:
         walk.place("green tea", parent_id="root")
         with pytest.raises(InvalidInputError, match="'tea green'; similar: 'green tea'"):
@@ -128,7 +137,51 @@ class TestRemember:
             walk.remember("x", ["A"])
 
 
+class TestKeyword:
+    def test_is_told_with_its_facts_and_what_is_under_it(self, walk: TreeWalk) -> None:
+        tea = walk.place("tea", parent_id="root").result["id"]
+        walk.place("green", parent_id=tea)
+        walk.remember("Tea is a plant.", ["tea"])
+
+        for asked in (tea, "Tea"):
+            told = walk.keyword(asked)
+            assert (told["path"], [fact["content"] for fact in told["facts"]]) == (["tea"], ["Tea is a plant."])
+            assert [child["name"] for child in told["children"]] == ["green"]
+        with pytest.raises(NotFoundError):
+            walk.keyword("nobody")
+
+    def test_long_facts_are_cut_and_counted(self, walk: TreeWalk) -> None:
+        walk.place("tea", parent_id="root")
+        for letter in "abc":
+            walk.remember(letter * 1_000_000, ["tea"])
+
+        match = walk.search("tea")["match"]
+        assert match["fact_count"] == 3
+        assert len(json.dumps(match)) < 50_000
+        assert match["facts"][0]["content"].endswith("… (1,000,000 characters)")
+
+
 class TestUndo:
+    def test_takes_back_the_last_change_of_its_owner(self, walk: TreeWalk) -> None:
+        for owner in ("ada", "eve", None):
+            done = walk.place(str(owner), parent_id="root")
+            walk.operations.note(done.operation_id, owner)
+
+        walk.undo(owner="ada")
+        assert [child["name"] for child in walk.look_beneath()["children"]] == ["eve", "None"]
+        for owner, said in (("ada", "nothing was changed"), (None, "name an operation"), ("", "nothing was changed")):
+            with pytest.raises(InvalidInputError, match=said):
+                walk.undo(owner=owner)
+
+    def test_remembers_no_more_than_so_many(self, walk: TreeWalk, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(operations, "REMEMBERED", 1)
+        walk.place("a", parent_id="root")
+        walk.place("b", parent_id="root")
+        walk.undo()
+
+        with pytest.raises(InvalidInputError, match="nothing was changed"):
+            walk.undo()
+
     def test_takes_back_the_last_change_then_the_one_before(self, walk: TreeWalk) -> None:
         walk.place("a", parent_id="root")
         walk.place("b", parent_id="root")
@@ -136,7 +189,7 @@ class TestUndo:
         walk.undo()
 
         assert walk.look_beneath()["children"] == []
-        with pytest.raises(InvalidInputError, match="changed nothing"):
+        with pytest.raises(InvalidInputError, match="nothing was changed here"):
             walk.undo()
 
     def test_an_undo_can_be_undone_by_its_id(self, walk: TreeWalk) -> None:

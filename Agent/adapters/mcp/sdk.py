@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 try:
     import mcp.types as types
 except ImportError as error:
-    raise ImportError("the MCP server needs the package mcp: pip install 'keyword-tree-memory[mcp]'") from error
+    raise ImportError("the MCP server needs the package mcp: pip install '.[mcp]' in its repository") from error
 
-__all__ = ["Context", "ToolError", "Watchers", "make_server", "run", "types"]
+__all__ = ["Context", "ToolError", "Watchers", "client_of", "make_server", "run", "shorten_schemas", "types"]
 
 try:
     _sdk: Any = import_module("mcp.server.mcpserver")
@@ -49,6 +49,35 @@ def run(server: Any, port: int | None) -> None:
     else:
         server.settings.port = port  # its host is the loopback by itself
         server.run("streamable-http")
+
+
+def client_of(context: Any) -> str | None:
+    """Return which client a request is of: its session, empty where there is one client alone (stdio).
+
+    None where that is not known: by the protocol of 2026-07-28 a request over HTTP has no session.
+    """
+    request = getattr(context.request_context, "request", None)
+    return "" if request is None else request.headers.get("mcp-session-id")
+
+
+def shorten_schemas(server: Any) -> None:
+    """Take the titles out of the tools' schemas: a model reads them with each request, and they repeat the names."""
+    for tool in server._tool_manager.list_tools():
+        tool.parameters = _without_titles(tool.parameters)
+
+
+def _without_titles(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_titles(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: {each: _without_titles(inner) for each, inner in value.items()}
+        if name in ("properties", "$defs")
+        else _without_titles(value)
+        for name, value in schema.items()
+        if name != "title"
+    }
 
 
 class Watchers:

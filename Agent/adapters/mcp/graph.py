@@ -16,14 +16,15 @@ ids follow from the names, so that two servers which make the same thing make it
 each stands in the tree, and so reads and writes the same graph as a file.
 """
 
+import json
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from ..formats import import_file
-from ..formats.mcp_memory import (
+from ...formats import import_file
+from ...formats.mcp_memory import (
     BENEATH,
     KEYWORD,
     entity_id,
@@ -33,18 +34,13 @@ from ..formats.mcp_memory import (
     said_of,
     type_keyword,
 )
-from ..formats.records import ROOT_ID, Fact, Keyword, Outline, is_blank
-from ..keyword_tree import (
-    DuplicateIdError,
-    InvalidInputError,
-    KeywordTree,
-    NotFoundError,
-    SearchStatus,
-    VersionConflictError,
-)
+from ...formats.records import ROOT_ID, Fact, Keyword, Outline, is_blank
+from ...keyword_tree import InvalidInputError, KeywordTree, SearchStatus
+from ..operations import Done, try_again
+from ..walking import cut
 from .graph_index import GraphIndex
 
-__all__ = ["AUTHOR", "Done", "MemoryGraph"]
+__all__ = ["AUTHOR", "MemoryGraph"]
 
 AUTHOR = "mcp"
 """Who made what a host had made."""
@@ -58,23 +54,16 @@ ENTITIES = 1_000
 RELATIONS = 10_000
 """And so many relations."""
 
+RESULT_BYTES = 400_000
+"""And so many bytes of both, as JSON; a text is cut above a tenth of them."""
+
 _NAME_LIMIT = 512  # characters, the tree's own limit
 _RANKED = 10  # entities that ranking adds to a search
 _LEAST_CONFIDENCE = 0.3  # nine in ten questions that nothing fits have less
-_ATTEMPTS = 20  # at a change that another process was quicker with
 
 _Row: TypeAlias = dict[str, Any]
 _T = TypeVar("_T")
 _Write: TypeAlias = Callable[[], object]
-
-
-class Done(NamedTuple, Generic[_T]):
-    """What a change came to."""
-
-    result: _T
-    """What the tool returns."""
-    operation_id: str
-    """For `Undo`; empty where nothing was written."""
 
 
 class MemoryGraph:
@@ -217,7 +206,8 @@ class MemoryGraph:
             InvalidInputError: a line is not as the server writes it; nothing was written then.
         """
         path = path.resolve()
-        for attempt in range(_ATTEMPTS):
+
+        def take_in() -> str:
             self.tree.Refresh()
             root = self.tree.GetKeyword(ROOT_ID)
             assert root is not None
@@ -226,33 +216,28 @@ class MemoryGraph:
             if str(path) in files:
                 return ""
             mark = {"mcp": {**said, "imported": [*files, str(path)]}}
-            try:
-                with self.tree.Operation("import memory file") as operation:
-                    import_file(self.tree, path, "mcp", key=KEY)
-                    self.tree.UpdateKeyword(ROOT_ID, {"metadata": {**root.metadata, **mark}}, root.version)
-                return operation.id
-            except _OUTRUN:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-        return ""
+            with self.tree.Operation("import memory file") as operation:
+                import_file(self.tree, path, "mcp", key=KEY)
+                self.tree.UpdateKeyword(ROOT_ID, {"metadata": {**root.metadata, **mark}}, root.version)
+            return operation.id
+
+        return try_again(take_in)
 
     def _change(self, name: str, plan: Callable[[], tuple[_T, list[_Write]]]) -> Done[_T]:
         """Make what a plan says one operation; where another process was quicker, plan anew on what it left."""
+
+        def change() -> Done[_T]:
+            self.index.catch_up()
+            result, writes = plan()
+            if not writes:
+                return Done(result, "")
+            with self.tree.Operation(name) as operation:
+                for write in writes:
+                    write()
+            return Done(result, operation.id)
+
         with self._lock:
-            for attempt in range(_ATTEMPTS):
-                self.index.catch_up()
-                result, writes = plan()
-                if not writes:
-                    break
-                try:
-                    with self.tree.Operation(name) as operation:
-                        for write in writes:
-                            write()
-                    return Done(result, operation.id)
-                except _OUTRUN:
-                    if attempt == _ATTEMPTS - 1:
-                        raise
-            return Done(result, "")
+            return try_again(change)
 
     def _make(self, keywords: Iterable[Keyword]) -> list[_Write]:
         specs = [{**vars(keyword), "created_by": AUTHOR} for keyword in keywords]
@@ -357,7 +342,9 @@ class MemoryGraph:
         self.index.catch_up()
         ids = self.index.ids()
         shown = ids[-ENTITIES:]
-        return self._tell(shown, None if len(shown) == len(ids) else set(shown), len(ids) - len(shown))
+        touched = None if len(shown) == len(ids) else set(shown)
+        graph = self._tell(shown[::-1], touched, len(ids) - len(shown))
+        return {**graph, "entities": graph["entities"][::-1]}
 
     def search_nodes(self, query: str) -> _Row:
         """Return the entities that contain a text, then those that fit it, and their relations.
@@ -384,19 +371,26 @@ class MemoryGraph:
         return self._tell(list(found)[:ENTITIES], set(found), max(0, len(found) - ENTITIES))
 
     def _tell(self, ids: list[str], touched: set[str] | None, left_out: int) -> _Row:
-        names = {id: self.index.name_of(id) for id in ids}
-        entities = [
-            {
-                "name": name,
-                "entityType": self.index.kind_of(id),
-                "observations": [info.content for info in self.index.observations(id)],
-            }
-            for id, name in names.items()
-            if name is not None
-        ]
+        """Return entities, what matters most first, and their relations, as far as RESULT_BYTES reach."""
+        room = _Room(RESULT_BYTES * 3 // 4)
+        entities, observations = list[_Row](), 0
+        for place, id in enumerate(ids):
+            name = self.index.name_of(id)
+            if name is None:
+                continue
+            row: _Row = {"name": name, "entityType": self.index.kind_of(id), "observations": []}
+            if not room.take(row):
+                left_out += len(ids) - place
+                break
+            texts = [cut(info.content, RESULT_BYTES // 10) for info in self.index.observations(id)]
+            row["observations"] = [text for text in texts if room.take(text)]
+            observations += len(texts) - len(row["observations"])
+            entities.append(row)
+        room.left += RESULT_BYTES // 4
         relations = list(self._relations(touched))
-        graph: _Row = {"entities": entities, "relations": relations[:RELATIONS]}
-        omitted = {"entities": left_out, "relations": max(0, len(relations) - RELATIONS)}
+        shown = [row for row in relations[:RELATIONS] if room.take(row)]
+        graph: _Row = {"entities": entities, "relations": shown}
+        omitted = {"entities": left_out, "relations": len(relations) - len(shown), "observations": observations}
         return {**graph, "omitted": omitted} if any(omitted.values()) else graph
 
     def _relations(self, touched: set[str] | None) -> Iterable[_Row]:
@@ -416,8 +410,18 @@ class MemoryGraph:
             yield {"from": self.index.name_of(child), "to": self.index.name_of(parent), "relationType": BENEATH}
 
 
-_OUTRUN = (DuplicateIdError, VersionConflictError, NotFoundError)
-"""What a change ends with that was planned on what another process has changed since."""
+class _Room:
+    """What is left of a number of bytes."""
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+
+    def take(self, value: object) -> bool:
+        """Take as much as a value needs, as it is told; return False where that is not left, and will not be."""
+        text = json.dumps(value, ensure_ascii=False, indent=2)
+        size = len(text.encode("utf-8", "replace")) + 6 * (text.count("\n") + 2)
+        self.left = self.left - size if size <= self.left else 0
+        return self.left > 0
 
 
 def _call(function: Callable[..., object], *arguments: object) -> _Write:

@@ -5,8 +5,12 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from enum import Enum
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -14,13 +18,17 @@ pytest.importorskip("langgraph.store.base", reason="the extra [langgraph] is not
 
 from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, MatchCondition, PutOp, SearchOp
 
-from Agent import langgraph_store
+from Agent.adapters import langgraph as langgraph_store
+from Agent.adapters.langgraph import KeywordTreeStore
 from Agent.keyword_tree import InvalidInputError, KeywordTree
-from Agent.langgraph_store import KeywordTreeStore
 from Agent.tests.support.clocks import Clock
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = ("users", "张三")
+
+
+class Kind(Enum):
+    TEA = "tea"
 
 
 @pytest.fixture
@@ -66,6 +74,36 @@ class TestItems:
         assert item is not None
         assert item.value == {"text": "绿茶", "list": [1, 2.5, None], "in": {"true": True}, "3": "key"}
         assert (item.namespace, item.key) == (NAMESPACE, "a")
+
+    def test_what_sqlite_store_takes_is_taken(self, store: KeywordTreeStore) -> None:
+        @dataclass
+        class Cup:
+            size: int
+            bought: date
+
+        id = UUID(int=7)
+        value = {
+            "at": datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
+            "id": id,
+            "cup": Cup(3, date(2026, 1, 1)),
+            "kind": Kind.TEA,
+        }
+        store.put(NAMESPACE, "a", value)
+
+        item = store.get(NAMESPACE, "a")
+        assert item is not None
+        assert item.value == {
+            "at": "2026-01-02T03:04:00+00:00",
+            "id": str(id),
+            "cup": {"size": 3, "bought": "2026-01-01"},
+            "kind": "tea",
+        }
+
+    def test_more_than_16_mib_is_refused_by_its_size(self, store: KeywordTreeStore) -> None:
+        with pytest.raises(InvalidInputError, match="at most 16,777,216"):
+            store.put(NAMESPACE, "a", {"text": "x" * (16 * 1024 * 1024)})
+
+        assert store.get(NAMESPACE, "a") is None
 
     def test_are_the_callers_own(self, store: KeywordTreeStore) -> None:
         store.put(NAMESPACE, "a", {"list": [1]})
@@ -168,6 +206,38 @@ class TestBatch:
 
         assert {item.key: item.value for item in store.search(())} == {"a": {"n": 1}, "gone": {"n": 1}}
         assert store.list_namespaces() == [NAMESPACE]
+
+    def test_what_put_an_item_is_remembered_whichever_task_it_was(self, store: KeywordTreeStore) -> None:
+        async def put() -> None:
+            await asyncio.gather(*(store.aput(NAMESPACE, key, {"text": key}) for key in ("a", "b", "c")))
+
+        asyncio.run(put())
+        operation = store.operation_of(NAMESPACE, "b")
+        assert operation is not None
+        store.tree.Undo(operation)
+
+        assert sorted(keys(store.search(NAMESPACE))) == ["a", "c"]
+        store.put(NAMESPACE, "a", {"text": "a"})  # which is there already
+        assert store.operation_of(NAMESPACE, "a") is None
+        assert store.operation_of(NAMESPACE, "never put") is None
+        store.delete(NAMESPACE, "c")
+        store.tree.Undo(store.operation_of(NAMESPACE, "c") or "")
+        assert sorted(keys(store.search(NAMESPACE))) == ["a", "c"]
+
+    def test_of_an_open_operation_of_the_callers_none_is_remembered(self, store: KeywordTreeStore) -> None:
+        with store.tree.Operation("mine") as operation:
+            store.put(NAMESPACE, "a", {"text": "a"})
+
+        assert store.operation_of(NAMESPACE, "a") is None
+        store.tree.Undo(operation.id)
+        assert store.get(NAMESPACE, "a") is None
+
+    def test_remembers_no_more_than_so_many(self, store: KeywordTreeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(langgraph_store, "_REMEMBERED", 2)
+        for key in "abc":
+            store.put(NAMESPACE, key, {"text": key})
+
+        assert [store.operation_of(NAMESPACE, key) is None for key in "abc"] == [True, False, False]
 
     def test_one_bad_value_leaves_all_unwritten(self, store: KeywordTreeStore) -> None:
         with pytest.raises(ValueError, match="'b'"):
@@ -403,6 +473,20 @@ class TestTimeToLive:
         assert store.sweep_ttl() == 0
         assert store.tree.TreeMetrics()["infos"] == 1
 
+    def test_what_the_asynchronous_stores_await_can_be_awaited(self, tree: KeywordTree, clock: Clock) -> None:
+        store = KeywordTreeStore(tree, ttl={"sweep_interval_minutes": 60}, clock=clock)
+
+        async def work() -> int:
+            await store.setup()
+            await store.aput(NAMESPACE, "a", {"text": "x"}, ttl=1)
+            clock.now += 120
+            future = await store.start_ttl_sweeper()
+            assert not future.done()
+            assert await store.stop_ttl_sweeper(10)
+            return await store.sweep_ttl()
+
+        assert asyncio.run(work()) == 1
+
     def test_a_sweeper_sweeps_until_it_is_stopped(self, tree: KeywordTree) -> None:
         store = KeywordTreeStore(tree, ttl={"sweep_interval_minutes": 1})
         assert KeywordTreeStore(tree).start_ttl_sweeper().done()
@@ -458,6 +542,20 @@ class TestVectors:
 
         assert asyncio.run(work()) == ["tea", "dog"]
         assert keys(store.search(NAMESPACE, query="my dog")) == ["dog", "tea"]
+
+    def test_an_asynchronous_function_gives_an_order_that_words_cannot(self, tree: KeywordTree) -> None:
+        pytest.importorskip("numpy")
+
+        async def embed(texts: Sequence[str]) -> list[list[float]]:
+            return self.embed(texts)
+
+        store = KeywordTreeStore(tree, index={"dims": 3, "embed": embed})
+        store.put(NAMESPACE, "tea", {"text": "tea"})
+        store.put(NAMESPACE, "dog", {"text": "a dog"})
+
+        assert keys(store.search(NAMESPACE, query="茶")) == ["tea", "dog"], "no word is shared, and dog is newer"
+        assert asyncio.run(store.asearch(NAMESPACE, query="茶"))[0].score == pytest.approx(1.0, abs=0.01)
+        assert "茶" in self.asked
 
     def test_what_is_there_already_is_embedded_when_it_is_asked_for(self, tree: KeywordTree) -> None:
         pytest.importorskip("numpy")
@@ -530,15 +628,15 @@ class TestBadInput:
             store.batch([("get", "a")])  # type: ignore[list-item]
 
     def test_a_missing_package_is_named_with_the_command_that_brings_it(self) -> None:
-        code = "import sys; sys.modules['langgraph'] = None; import Agent.langgraph_store"
+        code = "import sys; sys.modules['langgraph'] = None; import Agent.adapters.langgraph"
         run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
 
-        assert "pip install 'keyword-tree-memory[langgraph]'" in run.stderr
+        assert "pip install '.[langgraph]'" in run.stderr
 
 
 WRITER = """
 import sys
-from Agent.langgraph_store import KeywordTreeStore
+from Agent.adapters.langgraph import KeywordTreeStore
 folder, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with KeywordTreeStore.from_folder(folder) as store:
     for number in range(count):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from Agent.item_ranking import ItemRanking
+from Agent.adapters.item_ranking import ItemRanking
 
 
 class OneModel:

@@ -1,0 +1,128 @@
+"""Filters over JSON objects, as LangGraph, LangChain and mem0 write them; compiled once, asked for every item.
+
+>>> fits = read_filter({"likes.tea": "green", "cups": {"$gte": 2}})
+>>> fits({"likes": {"tea": "green"}, "cups": 3}), fits({"likes": {"tea": "green"}, "cups": True})
+(True, False)
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+from ..keyword_tree import InvalidInputError
+from .json_values import compares, equals
+
+__all__ = ["OPERATORS", "Filter", "Test", "all_of", "is_equal", "read_filter"]
+
+Test: TypeAlias = Callable[[Any], bool]
+"""Tells whether a field fits."""
+
+Filter: TypeAlias = Callable[[Mapping[str, Any]], bool]
+"""Tells whether an object fits."""
+
+
+def read_filter(wanted: object) -> Filter | None:
+    """Return what tells whether an object fits a filter with `$` operators; None where everything does.
+
+    Args:
+        wanted: Fields, dotted paths too, with a value, a nested filter, or `$eq $ne $gt $gte $lt $lte $in $nin`.
+
+    Raises:
+        InvalidInputError: it is no filter, whether an item is there to be compared or not.
+    """
+    if not wanted and (wanted is None or isinstance(wanted, Mapping)):
+        return None
+    if not isinstance(wanted, Mapping):
+        raise InvalidInputError(f"a filter must be an object, not {wanted!r}")
+    return all_of([_test_of(key, _read_condition(condition)) for key, condition in wanted.items()])
+
+
+def all_of(tests: list[Callable[[Any], bool]]) -> Callable[[Any], bool]:
+    """Return what tells whether all tests pass; most filters have one."""
+    return tests[0] if len(tests) == 1 else lambda value: all(test(value) for test in tests)
+
+
+def _test_of(key: str, test: Test) -> Filter:
+    if "." in key:
+        return lambda value: test(_look_up(value, key))
+    return lambda value: test(value.get(key))
+
+
+def _look_up(value: Mapping[str, Any], key: str) -> Any:
+    """Return the field of that name, or else the one that a dotted path leads to; None where there is none."""
+    if key in value:
+        return value[key]
+    found: Any = value
+    for step in key.split("."):
+        found = found.get(step) if isinstance(found, Mapping) else None
+    return found
+
+
+def _read_condition(condition: object) -> Test:
+    if not isinstance(condition, Mapping):
+        return is_equal(condition)
+    if not any(str(name).startswith("$") for name in condition):
+        fits = read_filter(condition)
+        return lambda found: isinstance(found, dict) and (fits is None or fits(found))
+    unknown = [name for name in condition if name not in _WITH_DOLLAR]
+    if unknown:
+        raise InvalidInputError(f"Unsupported operator: {unknown[0]}; known: {', '.join(_WITH_DOLLAR)}")
+    return all_of([_WITH_DOLLAR[name](value) for name, value in condition.items()])
+
+
+def is_equal(wanted: object) -> Test:
+    """Return what tells whether a field has this value."""
+    return lambda found: equals(found, wanted)
+
+
+def _differs(wanted: object) -> Test:
+    return lambda found: not equals(found, wanted)
+
+
+def _compare(operation: Callable[[Any, Any], bool], wanted: object) -> Test:
+    """Return what tells whether a field is so: numbers compare with numbers, strings with strings."""
+    kinds: tuple[type, ...] = (str,) if isinstance(wanted, str) else (int, float)
+    if not compares(wanted, wanted):  # nothing is above a list
+        return lambda found: False
+    return lambda found: type(found) in kinds and operation(found, wanted)
+
+
+def _is_in(is_wanted: bool, wanted: object) -> Test:
+    values = wanted if isinstance(wanted, (list, tuple)) else None
+    return lambda found: values is not None and any(equals(found, each) for each in values) is is_wanted
+
+
+def _contains(fold: Callable[[Any], Any], wanted: object) -> Test:
+    """Return what tells whether a list has a member, or a string a part."""
+    sought = fold(wanted)
+
+    def test(found: Any) -> bool:
+        if isinstance(found, list):
+            return any(equals(fold(each), sought) for each in found)
+        return isinstance(found, str) and isinstance(sought, str) and sought in fold(found)
+
+    return test
+
+
+def _casefold(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_casefold(each) for each in value]
+    return value.casefold() if isinstance(value, str) else value
+
+
+OPERATORS: dict[str, Callable[[Any], Test]] = {
+    "eq": is_equal,
+    "ne": _differs,
+    "gt": partial(_compare, operator.gt),
+    "gte": partial(_compare, operator.ge),
+    "lt": partial(_compare, operator.lt),
+    "lte": partial(_compare, operator.le),
+    "in": partial(_is_in, True),
+    "nin": partial(_is_in, False),
+    "contains": partial(_contains, lambda value: value),
+    "icontains": partial(_contains, _casefold),
+}
+"""What a wanted value becomes a test by."""
+
+_WITH_DOLLAR = {f"${name}": OPERATORS[name] for name in ("eq", "ne", "gt", "gte", "lt", "lte", "in", "nin")}

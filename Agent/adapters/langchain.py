@@ -1,0 +1,169 @@
+"""A LangChain retriever over a tree, `KeywordTreeRetriever`, and two tools: `search_tool`, `remember_tool`.
+
+>>> from tempfile import TemporaryDirectory
+>>> with TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+...     tea = tree.CreateKeyword("茶 tea", "root")
+...     _ = tree.CreateInfo("龙井用八十度的水泡三分钟。", "notes", [tea.id])
+...     for document in KeywordTreeRetriever(tree=tree).invoke("龙井怎么泡？"):
+...         print(document.page_content, document.metadata["path"], document.metadata["source"])
+龙井用八十度的水泡三分钟。 茶 tea notes
+
+A question that is a keyword's name, alias or path is answered by what hangs on that keyword; what is left of the `k`
+documents is found by what the infos say. A document is an info: its content, its id, and as metadata the info's own,
+`path` ("编程 / Python"), `source` and `score` from 0 to 1.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any
+
+from typing_extensions import override
+
+from ..keyword_tree import Info, InvalidInputError, KeywordTree, KeywordTreeError
+from ..memory.retriever import MemoryRetriever
+from .filters import read_filter
+from .walking import TreeWalk
+
+try:
+    from langchain_core.callbacks import CallbackManagerForRetrieverRun
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.tools import BaseTool, StructuredTool, ToolException
+    from pydantic import Field, PrivateAttr
+except ImportError as error:
+    raise ImportError("the retriever needs langchain: pip install '.[langchain]' in its repository") from error
+
+__all__ = ["KeywordTreeRetriever", "remember_tool", "search_tool"]
+
+_FILTERED = 1_000  # documents among which a filter chooses
+
+AUTHOR = "langchain"
+"""Who made what `remember_tool` stored."""
+
+
+class KeywordTreeRetriever(BaseRetriever):
+    """Retrieves the infos of a tree. Several threads may use it; who opened the tree closes it.
+
+    Cost: a few look-ups for a name, else some milliseconds; the first question reads all infos.
+    """
+
+    tree: KeywordTree
+    """Where the infos are."""
+    k: int = Field(default=5, ge=1)
+    """At most so many documents; `invoke(question, k=…)` says otherwise for once."""
+    min_score: float = Field(default=0.0, ge=0.0, le=1.0)
+    """What scores less is left out."""
+    filter: dict[str, Any] | None = None
+    """What a document's metadata must fit: `{"source": "notes", "page": {"$gt": 3}}`, with `$eq $ne $gt $gte $lt $lte`,
+    `$in $nin`; None fits all. `invoke(question, filter=…)` says otherwise for once."""
+    search_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """`k`, `filter` and `score_threshold`, as `VectorStore.as_retriever` takes them; they go before the fields."""
+
+    _retriever: MemoryRetriever = PrivateAttr()
+
+    @override
+    def model_post_init(self, context: Any, /) -> None:
+        self._retriever = MemoryRetriever(self.tree)
+        self._read_options(None, None)  # what cannot be used is refused now
+
+    @override
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun | None = None,
+        k: int | None = None,
+        filter: dict[str, Any] | None = None,
+    ) -> list[Document]:
+        wanted, fits, least = self._read_options(k, filter)
+        self.tree.Refresh()
+        found: dict[str, Document] = {}
+        for document in self._rank(query, wanted, is_filtered=fits is not None):
+            if document.metadata["score"] >= least and (fits is None or fits(document.metadata)):
+                found.setdefault(document.id or "", document)
+        return list(found.values())[:wanted]
+
+    def _rank(self, query: str, wanted: int, *, is_filtered: bool) -> Iterator[Document]:
+        """Yield what hangs on the keyword that is named, then what infos say; both more than once, for a filter."""
+        result = self.tree.Search(query, llm_expand_query=False)
+        if result.node is not None:
+            path = [node.name for node in result.path[1:]]
+            infos = self.tree.GetInfosOfKeyword(result.node.id) if is_filtered else result.infos
+            yield from (_document(info, path, 1.0) for info in infos)
+        limit = _FILTERED if is_filtered else 2 * wanted
+        for memory in self._retriever.retrieve(query, limit) if query.strip() else ():
+            yield _document(memory.info, memory.path, memory.score)
+
+    def _read_options(
+        self, k: int | None, wanted: dict[str, Any] | None
+    ) -> tuple[int, Callable[[Mapping[str, Any]], bool] | None, float]:
+        """Return how many documents are wanted, what they must fit, and their least score."""
+        unknown = self.search_kwargs.keys() - {"k", "filter", "score_threshold"}
+        if unknown:
+            raise InvalidInputError(f"search_kwargs knows k, filter and score_threshold, not {sorted(unknown)[0]!r}")
+        count = self.search_kwargs.get("k", self.k) if k is None else k
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InvalidInputError(f"k must be a whole number above 0, not {count!r}")
+        least = self.search_kwargs.get("score_threshold", self.min_score)
+        if isinstance(least, bool) or not isinstance(least, (int, float)) or not 0 <= least <= 1:
+            raise InvalidInputError(f"score_threshold must be a number from 0 to 1, not {least!r}")
+        return count, read_filter(self.search_kwargs.get("filter", self.filter) if wanted is None else wanted), least
+
+
+def _document(info: Info, path: list[str], score: float) -> Document:
+    own = {"path": " / ".join(path), "source": info.source, "score": score}
+    return Document(id=info.id, page_content=info.content, metadata={**info.metadata, **own})
+
+
+def search_tool(tree: KeywordTree, k: int = 5) -> BaseTool:
+    """Return a tool by which an agent searches a tree; its artifact is the documents.
+
+    Args:
+        tree: Where the infos are.
+        k: At most so many of them at a time.
+    """
+    retriever = KeywordTreeRetriever(tree=tree, k=k)
+
+    def search_memory(
+        query: Annotated[str, "A keyword's name, alias or path, or a question"],
+    ) -> tuple[str, list[Document]]:
+        documents = retriever.invoke(query)
+        lines = [_line(document) for document in documents]
+        return "\n".join(lines) or "Nothing is known about that.", documents
+
+    return StructuredTool.from_function(
+        search_memory,
+        description="Search the long-term memory, in any language. Tells what is known, and where it belongs.",
+        response_format="content_and_artifact",
+    )
+
+
+def _line(document: Document) -> str:
+    """Return a document as one line: a newline in it cannot look like the beginning of another document."""
+    text = " ".join(document.page_content.split())
+    return f"[{document.metadata['path']}] {text}"
+
+
+def remember_tool(tree: KeywordTree) -> BaseTool:
+    """Return a tool by which an agent stores a fact on keywords that are there.
+
+    Where there is no such keyword, or several, nothing is stored, and the agent is told which ones are like it.
+
+    Args:
+        tree: Where the fact goes; each call is one operation of it.
+    """
+    walk = TreeWalk(tree, AUTHOR)
+
+    def remember(
+        content: Annotated[str, "The fact, in a sentence that can be understood alone"],
+        keywords: Annotated[list[str], "Names, paths or ids of the keywords it belongs to; may be empty"] = [],  # noqa: B006
+    ) -> str:
+        try:
+            done = walk.remember(content, keywords)
+        except KeywordTreeError as error:
+            raise ToolException(str(error)) from error
+        places = ", ".join(done.result["keywords"]) or "no keyword"
+        return f"Remembered on {places} (operation {done.operation_id})."
+
+    return StructuredTool.from_function(
+        remember, description="Store a fact in the long-term memory, for later conversations.", handle_tool_error=True
+    )

@@ -1,0 +1,737 @@
+"""A LangGraph store in a tree: `KeywordTreeStore` for `InMemoryStore`, `SqliteStore` or `PostgresStore`.
+
+>>> from tempfile import TemporaryDirectory
+>>> folder = TemporaryDirectory()
+>>> store = KeywordTreeStore.from_folder(folder.name)
+>>> store.put(("users", "张三"), "food", {"likes": "绿茶", "cups": 3})
+>>> store.put(("users", "Ada"), "food", {"likes": "coffee", "cups": 1})
+>>> store.get(("users", "张三"), "food").value
+{'likes': '绿茶', 'cups': 3}
+>>> [item.value["likes"] for item in store.search(("users",), filter={"cups": {"$gt": 2}})]
+['绿茶']
+>>> store.search(("users",), query="谁喝绿茶？", limit=1)[0].key, store.list_namespaces()
+('food', [('users', 'Ada'), ('users', '张三')])
+>>> undone = store.tree.Undo(store.operation_of(("users", "Ada"), "food"))  # nothing is ever lost
+>>> store.list_namespaces()
+[('users', '张三')]
+>>> store.close(); folder.cleanup()
+
+How it stands in the tree: each label of a namespace is a keyword beneath that of the label before it, and an item is an
+info of the last one, whose content is the value as JSON. The ids follow from the namespace and the key by a hash, so
+that two processes agree. `metadata["langgraph"]` of the info holds namespace, key and what else `put` was told; that is
+the truth, wherever a person has moved or renamed the keywords.
+
+Namespaces, keys and up to 64 MiB of values are held in memory, and follow the tree's log: what other processes write,
+undo and restore is seen with the next call. What an open `Operation` of the caller has put is seen when it has ended.
+"""
+
+import asyncio
+import hashlib
+import heapq
+import itertools
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, is_dataclass
+from datetime import UTC, date, datetime
+from datetime import time as time_of_day
+from enum import Enum
+from typing import Any, Self, TypeAlias
+from uuid import UUID
+
+from typing_extensions import override
+
+from ..addresses import open_tree
+from ..keyword_tree import Info, InvalidInputError, KeywordTree, NotFoundError
+from ..memory.log_follower import InfoFollower
+from .filters import read_filter
+from .item_ranking import ItemRanking
+from .json_values import copy_value, depth_of, leaves
+from .operations import try_again
+
+try:
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        IndexConfig,
+        InvalidNamespaceError,
+        Item,
+        ListNamespacesOp,
+        MatchCondition,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+        TTLConfig,
+        ensure_embeddings,
+        get_text_at_path,
+    )
+except ImportError as error:
+    raise ImportError("the LangGraph store needs langgraph: pip install '.[langgraph]' in its repository") from error
+
+__all__ = ["KeywordTreeStore"]
+
+AUTHOR = "langgraph"
+"""Who made what the store made, and the key of the metadata that is its own."""
+
+HELD_LIMIT = 64 * 1024 * 1024
+"""So many characters of values stay decoded in memory; others are read from the tree when they are asked for."""
+
+LABELS = 100
+"""So many labels a namespace may have: each is a level of the tree."""
+
+_DEPTH = 200  # levels of lists and dicts in a value
+_NAME_LIMIT = 512  # characters, the tree's own limit
+_REMEMBERED = 10_000  # items whose last operation is remembered
+_LATE = 0.1  # of a time to live: so much of it may be gone before a refresh is written to the log
+_SWEEP_MINUTES = 5.0
+
+_Path: TypeAlias = tuple[str, ...]
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Held:
+    """What is in memory of an item."""
+
+    id: str
+    namespace: _Path
+    key: str
+    order: int  # of its put among all
+    created_at: float
+    updated_at: float
+    index: list[str] | bool | None
+    ttl: float | None  # minutes
+    expires_at: float | None
+    logged_expiry: float | None  # as it is in the log: `expires_at` may be ahead of it
+    content_hash: int
+    size: int
+    text: str | None  # the content, until it is decoded
+    value: dict[str, Any] | None = None
+
+
+class _Awaitable(int):
+    """A result that is there, which `await` returns as well: the asynchronous stores' methods are awaited."""
+
+    def __await__(self) -> Generator[None, None, Self]:
+        return self
+        yield
+
+
+class _Sweeping(Future[None]):
+    """A future that `await` returns as it is, as the asynchronous stores give their task."""
+
+    def __await__(self) -> Generator[None, None, Self]:
+        return self
+        yield
+
+
+class KeywordTreeStore(BaseStore):
+    """A LangGraph store that keeps its items in a tree.
+
+    Any number of threads and processes may use it. `batch` and `abatch` are all that is implemented here; `get`, `put`,
+    `search`, `delete`, `list_namespaces` and their twins are inherited, and have their arguments.
+
+    Args:
+        tree: Where the items are; who opened it closes it.
+        index: What `search(query=…)` compares by. None ranks by words, in Chinese and English alike. `{"embed": …}` is
+            LangGraph's: an `Embeddings`, a function or an asynchronous one; with `"fields"`, and with `"name"` the
+            model's name, by which its vectors are kept on disk. Where it fails, words rank, and a log line says so.
+        ttl: LangGraph's: `default_ttl` in minutes, `refresh_on_read` (True), `sweep_interval_minutes`.
+        clock: Seconds since the epoch.
+
+    A batch is one operation of the tree: reads see the state before it, the last put of a key counts, and `Undo` takes
+    it back. A value equal to the one that is there writes nothing.
+
+    Raises:
+        InvalidInputError: a value is no JSON object (NaN, a set), or nested deeper than 200 levels.
+        InvalidNamespaceError: a label is no string, or there are more than 100.
+        StoreError: the disk refused.
+
+    Cost: opening reads all infos, 40 µs for each; a put is one sync; a get, some microseconds.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        tree: KeywordTree,
+        *,
+        index: IndexConfig | Mapping[str, Any] | None = None,
+        ttl: TTLConfig | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.tree = tree
+        self.ttl_config = ttl
+        self.index_config: dict[str, Any] | None = dict(index) if index else None
+        self.embeddings = ensure_embeddings(index.get("embed")) if index else None
+        self._fields = _fields_of(self.index_config or {})
+        self._clock = clock
+        self._owns_tree = False
+        self._lock = threading.RLock()  # guards what is in memory; held over no sync and no model
+        self._follower = InfoFollower(tree, self._clear, self._take_info, _items_in_order)
+        self._ranking = self._make_ranking()
+        self._sweeper: threading.Thread | None = None
+        self._stop_sweeping = threading.Event()
+        self._operations: dict[str, str] = {}  # id of an item -> what last put or deleted it, the newest last
+        self._clear()
+
+    def _clear(self) -> None:
+        self._spaces: dict[_Path, dict[str, _Held]] = {}  # in the order of their puts
+        self._by_id: dict[str, _Held] = {}
+        self._size = 0  # of the values held
+        self._orders = itertools.count()
+        self._ranking.clear()
+
+    @classmethod
+    def from_folder(
+        cls, path: str, *, index: IndexConfig | Mapping[str, Any] | None = None, ttl: TTLConfig | None = None
+    ) -> Self:
+        """Open the tree in a folder, made if it is not there, or at an address; closing the store closes it."""
+        tree = open_tree(path)
+        try:
+            store = cls(tree, index=index, ttl=ttl)
+        except BaseException:
+            tree.Close()
+            raise
+        store._owns_tree = True
+        return store
+
+    def setup(self) -> _Awaitable:
+        """Do nothing: there is nothing to prepare. A program written for `SqliteStore` calls it, or awaits it."""
+        return _Awaitable(0)
+
+    def operation_of(self, namespace: Sequence[str], key: str) -> str | None:
+        """Return the operation by which this object last put or deleted an item, for `tree.Undo`.
+
+        It does not matter which thread or task put it: a tool of an agent, say. None where this object did not, or the
+        value was the one that was there, or 10,000 other items were put since.
+        """
+        return self._operations.get(_item_id(_check_namespace(namespace), key))
+
+    def close(self) -> None:
+        """Stop the sweeper; close the tree, if it was opened here."""
+        self.stop_ttl_sweeper()
+        if self._owns_tree:
+            self.tree.Close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    # -- the two methods ------------------------------------------------------
+
+    @override
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Carry out operations: all reads on the state before, then all puts as one operation of the tree.
+
+        Cost: one sync where something changes; a call of the embedder where texts are new.
+        """
+        ops = list(ops)
+        puts: dict[tuple[_Path, str], PutOp] = {}
+        for op in ops:
+            if isinstance(op, PutOp):
+                puts[_check_namespace(op.namespace), op.key] = op
+        queries = [op.query for op in ops if isinstance(op, SearchOp) and op.query]
+        if queries and self.embeddings is not None:
+            with self._lock:
+                self._follower.catch_up()  # what is there must have its vectors, too
+            self._ranking.embed(queries)
+        results: list[Result] = []
+        refreshed: dict[str, _Held] = {}
+        with self._lock:
+            if len(puts) < len(ops):  # who only puts need not know what is there: loading would decode all it wrote
+                self._follower.catch_up()
+            for op in ops:
+                results.append(self._answer(op, refreshed))
+        if puts:
+            self._write(puts)
+        if refreshed:
+            self._write_refreshes([held for held in refreshed.values() if (held.namespace, held.key) not in puts])
+        if puts and self.embeddings is not None:
+            with self._lock:
+                self._follower.catch_up()
+            self._ranking.embed()
+        return results
+
+    @override
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do as `batch`, in a thread."""
+        return await asyncio.to_thread(self.batch, list(ops))
+
+    def _answer(self, op: Op, refreshed: dict[str, _Held]) -> Result:
+        if isinstance(op, PutOp):
+            return None
+        if isinstance(op, GetOp):
+            held = self._spaces.get(tuple(op.namespace), {}).get(op.key)
+            if held is None or not self._is_alive(held):
+                return None
+            self._refresh([held], op.refresh_ttl, refreshed)
+            return Item(**self._tell(held))
+        if isinstance(op, SearchOp):
+            found = self._search(op)
+            self._refresh([held for held, _ in found], op.refresh_ttl, refreshed)
+            return [SearchItem(**self._tell(held), score=score) for held, score in found]
+        if isinstance(op, ListNamespacesOp):
+            return self._list(op)
+        raise InvalidInputError(f"no operation of a store: {op!r}")
+
+    def _tell(self, held: _Held) -> dict[str, Any]:
+        return {
+            "namespace": held.namespace,
+            "key": held.key,
+            "value": copy_value(self._value(held)),
+            "created_at": datetime.fromtimestamp(held.created_at, UTC),
+            "updated_at": datetime.fromtimestamp(held.updated_at, UTC),
+        }
+
+    # -- following the tree ---------------------------------------------------
+
+    def _take_info(self, info: Info) -> None:
+        old = self._by_id.get(info.id)
+        own = None if info.deleted else _own_fields(info)
+        if own is None:
+            if old is not None:
+                self._drop(old)
+            return
+        namespace, key = tuple(own["namespace"]), own["key"]
+        order = next(self._orders)
+        if old is not None:
+            told = (_put_at(info), namespace, key, hash(info.content), own.get("index"))
+            if told == (old.updated_at, old.namespace, old.key, old.content_hash, old.index):
+                # Only its time to live is another.
+                old.ttl, old.logged_expiry = own.get("ttl"), own.get("expires_at")
+                old.expires_at = max(old.expires_at or 0.0, old.logged_expiry or 0.0) or None
+                return
+            self._drop(old)
+        held = _Held(
+            id=info.id,
+            namespace=namespace,
+            key=key,
+            order=order,
+            created_at=info.created_at,
+            updated_at=_put_at(info),
+            index=own.get("index"),
+            ttl=own.get("ttl"),
+            expires_at=own.get("expires_at"),
+            logged_expiry=own.get("expires_at"),
+            content_hash=hash(info.content),
+            size=len(info.content),
+            text=None,
+        )
+        if self._size + held.size <= HELD_LIMIT:
+            held.text = info.content
+            self._size += held.size
+        else:
+            held.size = 0
+        self._by_id[info.id] = held
+        self._spaces.setdefault(namespace, {})[key] = held
+        self._ranking.add(held.id)
+
+    def _drop(self, held: _Held) -> None:
+        self._size -= held.size
+        del self._by_id[held.id]
+        space = self._spaces[held.namespace]
+        if space.get(held.key) is held:
+            del space[held.key]
+        if not space:
+            del self._spaces[held.namespace]
+        self._ranking.remove(held.id)
+
+    def _value(self, held: _Held) -> dict[str, Any]:
+        """Return an item's value, decoded; not to be given out as it is."""
+        if held.value is not None:
+            return held.value
+        text = held.text
+        if text is None:
+            info = self.tree.GetInfo(held.id)
+            return {} if info is None else _decode(info.content)
+        held.value, held.text = _decode(text), None
+        return held.value
+
+    # -- reading --------------------------------------------------------------
+
+    def _is_alive(self, held: _Held) -> bool:
+        return held.expires_at is None or held.expires_at > self._clock()
+
+    def _search(self, op: SearchOp) -> list[tuple[_Held, float | None]]:
+        """Return the items that fit, best or newest first, with their scores."""
+        first, stop = max(0, op.offset), max(0, op.offset + op.limit)
+        prefix = tuple(op.namespace_prefix)
+        spaces = [space for namespace, space in self._spaces.items() if namespace[: len(prefix)] == prefix]
+        fits = read_filter(op.filter)
+        if fits is None and not op.query:
+            return [(held, None) for held in itertools.islice(self._newest(spaces), first, stop)]
+        # What fits is sorted afterwards: to bring all into their order first would take longer than to look at all.
+        value_of, is_alive = self._value, self._is_alive
+        fitting = [
+            held
+            for space in spaces
+            for held in space.values()
+            if (held.expires_at is None or is_alive(held)) and (fits is None or fits(held.value or value_of(held)))
+        ]
+        fitting.sort(key=lambda held: -held.order)
+        if not op.query:
+            return [(held, None) for held in fitting[first:stop]]
+        candidates = {held.id: held for held in fitting}
+        scores = self._rank(op.query, candidates, stop)
+        ranked = sorted(scores, key=lambda id: -scores[id])
+        others = (id for id in candidates if id not in scores)
+        chosen = itertools.islice(itertools.chain(ranked, others), first, stop)
+        return [(candidates[id], scores.get(id)) for id in chosen]
+
+    def _newest(self, spaces: Sequence[dict[str, _Held]]) -> Iterator[_Held]:
+        """Yield the items of some namespaces, the newest put first."""
+        newest = [reversed(space.values()) for space in spaces]
+        found = heapq.merge(*newest, key=lambda held: -held.order) if len(newest) > 1 else itertools.chain(*newest)
+        return filter(self._is_alive, found)
+
+    def _rank(self, query: str, candidates: Mapping[str, _Held], limit: int) -> Mapping[str, float]:
+        """Return the scores of those that have one: by likeness where that can be told, else by words."""
+        near = self._ranking.rank_by_likeness(query, candidates.keys())
+        return self._ranking.rank_by_words(query, limit, candidates.keys()) if near is None else near
+
+    def _texts_of(self, id: str) -> list[str]:
+        """Return what of an item is compared with a query: for a model the JSON of the whole, else its words."""
+        held = self._by_id[id]
+        value = self._value(held)
+        is_words = self.embeddings is None
+        return [
+            text
+            for path in self._paths(held, self._fields)
+            for text in (leaves(value) if is_words and path == "$" else get_text_at_path(value, path))
+        ]
+
+    def _paths(self, held: _Held, default: list[str]) -> list[str]:
+        """Return which fields of an item are compared with a query."""
+        if isinstance(held.index, list):
+            return held.index
+        return [] if held.index is False else default
+
+    def _list(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        found = {
+            namespace[: op.max_depth] if op.max_depth is not None else namespace
+            for namespace, space in self._spaces.items()
+            if all(_namespace_fits(namespace, condition) for condition in op.match_conditions or ())
+            and any(map(self._is_alive, space.values()))
+        }
+        return sorted(found)[max(0, op.offset) : max(0, op.offset + op.limit)]
+
+    # -- writing --------------------------------------------------------------
+
+    def _write(self, puts: Mapping[tuple[_Path, str], PutOp]) -> None:
+        """Make what the puts say one operation; where another process was quicker, plan anew on what it left."""
+        texts = {place: _encode(op) for place, op in puts.items() if op.value is not None}
+        self._note(puts, try_again(lambda: self._carry_out(self._plan(puts, texts))))
+
+    def _note(self, puts: Iterable[tuple[_Path, str]], operation_id: str | None) -> None:
+        """Remember which operation put or deleted the items, for `operation_of`."""
+        with self._lock:
+            for id in itertools.starmap(_item_id, puts):
+                self._operations.pop(id, None)
+                if operation_id is not None:
+                    self._operations[id] = operation_id
+            for id in list(itertools.islice(self._operations, max(0, len(self._operations) - _REMEMBERED))):
+                del self._operations[id]
+
+    def _plan(
+        self, puts: Mapping[tuple[_Path, str], PutOp], texts: Mapping[tuple[_Path, str], str]
+    ) -> list[Callable[[], object]]:
+        now = self._clock()
+        keywords: dict[str, dict[str, Any]] = {}
+        infos: list[dict[str, Any]] = []
+        writes: list[Callable[[], object]] = []
+        for (namespace, key), op in puts.items():
+            id = _item_id(namespace, key)
+            info = self.tree.GetInfo(id)
+            if op.value is None:
+                writes += [_later(self.tree.DeleteInfo, id, AUTHOR)] if info is not None else []
+                continue
+            own = _own_metadata(namespace, op, now)
+            text = texts[namespace, key]
+            if info is None:
+                keyword_id = self._keyword_id(namespace, keywords)
+                spec = {"id": id, "content": text, "metadata": {AUTHOR: own}, "created_by": AUTHOR}
+                infos.append({**spec, "keyword_ids": [keyword_id]})
+            elif info.content != text or info.metadata.get(AUTHOR) != own:
+                patch = {"content": text, "metadata": {**info.metadata, AUTHOR: own}}
+                writes.append(_later(self.tree.UpdateInfo, id, patch, None, AUTHOR))
+        if infos:
+            writes.insert(0, _later(self.tree.BatchCreateInfos, infos))
+        if keywords:
+            writes.insert(0, _later(self.tree.BatchCreateKeywords, list(keywords.values())))
+        return writes
+
+    def _keyword_id(self, namespace: _Path, keywords: dict[str, dict[str, Any]]) -> str:
+        """Return the keyword of a namespace; those that are not there join `keywords`, from the top down."""
+        parent_id = "root"
+        missing: list[tuple[str, _Path]] = []
+        for count in range(len(namespace), 0, -1):
+            id = _namespace_id(namespace[:count])
+            known = self.tree.GetKeyword(id)  # one that was merged leads to another
+            if known is not None or id in keywords:
+                parent_id = id if known is None else known.id
+                break
+            missing.append((id, namespace[:count]))
+        for id, path in reversed(missing):
+            own = {AUTHOR: {"namespace": list(path)}}
+            keywords[id] = {"id": id, "name": _fit_name(path[-1]), "parent_id": parent_id, "metadata": own}
+            keywords[id]["created_by"] = AUTHOR
+            parent_id = id
+        return parent_id
+
+    def _carry_out(self, writes: Sequence[Callable[[], object]]) -> str | None:
+        """Make writes one operation; return its id, None where nothing was written (yet)."""
+        before = self.tree.last_operation
+        if len(writes) == 1:  # in an Operation it would run twice and be copied
+            writes[0]()
+        elif writes:
+            with self.tree.Operation("langgraph batch", AUTHOR):
+                for write in writes:
+                    write()
+        after = self.tree.last_operation
+        return None if after == before else after
+
+    # -- time to live ---------------------------------------------------------
+
+    def _refresh(self, found: Iterable[_Held], is_asked: bool, refreshed: dict[str, _Held]) -> None:
+        """Let items live on from now: in memory at once, in the log when a tenth of their time has gone."""
+        now = self._clock()
+        for held in found if is_asked else ():
+            if held.ttl is None:
+                continue
+            held.expires_at = now + held.ttl * 60
+            if held.expires_at - (held.logged_expiry or 0.0) > _LATE * held.ttl * 60:
+                refreshed[held.id] = held
+
+    def _write_refreshes(self, refreshed: Iterable[_Held]) -> None:
+        writes = []
+        for held in refreshed:
+            info = self.tree.GetInfo(held.id)
+            own = None if info is None else _own_fields(info)
+            if info is not None and own is not None:
+                metadata = {**info.metadata, AUTHOR: {**own, "expires_at": held.expires_at}}
+                writes.append(_later(self.tree.UpdateInfo, held.id, {"metadata": metadata}, None, AUTHOR))
+        with suppress(NotFoundError):  # somebody deleted one meanwhile; the others are written with the next read
+            self._carry_out(writes)
+
+    def sweep_ttl(self) -> _Awaitable:
+        """Delete the items whose time is over, as one operation; return how many. It can be awaited, too.
+
+        One that another process may have refreshed in its memory alone is left for a tenth of its time.
+        """
+        with self._lock:
+            self._follower.catch_up()
+            now = self._clock()
+            dead = [
+                held.id
+                for held in self._by_id.values()
+                if held.expires_at is not None and held.expires_at + _LATE * (held.ttl or 0.0) * 60 <= now
+            ]
+        dead = [id for id in dead if self.tree.GetInfo(id) is not None]
+        with suppress(NotFoundError):
+            self._carry_out([_later(self.tree.DeleteInfo, id, AUTHOR) for id in dead])
+            return _Awaitable(len(dead))
+        return _Awaitable(0)
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> _Sweeping:
+        """Sweep now and then, in a thread; return a future that ends with it, and ends it where it is cancelled.
+
+        Args:
+            sweep_interval_minutes: None takes the configuration's, or 5.
+        """
+        future = _Sweeping()
+        if self.ttl_config is None:
+            future.set_result(None)
+            return future
+        self.stop_ttl_sweeper()
+        self._stop_sweeping = stop = threading.Event()
+        minutes = sweep_interval_minutes or self.ttl_config.get("sweep_interval_minutes") or _SWEEP_MINUTES
+        future.add_done_callback(lambda done: stop.set() if done.cancelled() else None)
+
+        def sweep() -> None:
+            while not stop.wait(minutes * 60):
+                try:
+                    self.sweep_ttl()
+                except Exception:  # a full disk, say: the next round tries again
+                    _LOGGER.exception("sweeping expired items failed")
+            if not future.cancelled():
+                future.set_result(None)
+
+        self._sweeper = threading.Thread(target=sweep, name="KeywordTreeStore sweeper", daemon=True)
+        self._sweeper.start()
+        return future
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> _Awaitable:
+        """Stop the sweeper; return whether (1 or 0) it has ended, within `timeout` seconds where they are given."""
+        self._stop_sweeping.set()
+        if self._sweeper is None or self._sweeper is threading.current_thread():
+            return _Awaitable(True)
+        self._sweeper.join(timeout)
+        return _Awaitable(not self._sweeper.is_alive())
+
+    # -- ranking --------------------------------------------------------------
+
+    def _make_ranking(self) -> ItemRanking:
+        if self.embeddings is None:
+            return ItemRanking(self._texts_of)
+        from ..embeddings.vectors import path_for  # numpy is needed for them alone
+
+        name = (self.index_config or {}).get("name")
+        path = path_for(self.tree.data_dir, AUTHOR, str(name)) if name else None
+        return ItemRanking(self._texts_of, _Embedder(str(name or "the embedder"), self.embeddings), path)
+
+
+class _Embedder:
+    """LangChain's embeddings as `Vectors` wants them."""
+
+    def __init__(self, name: str, embeddings: Any) -> None:
+        self.name = name
+        self._embeddings = embeddings
+
+    def embed(self, texts: Sequence[str]) -> Iterable[Sequence[float]]:
+        # LangGraph raises NotImplementedError or ValueError, by version, where only an asynchronous function was given.
+        if getattr(self._embeddings, "afunc", None) is None or getattr(self._embeddings, "func", None) is not None:
+            with suppress(NotImplementedError):
+                return self._embeddings.embed_documents(list(texts))  # type: ignore[no-any-return]
+        with ThreadPoolExecutor(1) as thread:  # which no loop runs in
+            return thread.submit(asyncio.run, self._embeddings.aembed_documents(list(texts))).result()  # type: ignore[no-any-return]
+
+
+# How things stand in the tree
+
+
+def _namespace_id(namespace: _Path) -> str:
+    return f"lgn:{_digest(list(namespace))}"
+
+
+def _item_id(namespace: _Path, key: str) -> str:
+    return f"lgi:{_digest([list(namespace), key])}"
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:40]
+
+
+def _fit_name(label: str) -> str:
+    """Return a name that the tree accepts: of a blank label its quoted form, of a long one the beginning."""
+    shown = label if label.strip() and label.isprintable() else repr(label)
+    return shown if len(shown) <= _NAME_LIMIT else f"{shown[: _NAME_LIMIT - 1]}…"
+
+
+def _own_metadata(namespace: _Path, op: PutOp, now: float) -> dict[str, Any]:
+    own: dict[str, Any] = {"namespace": list(namespace), "key": op.key}
+    if op.index is not None:
+        own["index"] = op.index if op.index is False else list(op.index)
+    if op.ttl is not None:
+        # A refresh changes the record as well: when the value was put must be told apart.
+        own |= {"ttl": op.ttl, "expires_at": now + op.ttl * 60, "put_at": now}
+    return own
+
+
+def _own_fields(info: Info) -> dict[str, Any] | None:
+    """Return what the store wrote of an info; None where it is no item. Metadata is anybody's."""
+    own = info.metadata.get(AUTHOR)
+    if not isinstance(own, dict) or not isinstance(own.get("key"), str):
+        return None
+    namespace = own.get("namespace")
+    if not isinstance(namespace, list) or not all(isinstance(label, str) for label in namespace):
+        return None
+    fields = dict(own)
+    for name in ("ttl", "expires_at", "put_at"):
+        if not isinstance(fields.get(name), (int, float)):
+            fields.pop(name, None)
+    return fields
+
+
+def _items_in_order(infos: Iterable[Info]) -> list[Info]:
+    # Of two with one time, the one that was put again is the later one.
+    return sorted((info for info in infos if AUTHOR in info.metadata), key=lambda info: (_put_at(info), info.version))
+
+
+def _put_at(info: Info) -> float:
+    own = info.metadata.get(AUTHOR)
+    put_at = own.get("put_at") if isinstance(own, dict) else None
+    return float(put_at) if isinstance(put_at, (int, float)) else info.updated_at
+
+
+def _encode(op: PutOp) -> str:
+    if not isinstance(op.value, Mapping):
+        raise InvalidInputError(f"the value of {op.key!r} must be an object, not {type(op.value).__name__}")
+    try:
+        text = json.dumps(dict(op.value), ensure_ascii=False, allow_nan=False, default=_as_json)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"the value of {op.key!r} cannot be told as JSON: {error}") from error
+    if text.count("[") + text.count("{") > _DEPTH and depth_of(op.value) > _DEPTH:
+        raise InvalidInputError(f"the value of {op.key!r} is nested deeper than {_DEPTH} levels")
+    return text
+
+
+def _as_json(value: object) -> object:
+    """Return as JSON what SqliteStore takes besides JSON: times and ids as text, dataclasses as objects, enums."""
+    if isinstance(value, (datetime, date, time_of_day)):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def _decode(content: str) -> dict[str, Any]:
+    """Return the value that a content says; a person may have edited it."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {"content": content}
+
+
+def _later(function: Callable[..., object], *arguments: object) -> Callable[[], object]:
+    return lambda: function(*arguments)
+
+
+def _fields_of(index: Mapping[str, Any]) -> list[str]:
+    fields = index.get("fields") or index.get("text_fields")  # the second is what SqliteStore calls them
+    return list(fields) if fields else ["$"]
+
+
+# What a filter and a condition mean
+
+
+def _check_namespace(namespace: Sequence[str]) -> _Path:
+    labels = tuple(namespace)
+    if len(labels) > LABELS:
+        raise InvalidNamespaceError(f"a namespace has at most {LABELS} labels here, not {len(labels):,}")
+    for label in labels:
+        if not isinstance(label, str):
+            raise InvalidNamespaceError(f"a label of a namespace must be a string, not {label!r}")
+    return labels
+
+
+def _namespace_fits(namespace: _Path, condition: MatchCondition) -> bool:
+    path = tuple(condition.path)
+    if len(namespace) < len(path):
+        return False
+    if condition.match_type == "prefix":
+        part = namespace[: len(path)]
+    elif condition.match_type == "suffix":
+        part = namespace[len(namespace) - len(path) :]
+    else:
+        raise InvalidInputError(f"a namespace is matched by its prefix or suffix, not by {condition.match_type!r}")
+    return all(wanted in ("*", label) for label, wanted in zip(part, path, strict=True))

@@ -1,0 +1,69 @@
+# ruff: noqa: N999  the package is named as the folder beside WeaveAgent.py is
+"""Serve a memory to MCP hosts: the console command `keyword-tree-mcp`.
+
+    keyword-tree-mcp FOLDER             # on stdin and stdout, as a host starts it
+    keyword-tree-mcp FOLDER --http 8000 # on http://127.0.0.1:8000/mcp, for this machine alone
+    keyword-tree-mcp postgresql://host/database#tree
+
+Several servers may serve one folder at the same time. A file of the reference memory server, named by the environment
+variable MEMORY_FILE_PATH, is taken in once, as one operation. Ends with 0 where the host ends it, with 1 where the
+folder or the file cannot be used, with 2 for bad use.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...addresses import open_tree
+from ...keyword_tree import KeywordTreeError
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until the host ends it.
+
+    Args:
+        arguments: without the program's name; None takes the command line's.
+
+    Returns:
+        The exit code.
+    """
+    parser = argparse.ArgumentParser("keyword-tree-mcp", description="Serve a memory to MCP hosts.")
+    parser.add_argument("folder", metavar="FOLDER", help="where the memory is, or the address of one on a server")
+    parser.add_argument("--http", metavar="PORT", type=_port, help="serve on this port of 127.0.0.1, not on stdin")
+    options = parser.parse_args(arguments)
+    try:
+        from .graph import MemoryGraph
+        from .sdk import run
+        from .server import build_server
+    except ImportError as error:
+        if "pip install" not in str(error):
+            raise
+        print(f"keyword-tree-mcp: {error}", file=sys.stderr)
+        return 2
+    try:
+        with open_tree(options.folder) as tree:
+            file = os.environ.get("MEMORY_FILE_PATH")
+            if file and Path(file).is_file():
+                MemoryGraph(tree).import_once(Path(file))
+            run(build_server(tree), options.http)
+    except (KeywordTreeError, OSError) as error:
+        print(f"keyword-tree-mcp: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _port(text: str) -> int:
+    number = int(text) if text.isdecimal() else -1
+    if not 0 < number < 65_536:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""What the adapters do with operations: try again where another process was quicker, and undo the last one.
+
+>>> import tempfile
+>>> from keyword_tree import KeywordTree
+>>> with tempfile.TemporaryDirectory() as folder, KeywordTree(folder) as tree:
+...     done = LastOperations(tree)
+...     with tree.Operation("add tea") as operation:
+...         _ = tree.CreateKeyword("tea", "root")
+...     done.note(operation.id)
+...     undone, _ = done.undo()
+...     undone == operation.id, tree.Search("tea").node
+(True, None)
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from ..keyword_tree import DuplicateIdError, InvalidInputError, KeywordTree, NotFoundError, VersionConflictError
+
+__all__ = ["OUTRUN", "Done", "LastOperations", "try_again"]
+
+ATTEMPTS = 20
+"""At a change that another process was quicker with."""
+
+REMEMBERED = 1_000
+"""Operations of which it is known who made them."""
+
+OUTRUN = (DuplicateIdError, VersionConflictError, NotFoundError)
+"""What a change ends with that was planned on what another process has changed since."""
+
+_T = TypeVar("_T")
+
+
+class Done(NamedTuple, Generic[_T]):
+    """What a change came to."""
+
+    result: _T
+    """What the tool returns."""
+    operation_id: str
+    """For `Undo`; empty where nothing was written."""
+
+
+def try_again(work: Callable[[], _T]) -> _T:
+    """Return what `work` returns; where another process was quicker, do it again, at most 20 times.
+
+    Args:
+        work: Reads what is there, and changes it in one operation.
+    """
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return work()
+        except OUTRUN:
+            continue
+    return work()
+
+
+class LastOperations:
+    """Remembers the newest 1,000 operations of an adapter, so that the last one can be undone without its id.
+
+    Args:
+        tree: Where they were made.
+        author: Who undoes.
+
+    Any number of threads may use it.
+    """
+
+    def __init__(self, tree: KeywordTree, author: str = "user") -> None:
+        self._tree, self._author = tree, author
+        self._lock = threading.Lock()
+        self._owners: dict[str, str | None] = {}  # operation -> whose it is, the newest last
+
+    def note(self, operation_id: str, owner: str | None = "") -> None:
+        """Remember an operation as the last one of its owner: of a client, say; an empty id is none."""
+        with self._lock:
+            self._owners.pop(operation_id, None)
+            if operation_id:
+                self._owners[operation_id] = owner
+            if len(self._owners) > REMEMBERED:
+                del self._owners[next(iter(self._owners))]
+
+    def undo(self, operation_id: str = "", owner: str | None = "") -> tuple[str, str]:
+        """Undo an operation, or the last one of its owner; return its id and that of the operation which does it.
+
+        Args:
+            operation_id: Empty is the last one that was not undone.
+            owner: Whose; None where that is not known, so that an id is needed.
+
+        Raises:
+            InvalidInputError: there is none, or it is not known whose.
+            ConflictError: later changes depend on it.
+            NotFoundError: no operation has this id.
+        """
+        with self._lock:
+            if not operation_id and owner is None:
+                raise InvalidInputError("without a session it is not known which change was yours: name an operation")
+            own = (id for id, whose in reversed(self._owners.items()) if whose == owner)
+            wanted = operation_id or next(own, "")
+            if not wanted:
+                raise InvalidInputError("nothing was changed here that could be undone; name an operation")
+            undone_by = self._tree.Undo(wanted, self._author)
+            self._owners.pop(wanted, None)
+        return wanted, undone_by
