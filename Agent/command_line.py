@@ -35,17 +35,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by who started us: what is said must still go somewhere
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  it is open to the end
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    if words[:1] == ["context"]:  # a program of its own, which needs no extra
-        from .context_engine.service.command_line import main as run_context
-
-        return run_context(words[1:])
     try:
         from .cli.program import program
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] not in ("click", "rich"):
             raise
-        print("the console command needs click and rich: pip install 'keyword-tree-memory[cli]'", file=sys.stderr)
+        words = sys.argv[1:] if arguments is None else list(arguments)
+        if words[:1] == ["context"]:  # a program of its own, which needs no extra
+            from .context_engine.service.command_line import main as run_context
+
+            return run_context(words[1:])
+        print("the console command needs click and rich: pip install '.[cli]' in its repository", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

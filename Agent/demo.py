@@ -5,7 +5,7 @@ library (see `demo_outline`), finds in it, asks it questions in plain words that
 it place a new keyword, closes it, opens it again and shows what is on disk. No key, no server, no download: who places
 is `LexicalLLMClient`, which is no language model. To each question the first three found are shown with the sentence
 that fits; hits and misses are printed as they fall. With `--meaning` a small local model ranks beside the words
-(`pip install 'keyword-tree-memory[local]'`; it reads all names and first lines first, which takes minutes). Last, a
+(`pip install '.[local]'`; it reads all names and first lines first, which takes minutes). Last, a
 conversation is remembered, corrected, recalled and undone.
 """
 

@@ -689,7 +689,7 @@ def _import(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(f"{name} is not installed: pip install 'keyword-tree-memory[{extra}]'") from error
+        raise ImportError(f"{name} is not installed: pip install '.[{extra}]' in its repository") from error
 
 
 # Reading what a service answers: any field may be missing, or of another type than it should be

@@ -9,6 +9,7 @@ import contextlib
 import csv
 import ctypes
 import doctest
+import importlib.metadata
 import io
 import json
 import os
@@ -46,6 +47,7 @@ from Agent.cli.completing import quote
 from Agent.cli.program import MODULES, SECTIONS
 from Agent.cli.program import program as group
 from Agent.cli.screen import Screen, table
+from Agent.memory import MemoryStore
 from Agent.tests.support import inside
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -197,6 +199,8 @@ IN_TURN = [
     ("rank", ["rust"], "编程 / Rust"),
     ("show", ["编程", "--infos"], "No garbage collector."),
     ("metrics", [], "keywords"),
+    ("context", ["--data", "sessions", "--session", "monday", "commit", "monday.json"], "1 new messages"),
+    ("doctor", ["--model", "lexical"], "keyword-tree"),
     ("export", ["-", "--format", "markdown"], "# 编程"),
     ("rename", ["Rust", "Rust 2024"], "renamed Rust to Rust 2024"),
     ("alias", ["Rust 2024", "Rust"], "has the aliases Rust"),
@@ -273,6 +277,9 @@ class TestEveryCommand:
 
     def test_runs_as_the_installed_program_and_says_what_it_did(self, program: Program) -> None:
         (program.data.parent / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
+        (program.data.parent / "monday.json").write_text(
+            '[{"role": "user", "content": "I like tea."}]', encoding="utf-8"
+        )
         for name, arguments, said in IN_TURN:
             if name == "restore":
                 arguments = [path.name for path in (program.data / "snapshots").iterdir()]
@@ -283,6 +290,9 @@ class TestEveryCommand:
 
     def test_answers_programs_in_json(self, program: Program) -> None:
         (program.data.parent / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
+        (program.data.parent / "monday.json").write_text(
+            '[{"role": "user", "content": "I like tea."}]', encoding="utf-8"
+        )
         for name, arguments, _ in IN_TURN:
             if name == "restore":
                 arguments = [path.name for path in (program.data / "snapshots").iterdir()]
@@ -517,7 +527,7 @@ class TestProgram:
 
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
-        assert done.stderr.endswith(f"pip install 'keyword-tree-memory[{extra}]'\n")
+        assert done.stderr.endswith(f"pip install '.[{extra}]' in its repository\n")
 
     def test_imports_a_model_only_where_one_is_asked(self, program: Program) -> None:
         code = "import sys, Agent.command_line as program; program.main(['show']); "
@@ -536,6 +546,56 @@ class TestProgram:
 
     def test_a_model_named_in_the_environment_without_a_service_is_passed_over(self, program: Program) -> None:
         assert "编程 / Python" in program.run("search", "Python", KEYWORD_TREE_MODEL="some-model")
+
+
+class TestNewcomer:
+    def test_shows_its_version(self, program: Program) -> None:
+        assert program.start("--version") == f"keyword-tree {importlib.metadata.version('keyword-tree-memory')}\n"
+
+    @pytest.mark.parametrize(("typed", "meant"), [("serach", "search"), ("histroy", "history"), ("ad", "add")])
+    def test_a_mistyped_command_is_answered_with_what_is_spelled_alike(
+        self, program: Program, typed: str, meant: str
+    ) -> None:
+        assert f"No such command '{typed}'. Did you mean {meant}" in program.run(typed, code=2)
+        assert f"没有这个命令：{typed}；是不是 {meant}" in program.run(typed, code=2, KEYWORD_TREE_LANG="zh")
+
+    def test_sessions_take_the_folder_before_the_command(self, program: Program, tmp_path: Path) -> None:
+        program.run("--data", "sessions", "context", "remember", "Ada drinks tea.")
+
+        assert "Ada drinks tea." in program.run("--data", "sessions", "context", "search", "tea")
+        assert json.loads(program.run("--json", "--data", "sessions", "context", "ls"))
+        assert (tmp_path / "sessions").is_dir()
+
+    def test_sessions_show_the_help_of_each_command(self, program: Program) -> None:
+        assert "--budget" in program.run("context", "search", "--help")
+        assert "context search --help" in program.run("context", "--help")
+
+    def test_the_doctor_shows_memory_and_missing_extras(self, program: Program, tmp_path: Path) -> None:
+        said = program.ask("doctor")
+
+        assert said["has_memory"]
+        assert said["data"] == str(program.data)
+        assert "cli" not in said["missing"]
+        assert not Program(tmp_path / "none").ask("doctor")["has_memory"]
+        assert not (tmp_path / "none").exists()
+
+    def test_an_export_onto_what_is_in_use_names_it(self, program: Program, tmp_path: Path) -> None:
+        (tmp_path / "notes").mkdir()
+        (tmp_path / "notes" / "mine.md").write_text("mine")
+        (tmp_path / "a.json").mkdir()
+
+        assert "the folder 'notes' is not empty" in program.run("export", "notes", code=2)
+        assert "'a.json' is a folder" in program.run("export", "a.json", code=2)
+        assert "'a.json' is a folder" in program.run("import", "a.json", code=2)
+        assert "there is no folder 'none'" in program.run("export", "none/a.html", code=2)
+        assert "文件夹 'notes' 不是空的" in program.run("export", "notes", code=2, KEYWORD_TREE_LANG="zh")
+        assert {path.name for path in tmp_path.iterdir()} == {"memory", "notes", "a.json"}
+
+    def test_an_empty_folder_is_nothing_to_import(self, program: Program, tmp_path: Path) -> None:
+        (tmp_path / "notes").mkdir()
+
+        assert "there is nothing to import in notes" in program.run("import", "notes", code=2)
+        assert "notes 里没有可导入的内容" in program.run("import", "notes", code=2, KEYWORD_TREE_LANG="zh")
 
 
 class TestAdd:
@@ -750,6 +810,19 @@ class TestShow:
             "  on 编程 / Python  primary",
         ]
 
+    def test_marks_what_a_memory_was_before_it_was_corrected(self, program: Program) -> None:
+        program.data = program.data.parent / "memory"  # where a `MemoryStore` keeps its tree
+        program.run("info", "Ada lives in Paris.", "--no-auto")
+        [old] = program.ask("show", "--unlinked")["infos"]
+        with MemoryStore(program.data.parent) as store:
+            new = store.correct(old["id"], "Ada lives in Rome.")
+
+        shown = [program.run("search", "--in-texts", "Paris"), program.run("show", "--unlinked"),
+                 program.run("show", old["id"])]  # fmt: skip
+        for said in shown:
+            assert " ".join(said.split()).count(f"superseded by {new}") == 1
+        assert "superseded" not in program.run("search", "--in-texts", "Rome")
+
     def test_lists_infos_on_no_keyword(self, program: Program) -> None:
         assert program.run("show", "--unlinked") == "every info hangs on a keyword\n"
         for text in ("one", "other"):
@@ -873,12 +946,17 @@ class TestAsk:
 
 class TestDelete:
     def test_lets_children_and_infos_move_up(self, program: Program) -> None:
-        assert "deleted 编程 / Python; 1 beneath it moved up  (undo " in program.run("delete", "Python")
+        said = program.run("delete", "Python")
+
+        assert "deleted 编程 / Python; 1 beneath it moved up  (undo " in said
+        assert said.endswith("1 info moved to the parent\n")
         assert program.keyword("编程/open") is not None
         assert program.infos("编程") == ["PEP 703 makes the GIL optional."]
 
     def test_takes_all_beneath_where_it_is_told(self, program: Program) -> None:
-        program.run("delete", "kitchen", "--cascade", "--infos", "delete")
+        said = program.run("delete", "kitchen", "--cascade", "--infos", "delete")
+
+        assert said.endswith("1 info deleted\n")
 
         node = program.keyword("open")
         assert node is not None
@@ -1055,8 +1133,9 @@ class TestCare:
 
         assert "Kitchen into kitchen" in said
         assert program.ask("metrics")["keywords"] == 7
-        program.run("reorganize", "--plan", str(plan), "--apply")
+        applied = program.run("reorganize", "--plan", str(plan), "--apply")
         assert program.ask("metrics")["keywords"] < 7
+        assert applied.rstrip().endswith(f"(undo {program.ask('history')[0]['seq']})")
         program.run("reorganize", "--plan", str(plan), "--apply", code=2)
 
 

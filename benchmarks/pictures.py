@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from Agent.formats import export_file
 from Agent.keyword_tree import KeywordTree
-from benchmarks import bench_everyday, common
+from benchmarks import bench_finding, common, finding_sets
 
 FOLDER = common.ROOT / "docs" / "pictures"
 COLUMNS = 80
@@ -173,10 +173,9 @@ def look(name: str, everyday: str, keyword: str, language: str) -> None:
     from Agent.formats.test_html_page import Page  # what drives a browser in the tests
 
     with tempfile.TemporaryDirectory(prefix="keyword-tree-pictures-") as folder:
-        tree_file = bench_everyday.FOLDER / f"{everyday}.txt"
-        source = "聊天" if language.startswith("zh") else "chat"
-        bench_everyday.build(bench_everyday.read(tree_file), Path(folder, "memory"), source)
+        which, _ = finding_sets.everyday_tree(finding_sets.EVERYDAY / f"{everyday}.txt")
         with KeywordTree(str(Path(folder, "memory"))) as tree:
+            bench_finding.fill(tree, which.units, source="聊天" if language.startswith("zh") else "chat")
             export_file(tree, Path(folder, "page.html"), with_history=False)
         page = Page(Path(folder, "browser"))
         try:

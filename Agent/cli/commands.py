@@ -29,6 +29,7 @@ from rich.text import Text
 
 from ..keyword_tree import (
     Info,
+    InfoKeywordLink,
     InvalidInputError,
     KeywordNode,
     KeywordTree,
@@ -78,7 +79,7 @@ NEAREST = 5
 RECALLED = 3
 """Infos shown where no keyword is found."""
 
-LEAST_RECALLED = 0.1
+LEAST_RECALLED = 0.02
 """Score of an info that is shown: what shares hardly a character with the question is no answer to it."""
 
 SENTENCE_SHOWN = 400
@@ -283,7 +284,7 @@ def recall(session: Session, tree: KeywordTree, query: str, limit: int) -> list[
     """Return the infos that fit best, as JSON has them, each with the sentence that fits and its score from 0 to 1."""
     from ..memory.retriever import MemoryRetriever  # few commands need it, and a prompt waits for what is imported
 
-    index = session.folder / "indexes" / "memory.index"  # the one that a `MemoryStore` of this folder keeps
+    index = session.folder / "indexes" / "memories.db"  # the one that a `MemoryStore` of this folder keeps
     found = MemoryRetriever(tree, index_path=index).retrieve(query, limit)
     return [
         {
@@ -367,7 +368,8 @@ def keywords_of(tree: KeywordTree, info: Info) -> list[KeywordNode]:
 
 def spell_paths(tree: KeywordTree, info: Info) -> str:
     """Return where an info hangs."""
-    return ", ".join(path_of(tree, node.id) for node in keywords_of(tree, info)) or say("no keyword")
+    paths = ", ".join(path_of(tree, node.id) for node in keywords_of(tree, info))
+    return superseded_by(info) or paths or say("no keyword")
 
 
 def fold(text: str) -> str:
@@ -469,8 +471,18 @@ def rank(session: Session, query: tuple[str, ...], limit: int) -> int:
 
 
 def said_by(info: Info) -> Text:
-    """Return an info's source."""
-    return line((info.source, "cyan"))
+    """Return an info's source, and what a memory was superseded by."""
+    return line(
+        (info.source, "cyan"), "  " if info.source and superseded_by(info) else "", (superseded_by(info), "red")
+    )
+
+
+def superseded_by(info: Info) -> str:
+    """Return that another memory took the place of an info; nothing where it holds."""
+    from ..memory.memory_fields import memory_fields  # the package takes as long to import as the command needs
+
+    newer = memory_fields(info).get("superseded_by")
+    return say("superseded by {}", newer) if isinstance(newer, str) else ""
 
 
 def show_rounds(session: Session, result: SearchResult, watcher: Watcher, limit: int) -> None:
@@ -558,7 +570,8 @@ def show_info(session: Session, tree: KeywordTree, info: Info) -> None:
         line((say("  on "), "dim"), path_of(tree, node.id), (f"  {how.value.lower()}", "dim")) for node, how in links
     ]
     source = [line((say("from "), "dim"), (info.source, "cyan"))] if info.source else []
-    session.answer(value, line(info.content, keep_lines=True), *source, *drawn)
+    newer = [line((superseded_by(info), "red"))] if superseded_by(info) else []
+    session.answer(value, line(info.content, keep_lines=True), *newer, *source, *drawn)
 
 
 def walk(tree: KeywordTree, start: KeywordNode, depth: int, limit: int) -> Iterator[tuple[int, KeywordNode, int]]:
@@ -728,6 +741,7 @@ def merge(session: Session, source: str, target: str) -> None:
 )
 def delete(session: Session, keyword: str, cascade: bool, infos: str) -> None:
     """Delete a keyword or an info."""
+    note = ""
     with session.open() as tree:
         info = session.find_info(tree, keyword, is_changed=True)
         if info is not None:
@@ -742,7 +756,19 @@ def delete(session: Session, keyword: str, cascade: bool, infos: str) -> None:
             count = len(node.children)
             with tree.Operation("delete_keyword") as operation:
                 tree.DeleteKeyword(node.id, cascade, infos)
+            note = say_of_infos(tree, operation.id)
         text = "deleted {}"
         if count:
             text = "deleted {}, with what was beneath" if cascade else "deleted {}; {} beneath it moved up"
-        session.tell(tree, operation.id, {"deleted": value}, text, said, f"{count:,}")
+        session.tell(tree, operation.id, {"deleted": value}, text, said, f"{count:,}", note=note)
+
+
+def say_of_infos(tree: KeywordTree, operation_id: str) -> str:
+    """Return what deleting keywords did to their infos; "" where they had none."""
+    change = next(change for change in tree.History(limit=20) if change.operation_id == operation_id)
+    links = [record for record in change.after if isinstance(record, InfoKeywordLink)]
+    gone = {record.id for record in change.after if isinstance(record, Info) and record.deleted}
+    moved = {link.info_id for link in links if not link.deleted} - gone
+    left = {link.info_id for link in links} - moved - gone
+    counts = {"{} moved to the parent": moved, "{} deleted": gone, "{} left without it": left}
+    return say("; ").join(say(text, count_of(len(ids), "info")) for text, ids in counts.items() if ids)

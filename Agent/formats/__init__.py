@@ -1,4 +1,3 @@
-
 """Carry a tree in and out: `import_file` and `export_file`, one short module for each format.
 
 >>> import tempfile
@@ -132,6 +131,8 @@ def import_file(
     except LookupError as error:
         raise InvalidInputError(f"nobody knows the encoding {encoding!r}") from error
     chosen = _choose(path, format_name)
+    if path.is_dir() and chosen.module != "obsidian_notes":
+        raise InvalidInputError(f"{str(path)!r} is a folder, and {format_name or path.suffix!r} is read from one file")
     if not chosen.is_read:
         raise InvalidInputError(f"{format_name or path.suffix!r} can be written, not read")
     if tree.GetKeyword(parent_id) is None:
@@ -177,28 +178,36 @@ def export_file(
         The number of keywords written, without the root.
 
     Raises:
-        InvalidInputError: nobody knows the format, or the path lies in the tree's own folder.
+        InvalidInputError: the format is unknown, the path lies in the tree's own folder or in one that is not there, or
+            a folder of this name is in use.
         NotFoundError: there is no keyword `root_id`.
-        OSError: the file cannot be written, or the folder is not empty.
+        OSError: the file cannot be written.
         ImportError: the format needs the extra `[formats]`.
     """
     path = Path(path)
     if Path(tree.data_dir).resolve() in (place := path.resolve(), *place.parents):
         raise InvalidInputError(f"an export must not stand in the memory's own folder: {str(path)!r}")
     chosen = _choose(path, format_name)
+    is_folder = chosen.module == "obsidian_notes"
+    if not path.absolute().parent.is_dir():
+        raise InvalidInputError(f"there is no folder {str(path.parent)!r} to write to")
+    if path.is_dir() and not is_folder:
+        raise InvalidInputError(f"{str(path)!r} is a folder, and {format_name or path.suffix!r} is one file")
+    if path.is_dir() and any(path.iterdir()):
+        raise InvalidInputError(f"the folder {str(path)!r} is not empty: notes go into a new or an empty one")
     view = View(tree, root_id, progress, with_history=with_history)
     write: Callable[..., None] = getattr(import_module(f"{__name__}.{chosen.module}"), chosen.write)
     beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
     try:
         draft = beside / "draft"
-        if chosen.module == "obsidian_notes":
+        if is_folder:
             draft.mkdir(mode=0o700)
             write(view, draft)
         else:
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "w", encoding=chosen.encoding, newline="") as out:
                 write(view, out, **chosen.options)
-        draft.replace(path)  # of a folder, the system refuses to replace one that is not empty
+        draft.replace(path)  # the system refuses to replace a folder that is no longer empty
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return view.keyword_count - (root_id == ROOT_ID)

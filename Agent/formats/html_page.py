@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from ..keyword_tree import Change, Info, InfoKeywordLink, KeywordNode, RelationType
+from ..memory.memory_fields import memory_fields
 from ..memory.sayings import read_sayings
 from ..memory.tree_graph import is_relation, split_relation_key
 from .records import ROOT_ID, View, inert_json
@@ -89,7 +90,9 @@ class _Data:
             self._write_row(number, self._node_row(path[-1] if path else 0, node))
             self._said.take_node(node)
             path.append(number)
-        loose = [self._place(info.id) for info in self._view.unlinked()]
+        # What a memory was before it was corrected hangs on nothing, and does not hold.
+        unlinked = (info for info in self._view.unlinked() if not memory_fields(info).get("superseded_by"))
+        loose = [self._place(info.id) for info in unlinked]
         self._out.write('],\n"infos":[\n')
         for number, id in enumerate(self._places):
             info = self._view.info(id)

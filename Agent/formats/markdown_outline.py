@@ -33,7 +33,7 @@ try:
     from markdown_it import MarkdownIt
     from markdown_it.tree import SyntaxTreeNode
 except ImportError as error:
-    raise ImportError("Markdown needs markdown-it-py: pip install 'keyword-tree-memory[formats]'") from error
+    raise ImportError("Markdown needs markdown-it-py: pip install '.[formats]' in its repository") from error
 
 from .records import (
     Keyword,

@@ -38,7 +38,7 @@ KEYWORD = "keyword"
 _MCP = "mcp"
 
 
-# -- how a graph stands in a tree: here, and in `mcp_server` -------------------
+# -- how a graph stands in a tree: here, and in `adapters.mcp` -----------------
 
 
 def said_of(record: KeywordNode | Info) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from typing import Any, TypeAlias
 try:
     import yaml
 except ImportError as error:
-    raise ImportError("notes need PyYAML: pip install 'keyword-tree-memory[formats]'") from error
+    raise ImportError("notes need PyYAML: pip install '.[formats]' in its repository") from error
 
 from ..keyword_tree import Info, RelationType
 from .records import (

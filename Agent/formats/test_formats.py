@@ -237,7 +237,17 @@ def live_through(tree: KeywordTree, steps: list[Step]) -> None:
             tree.CreateKeyword(name, id(parent), aliases, description, metadata=metadata, created_by=by).id
         ),
         "info": lambda content, source, on, metadata, by: info_ids.append(
-            tree.CreateInfo(content, source, [id(number) for number in on], metadata=metadata, created_by=by).id
+            tree.BatchCreateInfos(  # which takes a blank content, too
+                [
+                    {
+                        "content": content,
+                        "source": source,
+                        "keyword_ids": [id(number) for number in on],
+                        "metadata": metadata,
+                        "created_by": by,
+                    }
+                ]
+            )[0].id
         ),
         "link": lambda info, keyword, relation, by: tree.LinkInfo(info_id(info), id(keyword), relation, by),
         "unlink": lambda info, keyword: tree.UnlinkInfo(info_id(info), id(keyword)),
@@ -748,7 +758,7 @@ class TestExport:
     def test_a_folder_that_holds_something_is_refused(self, tree: KeywordTree, tmp_path: Path) -> None:
         need("notes")
         write(tmp_path, "notes/mine.md", "mine")
-        with pytest.raises(OSError, match="not empty"):
+        with pytest.raises(InvalidInputError, match="not empty"):
             export_file(tree, tmp_path / "notes")
 
         assert [path.name for path in (tmp_path / "notes").iterdir()] == ["mine.md"]
@@ -1282,4 +1292,4 @@ class TestExtra:
         run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
         assert "ImportError" in run.stderr
-        assert "pip install 'keyword-tree-memory[formats]'" in run.stderr
+        assert "pip install '.[formats]'" in run.stderr

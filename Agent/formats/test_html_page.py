@@ -25,6 +25,7 @@ from Agent.formats.test_formats import HOSTILE
 from Agent.keyword_tree import KeywordTree, RelationType
 from Agent.memory.graph import GraphRelation
 from Agent.memory.store import MemoryStore
+from Agent.tests.support.plain_extractor import PlainExtractor
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ADMIN = Path(__file__).resolve().parents[3] / "shared/data/admin_cn4/tree.jsonl"
@@ -261,7 +262,7 @@ class TestFile:
 
 def remembered(folder: Path, *facts: str) -> Path:
     """Export what a memory has read of some facts."""
-    with MemoryStore(folder / "store") as store:
+    with MemoryStore(folder / "store", extract=PlainExtractor()) as store:
         for text in facts:
             store.remember(text)
         export_file(store.tree, folder / "page.html")
@@ -283,7 +284,7 @@ class TestRelations:
         ]
 
     def test_follow_merges_and_leave_out_what_is_not_in_view(self, tmp_path: Path) -> None:
-        with MemoryStore(tmp_path / "store") as store:
+        with MemoryStore(tmp_path / "store", extract=PlainExtractor()) as store:
             store.remember("Ada works on Apollo.")
             store.remember("Ada lives in Rome.")
             ada, apollo, rome = (store.tree.FindByName(name)[0].id for name in ("Ada", "Apollo", "Rome"))
@@ -431,6 +432,14 @@ class TestHistory:
 
         assert data_of(export(tmp_path, load_both))["loose"] == [2]
         assert data_of(export(tmp_path / "part", load_both, "p"))["loose"] == []
+
+    def test_what_was_corrected_is_not_on_it(self, tmp_path: Path) -> None:
+        with MemoryStore(tmp_path / "store") as store:
+            old = store.remember("Ada lives in Paris.")
+            store.correct(old, "Ada lives in Rome.")
+            export_file(store.tree, tmp_path / "page.html")
+
+        assert [row[0] for row in data_of(tmp_path / "page.html")["infos"]] == ["Ada lives in Rome."]
 
 
 class TestInABrowser:
