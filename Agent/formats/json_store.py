@@ -7,7 +7,7 @@
                 "links": [[keyword id, relation, created_by, created_at], …], "at_once"}, …],
      "links": [[info id, keyword id], …]}
 
-One record a line; a reader needs no line ends, and holds one record at a time. A parent stands before its children,
+One record a line. A parent stands before its children,
 infos stand in the order of their first links, those without a keyword last. A link is made together with its info,
 unless `at_once` says that only so many are: the others follow when all infos are there, in the order of `links`.
 
@@ -48,7 +48,6 @@ from .records import ROOT_ID, Fact, Keyword, Link, Outline, Record, Source, View
 _VERSION = 2
 _TIMES = ("version", "created_at", "updated_at")
 _IMPORTED = "imported"
-_CHUNK = 1 << 16  # characters
 
 _Row: TypeAlias = dict[str, Any]
 
@@ -191,7 +190,7 @@ def read(source: Source, outline: Outline) -> Iterator[Record]:
     Raises:
         InvalidInputError: the file holds something else, or is of a later version.
 
-    Cost: holds a record, the ids of keywords, and the links that are made after all infos.
+    Cost: holds the whole document.
     """
     known: set[str] | None = None
     late: dict[tuple[str, str], Link] = {}
@@ -288,86 +287,18 @@ def _texts(value: object) -> list[str]:
 
 
 def _members(source: Source) -> Iterator[tuple[str, Any, bool]]:
-    """Yield (key, value, whether it is an element of a list) for what the object in the file holds.
-
-    Of a list each element comes by itself. `json` reads whole documents, so this reads the object and its lists
-    itself, and leaves their elements to `json`.
-    """
+    """Yield (key, value, whether it is an element of a list) for what the object in the file holds."""
     with source.open_text() as file:
-        text = _Text(file, source)
-        text.expect("{")
-        if text.peek() == "}":
-            return
-        while True:
-            key = text.value()
-            text.expect(":")
-            if text.peek() == "[":
-                text.expect("[")
-                if text.peek() == "]":
-                    text.expect("]")
-                else:
-                    yield key, text.value(), True
-                    while text.expect(",]") == ",":
-                        yield key, text.value(), True
-            else:
-                yield key, text.value(), False
-            if text.expect(",}") == "}":
-                break
-        if text.peek():
-            raise refuse(source, "something stands behind the document's end")
-
-
-class _Text:
-    """Reads JSON values from a file, with as much of it in memory as the longest value takes."""
-
-    def __init__(self, file: TextIO, source: Source) -> None:
-        self._file = file
-        self._source = source
-        self._decoder = json.JSONDecoder()
-        self._text = ""
-        self._place = 0
-
-    def peek(self) -> str:
-        """Return the next character that is no blank; empty at the end."""
-        while True:
-            while self._place < len(self._text):
-                if self._text[self._place] not in " \t\r\n":
-                    return self._text[self._place]
-                self._place += 1
-            if not self._more(_CHUNK):
-                return ""
-
-    def expect(self, chars: str) -> str:
-        """Take one of these characters."""
-        char = self.peek()
-        if not char or char not in chars:
-            raise refuse(self._source, f"JSON needs one of {chars!r} here, not {char!r}")
-        self._place += 1
-        return char
-
-    def value(self) -> Any:
-        """Take a value."""
-        self.peek()
-        size = _CHUNK
-        while True:
-            try:
-                value, place = self._decoder.raw_decode(self._text, self._place)
-            except RecursionError as error:
-                raise refuse(self._source, "a value is nested too deeply") from error
-            except ValueError as error:
-                # It may merely not be here whole. Twice as much each time, lest a long one be tried too often.
-                if not self._more(size):
-                    raise refuse(self._source, f"this is no JSON: {error}") from error
-                size *= 2
-            else:
-                # A number at the very end may go on.
-                if place == len(self._text) and self._more(size):
-                    continue
-                self._place = place
-                return value
-
-    def _more(self, size: int) -> bool:
-        chunk = self._file.read(size)
-        self._text = self._text[self._place :] + chunk
-        self._place = 0
-        return bool(chunk)
+        try:
+            document = json.load(file)
+        except RecursionError as error:
+            raise refuse(source, "a value is nested too deeply") from error
+        except ValueError as error:
+            raise refuse(source, f"this is no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise refuse(source, "it is no KeywordTree document: it is no JSON object")
+    for key, value in document.items():
+        if isinstance(value, list):
+            yield from ((key, element, True) for element in value)
+        else:
+            yield key, value, False
