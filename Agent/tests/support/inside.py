@@ -31,7 +31,6 @@ OUTCOMES: Mapping[str, tuple[str | None, str]] = kt._OUTCOMES
 """What a reply comes to, and the reason that is told: the table of the descent."""
 
 PROMPT_VERSION = kt._PROMPT_VERSION
-DECISION_SCHEMA = kt._DECISION_SCHEMA
 build_messages = kt._BuildMessages
 
 
