@@ -29,8 +29,8 @@ Where things are saved from, in this order:
 
 1. Every line of `change_log.jsonl` whose own checksum is right, also behind damage, in the order of its numbers. Such
    lines are copied as they are (who, when, what was asked of a model), with new numbers.
-2. Every damaged line that can be put right so that its checksum is: where one bit is flipped, or where the rows it
-   brought, or that were there before, stand elsewhere too. It is again what was written.
+2. Every damaged line whose checksum is right with one bit flipped, or with rows as they stand elsewhere too (in a
+   projection, or before and after another operation), or with both. It is again what was written.
 3. Where a number is missing all the same: the rows that `nodes.jsonl`, `infos.jsonl` and `links.jsonl` have at that
    place and no line of the log brings. They become one operation `repair_rows`, which names their files and lines. A
    row is *verified* if a checkpoint's checksum says so; of another nobody can tell whether it is unharmed.
@@ -481,18 +481,16 @@ def _damage_in(raw: bytes, start: int, stop: int, number: int, offset: int) -> I
 
 # -- putting damaged lines right ----------------------------------------------
 #
-# A line is taken as it was written only if its checksum says so.  CRC-32 is linear: which of its bits a flipped bit
-# changes depends on how far from the end it is, and on nothing else.  So one bit, wherever it is, is found by walking
-# over the line once.  Where more are flipped, the rows in the line are compared with what stands elsewhere of them (in
-# a projection, or before and after other operations).  Either may be damaged, so each bit in which they differ is right
-# in one of them, or if they are many, each row: all ways to choose are tried, each with one bit more.
+# A line is taken as it was written only if its checksum says so. It is read as it stands, with all rows that stand
+# elsewhere (in a projection, or before and after other operations) in their places, and with one of them. Each reading
+# is tried with one bit flipped, too: CRC-32 is linear, so which bits of the checksum a flipped bit changes depends only
+# on how far from the end it is, and one bit is found by walking over the line once.
 #
-# A try lets a wrong line through once in 2^32 times.  So there are at most `_TRIES` for a text, 1 in 32,768 that one
-# does; and what comes of it must be an operation of whole rows as well, and fit the lines before and behind it.
+# A try lets a wrong line through once in 2^32 times. So there are at most `_TRIES` for a line, 1 in 32,768 that one
+# does; and what comes of it must be an operation of whole rows as well, and fit the lines before and after it.
 
 _POLYNOMIAL = 0xEDB88320
 _TRIES = 1 << 17
-_DOUBTS = 12  # bits, or rows, in which a line differs from what stands elsewhere
 _LINE_SIGNS = (b'"prev": "', b'"operation_id": "')  # one of them stands in whatever was a line
 _HEAD = re.compile(rb'\{"(?:id":"[^"]*"|info_id":"[^"]*","keyword_id":"[^"]*")')
 _FindHeads, _MatchHead = _HEAD.finditer, _HEAD.match
@@ -555,47 +553,38 @@ def _prove_one(
     if not any(sign in damage.raw for sign in _LINE_SIGNS):
         return None
     fitting: set[_Found] = set()
-    for text, doubts in _guess(damage.raw, rows):
+    tries = _TRIES
+    for text in dict.fromkeys(_readings(damage.raw, rows)):
         start = max(text.find(b'"seq": ', 0, 2 * kt._CRC_END), 0) or kt._CRC_END
         said, body = text[start - 11 : start - 3], text[start:]
-        for crc in {said, prev}:
-            if _IsCrc(crc):
-                for corrected in _correct(body, int(crc, 16), doubts):
-                    fitting |= _fitting(crc, corrected, damage, known)
+        bits = 8 * len(body) if 8 * len(body) <= tries else 0
+        tries -= bits
+        for crc, corrected in _correct(body, {crc for crc in (said, prev) if _IsCrc(crc)}, bits):
+            fitting |= _fitting(crc, corrected, damage, known)
         own = b"%08x" % zlib.crc32(body)
         if not fitting and _differing(own, said).bit_count() == 1:  # the flipped bit is one of the checksum
             fitting |= _fitting(own, body, damage, known)
     return fitting.pop() if len(fitting) == 1 else None
 
 
-def _guess(raw: bytes, rows: Mapping[bytes, list[bytes]]) -> Iterator[tuple[bytes, list[int]]]:
-    """Yield what may have been a line, and in which of its bits it differs from rows that stand elsewhere."""
+def _readings(raw: bytes, rows: Mapping[bytes, list[bytes]]) -> Iterator[bytes]:
+    """Yield what may have been a line: as it stands, then with rows that stand elsewhere in their places."""
     for text in {raw, raw[: raw.rfind(b"}") + 1]}:
-        differences: list[int] = []
+        yield text
+        places: list[tuple[int, bytes]] = []
         end = 0
         for head in _FindHeads(text):
             start = head.start()
-            if start < end or head[0] not in rows:
-                continue
-            row = min(rows[head[0]], key=lambda row: _differing(text[start : start + len(row)], row).bit_count())
-            end = start + len(row)
-            if end <= len(text):
-                differences.append(_differing(text[start:end], row) << 8 * (len(text) - end))
-        yield text, _doubts(differences)
-        if end:
-            yield text[:start] + row + b"}", []  # where what stood behind the row is gone
-
-
-def _doubts(differences: list[int]) -> list[int]:
-    """Return which bits may be wrong, one by one, or if these are many, those of a row or of all rows together."""
-    one_by_one = [
-        part
-        for bits in differences
-        for part in ([1 << place for place in _ones(bits)] if bits.bit_count() <= _DOUBTS else [bits])
-        if part
-    ]
-    rows = [bits for bits in differences if bits]
-    return next((parts for parts in (one_by_one, rows) if len(parts) <= _DOUBTS), [sum(rows)])
+            if start >= end and head[0] in rows:
+                row = min(rows[head[0]], key=lambda row: _differing(text[start : start + len(row)], row).bit_count())
+                places.append((start, row))
+                end = start + len(row)
+        whole = text
+        for start, row in places:
+            whole = whole[:start] + row + whole[start + len(row) :]
+        yield whole
+        yield whole[:end] + b"}" * bool(end)  # where what stood after the last row is gone
+        yield from (text[:start] + row + text[start + len(row) :] for start, row in places)
 
 
 def _differing(one: bytes, other: bytes) -> int:
@@ -604,35 +593,18 @@ def _differing(one: bytes, other: bytes) -> int:
     return int.from_bytes(one.ljust(size, b"\0"), "big") ^ int.from_bytes(other.ljust(size, b"\0"), "big")
 
 
-def _ones(bits: int) -> Iterator[int]:
-    while bits:
-        yield (bits & -bits).bit_length() - 1
-        bits &= bits - 1
-
-
-def _correct(text: bytes, crc: int, doubts: Sequence[int]) -> Iterator[bytes]:
-    """Yield texts of this checksum that differ in some of the doubts, and in at most one other bit.
-
-    Args:
-        text: what stands there.
-        crc: what its checksum ought to be.
-        doubts: bits to be flipped together, as numbers.
-    """
-    size, bits = len(text), int.from_bytes(text, "big")
+def _correct(text: bytes, crcs: set[bytes], bits: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield checksum and text, where one of these fits it or what one flipped bit, of the last `bits`, makes of it."""
     own = zlib.crc32(text)
-    flips = {0: 0}  # what it changes in the checksum -> the bits flipped
-    for doubt in doubts:
-        effect = own ^ zlib.crc32((bits ^ doubt).to_bytes(size, "big"))
-        flips |= {effect ^ other: doubt ^ flipped for other, flipped in flips.items()}
-    wanted = own ^ crc
-    if wanted in flips:
-        yield (bits ^ flips[wanted]).to_bytes(size, "big")
-    elif len(flips) * 8 * size <= _TRIES:
-        effect = 1
-        for place in range(8 * size):  # from the last bit to the first, of each byte the highest first
-            effect = effect >> 1 ^ (_POLYNOMIAL if effect & 1 else 0)
-            if wanted ^ effect in flips:
-                yield (bits ^ flips[wanted ^ effect] ^ 1 << (place ^ 7)).to_bytes(size, "big")
+    wanted = {own ^ int(crc, 16): crc for crc in crcs}
+    if 0 in wanted:
+        yield wanted[0], text
+        return
+    effect = 1
+    for place in range(bits):  # from the last bit to the first, of each byte the highest first
+        effect = effect >> 1 ^ (_POLYNOMIAL if effect & 1 else 0)
+        if effect in wanted:
+            yield wanted[effect], (int.from_bytes(text, "big") ^ 1 << (place ^ 7)).to_bytes(len(text), "big")
 
 
 def _fitting(crc: bytes, body: bytes, damage: _Damage, known: Mapping[int, list[_Found]]) -> set[_Found]:
@@ -1170,14 +1142,11 @@ class _Repair:
             self._verify()
 
     def _scan(self, path: Path) -> tuple[list[_Found], list[_Damage]]:
-        """Scan a log, and put right what can be: what one bit explains, then what rows from elsewhere do.
-
-        These twice, as a line that was put right has rows and neighbours, too.
-        """
+        """Scan a log, and put right what can be: what one bit explains, then what rows from elsewhere do."""
         found, damages = _scan(path)
         if damages:
             found, damages = _prove(found, damages, {})
-        for _ in range(2):
+        for _ in range(2):  # a line that was put right has rows and neighbours, too
             if heads := {head[0] for damage in damages for head in _FindHeads(damage.raw)}:
                 found, damages = _prove(found, damages, self._rows_beginning(heads, path, found))
         return found, damages
