@@ -13,7 +13,7 @@ MODEL := $(VENV)-embeddings
 
 .PHONY: help demo shared knowhub context test check bench peers embeddings storm clean
 help:
-	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it; MEANING=1)"
+	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it)"
 	@echo "make knowhub  build a hub of what this machine's Python library can do, search and judge it"
 	@echo "make quick   run the pages' sessions and a tenth of the tests, in half a minute"
 	@echo "make context  commit three sessions, ask, edit, forget: the context engine on one screen"
@@ -26,8 +26,8 @@ help:
 	@echo "make storm   the store's long tests: kills, Ctrl-C, full disks   (an hour)"
 	@echo "make clean   remove .venv and caches"
 
-demo: $(VENV)/.installed
-	@$(RUN) -m Agent.demo $(DEMO_FOLDER) $(if $(MEANING),--meaning)
+demo: $(VENV)/.installed-cli
+	@$(RUN) examples/library_demo.py $(DEMO_FOLDER)
 
 knowhub: $(VENV)/.installed-knowhub
 	@$(RUN) -m Agent.knowhub.demo $(DEMO_FOLDER)

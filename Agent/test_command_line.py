@@ -32,13 +32,13 @@ from unittest import mock
 import pytest
 
 from Agent import command_line
-from Agent.demo_screen import display_width
 from Agent.keyword_tree import KeywordNode, KeywordTree
 
 pytest.importorskip("click", reason="the extra [cli] is not installed")
 pytest.importorskip("rich", reason="the extra [cli] is not installed")
 
 import click
+from rich.cells import cell_len
 
 from Agent.cli import language
 from Agent.cli.chinese import TEXTS
@@ -217,7 +217,6 @@ IN_TURN = [
     ("verify", [], "all is well: 6 keywords"),
     ("compact", [], " bytes became "),
     ("repair", ["repaired"], "6 keywords"),
-    ("demo", ["json"], "Find by name"),
     ("completion", ["zsh"], "#compdef keyword-tree"),
 ]
 
@@ -232,7 +231,7 @@ REFUSED = {
         *("import nope.csv", "import bad.json", "import other.json", "import bad.csv", "import bad.opml"),
         *("import bad.jsonl", "import a.csv --encoding klingon", "import a.csv --format html", "export -"),
         *("export - --format csv", "export a.xyz", "export no/such/folder.json", "export memory/change_log.jsonl"),
-        *("completion tcsh", "undo 1", "compact --forget-history", "reorganize --plan a.csv", "demo nothing"),
+        *("completion tcsh", "undo 1", "compact --forget-history", "reorganize --plan a.csv"),
         *("repair memory", "repair no/such/folder"),
     ],
     1: [
@@ -1393,7 +1392,7 @@ class TestScreen:
 
         rows = capsys.readouterr().out.splitlines()
         assert [row.split("  ")[0].strip() for row in rows] == names
-        assert {display_width(row) for row in rows} == {max(map(display_width, names)) + 3}
+        assert {cell_len(row) for row in rows} == {max(map(cell_len, names)) + 3}
 
     def test_a_narrow_one_keeps_every_row_in_its_line(self, program: Program) -> None:
         with KeywordTree(str(program.data)) as tree:
@@ -1403,7 +1402,7 @@ class TestScreen:
 
         assert len([row for row in rows if row.strip()]) == 4
         assert any("…" in row for row in rows)
-        assert max(display_width(row) for row in rows if "\0" not in row) <= 60
+        assert max(cell_len(row) for row in rows if "\0" not in row) <= 60
 
     def test_in_one_of_forty_columns_nothing_is_left_out(self, program: Program) -> None:
         program.run("info", "Guido began it at Christmas.", "--to", "Python", "--source", "a book")
@@ -1413,7 +1412,7 @@ class TestScreen:
 
         assert plain.count("    Guido began it at Christmas.") == 2
         assert "    a book" in plain
-        assert max(map(display_width, plain)) <= 40
+        assert max(map(cell_len, plain)) <= 40
 
     def test_no_color_means_no_color(self, program: Program) -> None:
         coloured, plain = program.look("search", "Python"), program.look("search", "Python", NO_COLOR="1")
@@ -1446,15 +1445,6 @@ class TestMeaning:
 
 
 class TestBeginning:
-    def test_the_demo_builds_a_memory_that_can_be_kept(self, tmp_path: Path) -> None:
-        library = Program(tmp_path / "library")
-
-        counts = library.ask("demo", "json", "shutil", "--data", str(library.data))
-        said = library.run("search", "shutil/copytree")
-
-        assert counts["keywords"] > 20
-        assert said.startswith("shutil / copytree")
-
     def test_a_shell_learns_to_complete(self, program: Program) -> None:
         written = {shell: program.run("completion", shell) for shell in ("bash", "zsh", "fish")}
 

@@ -275,7 +275,7 @@ def repair(session: Session, new: str, take_cut: bool) -> int:
     return FOUND if report.has_all_data else STORE_PROBLEM
 
 
-DEVELOPERS = ("test", "check", "peers", "plots", "benchmarks")
+DEVELOPERS = ("test", "check", "peers", "benchmarks")
 """Extras that serve whoever changes the project."""
 
 

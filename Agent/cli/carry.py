@@ -1,6 +1,5 @@
 """The commands that carry a memory in and out, and those to begin with."""
 
-import io
 import shutil
 import sys
 import tempfile
@@ -12,10 +11,10 @@ from click.shell_completion import get_completion_class
 
 from ..context_engine.service.command_line import main as run_context
 from ..formats import FORMATS, READ_FORMATS, export_file, format_of, import_file
-from ..keyword_tree import InvalidInputError, KeywordTree
+from ..keyword_tree import InvalidInputError
 from .language import count_of, parts, say
 from .program import command, program
-from .screen import line, shorten, show_progress, spell_row
+from .screen import line, show_progress, spell_row
 from .session import BAD_USE, FOUND, KEYWORD, ROOT_ID, Session, user_files
 
 __all__: list[str] = []
@@ -115,38 +114,6 @@ def context(ctx: click.Context, session: Session, words: tuple[str, ...]) -> int
         return FOUND if words else BAD_USE
     named = ["--data", session.data] if session.is_data_named else []
     return run_context([*named, *["--json"] * session.as_json, *words])
-
-
-@command("demo")
-@click.argument("modules", metavar="[MODULE]...", nargs=-1)
-def demo(session: Session, modules: tuple[str, ...]) -> int:
-    """Show a memory of Python's own library at work.
-
-    It is built, searched, asked, closed and opened again: in a temporary folder, unless --data names one.  A MODULE or
-    several take in only these.
-    """
-    from .. import demo as library_demo  # what few commands need is imported there: a prompt waits for all of it
-    from ..demo_screen import Screen as DemoScreen
-
-    unknown = [module for module in modules if module not in sys.stdlib_module_names]
-    if unknown:
-        raise InvalidInputError(say("the library has no module called {}", shorten(", ".join(unknown), 60)))
-    screen = DemoScreen(io.StringIO() if session.as_json else sys.stdout)
-    with tempfile.TemporaryDirectory(prefix="keyword-tree-demo-") as temporary:
-        if session.is_data_named and session.is_shared:
-            raise InvalidInputError(say("the demo builds its memory in a folder: name one with --data"))
-        folder = Path(session.data if session.is_data_named else temporary)
-        try:
-            library_demo.run_demo(folder, screen, modules or None)
-        except library_demo.DemoError as error:
-            raise InvalidInputError(say("the demo stopped: {}", error)) from error
-        if session.as_json:
-            with KeywordTree(str(folder)) as tree:
-                session.answer(tree.TreeMetrics())
-        elif not session.is_data_named:
-            kept = say("(a temporary folder, gone now; to keep it: keyword-tree demo --data library-memory)")
-            screen.line(f"  {kept}", "dim")
-    return FOUND
 
 
 @command("completion")

@@ -143,9 +143,6 @@ TEXTS = {
         "历史和所有已删除的内容将永远消失。继续吗？"
     ),
     "infos on no keyword are not in it: {:,}; json has them": "没有挂在关键词上的 {:,} 条内容不在其中；json 格式才有",
-    "(a temporary folder, gone now; to keep it: keyword-tree demo --data library-memory)": (
-        "（临时文件夹，已经删除；要保留：keyword-tree demo --data library-memory）"
-    ),
     # refused
     "Error: ": "错误：",
     "stopped; what was written before is whole": "已中断；此前写入的都完整",
@@ -156,9 +153,6 @@ TEXTS = {
     "; perhaps:": "；也许是：",
     "repair works on folders: copy the shared tree into one first": (
         "repair 只能修复文件夹：请先把共享的树复制到文件夹"
-    ),
-    "the demo builds its memory in a folder: name one with --data": (
-        "演示在文件夹中建立记忆：请用 --data 指定一个文件夹"
     ),
     "there is no memory in {}: name its folder with --data, or begin one with add": (
         "{} 里没有记忆：用 --data 指明文件夹，或用 add 新建"
@@ -187,8 +181,6 @@ TEXTS = {
     "standard output needs --format, cannot be a folder of notes, and has no room for --json": (
         "输出到标准输出时需要 --format，不能是笔记文件夹，也不能与 --json 同用"
     ),
-    "the library has no module called {}": "标准库里没有名为 {} 的模块",
-    "the demo stopped: {}": "演示中断：{}",
     # help
     "Usage: ": "用法：",
     "Options": "选项",
@@ -385,10 +377,6 @@ INFO 是挂在关键词上的一段内容，用 id 指明；`search` 和 `show -
     keyword-tree context --user ada --session monday commit transcript.json
     keyword-tree context --user ada search "龙井要加糖吗?"
     keyword-tree context search --help
-    """,
-    "demo": """用 Python 自己的标准库演示一份记忆。
-
-    建立、查找、提问、关闭、再打开：在临时文件夹里，除非 --data 指明。写明一个或几个 MODULE 则只收入它们。
     """,
     "completion": """让 SHELL 能补全命令和关键词。
 

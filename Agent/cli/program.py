@@ -27,7 +27,7 @@ SECTIONS = {
     "Undo": ("history", "undo", "redo", "snapshot", "restore"),
     "Maintenance": ("doctor", "verify", "compact", "repair"),
     "Sessions of an agent": ("context",),
-    "Begin": ("demo", "completion"),
+    "Begin": ("completion",),
 }
 """What people want to do, and the commands for it."""
 
@@ -60,7 +60,7 @@ MODULES = {
         "repair",
         "doctor",
     ),
-    ".carry": ("import", "export", "context", "demo", "completion"),
+    ".carry": ("import", "export", "context", "completion"),
 }
 """Where each command is; a module is imported when one of its commands is wanted, since a prompt waits for it."""
 

@@ -70,8 +70,8 @@ class TestArrow:
 
     @pytest.mark.parametrize("path", sorted((ROOT / "Agent").glob("*.py")), ids=lambda path: path.name)
     def test_a_module_has_its_tests_beside_it(self, path: Path) -> None:
-        if path.name.startswith(("test_", "demo_")) or path.name == "__init__.py" or "warn_moved" in path.read_text():
-            return  # the parts of the demo are tested with it; a former path, with the adapters
+        if path.name.startswith("test_") or path.name == "__init__.py" or "warn_moved" in path.read_text():
+            return  # a former path is tested with the adapters
         assert path.with_name(f"test_{path.name}").exists()
 
 

@@ -20,7 +20,7 @@ import Agent
 SIZE, SECONDS = 100_000, 0.1
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))  # else the modules that read what people say to an agent
 READERS = ("Agent.memory.own_words", "Agent.memory.extraction", "Agent.memory.keywords", "Agent.context_engine.core")
-_SKIPPED = re.compile(r"\.(?:test_\w+|tests|conftest|demo\w*|storm\w*|faulty_\w+|own_server|__main__)(?:\.|$)")
+_SKIPPED = re.compile(r"\.(?:test_\w+|tests|conftest|storm\w*|faulty_\w+|own_server|__main__)(?:\.|$)")
 
 
 def find_patterns() -> dict[str, tuple[re.Pattern[Any], str]]:
