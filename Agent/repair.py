@@ -70,6 +70,7 @@ import re
 import shutil
 import sys
 import time
+import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -90,6 +91,11 @@ _Row: TypeAlias = dict[str, Any]
 
 _Key: TypeAlias = tuple[str, ...]
 """The id of a keyword or info; of a link that of the info, then that of the keyword."""
+
+_LOG_NAME, _HISTORY, _SNAPSHOTS, _SNAPSHOT_NAME = "change_log.jsonl", "history", "snapshots", "snapshot.json"
+_ROOT_ID = "root"
+_CHECKPOINT, _STATE = "checkpoint", "state"
+_FIRST_CRC = b"00000000"  # of what stands before a log's first line
 
 _KINDS = ("nodes", "infos", "links")
 _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
@@ -119,7 +125,7 @@ class Loss:
     detail: str
     """What it was and what was wrong with it."""
 
-    file: str = kt._LOG_NAME
+    file: str = _LOG_NAME
     """Name of the file it stood in."""
 
     line: int = 0
@@ -642,7 +648,7 @@ def _rows_in(operation: kt._Operation) -> Iterator[bytes]:
 # -- which lines count --------------------------------------------------------
 
 
-def _choose(found: list[_Found], file: str = kt._LOG_NAME) -> tuple[list[_Found], list[Loss], list[str]]:
+def _choose(found: list[_Found], file: str = _LOG_NAME) -> tuple[list[_Found], list[Loss], list[str]]:
     """Return one line for each number, in their order; of two that differ the one that fits the chain."""
     by_seq: dict[int, list[_Found]] = {}
     notes: list[str] = []
@@ -682,7 +688,7 @@ def _loss_of_other(line: _Found, place: str, file: str) -> Loss:
     return _loss_in(line, detail, file)
 
 
-def _loss_in(line: _Found, detail: str, file: str = kt._LOG_NAME, ids: tuple[str, ...] = ()) -> Loss:
+def _loss_in(line: _Found, detail: str, file: str = _LOG_NAME, ids: tuple[str, ...] = ()) -> Loss:
     return Loss(detail, file, line.line, line.offset, line.length, line.seq, line.seq, ids)
 
 
@@ -697,7 +703,7 @@ def _first_number(chosen: list[_Found], damages: list[_Damage], last_of_history:
     firsts = firsts or [seq for seq, raw in told if b'"op": "state"' in raw]
     if firsts:
         return min(firsts[0], chosen[0].seq)
-    return chosen[0].seq - 1 if chosen[0].op == kt._STATE else min(last_of_history + 1, chosen[0].seq)
+    return chosen[0].seq - 1 if chosen[0].op == _STATE else min(last_of_history + 1, chosen[0].seq)
 
 
 def _describe_damages(chosen: list[_Found], damages: list[_Damage], first_number: int) -> list[Loss]:
@@ -760,7 +766,7 @@ def _missing(chosen: list[_Found], expected: int) -> Iterator[tuple[int, int]]:
 def _loss_of(damage: _Damage, first: int, last: int, detail: str = "") -> Loss:
     op = _MatchOp(damage.raw)
     detail = detail or f"its checksum is wrong{f', it seems to be {op[1].decode()}' if op else ''}"
-    return Loss(detail, kt._LOG_NAME, damage.line, damage.offset, damage.length, first, last, _ids_in(damage.raw))
+    return Loss(detail, _LOG_NAME, damage.line, damage.offset, damage.length, first, last, _ids_in(damage.raw))
 
 
 def _ids_in(raw: bytes) -> tuple[str, ...]:
@@ -1005,7 +1011,7 @@ class _State:
             row = _in_shape(row, kind)
         except (kt.StoreCorruptError, ValueError) as error:
             return None, f"does not have the shape of its kind: {error}"
-        is_root = kind == "nodes" and row["id"] == kt._ROOT_ID
+        is_root = kind == "nodes" and row["id"] == _ROOT_ID
         # Of a keyword that was merged, a compaction may leave nothing but where its id leads to.
         has_no_parent = row["parent_id"] is None if kind == "nodes" and "merged_into" not in row else is_root
         if is_root != has_no_parent or (is_root and row["deleted"]):
@@ -1032,7 +1038,7 @@ class _Writer:
 
     def __init__(self, path: Path) -> None:
         self._file = _make_file(path)
-        self._seq, self._crc = 0, kt._FIRST_CRC
+        self._seq, self._crc = 0, _FIRST_CRC
 
     def begin(self, number: int) -> None:
         """Let the first operation have this number, so that those of the history stay below it."""
@@ -1060,7 +1066,7 @@ class _Writer:
         """
         entry = kt._Operation(
             op,
-            origin.get("operation_id") or kt._NewId(),
+            origin.get("operation_id") or str(uuid.uuid4()),
             origin.get("timestamp") or time.time(),
             _records_of(before),
             _records_of(rows),
@@ -1118,7 +1124,7 @@ class _Repair:
 
     def read(self) -> None:
         """Read all files once, and find what belongs where."""
-        log = self.damaged / kt._LOG_NAME
+        log = self.damaged / _LOG_NAME
         numbers = [int(path.stem) for path in self._history()]
         if log.exists():
             found, damages = self._scan(log)
@@ -1133,7 +1139,7 @@ class _Repair:
             self.losses.append(Loss("the log is missing", first_seq=self.first_number))
         for line in self.chosen:
             if line.format is not None and line.format > kt._FORMAT:
-                raise RepairError(f"{kt._LOG_NAME} has format {line.format}, this version reads up to {kt._FORMAT}")
+                raise RepairError(f"{_LOG_NAME} has format {line.format}, this version reads up to {kt._FORMAT}")
         self.projections = {kind: _Projection(self.damaged, kind) for kind in _KINDS}
         if not self.chosen and not any(line.sign for each in self.projections.values() for line in each.lines):
             raise RepairError(f"nothing in {self.damaged} could be read as a keyword tree's")
@@ -1220,7 +1226,7 @@ class _Repair:
         for index, (line, raw) in enumerate(self._read_chosen()):
             position.Project(self._rows_at(index))
             with contextlib.suppress(kt.StoreCorruptError):
-                if line.op == kt._CHECKPOINT:
+                if line.op == _CHECKPOINT:
                     told = zip(_KINDS, kt._ReadCheckpoint(raw)[1:], position.projected, strict=True)
                     fitting = dict.fromkeys((kind for kind, said, length in told if said == length), index)
                     self.verified |= fitting
@@ -1241,7 +1247,7 @@ class _Repair:
 
     def _read_chosen(self) -> Iterator[tuple[_Found, bytes]]:
         if self.chosen:
-            with open(self.damaged / kt._LOG_NAME, "rb") as file:
+            with open(self.damaged / _LOG_NAME, "rb") as file:
                 for line in self.chosen:
                     yield line, line.read(file)
 
@@ -1254,7 +1260,7 @@ class _Repair:
             self._write_rescued(index)
             if line is self.proof:
                 self._tell_history(line)
-            if line.op != "checkpoint":  # the new store makes its own
+            if line.op != _CHECKPOINT:  # the new store makes its own
                 self._write_operation(line, raw)
         self._write_rescued(len(self.chosen))
         self._write_cut()
@@ -1266,15 +1272,15 @@ class _Repair:
             return
         for index, loss in enumerate(self.losses):
             is_before = 0 < loss.last_seq < checkpoint.seq or (not loss.first_seq and loss.offset < checkpoint.offset)
-            if loss.file == kt._LOG_NAME and is_before:
+            if loss.file == _LOG_NAME and is_before:
                 self.losses[index] = replace(loss, is_data=False)
 
     def _write_beginning(self) -> None:
         """Write a first line: the root as a projection has it, or a new one."""
         now = time.time()
         root: _Row = {
-            "id": kt._ROOT_ID, "ordinal": 0, "deleted": False, "parent_id": None, "name": kt._ROOT_ID, "aliases": [],
-            "normalized": [kt._ROOT_ID], "level": 0, "children": [], "description": "", "metadata": {}, "version": 1,
+            "id": _ROOT_ID, "ordinal": 0, "deleted": False, "parent_id": None, "name": _ROOT_ID, "aliases": [],
+            "normalized": [_ROOT_ID], "level": 0, "children": [], "description": "", "metadata": {}, "version": 1,
             "created_at": now, "updated_at": now, "created_by": "repair",
         }  # fmt: skip
         self.state.take(root, "nodes")
@@ -1392,7 +1398,7 @@ class _Repair:
             self.writer.add(line.op, kept, _rows_of(operation, "before"), **origin)
 
     def _history(self) -> list[Path]:
-        return sorted(path for path in (self.damaged / kt._HISTORY).glob("*.jsonl") if path.stem.isdecimal())
+        return sorted(path for path in (self.damaged / _HISTORY).glob("*.jsonl") if path.stem.isdecimal())
 
     def copy_history(self, target: Path) -> None:
         """Copy the lines of the logs that compactions set aside, each number once, as far as they are whole."""
@@ -1401,7 +1407,7 @@ class _Repair:
         spans: list[tuple[int, int]] = []  # the first and last number that each file should hold
         top = 0
         for path in self._history():
-            name = f"{kt._HISTORY}/{path.name}"
+            name = f"{_HISTORY}/{path.name}"
             found, damages = self._scan(path)
             self._list_corrected(path, found)
             # One that a compaction left which failed is a second name of the log: its end stands there already.
@@ -1440,39 +1446,39 @@ class _Repair:
         nothing = "nothing is left of it in history/"
         lowest = expected = min((first for first, _ in spans), default=self.first_number)
         if lowest > 1:
-            log = [(self.damaged / kt._LOG_NAME, line) for line in self.chosen]
+            log = [(self.damaged / _LOG_NAME, line) for line in self.chosen]
             was_kept = _holds_deleted(ordered or log)
-            if was_kept or (self.damaged / kt._HISTORY).exists():
+            if was_kept or (self.damaged / _HISTORY).exists():
                 why = "" if was_kept else ": it is missing, or CompactStorage(keep_history=False) has removed it"
-                self.losses.append(Loss(nothing + why, kt._HISTORY, first_seq=1, last_seq=lowest - 1, is_data=False))
+                self.losses.append(Loss(nothing + why, _HISTORY, first_seq=1, last_seq=lowest - 1, is_data=False))
         for first, last in [*sorted(spans), (self.first_number, self.first_number)]:
             if first > expected:
-                self.losses.append(Loss(nothing, kt._HISTORY, first_seq=expected, last_seq=first - 1, is_data=False))
+                self.losses.append(Loss(nothing, _HISTORY, first_seq=expected, last_seq=first - 1, is_data=False))
             expected = max(expected, last + 1)
 
     def copy_snapshots(self, target: Path) -> None:
         """Copy the snapshots that are as they were made."""
-        folder = self.damaged / kt._SNAPSHOTS
+        folder = self.damaged / _SNAPSHOTS
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if not (path / kt._SNAPSHOT_NAME).exists():
+            if not (path / _SNAPSHOT_NAME).exists():
                 if not path.is_dir() or any(path.iterdir()):  # CompactStorage(keep_history=False) empties it
-                    detail = f"has no {kt._SNAPSHOT_NAME}, as one that was never finished; it was left out"
-                    self.notes.append(f"{kt._SNAPSHOTS}/{path.name} {detail}")
+                    detail = f"has no {_SNAPSHOT_NAME}, as one that was never finished; it was left out"
+                    self.notes.append(f"{_SNAPSHOTS}/{path.name} {detail}")
                 continue
             try:
-                told = (path / kt._SNAPSHOT_NAME).read_bytes()
+                told = (path / _SNAPSHOT_NAME).read_bytes()
                 said = json.loads(told)["log"]
-                log = self._read_sound(path / kt._LOG_NAME, said["length"], int(said["crc"], 16))
+                log = self._read_sound(path / _LOG_NAME, said["length"], int(said["crc"], 16))
             except (OSError, ValueError, KeyError, TypeError):
                 log = None
             if log is None:
                 detail = "the snapshot is not as it was made; it was left out"
-                self.losses.append(Loss(detail, f"{kt._SNAPSHOTS}/{path.name}/{kt._LOG_NAME}", is_data=False))
+                self.losses.append(Loss(detail, f"{_SNAPSHOTS}/{path.name}/{_LOG_NAME}", is_data=False))
                 continue
             made = target / path.name
             for each in (target, made):
                 each.mkdir(mode=0o700, exist_ok=True)
-            for name, content in ((kt._LOG_NAME, log), (kt._SNAPSHOT_NAME, told)):
+            for name, content in ((_LOG_NAME, log), (_SNAPSHOT_NAME, told)):
                 with _synced(made / name) as new:
                     new.write(content)
             kt._Files().SyncFolder(str(made))
@@ -1524,7 +1530,7 @@ class _Repair:
             if parent_id in made:
                 self.moved.append(Move(id, parent_id, parent_id))
         for id in list(_circles(nodes)):
-            move(id, kt._ROOT_ID)
+            move(id, _ROOT_ID)
         for key, row in self.state.living("links").items():
             info_id, keyword_id = key
             if (info_id,) not in infos:
@@ -1549,7 +1555,7 @@ class _Repair:
     def _lost_keyword(self, id: str) -> _Row:
         now, name = time.time(), _lost_name(id)
         row: _Row = {
-            "id": id, "ordinal": self.state.next_ordinal, "deleted": False, "parent_id": kt._ROOT_ID, "name": name,
+            "id": id, "ordinal": self.state.next_ordinal, "deleted": False, "parent_id": _ROOT_ID, "name": name,
             "aliases": [], "normalized": kt._NormalizeText(name), "level": 1, "children": [],
             "description": "This keyword could not be saved; what belonged to it still does.",
             "metadata": {"repair": "lost"}, "version": 1, "created_at": now, "updated_at": now, "created_by": "repair",
@@ -1562,9 +1568,9 @@ class _Repair:
         while id not in nodes:
             seen.add(id)
             row = self.state.rows["nodes"].get((id,))
-            id = (json.loads(row)["parent_id"] if row else None) or kt._ROOT_ID
+            id = (json.loads(row)["parent_id"] if row else None) or _ROOT_ID
             if id in seen:
-                return kt._ROOT_ID
+                return _ROOT_ID
         return id
 
 
@@ -1576,16 +1582,16 @@ def _choose_of_files(by_seq: Mapping[int, list[tuple[Path, _Found]]]) -> tuple[l
         before = ordered[-1][1].crc if ordered and ordered[-1][1].seq == seq - 1 else None
         paths = {line: path for path, line in by_seq[seq]}
         best = _best_of(list(paths), before, [line for _, line in by_seq.get(seq + 1, [])])
-        place = f"{kt._HISTORY}/{paths[best].name}, line {best.line},"
+        place = f"{_HISTORY}/{paths[best].name}, line {best.line},"
         others = [line for line in paths if line is not best]
-        losses += [_loss_of_other(line, place, f"{kt._HISTORY}/{paths[line].name}") for line in others]
+        losses += [_loss_of_other(line, place, f"{_HISTORY}/{paths[line].name}") for line in others]
         ordered.append((paths[best], best))
     return ordered, losses
 
 
 def _holds_deleted(lines: Sequence[tuple[Path, _Found]]) -> bool:
     """Tell whether the state that lines begin with holds what only a compaction that kept the history leaves in it."""
-    for path, line in itertools.takewhile(lambda pair: pair[1].op == kt._STATE, lines):
+    for path, line in itertools.takewhile(lambda pair: pair[1].op == _STATE, lines):
         with open(path, "rb") as file:
             rows = _rows_of(json.loads(line.read(file)))
         if any(row.get("deleted") for row in rows["infos"]):
@@ -1629,13 +1635,13 @@ def _lost_name(id: str) -> str:
 
 def _circles(nodes: Mapping[str, _Row]) -> Iterator[str]:
     """Yield of each circle of parents the keyword that was made first."""
-    settled = {kt._ROOT_ID}
+    settled = {_ROOT_ID}
     for id in sorted(nodes, key=lambda id: int(nodes[id]["ordinal"])):
         path: list[str] = []
         while id not in settled:
             settled.add(id)
             path.append(id)
-            id = nodes[id]["parent_id"] or kt._ROOT_ID
+            id = nodes[id]["parent_id"] or _ROOT_ID
         if id in path:
             yield min(path[path.index(id) :], key=lambda id: int(nodes[id]["ordinal"]))
 
@@ -1677,7 +1683,7 @@ def repair(
     damaged, new = Path(os.path.abspath(damaged_dir)), Path(os.path.abspath(new_dir))
     if not damaged.is_dir():
         raise RepairError(f"there is no folder {damaged}")
-    if not any((damaged / name).exists() for name in (kt._LOG_NAME, *(f"{kind}.jsonl" for kind in _KINDS))):
+    if not any((damaged / name).exists() for name in (_LOG_NAME, *(f"{kind}.jsonl" for kind in _KINDS))):
         raise RepairError(f"{damaged} holds no keyword tree: none of its files is there")
     if new.exists() or new.is_symlink():
         raise RepairError(f"{new} exists already: name a folder that does not")
@@ -1698,13 +1704,13 @@ def repair(
 
 
 def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> RepairReport:
-    with _held(damaged), _Writer(unfinished / kt._LOG_NAME) as writer:
+    with _held(damaged), _Writer(unfinished / _LOG_NAME) as writer:
         work = _Repair(damaged, writer, takes_cut=take_cut)
         work.read()
         work.write()
-        work.copy_history(unfinished / kt._HISTORY)
-        work.copy_snapshots(unfinished / kt._SNAPSHOTS)
-    for folder in (kt._HISTORY, kt._SNAPSHOTS):
+        work.copy_history(unfinished / _HISTORY)
+        work.copy_snapshots(unfinished / _SNAPSHOTS)
+    for folder in (_HISTORY, _SNAPSHOTS):
         if (unfinished / folder).exists():
             kt._Files().SyncFolder(str(unfinished / folder))
     nodes, infos, links = (work.state.living(kind) for kind in _KINDS)
@@ -1734,7 +1740,7 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> 
 
 
 def _order_of(loss: Loss) -> tuple[bool, str, int, int]:
-    return loss.file != kt._LOG_NAME, loss.file, loss.first_seq or sys.maxsize, loss.offset
+    return loss.file != _LOG_NAME, loss.file, loss.first_seq or sys.maxsize, loss.offset
 
 
 _EPILOG = """

@@ -184,7 +184,8 @@ class Demo:
             for name, fact in FACTS.items():
                 tree.CreateInfo(fact, "a day", [tree.CreateKeyword(name, ROOT).id])
             found = {question: tree.Search(question) for question in ASKED}
-        right = sum((found[asked].node.name if found[asked].node else None) == name for asked, name in ASKED.items())
+        names = {question: [node.name for node in result.path[-1:]] for question, result in found.items()}
+        right = sum(names[question] == ([name] if name else []) for question, name in ASKED.items())
         self.title("A memory of five facts", f"{right} of {len(ASKED)} questions answered, without a language model")
         for question, result in found.items():
             self.print(_fit(question, 28), "→ " + (result.infos[0].content if result.infos else "nothing is known"))
