@@ -66,40 +66,13 @@ Client = OpenAIChatClient | AnthropicChatClient
 # The two wire forms
 
 
-class Wire:
-    """How one service writes what a model said."""
+class OpenAIWire:
+    """How OpenAI's interface writes what a model said."""
 
-    name: str
-    path: str
-    address: str
-    """What follows the host in a base address."""
-    client_class: type[Client]
-    modes: int
-    """How many forms of a request there are."""
-
-    def text(self, text: object, ended: str = "") -> dict[str, Any]:
-        raise NotImplementedError
-
-    def tool(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def refusal(self) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def error(self, message: str) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def has_schema(self, request: dict[str, Any]) -> bool:
-        raise NotImplementedError
-
-    def messages(self, request: dict[str, Any]) -> list[dict[str, str]]:
-        raise NotImplementedError
-
-
-class OpenAIWire(Wire):
-    name, path, address = "openai", "/v1/chat/completions", "/v1"
+    name, path = "openai", "/v1/chat/completions"
+    address = "/v1"  # what follows the host in a base address
     client_class = OpenAIChatClient
-    modes = 3
+    modes = 3  # forms of a request
 
     def completion(self, message: dict[str, Any], ended: str) -> dict[str, Any]:
         return {
@@ -116,33 +89,29 @@ class OpenAIWire(Wire):
             },
         }
 
-    @override
     def text(self, text: object, ended: str = "") -> dict[str, Any]:
         return self.completion({"content": text, "refusal": None}, ended or "stop")
 
-    @override
     def tool(self, arguments: dict[str, Any]) -> dict[str, Any]:
         call = {"id": "call_1", "type": "function", "function": {"name": "reply", "arguments": json.dumps(arguments)}}
         return self.completion({"content": None, "tool_calls": [call]}, "tool_calls")
 
-    @override
     def refusal(self) -> dict[str, Any]:
         return self.completion({"content": None, "refusal": "I cannot help with that."}, "stop")
 
-    @override
     def error(self, message: str) -> dict[str, Any]:
         return {"error": {"message": message, "type": "some_error", "param": None, "code": None}}
 
-    @override
     def has_schema(self, request: dict[str, Any]) -> bool:
         return bool(request.get("response_format", {}).get("type") == "json_schema")
 
-    @override
     def messages(self, request: dict[str, Any]) -> list[dict[str, str]]:
         return list(request["messages"])
 
 
-class AnthropicWire(Wire):
+class AnthropicWire:
+    """How Anthropic's interface writes it."""
+
     name, path, address = "anthropic", "/v1/messages", ""
     client_class = AnthropicChatClient
     modes = 2
@@ -164,32 +133,27 @@ class AnthropicWire(Wire):
             },
         }
 
-    @override
     def text(self, text: object, ended: str = "") -> dict[str, Any]:
         ended = {"length": "max_tokens"}.get(ended, ended) or "end_turn"
         return self.message([{"type": "text", "text": text}] if text is not None else [], ended)
 
-    @override
     def tool(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return self.message([{"type": "tool_use", "id": "toolu_1", "name": "reply", "input": arguments}], "tool_use")
 
-    @override
     def refusal(self) -> dict[str, Any]:
         return {**self.message([], "refusal"), "stop_details": {"explanation": "I cannot help with that."}}
 
-    @override
     def error(self, message: str) -> dict[str, Any]:
         return {"type": "error", "error": {"type": "some_error", "message": message}}
 
-    @override
     def has_schema(self, request: dict[str, Any]) -> bool:
         return "format" in request.get("output_config", {})
 
-    @override
     def messages(self, request: dict[str, Any]) -> list[dict[str, str]]:
         return [{"role": "system", "content": request["system"]}, *request["messages"]]
 
 
+Wire = OpenAIWire | AnthropicWire
 WIRES: tuple[Wire, ...] = (OpenAIWire(), AnthropicWire())
 
 
