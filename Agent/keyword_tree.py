@@ -6166,8 +6166,7 @@ class KeywordTree:
         self._mru = _MRUCache(mru_capacity)
         options: _Row = {} if recall is None else {"recall": recall}
         options |= {} if infos_heard == 50 else {"infos_heard": infos_heard}
-        seen = TreeView(engine, None if store is not None else self.data_dir)
-        engine.make_ranker = partial(ranker or type(self).default_ranker, seen, **options)
+        engine.make_ranker = partial(ranker or type(self).default_ranker, TreeView(engine, self.data_dir), **options)
         self._descent = _Descent(
             engine.See,
             engine.SeeOwn,
