@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from .addresses import refuse_address
 from .demo_outline import Entry, read_outline
 from .demo_screen import Screen, display_width, draw_tree, fit, fit_end, wrap_items
 from .keyword_tree import KeywordNode, KeywordTree, KeywordTreeError, SearchResult, SearchStatus
@@ -137,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     screen = Screen(sys.stdout)
     try:
         if folder is not None:
+            refuse_address(folder, "the demo's place")
             run_demo(folder, screen, by_meaning=chosen.meaning)
         else:
             with tempfile.TemporaryDirectory(prefix="keyword-tree-demo-") as temporary:
