@@ -72,7 +72,7 @@ def make_agent(store: BaseStore) -> Any:
 
 
 def learn(address: str) -> None:
-    """Give the agent notes, behind those that the memory holds, and print the number of each that it keeps."""
+    """Give the agent notes, after those that the memory holds, and print the number of each that it keeps."""
     with KeywordTreeStore.from_folder(address) as store:
         agent = make_agent(store)
         for number in itertools.count(len(store.search(NOTES, limit=100_000)) + 1):
