@@ -17,7 +17,7 @@ help:
 	@echo "make knowhub  build a hub of what this machine's Python library can do, search and judge it"
 	@echo "make quick   run the pages' sessions and a tenth of the tests, in half a minute"
 	@echo "make context  commit three sessions, ask, edit, forget: the context engine on one screen"
-	@echo "make shared  let two machines share one memory, through a kill and a failover; needs PostgreSQL"
+	@echo "make shared  let a LangGraph agent on two machines share one memory, through a kill and a failover; needs PostgreSQL"
 	@echo "make test    run every test, README sessions included"
 	@echo "make check   lint and type-check"
 	@echo "make bench   measure, beside sqlite3 and other peers (some minutes)"
@@ -40,7 +40,7 @@ quick: $(VENV)/.installed-test
 context: $(VENV)/.installed
 	@$(RUN) examples/context_engine_day.py
 
-shared: $(VENV)/.installed-postgres
+shared: $(VENV)/.installed-test
 	@$(RUN) examples/two_machines.py
 
 test: $(VENV)/.installed-test $(VENV)/mcp-1 $(VENV)/oldest-cli

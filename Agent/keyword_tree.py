@@ -4792,11 +4792,17 @@ class _Job(Generic[_Value]):
     is_written: bool = False
 
 
+_GATHER_S = 0.001  # for which a commit waits for other threads of this process, at most
+
+
 class _GroupCommit:
     """Lets one thread commit for all that gathered while the group before was under way.
 
     No thread of its own, no flag that Ctrl-C could leave behind: whoever is first at a group's lock leads it, the
     others find that another is forming.  Who finds nobody needs no group, and takes one lock.
+
+    Threads that write in turns would fall into two groups, each waiting for the other's commit. So a group first waits
+    for as many as wrote at the last one's end, for a part of what that commit took.
     """
 
     def __init__(self, commit: Callable[[list[_Job[Any]]], None], commit_lock: Any) -> None:
@@ -4804,11 +4810,12 @@ class _GroupCommit:
         self._commit_lock = commit_lock  # the lock of whoever uses the store; jobs gather while it is waited for
         self._lock = threading.RLock()  # guards which group is forming
         self._forming: tuple[list[_Job[Any]], Any] = [], threading.Lock()  # whoever holds this commits these jobs
+        self._expected, self._patience = 1, 0.0  # how many the next group waits for, and for how many seconds
 
     def Run(self, job: _Job[Any]) -> None:
         """Return when the job is durable or has failed."""
         jobs, lock = self._forming
-        if not (jobs or self._commit_lock.locked()):  # two that find it so at once take turns
+        if not (jobs or self._expected > 1 or self._commit_lock.locked()):  # two that find it so at once take turns
             with self._commit_lock:
                 self._Commit([job], job)
             return
@@ -4820,6 +4827,9 @@ class _GroupCommit:
                 if jobs is not self._forming[0]:
                     return
                 with self._commit_lock:
+                    end = time.monotonic() + self._patience
+                    while len(jobs) < self._expected and time.monotonic() < end:
+                        time.sleep(self._patience / 16)
                     with self._lock:
                         self._forming = [], threading.Lock()
                     self._Commit(jobs, job)
@@ -4830,6 +4840,7 @@ class _GroupCommit:
             raise
 
     def _Commit(self, jobs: list[_Job[Any]], own: _Job[Any]) -> None:
+        began = time.monotonic()
         try:
             self._commit_jobs(jobs)
         except Exception as error:
@@ -4837,6 +4848,8 @@ class _GroupCommit:
             for job in jobs:
                 if not job.is_done:  # also one that was refused: by what is not there
                     job.error = error if is_foreign and job is own else _ErrorOf(job, error)
+        self._expected = len(jobs) + len(self._forming[0])
+        self._patience = min((time.monotonic() - began) / 4, _GATHER_S)
 
 
 def _ErrorOf(job: _Job[Any], error: Exception) -> Exception:
@@ -6153,8 +6166,7 @@ class KeywordTree:
         self._mru = _MRUCache(mru_capacity)
         options: _Row = {} if recall is None else {"recall": recall}
         options |= {} if infos_heard == 50 else {"infos_heard": infos_heard}
-        seen = TreeView(engine, None if store is not None else self.data_dir)
-        engine.make_ranker = partial(ranker or type(self).default_ranker, seen, **options)
+        engine.make_ranker = partial(ranker or type(self).default_ranker, TreeView(engine, self.data_dir), **options)
         self._descent = _Descent(
             engine.See,
             engine.SeeOwn,

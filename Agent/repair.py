@@ -78,6 +78,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from . import keyword_tree as kt
+from .addresses import is_address
 
 try:  # Windows has no flock; there nobody should write while this reads.
     import fcntl
@@ -1680,6 +1681,8 @@ def repair(
 
     Cost: reads each file up to three times; holds all rows in memory; a few syncs.
     """
+    if is_address(damaged_dir) or is_address(new_dir):
+        raise RepairError("repair needs folders, and cannot use the address of a server: copy the tree out first")
     damaged, new = Path(os.path.abspath(damaged_dir)), Path(os.path.abspath(new_dir))
     if not damaged.is_dir():
         raise RepairError(f"there is no folder {damaged}")

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from ..addresses import refuse_address
 from ..keyword_tree import (
     ConflictError,
     DuplicateIdError,
@@ -87,6 +88,7 @@ class TreeLedger:
     """
 
     def __init__(self, folder: str | Path, index: Path | None = None, **options: Any) -> None:
+        refuse_address(folder, "a ledger's folder")
         with _told():
             self.tree = KeywordTree(str(folder), **options)
         place = index or Path(folder, "indexes", "operations.sqlite")

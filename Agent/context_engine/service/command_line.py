@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...addresses import is_address
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.objects import RequestContext
 from ..core.text import one_line
@@ -260,6 +261,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return end.code if isinstance(end.code, int) else BAD_USE
     ctx = RequestContext(options.account, options.user, options.agent, options.session)
     try:
+        if is_address(options.data):
+            raise InvalidInputError("--data must be a folder, and cannot be the address of a server")
         if options.command not in ("commit", "remember") and not Path(options.data).is_dir():
             raise InvalidInputError(f"there is no memory in {options.data!r}: name its folder with --data")
         with ContextEngineService(options.data) as engine:

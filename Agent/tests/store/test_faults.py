@@ -2352,7 +2352,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, granularity_ns: int) -> None:
         self.now_ns = 1_700_000_000 * 10**9
         self.granularity_ns = granularity_ns
-        for name in ("gmtime", "strftime"):
+        for name in ("gmtime", "strftime", "monotonic", "sleep"):
             setattr(self, name, getattr(time, name))
         inside.replace_clock(monkeypatch, self)
 
