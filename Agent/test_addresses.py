@@ -19,7 +19,6 @@ ADDRESS = f"postgresql://ada:{SECRET}@127.0.0.1:1/agents?connect_timeout=2"
 REFUSING: dict[str, Callable[[Any], object]] = {
     "KeywordTree": KeywordTree,
     "MemoryStore": MemoryStore,
-    "KnowHub": KnowHub,
 }
 
 
@@ -48,7 +47,7 @@ def test_an_embedding_tree_refuses_it_too(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("open_one", [open_tree, lambda place: Memory(path=place)])
+@pytest.mark.parametrize("open_one", [open_tree, lambda place: Memory(path=place), KnowHub])
 def test_one_without_a_tree_is_refused(open_one: Callable[[str], object], tmp_path: Path) -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(InvalidInputError, match="ends with #") as caught:
