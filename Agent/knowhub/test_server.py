@@ -548,6 +548,27 @@ class TestDocument:
             assert said.returncode == 0, (found[0] if found else said.stdout)[:8000] + said.stderr[-2000:]
 
 
+def test_what_the_document_calls_valid_is_not_422(served: Served) -> None:
+    client, key = served.client(), {"Idempotency-Key": "one-of-two"}
+    path = f"/api/knowledge/{client.post('/api/knowledge', json=body(), headers=key).json()['entry']['id']}"
+    unknown = {"feedback_list": [{"knowledge_id": "knowledge-0", "is_helpful": False}]}
+
+    problem(client.post("/api/knowledge", json=body("another"), headers=key), "key-reused")
+    problem(client.get("/api/knowledge", params={"cursor": "0"}), "not-found")
+    problem(client.post("/api/knowledge/batch_update", json=unknown), "conflict")
+    assert client.put(path, json={}).json()["operation_id"] == ""
+    assert client.patch(path, json={"score": 5.0}, headers={"If-Match": "*"}).json()["entry"]["eval"]["score"] == 5
+    described = client.get("/openapi.json").json()
+    assert described["components"]["schemas"]["Plan"]["required"] == ["clusters"]
+    assert described["components"]["schemas"]["ResourceIn"]["properties"]["metadata"]["additionalProperties"] is False
+    parameters = described["paths"]["/api/knowledge/{id}"]["delete"]["parameters"]
+    assert {each["name"]: each["required"] for each in parameters} == {
+        "id": True,
+        "If-Match": True,
+        "Idempotency-Key": False,
+    }
+
+
 SCHEMATHESIS = """
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "410", "412", "429", "5xx"]
