@@ -16,7 +16,6 @@ from Agent.context_engine import ContextEngineService
 from Agent.context_engine.fs.context_fs import ContextFS
 from Agent.keyword_tree import InvalidInputError, KeywordTree, StoreError
 from Agent.knowhub.hub import KnowHub
-from Agent.knowhub.ledger import TreeLedger
 from Agent.memory.store import MemoryStore
 from Agent.repair import RepairError, repair
 
@@ -27,8 +26,6 @@ REFUSING: dict[str, Callable[[Any], object]] = {
     "MemoryStore": MemoryStore,
     "ContextEngineService": ContextEngineService,
     "ContextFS": ContextFS,
-    "KnowHub": KnowHub,
-    "TreeLedger": TreeLedger,
     "repair, from": lambda place: repair(place, "new"),
     "repair, to": lambda place: repair("damaged", place),
 }
@@ -75,8 +72,6 @@ def test_a_copy_between_two_servers_is_refused(copy: str) -> None:
     ("program", "arguments"),
     [
         ("Agent.command_line", ["context", "--data", "…", "tree"]),
-        ("Agent.command_line", ["demo", "--data", "…"]),
-        ("Agent.demo", ["…"]),
         ("Agent.repair", ["…", "new"]),
         ("Agent.repair", ["damaged", "…"]),
         ("Agent.knowhub.program", ["token", "--data", "…"]),
@@ -109,7 +104,7 @@ def test_an_adapter_takes_one(open_one: Callable[[str], object], monkeypatch: py
     assert {path.name for path in Path.cwd().iterdir()} <= {"cache"}
 
 
-@pytest.mark.parametrize("open_one", [open_tree, lambda place: Memory(path=place)])
+@pytest.mark.parametrize("open_one", [open_tree, lambda place: Memory(path=place), KnowHub])
 def test_one_without_a_tree_is_refused(open_one: Callable[[str], object], tmp_path: Path) -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(InvalidInputError, match="ends with #") as caught:

@@ -27,8 +27,9 @@ from typing import Any
 
 from ..keyword_tree import KeywordTreeError, LLMClient
 from ..model_clients import client_from_environment
+from .files import HubFiles, open_files
 from .hub import LOCAL, KnowHub
-from .identity import data_folder, own_principal, own_token, token_path
+from .identity import hub_place, own_principal, own_token, token_path
 from .schemas import RIGHTS, Json, KnowHubError
 from .tokens import Tokens
 from .vault import Vault, key_path
@@ -51,6 +52,10 @@ def make_models(names: Sequence[str]) -> dict[str, LLMClient]:
     return found
 
 
+def _place(options: argparse.Namespace) -> str | Path:
+    return hub_place(options.data, options.log)
+
+
 # Serving
 
 
@@ -65,9 +70,7 @@ def make_app() -> Any:
     hub = KnowHub(
         told["data"], models=make_models(told["models"]), allow_secret_shapes=bool(told["allow_secret_shapes"])
     )
-    settings = Settings(
-        tuple(told["hosts"]), told["cors"], float(told["rate"]), bool(told["is_secure"]), {"data": told["data"]}
-    )
+    settings = Settings(tuple(told["hosts"]), told["cors"], float(told["rate"]), bool(told["is_secure"]))
     app = create_app(hub, settings, closes_hub=True)
     add_pages(app)
     with contextlib.suppress(ImportError):  # the extra `[knowhub-mcp]`
@@ -91,18 +94,23 @@ def _serve(options: argparse.Namespace) -> int:
         needed = "say --allowed-host NAME, and --tls-cert FILE --tls-key FILE or --behind-proxy"
         raise KnowHubError("invalid", f"{options.host} can be reached from outside: {needed}")
     _check_free(options.host, options.port)
-    folder = data_folder(options.data)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_key(folder)
-    tokens = Tokens(folder / "tokens")
+    place = _place(options)
+    files = open_files(place)
+    _check_key(files)
+    tokens = Tokens(files.tokens)
     _, mine = own_token(tokens)
     scheme = "https" if options.tls_cert else "http"
-    told = {"data": str(folder), "models": options.models, "hosts": [host.lower() for host in hosts]}
+    told = {
+        "data": str(place),
+        "shown": files.shown,
+        "models": options.models,
+        "hosts": [host.lower() for host in hosts],
+    }
     told |= {"cors": options.cors, "rate": options.rate, "is_secure": bool(options.tls_cert or options.behind_proxy)}
     told |= {"allow_secret_shapes": options.allow_secret_shapes}
     os.environ[_SETTINGS] = json.dumps(told)
     address = f"{scheme}://{options.host if ':' not in options.host else f'[{options.host}]'}:{options.port}"
-    said = f"KnowHub on {address}   data: {folder}   your token: {token_path()}"
+    said = f"KnowHub on {address}   data: {files.shown}   your token: {token_path()}"
     if options.allowed_host:  # the address that it listens on may be none that it answers to: 0.0.0.0, say
         name = options.allowed_host[0].lower()
         address = f"https://{name}" if options.behind_proxy else f"{scheme}://{name}:{options.port}"
@@ -138,10 +146,10 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check_key(folder: Path) -> None:
+def _check_key(files: HubFiles) -> None:
     """Refuse a master key that is not the one of this hub's secrets, before anything is served or sealed."""
-    vault = Vault(folder / "vault")
-    if vault.references():
+    vault = Vault(files.secrets, folder=files.folder)
+    if vault.is_used():
         vault.prove()
 
 
@@ -188,7 +196,7 @@ def _allow_connections() -> None:
 
 
 def _ask(options: argparse.Namespace) -> int:
-    with KnowHub(data_folder(options.data), models=make_models(options.models)) as hub:
+    with KnowHub(_place(options), models=make_models(options.models)) as hub:
         began = time.perf_counter()
         found = hub.search(LOCAL, {"q": options.question, "top_k": options.top_k, "min_score": 1})
         took_ms = (time.perf_counter() - began) * 1000
@@ -214,8 +222,7 @@ def _printable(text: str) -> str:
 
 
 def _token(options: argparse.Namespace) -> int:
-    folder = data_folder(options.data)
-    tokens = Tokens(folder / "tokens")
+    tokens = Tokens(open_files(_place(options)).tokens)
     if options.action == "list":
         for token in tokens.all():
             scopes = ",".join(sorted(token.scopes)) or "-"
@@ -245,7 +252,7 @@ def _key(options: argparse.Namespace) -> int:
         print("KNOWHUB_KEY" if os.environ.get("KNOWHUB_KEY") else key_path())
         return 0
     is_given = bool(os.environ.get("KNOWHUB_KEY"))
-    with KnowHub(data_folder(options.data)) as hub:
+    with KnowHub(_place(options)) as hub:
         if is_given and len(hub.vault.ring()) < 2:
             detail = "the key stands in KNOWHUB_KEY: put a new one before it there, and rotate again"
             raise KnowHubError("invalid", detail)
@@ -260,7 +267,7 @@ def _key(options: argparse.Namespace) -> int:
 
 
 def _import(options: argparse.Namespace) -> int:
-    with KnowHub(data_folder(options.data)) as hub, contextlib.ExitStack() as stack:
+    with KnowHub(_place(options)) as hub, contextlib.ExitStack() as stack:
         source: Any = sys.stdin
         if options.file != "-":
             source = stack.enter_context(open(options.file, encoding="utf-8-sig"))
@@ -282,7 +289,7 @@ def _lines(source: Iterable[str]) -> Iterator[Json]:
 
 
 def _export(options: argparse.Namespace) -> int:
-    with KnowHub(data_folder(options.data)) as hub, contextlib.ExitStack() as stack:
+    with KnowHub(_place(options)) as hub, contextlib.ExitStack() as stack:
         out: Any = sys.stdout
         if options.file != "-":
             descriptor = os.open(options.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -294,7 +301,7 @@ def _export(options: argparse.Namespace) -> int:
 
 def _doctor(options: argparse.Namespace) -> int:
     try:
-        problems = _look(data_folder(options.data))
+        problems = _look(_place(options))
     except KnowHubError as error:
         if error.code != "store-damaged":
             raise
@@ -305,9 +312,9 @@ def _doctor(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def _look(folder: Path) -> list[str]:
+def _look(place: str | Path) -> list[str]:
     """Print what a hub holds; return what is wrong."""
-    with KnowHub(folder) as hub:
+    with KnowHub(place) as hub:
         problems = [*hub.ledger.tree.recovery, *hub.ledger.tree.Verify()]
         if hub.vault.references():
             try:
@@ -331,10 +338,9 @@ def _look(folder: Path) -> list[str]:
 def _purge(options: argparse.Namespace) -> int:
     if not options.yes:
         raise KnowHubError("invalid", "it forgets all history and what was deleted, for good: say --yes")
-    folder = data_folder(options.data)
-    with KnowHub(folder) as hub:
+    with KnowHub(_place(options)) as hub:
         hub.purge(LOCAL)
-    for indexes in (folder / "indexes", folder / "tree" / "indexes"):
+    for indexes in (hub.folder / "indexes", hub.folder / "tree" / "indexes"):
         shutil.rmtree(indexes, ignore_errors=True)
     print("What was deleted is gone; snapshots, if there are any, still hold it.")
     return 0
@@ -343,8 +349,8 @@ def _purge(options: argparse.Namespace) -> int:
 def _mcp(options: argparse.Namespace) -> int:
     from .mcp_server import serve_stdio
 
-    _check_key(data_folder(options.data))
-    with KnowHub(data_folder(options.data), models=make_models(options.models)) as hub:
+    _check_key(open_files(_place(options)))
+    with KnowHub(_place(options), models=make_models(options.models)) as hub:
         _, token = own_token(hub.tokens)
         serve_stdio(hub, token)
     return 0
@@ -364,6 +370,7 @@ def make_parser() -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
         made.set_defaults(run=run)
         made.add_argument("--data", help="the data folder; KNOWHUB_DATA, else ~/.local/share/knowhub")
+        made.add_argument("--log", help="instead: postgresql://host/database#name, for several machines; KNOWHUB_LOG")
         if models:
             made.add_argument(
                 "--models", default=[], type=lambda text: [name for name in text.split(",") if name],

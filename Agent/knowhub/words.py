@@ -63,6 +63,7 @@ _PAIRS = {
     "accept": ("Accept", "采纳"),
     "reject": ("Reject", "拒绝"),
     "own_words": ("In your own words (optional)", "自己改写(可选)"),
+    "no_words": ("The new text: no model has written one", "新的内容:还没有模型写出来"),
     "apply_plan": ("Merge as planned", "按计划合并"),
     "slim_none": ("No two entries say the same.", "没有内容重复的条目。"),
     "stays": ("stays", "保留"),

@@ -7,17 +7,9 @@ from typing import Any
 
 from ...keyword_tree import DuplicateIdError
 from ..checks import check_resource_id, need, parse
-from ..schemas import (
-    Json,
-    KnowHubError,
-    Record,
-    ResourceIn,
-    ResourceQuery,
-    from_iso,
-    iso_time,
-)
+from ..schemas import Json, KnowHubError, Record, ResourceIn, ResourceQuery, from_iso, iso_time
 from ..tokens import Token, sees
-from .shared import Room, digest_of, gone_since
+from .store import Store, digest_of, gone_since
 
 __all__ = ["RESOURCE_NAMES", "Resources"]
 
@@ -27,8 +19,11 @@ RESOURCE_NAMES = ("content_type", "metadata", "scopes", "owner", "expires_at")
 _log = logging.getLogger("keyword_tree.knowhub")
 
 
-class Resources(Room):
+class Resources:
     """Code, accounts, cookies."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def put_resource(
         self,
@@ -56,11 +51,11 @@ class Resources(Room):
         """
         need(token, "write")
         body = parse(ResourceIn, body)
-        self._check_secrets(body.model_dump(mode="json", exclude={"secure_body"}))
+        self._store.check_secrets([id, body.model_dump(mode="json", exclude={"secure_body"})])
         old = self._resource_there(token, id, version)
         mark = digest_of(f"{token.principal}\0{key}") if key else ""
         request = digest_of(f"{id}\0{body.model_dump_json(exclude={'secure_body'})}")
-        call, earlier = self._repeated(token, key, "put", request)
+        call, earlier = self._store.repeated(token, key, "put", request)
         if old is not None and key and old.fields.get("idempotency") == mark:
             return self._first_resource(token, old, body, request)
         if earlier:
@@ -69,7 +64,7 @@ class Resources(Room):
             return {"resource": self._told_resource(old), "operation_id": earlier[0].operation_id}
         if old is not None:
             body = _merged(old, body)
-        self._check_scopes(token, body.scopes, old)
+        self._store.check_scopes(token, body.scopes, old)
         self._check_place(token, old, body, version)
         own = self._own_fields(token, old, body, created_by or token.principal)
         own |= {"request": request, "idempotency": mark}
@@ -81,7 +76,7 @@ class Resources(Room):
             if version is not None:
                 raise KnowHubError("changed", "there is no such version: the resource is not there")
             return
-        self._check_owner(token, old)
+        self._store.check_owner(token, old)
         if version is None:
             raise KnowHubError("version-needed", "the resource is there: If-Match must say which version is meant")
         if version != old.version:
@@ -102,44 +97,46 @@ class Resources(Room):
     ) -> Json:
         """Seal the secret, then write the operation that names it, then destroy the one whose place it takes."""
         before = str(old.fields.get("secret_ref") or "") if old is not None else ""
-        sealed = self.vault.seal(id, body.secret()) if body.secret() else ""
+        sealed = self._store.vault.seal(id, body.secret()) if body.secret() else ""
         own = {**own, "secret_ref": sealed or (before if body.keeps_secret() else "")}
         record = Record(id, body.body, body.title, own, old.created_by if old else whose)
 
         def plan() -> list[Record]:
-            return self.ledger.create([record]) if old is None else [self.ledger.update(record, old.version)]
+            return (
+                self._store.ledger.create([record]) if old is None else [self._store.ledger.update(record, old.version)]
+            )
 
         try:
-            operation_id, [made] = self._changing(lambda: self._write(token, "keep", plan, call))
+            operation_id, [made] = self._store.change(token, "keep", plan, call)
         except (KnowHubError, DuplicateIdError) as error:
             # What was sealed for nothing goes at once; where nobody knows whether it is named, the sweep decides.
             if getattr(error, "code", "") != "outcome-unknown":
-                self.vault.destroy(sealed)
+                self._store.vault.destroy(sealed)
             if isinstance(error, DuplicateIdError):
                 raise KnowHubError("conflict", "the id is in use") from error
             raise
         if before != own["secret_ref"]:
-            self.vault.destroy(before)
+            self._store.vault.destroy(before)
         return {"resource": self._told_resource(made), "operation_id": operation_id}
 
     def _resource_there(self, token: Token, id: str, version: int | None) -> Record | None:
         """Return the resource of an id; of one that a token does not see it learns only that the id is in use."""
         check_resource_id(id)
-        old = self.ledger.stored(f"resource/{id}")
+        old = self._store.ledger.stored(f"resource/{id}")
         if old is None or (version is not None and old.version < version):
-            self.catalog.catch_up()
-            old = self.ledger.stored(f"resource/{id}")
+            self._store.catalog.catch_up()
+            old = self._store.ledger.stored(f"resource/{id}")
         if old is not None and (old.created_by != token.principal if old.deleted else not sees(token, old)):
             raise KnowHubError("conflict", "the id is in use")
         return None if old is None or old.deleted else old
 
     def _first_resource(self, token: Token, old: Record, body: ResourceIn, request: str) -> Json:
         reference = str(old.fields.get("secret_ref") or "")
-        sealed = self.vault.open(reference, old.id) if reference else ""
+        sealed = self._store.vault.open(reference, old.id) if reference else ""
         is_other = sealed is not None and not body.keeps_secret() and sealed != body.secret()
         if old.fields.get("request") != request or is_other:
             raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
-        entries = self.ledger.journal.of_record(old.id, 1)
+        entries = self._store.ledger.journal.of_record(old.id, 1)
         return {"resource": self._told_resource(old), "operation_id": entries[0].operation_id if entries else ""}
 
     def _told_resource(self, record: Record) -> Json:
@@ -153,25 +150,25 @@ class Resources(Room):
         reference = str(record.fields.get("secret_ref") or "")
         if not reference:
             return "none"
-        if not self.vault.exists(reference):
+        if not self._store.vault.exists(reference):
             return "destroyed"
         expires_at = from_iso(record.fields.get("expires_at"))
-        return "expired" if expires_at is not None and self._clock() >= expires_at else "sealed"
+        return "expired" if expires_at is not None and self._store.clock() >= expires_at else "sealed"
 
     def get_resource(self, token: Token, id: str) -> Json:
         """Return a resource without its secret; `secret` says `none`, `sealed`, `expired` or `destroyed`."""
         need(token, "read")
         check_resource_id(id)
-        return self._told_resource(self._record(token, f"resource/{id}", "resource"))
+        return self._told_resource(self._store.record(token, f"resource/{id}", "resource"))
 
     def list_resources(self, token: Token, query: ResourceQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of resources, newest first."""
         need(token, "read")
         query = parse(ResourceQuery, query)
         prefix = f"resource/{query.prefix or ''}"
-        return self._page(
+        return self._store.page(
             "resource",
-            lambda known: known.id.startswith(prefix) and self.catalog.sees(token, known),
+            lambda known: known.id.startswith(prefix) and self._store.catalog.sees(token, known),
             query,
             self._told_resource,
         )
@@ -180,16 +177,16 @@ class Resources(Room):
         """Hide a resource, undoably, and destroy its secret, for good."""
         need(token, "write")
         check_resource_id(id)
-        call, earlier = self._repeated(token, key, "drop", id)
+        call, earlier = self._store.repeated(token, key, "drop", id)
         if earlier:
             return {"id": id, "operation_id": earlier[0].operation_id}
-        record = self._record_at(token, f"resource/{id}", "resource", version)
-        self._check_owner(token, record)
-        operation_id, _ = self._changing(
-            lambda: self._write(token, "drop", lambda: [self.ledger.delete(record.id, record.version)], call)
+        record = self._store.record_at(token, f"resource/{id}", "resource", version)
+        self._store.check_owner(token, record)
+        operation_id, _ = self._store.change(
+            token, "drop", lambda: [self._store.ledger.delete(record.id, record.version)], call
         )
-        self.vault.destroy(str(record.fields.get("secret_ref") or ""))
-        self.catalog.catch_up()
+        self._store.vault.destroy(str(record.fields.get("secret_ref") or ""))
+        self._store.catalog.catch_up()
         return {"id": id, "operation_id": operation_id}
 
     def reveal(self, token: Token, id: str) -> Json:
@@ -200,11 +197,11 @@ class Resources(Room):
         """
         need(token, "secrets")
         check_resource_id(id)
-        record = self._record(token, f"resource/{id}", "resource")
+        record = self._store.record(token, f"resource/{id}", "resource")
         state = self._secret_state(record)
         if state == "none":
             raise KnowHubError("not-found", "the resource has no secret")
-        text = self.vault.open(record.fields["secret_ref"], record.id) if state == "sealed" else None
+        text = self._store.vault.open(record.fields["secret_ref"], record.id) if state == "sealed" else None
         if text is None:
             raise KnowHubError("gone", f"the secret is {'expired' if state == 'expired' else 'destroyed'}")
         _log.info("secret read: %s by %s", record.id, token.principal)
@@ -215,9 +212,9 @@ class Resources(Room):
 
         What has expired is refused, and stays sealed until `purge`: a clock that is a year ahead destroys nothing.
         """
-        self.catalog.catch_up()
-        self.vault.sweep(self.catalog.secret_references())
-        self.tokens.sweep()
+        self._store.catalog.catch_up()
+        self._store.vault.sweep(self._store.catalog.secret_references())
+        self._store.tokens.sweep()
 
 
 def _merged(old: Record, body: ResourceIn) -> ResourceIn:

@@ -7,19 +7,9 @@ from ...finding.texts import terms as terms_of
 from ...keyword_tree import DuplicateIdError
 from ..catalog import Known
 from ..checks import need, parse
-from ..schemas import (
-    Json,
-    KnowHubError,
-    KnowledgeIn,
-    KnowledgePatch,
-    ListQuery,
-    Record,
-    iso_time,
-    kind_of,
-    not_found,
-)
+from ..schemas import Json, KnowHubError, KnowledgeIn, KnowledgePatch, ListQuery, Record, iso_time, kind_of, not_found
 from ..tokens import Token, is_visible, sees
-from .shared import Room, digest_of, gone_since, read_case, told_operation
+from .store import Store, digest_of, gone_since, read_case, told_operation
 
 __all__ = ["ENTRY_NAMES", "Entries"]
 
@@ -37,8 +27,11 @@ _VERSIONS = 200
 """So many versions a history goes back."""
 
 
-class Entries(Room):
+class Entries:
     """Entries of knowledge."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def save(self, token: Token, body: KnowledgeIn | Mapping[str, Any], key: str = "") -> Json:
         """Keep new knowledge; return `entry`, `operation_id`, and `similar`: up to three that it resembles.
@@ -52,28 +45,31 @@ class Entries(Room):
         """
         need(token, "write")
         body = parse(KnowledgeIn, body)
-        self._check_scopes(token, body.scopes)
-        self._check_secrets(body.model_dump())
+        self._store.check_scopes(token, body.scopes)
+        self._store.check_secrets(body.model_dump())
         request = digest_of(body.model_dump_json())
         while True:
-            ids = self._new_ids("knowledge", token, key)
+            ids = self._store.new_ids("knowledge", token, key)
             for id in ids if key else ():
-                earlier = self.ledger.stored(id)
+                earlier = self._store.ledger.stored(id)
                 if earlier is not None:
                     return self._first_answer(token, earlier, request)
-            record = Record(ids[0], body.content, body.source.name, self._fields(token, body, request), token.principal)
+            record = Record(
+                ids[0], body.content, body.source.name, self.fields_of(token, body, request), token.principal
+            )
             similar = self._similar(token, body.task)
             try:
-                operation_id, [made] = self._write(token, "save", lambda record=record: self.ledger.create([record]))  # type: ignore[misc]
+                operation_id, [made] = self._store.create(token, "save", [record])
             except DuplicateIdError:  # two tries of one call met; without a key, two random ids
-                self.catalog.catch_up()
+                self._store.catalog.catch_up()
                 continue
-            return {"entry": self._entry(token, made), "operation_id": operation_id, "similar": similar}
+            return {"entry": self.show(token, made), "operation_id": operation_id, "similar": similar}
 
-    def _fields(self, token: Token, body: KnowledgeIn, request: str) -> Json:
+    def fields_of(self, token: Token, body: KnowledgeIn, request: str) -> Json:
+        """Return the fields of the record that a body describes."""
         source = body.source.model_dump(mode="json")
         source["message_id"] = body.message_id or body.source.message_id
-        source["timestamp"] = source["timestamp"] or iso_time(self._clock())
+        source["timestamp"] = source["timestamp"] or iso_time(self._store.clock())
         del source["name"]
         return {
             "task": body.task,
@@ -96,15 +92,15 @@ class Entries(Room):
             raise gone_since()
         if not sees(token, earlier):
             raise not_found()
-        operation_id = self.ledger.journal.first_of(earlier.id)
-        return {"entry": self._entry(token, earlier), "operation_id": operation_id, "similar": []}
+        operation_id = self._store.ledger.journal.first_of(earlier.id)
+        return {"entry": self.show(token, earlier), "operation_id": operation_id, "similar": []}
 
     def _similar(self, token: Token, task: str) -> list[Json]:
-        among = self.catalog.visible(token)
-        found = self.catalog.rank(task[:200], 2 * SIMILAR_LIMIT, among) if among is None or among else []
+        among = self._store.catalog.visible(token)
+        found = self._store.catalog.rank(task[:200], 2 * SIMILAR_LIMIT, among) if among is None or among else []
         mine, told = set(terms_of(task)), list[Json]()
         for id in found:
-            known = self.catalog.get(id)
+            known = self._store.catalog.get(id)
             if known is None or known.merged_into:
                 continue
             theirs = set(terms_of(known.task))
@@ -116,11 +112,12 @@ class Entries(Room):
     def get(self, token: Token, id: str) -> Json:
         """Return an entry whole.  Cost: some 0.1 ms, and 20 µs for each case shown."""
         need(token, "read")
-        return self._entry(token, self._record(token, id, "knowledge"))
+        return self.show(token, self._store.record(token, id, "knowledge"))
 
-    def _entry(self, token: Token, record: Record) -> Json:
+    def show(self, token: Token, record: Record) -> Json:
+        """Return an entry as answers have it."""
         own, source = record.fields, record.fields["source"]
-        helpful, harmful = self.catalog.votes(record.id)
+        helpful, harmful = self._store.catalog.votes(record.id)
         shown = self._cases(token, record.id)
         judged = {"score": own["score"], "helpful": helpful, "harmful": harmful, "confidence": own["confidence"]}
         return {
@@ -145,9 +142,9 @@ class Entries(Room):
     def _cases(self, token: Token, id: str) -> dict[bool, list[Json]]:
         shown: dict[bool, list[Json]] = {True: [], False: []}
         for is_helpful, cases in shown.items():
-            for known in self.catalog.feedback(id, 2 * HISTORY_LIMIT, is_helpful=is_helpful):
+            for known in self._store.catalog.feedback(id, 2 * HISTORY_LIMIT, is_helpful=is_helpful):
                 if len(cases) < HISTORY_LIMIT and is_visible(token, known.scopes, known.owner):
-                    record = self.ledger.read(known.id)
+                    record = self._store.ledger.read(known.id)
                     if record is not None:
                         cases.append(read_case(record))
         return shown
@@ -162,14 +159,14 @@ class Entries(Room):
         def wanted(known: Known) -> bool:
             return (
                 not known.merged_into
-                and self.catalog.sees(token, known)
+                and self._store.catalog.sees(token, known)
                 and (types is None or not types.isdisjoint(known.types))
                 and (scopes is None or not scopes.isdisjoint(known.scopes))
                 and (query.owner is None or query.owner == known.owner)
                 and (not key or any(key == name and value in ("", said) for name, said in known.tags))
             )
 
-        return self._page("knowledge", wanted, query, lambda record: self._entry(token, record))
+        return self._store.page("knowledge", wanted, query, lambda record: self.show(token, record))
 
     def patch(
         self, token: Token, id: str, body: KnowledgePatch | Mapping[str, Any], version: int | None = None, key: str = ""
@@ -178,44 +175,44 @@ class Entries(Room):
         need(token, "write")
         body = parse(KnowledgePatch, body)
         given = body.model_dump(exclude_none=True)
-        mark, earlier = self._repeated(token, key, "patch", id, body.model_dump_json())
+        mark, earlier = self._store.repeated(token, key, "patch", id, body.model_dump_json())
         if earlier:
             return {"entry": self.get(token, id), "operation_id": earlier[0].operation_id}
-        record = self._record_at(token, id, "knowledge", version)
-        self._check_owner(token, record)
-        self._check_scopes(token, given.get("scopes") or record.fields["scopes"], record)
-        self._check_said_owner(token, given.get("owner"), record.fields["owner"])
-        self._check_secrets(given)
+        record = self._store.record_at(token, id, "knowledge", version)
+        self._store.check_owner(token, record)
+        self._store.check_scopes(token, given.get("scopes") or record.fields["scopes"], record)
+        self._store.check_said_owner(token, given.get("owner"), record.fields["owner"])
+        self._store.check_secrets(given)
 
         def plan() -> list[Record]:
             content = given.get("content", record.content)
             own = {**record.fields, **{name: value for name, value in given.items() if name != "content"}}
             changed = Record(record.id, content, record.source, own, record.created_by)
-            return [self.ledger.update(changed, record.version)]
+            return [self._store.ledger.update(changed, record.version)]
 
-        operation_id, [made] = self._changing(lambda: self._write(token, "change", plan, mark))
-        return {"entry": self._entry(token, made), "operation_id": operation_id}
+        operation_id, [made] = self._store.change(token, "change", plan, mark)
+        return {"entry": self.show(token, made), "operation_id": operation_id}
 
     def delete(self, token: Token, id: str, version: int | None = None, key: str = "") -> Json:
         """Hide an entry, undoably; its bytes stay in the log until `knowhub purge`."""
         need(token, "write")
-        mark, earlier = self._repeated(token, key, "delete", id)
+        mark, earlier = self._store.repeated(token, key, "delete", id)
         if earlier:
             return {"id": id, "operation_id": earlier[0].operation_id}
-        record = self._record_at(token, id, "knowledge", version)
-        self._check_owner(token, record)
-        operation_id, _ = self._changing(
-            lambda: self._write(token, "delete", lambda: [self.ledger.delete(record.id, record.version)], mark)
+        record = self._store.record_at(token, id, "knowledge", version)
+        self._store.check_owner(token, record)
+        operation_id, _ = self._store.change(
+            token, "delete", lambda: [self._store.ledger.delete(record.id, record.version)], mark
         )
-        self.catalog.catch_up()
+        self._store.catalog.catch_up()
         return {"id": record.id, "operation_id": operation_id}
 
     def history(self, token: Token, id: str) -> Json:
         """Return the newest 200 versions of an entry or a resource, newest first: those that this token could see."""
         need(token, "read")
-        record = self._record(token, id, kind_of(id) if kind_of(id) in ("knowledge", "resource") else "?")
+        record = self._store.record(token, id, kind_of(id) if kind_of(id) in ("knowledge", "resource") else "?")
         versions = []
-        for entry in self.ledger.journal.of_record(record.id, _VERSIONS):
+        for entry in self._store.ledger.journal.of_record(record.id, _VERSIONS):
             for after in entry.after:
                 if after.id == record.id and sees(token, after):
                     if after.deleted:

@@ -1,4 +1,4 @@
-"""What all rooms share: the parts of a hub, one way to write, one way to find a record, what nobody may do."""
+"""What all services share: the parts of a hub, one way to write, one way to find a record, what is refused."""
 
 import base64
 import hashlib
@@ -6,50 +6,37 @@ import json
 import math
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from ...keyword_tree import VersionConflictError
 from ...secrets_in_text import secret_shape
 from ..catalog import Catalog, Known
 from ..journal import Entry
 from ..ledger import TreeLedger, attempt
-from ..routing import (
-    Models,
-)
-from ..schemas import (
-    OWNER_SCOPE,
-    Json,
-    KnowHubError,
-    ListQuery,
-    PageQuery,
-    Record,
-    invalid,
-    iso_time,
-    kind_of,
-    not_found,
-)
+from ..routing import Models
+from ..schemas import OWNER_SCOPE, Json, KnowHubError, ListQuery, PageQuery, Record, iso_time, kind_of, not_found
 from ..tokens import Token, Tokens, sees
 from ..vault import Vault
 
-__all__ = ["Room", "asker_of", "digest_of", "gone_since", "read_case", "read_cursor", "told_operation", "write_cursor"]
+__all__ = ["Store", "asker_of", "digest_of", "gone_since", "read_case", "read_cursor", "told_operation", "write_cursor"]
 
 
-class Room:
-    """A part of `KnowHub`, over the parts that all of them use."""
+@dataclass
+class Store:
+    """What every service works on: records, secrets, tokens and models, one way to write, and what is refused."""
 
-    folder: Path
-    models: Models
-    tokens: Tokens
-    vault: Vault
     ledger: TreeLedger
     catalog: Catalog
-    _clock: Callable[[], float]
-    _allow_secret_shapes: bool
+    vault: Vault
+    tokens: Tokens
+    models: Models
+    clock: Callable[[], float]
+    allow_secret_shapes: bool
 
     # -- finding and writing records --
 
-    def _repeated(self, token: Token, key: str, *request: str) -> tuple[str, list[Entry]]:
+    def repeated(self, token: Token, key: str, *request: str) -> tuple[str, list[Entry]]:
         """Return the mark of a call with an Idempotency-Key, and the operations that it made already.
 
         Raises:
@@ -63,7 +50,7 @@ class Room:
             raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
         return mark, earlier
 
-    def _write(
+    def write(
         self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = ""
     ) -> tuple[str, list[Record]]:
         """Run a plan as one operation of a principal; return its id, and the records as they became."""
@@ -77,14 +64,25 @@ class Room:
         self.catalog.wrote(records)
         return operation_id, records
 
-    def _changing(self, write: Callable[[], tuple[str, list[Record]]]) -> tuple[str, list[Record]]:
+    def create(self, token: Token, verb: str, records: list[Record], mark: str = "") -> tuple[str, list[Record]]:
+        """Write new records, as one operation."""
+        return self.write(token, verb, lambda: self.ledger.create(records), mark)
+
+    def change(
+        self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = ""
+    ) -> tuple[str, list[Record]]:
+        """Write what goes by a version that was read.
+
+        Raises:
+            KnowHubError: `changed`: it has another one by now.
+        """
         try:
-            return write()
+            return self.write(token, verb, plan, mark)
         except VersionConflictError as error:
             self.catalog.catch_up()
             raise KnowHubError("changed", f"it has version {error.current} by now: read it again") from error
 
-    def _known(self, token: Token, id: str, kind: str) -> Known:
+    def known(self, token: Token, id: str, kind: str) -> Known:
         """Return what is known of a record that a token sees; of what was merged, what it was merged into."""
         known = self.catalog.lead(id) if kind_of(id) == kind else None
         if known is None and kind_of(id) == kind:
@@ -94,58 +92,55 @@ class Room:
             raise not_found()
         return known
 
-    def _record(self, token: Token, id: str, kind: str) -> Record:
+    def record(self, token: Token, id: str, kind: str) -> Record:
         """Return a record that a token sees, as it is now."""
-        record = self.ledger.read(self._known(token, id, kind).id)
+        record = self.ledger.read(self.known(token, id, kind).id)
         if record is None or not sees(token, record):
             raise not_found()
         return record
 
-    def _record_at(self, token: Token, id: str, kind: str, version: int | None) -> Record:
+    def record_at(self, token: Token, id: str, kind: str, version: int | None) -> Record:
         """Return a record that a token sees, in the version that it means; None is the newest.
 
         Raises:
             KnowHubError: `changed`: it has another one by now.
         """
-        record = self._record(token, id, kind)
+        record = self.record(token, id, kind)
         if version is not None and record.version < version:  # this process is behind the one that told it
             self.catalog.catch_up()
-            record = self._record(token, id, kind)
+            record = self.record(token, id, kind)
         if version not in (None, record.version):
             raise KnowHubError("changed", f"it has version {record.version} by now: read it again")
         return record
 
-    def _new_ids(self, kind: str, token: Token, key: str, place: str = "") -> list[str]:
+    def new_ids(self, kind: str, token: Token, key: str, place: str = "") -> list[str]:
         """Return the id of a new record; with a key, also the one that it would have had yesterday."""
         digest = digest_of("\0".join([token.principal, key, place])) if key else secrets.token_hex(16)
         if kind != "knowledge":
             return [f"{kind}-{digest[: 20 if kind == 'feedback' else 12]}"]
-        today = datetime.fromtimestamp(self._clock(), UTC)
+        today = datetime.fromtimestamp(self.clock(), UTC)
         days = [today, today - timedelta(days=1)] if key else [today]
         return [f"knowledge-{day:%Y%m%d}-{digest[:12]}" for day in days]
 
-    def _page(
-        self,
-        kind: str,
-        wanted: Callable[[Known], bool],
-        query: ListQuery | PageQuery,
-        show: Callable[[Record], Json],
+    def page(
+        self, kind: str, wanted: Callable[[Known], bool], query: ListQuery | PageQuery, show: Callable[[Record], Json]
     ) -> Json:
+        """Return a page of records of a kind, newest first."""
         found, has_more = self.catalog.page(kind, wanted, query.limit, read_cursor(query.cursor))
         records = [record for known in found if (record := self.ledger.read(known.id)) is not None]
         cursor = write_cursor(found[-1].key) if has_more else None
         return {"results": [show(record) for record in records], "count": len(records), "next_cursor": cursor}
 
-    # -- what nobody may do --
+    # -- what is refused --
 
-    def _check_secrets(self, body: object) -> None:
+    def check_secrets(self, body: object) -> None:
         """Refuse what would put a secret into the log, in whichever field, or as the name of one."""
-        shape = "" if self._allow_secret_shapes else secret_shape("\n".join(_strings_in(body)))
+        shape = "" if self.allow_secret_shapes else secret_shape("\n".join(_strings_in(body)))
         if shape:
             instead = "keep it with resource_save, as secure_body, and name that"
             raise KnowHubError("secret-shape", f"it holds what looks like a secret ({shape}): {instead}")
 
-    def _check_scopes(self, token: Token, scopes: Iterable[str], old: Record | None = None) -> None:
+    def check_scopes(self, token: Token, scopes: Iterable[str], old: Record | None = None) -> None:
         """Refuse a result in scopes that are not a token's own; of another's record `user:owner` means that other one.
 
         Args:
@@ -159,12 +154,12 @@ class Room:
             if is_foreign or not token.owns_scope(scope):
                 raise KnowHubError("forbidden", "nobody writes into a scope that is not their own")
 
-    def _check_said_owner(self, token: Token, owner: str | None, old: str = "") -> None:
+    def check_said_owner(self, token: Token, owner: str | None, old: str = "") -> None:
         """Refuse another owner than the token's principal, but for who may `admin`."""
         if owner not in (None, "", old, token.principal) and not token.may("admin"):
             raise KnowHubError("forbidden", "the owner is what the token says: naming another needs `admin`")
 
-    def _check_owner(self, token: Token, record: Record) -> None:
+    def check_owner(self, token: Token, record: Record) -> None:
         """Refuse a change of another's record by one who may not curate."""
         if record.created_by != token.principal and not token.may("curate"):
             raise KnowHubError("forbidden", "it is another's: changing it needs the right `curate`")
@@ -232,4 +227,4 @@ def read_cursor(text: str | None) -> tuple[float, str] | None:
             return at, id
     except (ValueError, TypeError, RecursionError):
         pass
-    raise invalid("/cursor", "it is none that a list gave")
+    raise KnowHubError("not-found", "there is no such cursor: take the `next_cursor` of a list")

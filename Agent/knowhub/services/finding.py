@@ -19,13 +19,9 @@ from ..routing import (
     read_chosen,
     shown_text,
 )
-from ..schemas import (
-    Json,
-    Record,
-    SearchQuery,
-)
+from ..schemas import Json, Record, SearchQuery
 from ..tokens import Token, sees
-from .shared import Room, asker_of
+from .store import Store, asker_of
 
 __all__ = ["Finding", "Searching"]
 
@@ -48,8 +44,11 @@ class Searching:
     reason: str = ""
 
 
-class Finding(Room):
+class Finding:
     """The search."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def search(self, token: Token, query: SearchQuery | Mapping[str, Any]) -> Json:
         """Find what helps with a task, in two stages, see `routing`.
@@ -57,7 +56,7 @@ class Finding(Room):
         Cost: some milliseconds by words among 30,000; with a model, its time, at most 3 s.
         """
         searching = self.begin_search(token, query)
-        return self.finish_search(searching, self.models.ask(searching.asked) if searching.asked else None)
+        return self.finish_search(searching, self._store.models.ask(searching.asked) if searching.asked else None)
 
     def begin_search(self, token: Token, query: SearchQuery | Mapping[str, Any]) -> Searching:
         """Do the first half of a search: all but waiting for a model."""
@@ -65,21 +64,21 @@ class Finding(Room):
         query = parse(SearchQuery, query)
         began = time.perf_counter()
         types = query.types.split(",") if query.types else None
-        eligible = self.catalog.eligible(token, types, query.min_score)
+        eligible = self._store.catalog.eligible(token, types, query.min_score)
         limit = 2 * query.top_k
-        why = "asked" if query.route == "recall" else self.models.available()
-        if not why and not self.models.may_call(asker_of(token)):
+        why = "asked" if query.route == "recall" else self._store.models.available()
+        if not why and not self._store.models.may_call(asker_of(token)):
             if query.route == "model":
-                self.models.check_share(asker_of(token))
+                self._store.models.check_share(asker_of(token))
             why = "model_limit"
         if not eligible:
             return Searching(token, query, began, 0, [], [], None, reason=why)
-        recalled = self.catalog.rank(query.q, limit if why else SHOWN_LIMIT, eligible)
+        recalled = self._store.catalog.rank(query.q, limit if why else SHOWN_LIMIT, eligible)
         if why:
             return Searching(token, query, began, len(eligible), [], recalled, None, reason=why)
         candidates = self._candidates(eligible, recalled)
         asked, key = self._ask_route(token, query.q, candidates, limit)
-        chosen = self.models.cached(key)
+        chosen = self._store.models.cached(key)
         needed = asked if chosen is None else None
         return Searching(token, query, began, len(eligible), candidates, recalled[:limit], needed, chosen)
 
@@ -92,25 +91,27 @@ class Finding(Room):
         return recalled + best
 
     def _newest_first(self, id: str) -> tuple[float, str]:
-        known = self.catalog.get(id)
+        known = self._store.catalog.get(id)
         return (-known.created_at if known else 0.0, id)
 
     def _quality(self, id: str) -> float:
-        known = self.catalog.get(id)
-        return self.catalog.quality(known) if known else -math.inf
+        known = self._store.catalog.get(id)
+        return self._store.catalog.quality(known) if known else -math.inf
 
     def _ask_route(self, token: Token, query: str, candidates: list[str], limit: int) -> tuple[Asked, Any]:
         shown, versions = [], []
         for idx, id in enumerate(candidates):
-            known = self.catalog.get(id)
+            known = self._store.catalog.get(id)
             types, task = (list(known.types), shown_text(known.task)) if known else ([], "")
             shown.append({"idx": idx, "types": types, "task": task})
             versions.append((id, known.version if known else 0))
         question = {"query": query, "limit": limit, "candidates": shown}
         schema = SCHEMAS["route_knowledge"]
-        key = (self.models.choose(), query, limit, tuple(versions))
+        key = (self._store.models.choose(), query, limit, tuple(versions))
         messages = build_messages("route_knowledge", question, schema)
-        return Asked("route_knowledge", messages, schema, self.models.choose(), asker_of(token), ROUTE_S, key), key
+        return Asked(
+            "route_knowledge", messages, schema, self._store.models.choose(), asker_of(token), ROUTE_S, key
+        ), key
 
     def finish_search(self, searching: Searching, reply: Reply | None) -> Json:
         """Do the second half of a search: read what a model said, and order by quality."""
@@ -124,15 +125,15 @@ class Finding(Room):
             if not reason and picked is None:
                 reason = "invalid_reply"
             if reason not in ("model_busy", "model_limit", "model_resting", "no_model"):
-                self.models.note(searching.asked.model, not reason)
+                self._store.models.note(searching.asked.model, not reason)
             if picked is not None:
                 chosen = [searching.candidates[idx] for idx in picked]
-                self.models.keep(searching.asked.cache_key, chosen)
+                self._store.models.keep(searching.asked.cache_key, chosen)
         ids = searching.recalled if chosen is None else chosen
         quality = {id: self._quality(id) for id in ids}
         results: list[Json] = []
         for id in order_by_quality(ids, quality, len(ids)):
-            record = self.ledger.read(id)
+            record = self._store.ledger.read(id)
             # A model takes its time: what was hidden meanwhile must not come out.
             is_seen = record is not None and sees(searching.token, record) and not record.fields.get("merged_into")
             if record is not None and is_seen and len(results) < query.top_k:
@@ -144,7 +145,7 @@ class Finding(Room):
 
     def _result(self, record: Record, quality: float) -> Json:
         own = record.fields
-        helpful, harmful = self.catalog.votes(record.id)
+        helpful, harmful = self._store.catalog.votes(record.id)
         judged = {"score": own["score"], "helpful": helpful, "harmful": harmful, "confidence": own["confidence"]}
         names = ("types", "tags", "scopes", "owner", "resource_ids")
         told = {"id": record.id, "task": own["task"], "content": record.content, "created_by": record.created_by}

@@ -10,27 +10,11 @@ from ...secrets_in_text import secret_shape
 from ..catalog import Known
 from ..checks import is_storable, need, parse
 from ..evolving import check_rewrite
-from ..routing import (
-    REWRITE_S,
-    SCHEMAS,
-    Asked,
-    Reply,
-    build_messages,
-)
-from ..schemas import (
-    AcceptIn,
-    Json,
-    KnowHubError,
-    KnowledgeUpdate,
-    ProposalQuery,
-    Record,
-    iso_time,
-    kind_of,
-    not_found,
-)
+from ..routing import REWRITE_S, SCHEMAS, Asked, Reply, build_messages
+from ..schemas import AcceptIn, Json, KnowHubError, KnowledgeUpdate, ProposalQuery, Record, iso_time, kind_of, not_found
 from ..tokens import Token, is_visible
 from .entries import Entries
-from .shared import asker_of
+from .store import Store, asker_of
 
 __all__ = ["Evolving", "Rewriting"]
 
@@ -48,23 +32,28 @@ class Evolving:
     answer: Json = field(default_factory=dict)
 
 
-class Rewriting(Entries):
+class Rewriting:
     """Proposals, and what becomes of them."""
 
-    def _proposal(self, token: Token, record: Record, feedback: str, key: str, request: str) -> Record:
+    def __init__(self, store: Store, entries: Entries) -> None:
+        self._store, self._entries = store, entries
+
+    def new_proposal(self, token: Token, record: Record, feedback: str, key: str, request: str) -> Record:
+        """Return the record of an open proposal, not stored yet."""
         own: Json = {"of": record.id, "version": record.version, "feedback": feedback, "why": "", "state": "open"}
-        own |= {"scopes": record.fields["scopes"], "owner": record.created_by}
+        own |= {"scopes": token.owned(record.fields["scopes"]), "owner": record.created_by}
         if key:
             own["request"] = request
-        return Record(self._new_ids("proposal", token, key)[0], "", "", own, token.principal)
+        return Record(self._store.new_ids("proposal", token, key)[0], "", "", own, token.principal)
 
-    def _begin_evolving(self, token: Token, id: str, proposal: Record, body: KnowledgeUpdate) -> Evolving:
-        record = self._record(token, id, "knowledge")
-        why = self.models.available(body.model)
+    def begin_evolving(self, token: Token, id: str, proposal: Record, body: KnowledgeUpdate) -> Evolving:
+        """Return what a model is to be asked, or why none can be."""
+        record = self._store.record(token, id, "knowledge")
+        why = self._store.models.available(body.model)
         evolving = Evolving(token, record, proposal, str(body.evolve_feedback), None, why)
         if not why:
             question = {"query": record.fields["task"], "content": record.content, "feedback": body.evolve_feedback}
-            schema, model = SCHEMAS["evolve_knowledge"], self.models.choose(body.model)
+            schema, model = SCHEMAS["evolve_knowledge"], self._store.models.choose(body.model)
             messages = build_messages("evolve_knowledge", question, schema)
             evolving.asked = Asked("evolve_knowledge", messages, schema, model, asker_of(token), REWRITE_S)
         return evolving
@@ -79,14 +68,14 @@ class Rewriting(Entries):
             if not reason and (not isinstance(data, str) or not data.strip() or not is_storable(data)):
                 reason = "invalid_reply"
             if reason not in ("model_busy", "model_limit", "model_resting", "no_model"):
-                self.models.note(evolving.asked.model, not reason)
+                self._store.models.note(evolving.asked.model, not reason)
             text = data if not reason and isinstance(data, str) else ""
         usage = reply.usage if reply is not None else None
         told: Json = {"state": "queued", "reason": reason, "proposal_id": evolving.proposal.id, "usage": usage}
         if not text:
             return told | {"operation_id": ""}
         stopped = check_rewrite(record.content, text, evolving.feedback)
-        if secret_shape(text) and not self._allow_secret_shapes:
+        if secret_shape(text) and not self._store.allow_secret_shapes:
             # What looks like a key is not even proposed: a proposal would stand in the log.
             return told | {"reason": "; ".join(stopped) or "it has the shape of a secret", "operation_id": ""}
         if record.created_by != token.principal and not token.may("curate"):
@@ -100,9 +89,7 @@ class Rewriting(Entries):
         own = {**evolving.proposal.fields, "why": why}
         proposed = Record(evolving.proposal.id, text, "", own, evolving.proposal.created_by)
         version = evolving.proposal.version
-        operation_id, _ = self._changing(
-            lambda: self._write(token, "propose", lambda: [self.ledger.update(proposed, version)])
-        )
+        operation_id, _ = self._store.change(token, "propose", lambda: [self._store.ledger.update(proposed, version)])
         return told | {"state": "proposed", "reason": why, "operation_id": operation_id}
 
     def _apply(self, token: Token, proposal: Record, record: Record, text: str, mark: str = "") -> str:
@@ -112,20 +99,27 @@ class Rewriting(Entries):
         def plan() -> list[Record]:
             changed = Record(record.id, text, record.source, record.fields, record.created_by)
             closed = Record(proposal.id, text, "", own, proposal.created_by)
-            return [self.ledger.update(changed, record.version), self.ledger.update(closed, proposal.version)]
+            return [
+                self._store.ledger.update(changed, record.version),
+                self._store.ledger.update(closed, proposal.version),
+            ]
 
-        return self._write(token, "evolve", plan, mark)[0]
+        return self._store.write(token, "evolve", plan, mark)[0]
 
     def _sees_proposal(self, token: Token, known: Known) -> bool:
         """Return whether a token sees both the entry as it is, and as it was when the proposal was written."""
-        entry = self.catalog.lead(known.of)
-        return entry is not None and self.catalog.sees(token, entry) and is_visible(token, known.scopes, known.owner)
+        entry = self._store.catalog.lead(known.of)
+        return (
+            entry is not None
+            and self._store.catalog.sees(token, entry)
+            and is_visible(token, known.scopes, known.owner)
+        )
 
     def proposals(self, token: Token, query: ProposalQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
         """Return a page of proposals, newest first."""
         need(token, "read")
         query = parse(ProposalQuery, query)
-        return self._page(
+        return self._store.page(
             "proposal",
             lambda known: known.state == query.state and self._sees_proposal(token, known),
             query,
@@ -134,24 +128,25 @@ class Rewriting(Entries):
 
     def _told_proposal(self, record: Record) -> Json:
         own = record.fields
-        entry = self.ledger.read(own["of"])
+        entry = self._store.ledger.read(own["of"])
         told: Json = {"id": record.id, "knowledge_id": own["of"], "state": own["state"], "feedback": own["feedback"]}
         told |= {"why": own["why"], "content": record.content, "old_content": entry.content if entry else ""}
+        told["task"] = entry.fields["task"] if entry else own["of"]
         return told | {"created_by": record.created_by, "created_at": iso_time(record.created_at)}
 
     def _open_proposal(self, token: Token, id: str) -> tuple[Record, Record]:
         """Return an open proposal and its entry, for one who may decide on it."""
         need(token, "write")
-        known = self.catalog.get(id) if kind_of(id) == "proposal" else None
+        known = self._store.catalog.get(id) if kind_of(id) == "proposal" else None
         if known is None and kind_of(id) == "proposal":
-            self.catalog.catch_up()
-            known = self.catalog.get(id)
-        proposal = self.ledger.read(id) if known is not None and self._sees_proposal(token, known) else None
+            self._store.catalog.catch_up()
+            known = self._store.catalog.get(id)
+        proposal = self._store.ledger.read(id) if known is not None and self._sees_proposal(token, known) else None
         if proposal is None:
             raise not_found()
-        record = self._record(token, proposal.fields["of"], "knowledge")
-        self._check_owner(token, record)
-        self._check_scopes(token, record.fields["scopes"], record)
+        record = self._store.record(token, proposal.fields["of"], "knowledge")
+        self._store.check_owner(token, record)
+        self._store.check_scopes(token, record.fields["scopes"], record)
         if proposal.fields["state"] != "open":
             raise KnowHubError("conflict", f"the proposal was {proposal.fields['state']} already")
         return proposal, record
@@ -159,36 +154,36 @@ class Rewriting(Entries):
     def accept(self, token: Token, id: str, body: AcceptIn | Mapping[str, Any] = {}, key: str = "") -> Json:  # noqa: B006
         """Give an entry the text that was proposed, or that a person wrote instead; needs the entry, or `curate`."""
         body = parse(AcceptIn, body)
-        mark, earlier = self._repeated(token, key, "accept", id, body.model_dump_json())
+        mark, earlier = self._store.repeated(token, key, "accept", id, body.model_dump_json())
         if earlier:
             [entry] = [each for each in earlier[0].after if each.kind == "knowledge"]
-            return {"entry": self.get(token, entry.id), "operation_id": earlier[0].operation_id}
+            return {"entry": self._entries.get(token, entry.id), "operation_id": earlier[0].operation_id}
         proposal, record = self._open_proposal(token, id)
         own_words = body.content
         text = own_words or proposal.content
         if not text:
             raise KnowHubError("conflict", "nobody has written a text yet: give one as `content`")
-        self._check_secrets(text)
+        self._store.check_secrets(text)
         if not own_words and record.version < proposal.fields["version"]:  # another process wrote it just now
-            self.catalog.catch_up()
+            self._store.catalog.catch_up()
             proposal, record = self._open_proposal(token, id)
         if not own_words and record.version != proposal.fields["version"]:
             raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal")
         try:
             operation_id = self._apply(token, proposal, record, text, mark)
         except VersionConflictError as error:
-            self.catalog.catch_up()
+            self._store.catalog.catch_up()
             raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal") from error
-        return {"entry": self.get(token, record.id), "operation_id": operation_id}
+        return {"entry": self._entries.get(token, record.id), "operation_id": operation_id}
 
     def reject(self, token: Token, id: str, key: str = "") -> Json:
         """Close a proposal; the entry stays as it is."""
-        mark, earlier = self._repeated(token, key, "reject", id)
+        mark, earlier = self._store.repeated(token, key, "reject", id)
         if earlier:
             return {"id": id, "operation_id": earlier[0].operation_id}
         proposal, _ = self._open_proposal(token, id)
         closed = Record(id, proposal.content, "", {**proposal.fields, "state": "rejected"}, proposal.created_by)
-        operation_id, _ = self._changing(
-            lambda: self._write(token, "reject", lambda: [self.ledger.update(closed, proposal.version)], mark)
+        operation_id, _ = self._store.change(
+            token, "reject", lambda: [self._store.ledger.update(closed, proposal.version)], mark
         )
         return {"id": id, "operation_id": operation_id}

@@ -10,22 +10,11 @@ from ...finding.texts import terms as terms_of
 from ...keyword_tree import VersionConflictError
 from ..catalog import Known, text_of
 from ..checks import is_storable, need, parse
-from ..evolving import SLIM_SHARE, Cluster, check_merge, find_clusters
-from ..routing import (
-    REWRITE_S,
-    SCHEMAS,
-    Asked,
-    build_messages,
-)
-from ..schemas import (
-    Json,
-    KnowHubError,
-    Record,
-    SlimIn,
-    invalid,
-)
+from ..evolving import SLIM_SHARE, check_merge, find_clusters
+from ..routing import REWRITE_S, SCHEMAS, Asked, build_messages
+from ..schemas import Cluster, Json, KnowHubError, Plan, Record, SlimIn
 from ..tokens import Token
-from .shared import Room, asker_of
+from .store import Store, asker_of
 
 __all__ = ["Slimming"]
 
@@ -33,10 +22,12 @@ _ALIKE = 0.4
 """Share of all terms that two entries must have in common for a model to compare them."""
 
 
-class Slimming(Room):
+class Slimming:
     """Merging."""
 
-    _slimming: threading.Lock  # one at a time
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._slimming = threading.Lock()  # one at a time
 
     def slim(self, token: Token, body: SlimIn | Mapping[str, Any] = {}, key: str = "") -> Json:  # noqa: B006
         """Merge entries that say the same; `dry_run` gives the plan, `plan` applies one. One operation, undoable.
@@ -45,7 +36,7 @@ class Slimming(Room):
         """
         need(token, "curate")
         body = parse(SlimIn, body)
-        mark, earlier = self._repeated(token, key, "slim", body.model_dump_json())
+        mark, earlier = self._store.repeated(token, key, "slim", body.model_dump_json())
         if earlier:
             merged = sum(bool(each.fields.get("merged_into")) for each in earlier[0].after)
             done: Json = {"model": "", "merged": merged, "operation_id": earlier[0].operation_id}
@@ -57,22 +48,22 @@ class Slimming(Room):
                 self._plan_slim(token, body.model) if body.plan is None else (self._read_plan(token, body.plan), "", [])
             )
             told: Json = {"model": model, "skipped": skipped, "merged": 0, "operation_id": ""}
-            told["plan"] = {"clusters": [cluster.to_json() for cluster in clusters]}
+            told["plan"] = {"clusters": [cluster.model_dump() for cluster in clusters]}
             if body.dry_run or not clusters:
                 return told
             operation_id = self._merge(token, clusters, mark)
-            return told | {"merged": sum(len(each.others) for each in clusters), "operation_id": operation_id}
+            return told | {"merged": sum(len(each.merge) for each in clusters), "operation_id": operation_id}
         finally:
             self._slimming.release()
 
     def _plan_slim(self, token: Token, wanted: str) -> tuple[list[Cluster], str, list[Json]]:
         entries = [
             known
-            for known in self.catalog.all("knowledge")
-            if not known.merged_into and self.catalog.sees(token, known)
+            for known in self._store.catalog.all("knowledge")
+            if not known.merged_into and self._store.catalog.sees(token, known)
         ]
         budget = math.ceil(len(entries) * SLIM_SHARE)
-        model = "" if self.models.available(wanted) else self.models.choose(wanted)
+        model = "" if self._store.models.available(wanted) else self._store.models.choose(wanted)
         families: dict[tuple[frozenset[str], str], list[Known]] = {}
         for known in entries:
             families.setdefault((known.scopes, known.principal), []).append(known)
@@ -82,24 +73,24 @@ class Slimming(Room):
             if len(family) < 2 or budget <= 0:
                 continue
             for ids in self._alike(family, with_model=bool(model)):
-                records = [record for id in ids if (record := self.ledger.read(id)) is not None]
+                records = [record for id in ids if (record := self._store.ledger.read(id)) is not None]
                 cluster, why = self._write_cluster(token, records, model) if len(records) > 1 else (None, "gone")
                 if cluster is None:
                     skipped.append({"ids": ids, "reason": why})
-                elif len(cluster.others) > budget:
+                elif len(cluster.merge) > budget:
                     skipped.append({"ids": ids, "reason": "more than a fifth would go at once"})
                 else:
-                    budget -= len(cluster.others)
+                    budget -= len(cluster.merge)
                     clusters.append(cluster)
         return clusters, model, skipped
 
     def _alike(self, family: list[Known], *, with_model: bool) -> list[list[str]]:
         """Return groups of entries that say the same, and, where a model will look at them, of similar ones."""
-        ordered = sorted(family, key=lambda known: (-self.catalog.quality(known), known.key))
+        ordered = sorted(family, key=lambda known: (-self._store.catalog.quality(known), known.key))
         equal: dict[str, list[str]] = {}
         texts: dict[str, str] = {}
         for known in ordered:
-            record = self.ledger.read(known.id)
+            record = self._store.ledger.read(known.id)
             if record is not None:
                 texts[known.id] = text_of(record.fields, record.content)
                 same = f"{known.task.strip()}\0{record.content.strip()}"
@@ -111,7 +102,7 @@ class Slimming(Room):
         left = [id for id in texts if id not in taken]
         among, terms = frozenset(left), {id: set(terms_of(texts[id])) for id in left}
         alike = {
-            id: [other for other in self.catalog.rank(texts[id][:1000], 6, among) if _likeness(terms, id, other)]
+            id: [other for other in self._store.catalog.rank(texts[id][:1000], 6, among) if _likeness(terms, id, other)]
             for id in left
         }
         return groups + find_clusters(left, alike)
@@ -119,7 +110,14 @@ class Slimming(Room):
     def _write_cluster(self, token: Token, records: list[Record], model: str) -> tuple[Cluster | None, str]:
         best, versions = records[0], {record.id: record.version for record in records}
         others = [record.id for record in records[1:]]
-        made = Cluster(best.id, others, best.fields["task"], best.content, "equal", versions)
+        made = Cluster.model_construct(
+            keep=best.id,
+            merge=others,
+            task=best.fields["task"],
+            content=best.content,
+            reason="equal",
+            versions=versions,
+        )
         said = {(each.fields["task"].strip(), each.content.strip()) for each in records}
         if len(said) == 1:
             return made, ""
@@ -129,7 +127,7 @@ class Slimming(Room):
         ]
         schema = SCHEMAS["merge_knowledge"]
         messages = build_messages("merge_knowledge", {"query": "", "entries": shown}, schema)
-        reply = self.models.ask(Asked("merge_knowledge", messages, schema, model, asker_of(token), REWRITE_S))
+        reply = self._store.models.ask(Asked("merge_knowledge", messages, schema, model, asker_of(token), REWRITE_S))
         if reply.reason:
             return None, reply.reason
         data = reply.data if isinstance(reply.data, Mapping) else {}
@@ -150,33 +148,29 @@ class Slimming(Room):
             return []
         return check_merge(texts, new)
 
-    def _read_plan(self, token: Token, plan: Mapping[str, Any]) -> list[Cluster]:
-        told = plan.get("clusters")
-        if not isinstance(told, list) or len(told) > 10_000:
-            raise invalid("/plan/clusters", "a plan is what a dry run gave")
-        try:
-            clusters = [Cluster.from_json(each) for each in told]
-        except ValueError as error:
-            raise invalid("/plan/clusters", str(error)) from error
-        named = [id for cluster in clusters for id in (cluster.keep, *cluster.others)]
+    def _read_plan(self, token: Token, plan: Plan) -> list[Cluster]:
+        clusters = plan.clusters
+        named = [id for cluster in clusters for id in (cluster.keep, *cluster.merge)]
         if len(set(named)) < len(named):
-            raise invalid("/plan/clusters", "an entry stands in it twice")
+            raise KnowHubError("conflict", "an entry is in the plan twice")
         count = sum(
-            1 for known in self.catalog.all("knowledge") if not known.merged_into and self.catalog.sees(token, known)
+            1
+            for known in self._store.catalog.all("knowledge")
+            if not known.merged_into and self._store.catalog.sees(token, known)
         )
-        if sum(len(cluster.others) for cluster in clusters) > math.ceil(count * SLIM_SHARE):
+        if sum(len(cluster.merge) for cluster in clusters) > math.ceil(count * SLIM_SHARE):
             raise KnowHubError("conflict", "more than a fifth of the entries would go at once")
         for cluster in clusters:
-            records = [self._record(token, id, "knowledge") for id in (cluster.keep, *cluster.others)]
+            records = [self._store.record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge)]
             places = {(frozenset(each.fields["scopes"]), each.created_by) for each in records}
-            if len(places) > 1 or {each.id for each in records} != {cluster.keep, *cluster.others}:
+            if len(places) > 1 or {each.id for each in records} != {cluster.keep, *cluster.merge}:
                 raise KnowHubError("conflict", "only entries of equal scopes and principal can be merged")
-            if any(cluster.versions[each.id] != each.version for each in records):
+            if any(cluster.versions.get(each.id) != each.version for each in records):
                 raise KnowHubError("conflict", "an entry was changed since: it outgrew the plan")
             stopped = self._check_cluster(cluster, records)
             if stopped:
                 raise KnowHubError("conflict", "a guard stops the merging: " + "; ".join(stopped)[:500])
-            self._check_secrets([cluster.task, cluster.content])
+            self._store.check_secrets([cluster.task, cluster.content])
         return clusters
 
     def _merge(self, token: Token, clusters: Sequence[Cluster], mark: str) -> str:
@@ -184,13 +178,13 @@ class Slimming(Room):
             return [record for cluster in clusters for record in self._merge_one(token, cluster)]
 
         try:
-            return self._write(token, "slim", plan, mark)[0]
+            return self._store.write(token, "slim", plan, mark)[0]
         except VersionConflictError as error:
-            self.catalog.catch_up()
+            self._store.catalog.catch_up()
             raise KnowHubError("conflict", "an entry was changed meanwhile: it outgrew the plan") from error
 
     def _merge_one(self, token: Token, cluster: Cluster) -> list[Record]:
-        best, *others = (self._record(token, id, "knowledge") for id in (cluster.keep, *cluster.others))
+        best, *others = (self._store.record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge))
         own = {**best.fields, "task": cluster.task, "source": {**best.fields["source"]}}
         for name, limit in (("types", 20), ("resource_ids", 50)):
             joined = itertools.chain(own[name], *(other.fields[name] for other in others))
@@ -200,11 +194,11 @@ class Slimming(Room):
         for other in others:
             own["tags"] = dict(list(({**other.fields["tags"], **own["tags"]}).items())[-20:])
         kept = Record(best.id, cluster.content, best.source, own, best.created_by)
-        written = [self.ledger.update(kept, cluster.versions[best.id])]
+        written = [self._store.ledger.update(kept, cluster.versions[best.id])]
         for other in others:
             led = {**other.fields, "merged_into": best.id}
             gone = Record(other.id, other.content, other.source, led, other.created_by)
-            written.append(self.ledger.update(gone, cluster.versions[other.id]))
+            written.append(self._store.ledger.update(gone, cluster.versions[other.id]))
         return written
 
 

@@ -1,6 +1,6 @@
-"""The rooms of `KnowHub`: what a hub does, one subject each; `hub.KnowHub` is all of them under one roof.
+"""What a hub does, one subject a file; `hub.KnowHub` is made of them.
 
-shared       what all use                          finding        the search
+store        what all use                          finding        the search
 entries      knowledge itself                      judging        feedback
 rewriting    proposals and what becomes of them    slimming       merging what says the same
 resources    public bodies and sealed secrets      operations     what was done, and undoing it
