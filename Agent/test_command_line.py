@@ -500,8 +500,8 @@ class TestProgram:
         assert process.returncode in (0, 141)  # it may have been quicker than its reader's end
 
     def test_needs_no_stream_but_those_it_uses(self, program: Program) -> None:
-        for closed in ("<&-", ">&-", "2>&-"):
-            line = f"{shlex.join(PROGRAM)} info - --no-auto {closed}"
+        for closed, command in (("<&-", "metrics"), (">&-", "info - --no-auto"), ("2>&-", "info - --no-auto")):
+            line = f"{shlex.join(PROGRAM)} {command} {closed}"
             done = subprocess.run(
                 ["/bin/bash", "-c", line],
                 env={**ENVIRONMENT, "KEYWORD_TREE_DATA": str(program.data)},
@@ -509,7 +509,7 @@ class TestProgram:
                 capture_output=True,
             )
 
-            assert (done.returncode, done.stderr) == (0, b"")
+            assert (done.returncode, done.stderr) == (0, b""), closed
 
     @pytest.mark.parametrize(
         ("package", "extra", "arguments"),
