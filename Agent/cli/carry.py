@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from ..context_engine.service.command_line import main as run_context
 from ..formats import FORMATS, READ_FORMATS, export_file, format_of, import_file
 from ..keyword_tree import InvalidInputError, KeywordTree
 from .language import count_of, parts, say
@@ -95,26 +94,6 @@ def export(session: Session, path: str, format_name: str | None, start: str, no_
         session.answer(
             value, line(*parts("{} written to {} as {}", count_of(count, "keyword"), path, format_name)), *note
         )
-
-
-@command("context", settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("words", metavar="COMMAND [ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
-def context(ctx: click.Context, session: Session, words: tuple[str, ...]) -> int:
-    r"""Keep an agent's sessions as folders that people can read.
-
-    A program of its own, with a folder of its own (--data, or CONTEXT_ENGINE_DATA).
-
-    \b
-    keyword-tree context --user ada --session monday commit transcript.json
-    keyword-tree context --user ada search "Does the tea want sugar?"
-    keyword-tree context search --help
-    """
-    if not words or words[0] in ("-h", "--help"):
-        click.echo(ctx.get_help())
-        return FOUND if words else BAD_USE
-    named = ["--data", session.data] if session.is_data_named else []
-    return run_context([*named, *["--json"] * session.as_json, *words])
 
 
 @command("demo")

@@ -33,7 +33,7 @@ from .schemas import RIGHTS, Json, KnowHubError
 from .tokens import Tokens
 from .vault import Vault, key_path
 
-__all__ = ["main", "make_app"]
+__all__ = ["main", "make_app", "make_parser", "run"]
 
 PORT = 8790
 _SETTINGS = "KNOWHUB_SERVE"  # what the workers of one server are told
@@ -192,6 +192,9 @@ def _ask(options: argparse.Namespace) -> int:
         began = time.perf_counter()
         found = hub.search(LOCAL, {"q": options.question, "top_k": options.top_k, "min_score": 1})
         took_ms = (time.perf_counter() - began) * 1000
+        if options.json:
+            print(json.dumps(found, ensure_ascii=False))
+            return 0
         _show(found, took_ms)
         if not hub.catalog.counts().get("knowledge"):
             print("The hub is empty: `knowhub import FILE` reads knowledge in.")
@@ -265,6 +268,9 @@ def _import(options: argparse.Namespace) -> int:
         if options.file != "-":
             source = stack.enter_context(open(options.file, encoding="utf-8-sig"))
         report = hub.take_in(LOCAL, _lines(source))
+    if options.json:
+        print(json.dumps(report, ensure_ascii=False))
+        return 1 if report["errors"] else 0
     print(f"{report['written']} written, {report['skipped']} there already")
     for error in report["errors"]:
         print(f"line {error['line']}: {error['detail']}", file=sys.stderr)
@@ -360,10 +366,12 @@ def make_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    def add(name: str, run: Any, text: str, *, models: bool = False) -> argparse.ArgumentParser:
+    def add(name: str, run: Any, text: str, *, models: bool = False, json: bool = False) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
         made.set_defaults(run=run)
         made.add_argument("--data", help="the data folder; KNOWHUB_DATA, else ~/.local/share/knowhub")
+        if json:
+            made.add_argument("--json", action="store_true", help="answer in JSON, for programs")
         if models:
             made.add_argument(
                 "--models", default=[], type=lambda text: [name for name in text.split(",") if name],
@@ -382,7 +390,7 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument("--cors", default="", help="the one origin whose scripts may ask it")
     serve.add_argument("--rate", type=float, default=50.0, help="requests a second for one token; 0 is no limit")
     serve.add_argument("--allow-secret-shapes", action="store_true", help="take knowledge that looks like a key")
-    ask = add("ask", _ask, "search from the terminal", models=True)
+    ask = add("ask", _ask, "search from the terminal", models=True, json=True)
     ask.add_argument("question")
     ask.add_argument("--top-k", type=int, default=3)
     token = add("token", _token, "make, list or revoke tokens; log a browser in")
@@ -398,7 +406,7 @@ def make_parser() -> argparse.ArgumentParser:
     key.add_argument(
         "--drop-old", action="store_true", help="forget the old keys: old backups, and hubs not rotated, open no more"
     )
-    take = add("import", _import, "read knowledge in")
+    take = add("import", _import, "read knowledge in", json=True)
     take.add_argument("file", help="- is stdin")
     give = add("export", _export, "write all as JSON lines, no secrets")
     give.add_argument("file", nargs="?", default="-")
@@ -409,11 +417,16 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def run(options: argparse.Namespace) -> int:
+    """Run a command whose words were read; errors are the caller's."""
+    return int(options.run(options))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     options = make_parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        return run(options)
     except (KeywordTreeError, OSError, ImportError) as error:
         print(f"knowhub: {error}", file=sys.stderr)
         return 2

@@ -25,7 +25,7 @@ from ..core.text import one_line
 from ..fs.uri import join_uri
 from .context_engine_service import ContextEngineService
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser", "run"]
 
 NOT_FOUND, BAD_USE, STORE = 1, 2, 3
 _ENVIRONMENT = "CONTEXT_ENGINE_"
@@ -237,7 +237,8 @@ def _time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return what reads the command's words."""
     made = argparse.ArgumentParser("keyword-tree context", description="Sessions as folders that people can read.")
     for name, default in (("data", "memory"), ("account", "local"), ("user", "me"), ("agent", "cli"), ("session", "")):
         variable = f"{_ENVIRONMENT}{name.upper()}"
@@ -252,18 +253,26 @@ def _parser() -> argparse.ArgumentParser:
     return made
 
 
+def run(options: argparse.Namespace) -> int:
+    """Run one command whose words were read, and return its exit code; errors are the caller's."""
+    ctx = RequestContext(options.account, options.user, options.agent, options.session)
+    if options.command not in ("commit", "remember") and not Path(options.data).is_dir():
+        raise InvalidInputError(f"there is no memory in {options.data!r}: name its folder with --data")
+    with ContextEngineService(options.data) as engine:
+        answer = _COMMANDS[options.command][0](engine, ctx, options)
+    data, text, code = (*answer, 0) if len(answer) == 2 else answer
+    print(json.dumps(data, ensure_ascii=False, default=_plain) if options.json else text)
+    return int(code)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, and return its exit code."""
     try:
-        options = _parser().parse_args(arguments)
+        options = make_parser().parse_args(arguments)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else BAD_USE
-    ctx = RequestContext(options.account, options.user, options.agent, options.session)
     try:
-        if options.command not in ("commit", "remember") and not Path(options.data).is_dir():
-            raise InvalidInputError(f"there is no memory in {options.data!r}: name its folder with --data")
-        with ContextEngineService(options.data) as engine:
-            answer = _COMMANDS[options.command][0](engine, ctx, options)
+        return run(options)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -275,9 +284,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             isinstance(error, OSError) and not isinstance(error, (ContextEngineError, FileNotFoundError))
         )
         return NOT_FOUND if isinstance(error, NodeNotFoundError) else STORE if is_store else BAD_USE
-    data, text, code = (*answer, 0) if len(answer) == 2 else answer
-    print(json.dumps(data, ensure_ascii=False, default=_plain) if options.json else text)
-    return int(code)
 
 
 def _plain(value: object) -> object:
