@@ -25,15 +25,17 @@ KEEP_LOOSE = ("json", "html")
 
 @command("import")
 @click.argument("path", type=click.Path(exists=True))
-@click.option("--format", "format_name", type=click.Choice(READ_FORMATS), help="Without it, the file's suffix tells.")
-@click.option("--parent", type=KEYWORD, default="/", help="Where everything is hung.  [default: the root]")
+@click.option("--format", "format_name", type=click.Choice(READ_FORMATS), help="Without it, the file's suffix decides.")
+@click.option(
+    "--parent", type=KEYWORD, default="/", help="The keyword that everything goes under.  [default: the root]"
+)
 @click.option("--key", help="Names the source, so that it is known again where its file has moved.")
 @click.option("--encoding", default="utf-8-sig", show_default=True, help="Of the file.")
 def import_(session: Session, path: str, format_name: str | None, parent: str, key: str | None, encoding: str) -> None:
     """Take in a file or a folder of notes.
 
     What is there already is skipped: run it again at will.  It is written a thousand records at a time: an import that
-    is stopped keeps the whole thousands, and the same command goes on from there.  One `undo` takes back all of it.
+    is stopped keeps the whole thousands, and the same command goes on from there.  One `undo` undoes all of it.
     """
     with session.open(makes=True) as tree:
         parent_id = session.find(tree, parent).id
@@ -58,13 +60,13 @@ def import_(session: Session, path: str, format_name: str | None, parent: str, k
 
 @command("export")
 @click.argument("path", type=click.Path(allow_dash=True))
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Without it, the file's suffix tells.")
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Without it, the file's suffix decides.")
 @click.option("--from", "start", type=KEYWORD, default="/", help="Where to begin.  [default: the root]")
 @click.option("--no-history", is_flag=True, help="Leave out of a page (html) what was changed and replaced.")
 def export(session: Session, path: str, format_name: str | None, start: str, no_history: bool) -> None:
-    r"""Write all, or what is beneath a keyword, to a file.
+    r"""Write the whole tree, or the part under a keyword, to a file.
 
-    The suffix of PATH tells the format; a PATH without one becomes a folder of notes, - is standard output.  A file
+    The suffix of PATH decides the format; a PATH without one becomes a folder of notes, - is standard output.  A file
     that is there is replaced.
 
     \b

@@ -1,4 +1,4 @@
-"""Commands of other parts as groups of this program: they keep their parser, and are read, helped and refused like ours.
+"""Commands of other parts as groups of this program: each keeps its parser, and is shown and refused as ours are.
 
 A part declares its commands with argparse, since it runs without click, too. Here each of its parsers becomes a click
 command of the same words: the help, in the chosen language, `--data`, `--json` and `--lang`, a mistyped name and an
@@ -25,6 +25,7 @@ __all__: list[str] = []
 SHARED = ("help", "data", "json")
 """Options that every command has already."""
 
+
 class Part(NamedTuple):
     """A part of the project that has commands."""
 
@@ -41,7 +42,7 @@ class Part(NamedTuple):
 PARTS = {
     "context": Part(
         "..context_engine.service.command_line",
-        r"""Keep an agent's sessions as folders that people can read.
+        r"""Store an agent's sessions as folders that people can read.
 
         \b
         keyword-tree context --user ada --session monday commit transcript.json
@@ -123,7 +124,7 @@ def sentence(text: str) -> str:
     >>> sentence("seconds for which it is tried again")
     'Seconds for which it is tried again.'
     """
-    return text if not text or text.startswith("[") else text[0].upper() + text[1:].rstrip(".") + "."
+    return text if " " not in text or text.startswith("[") else text[0].upper() + text[1:].rstrip(".") + "."
 
 
 def has_json(parser: argparse.ArgumentParser) -> bool:
@@ -192,7 +193,7 @@ class _Mounted(Group):
         """Return one of them."""
         command = self.commands_of_part.get(cmd_name)
         if command is not None:
-            translate(command)
+            translate(command, f"{self.name} {cmd_name}")
         return command
 
 

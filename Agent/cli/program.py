@@ -190,7 +190,7 @@ class _Formatter(click.HelpFormatter):
 
     @override
     def write_heading(self, heading: str) -> None:
-        super().write_heading(say(heading))
+        self.write(f"{'':>{self.current_indent}}{say(heading)}{say(':')}\n")
 
     @override
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
@@ -216,10 +216,20 @@ class Asked(click.Command):
     context_class = _Context
 
 
-def translate(command: click.Command) -> None:
-    """Give a command its help in the chosen language."""
-    english = vars(command).setdefault("english_help", (command.help, command.epilog))
-    command.help, command.epilog = (say(text) if text else text for text in english)
+def translate(command: click.Command, words: str | None = None) -> None:
+    """Give a command its help in the chosen language.
+
+    Args:
+        command: to be shown.
+        words: that call it, the first time; None stands for its name, "" for the program.
+    """
+    english = (command.help, command.epilog, command.name if words is None else words)
+    command.help, command.epilog, words = vars(command).setdefault("english", english)
+    if say("Usage: ") != "Usage: ":
+        from .chinese import COMMANDS
+
+        command.help = COMMANDS.get(str(words), command.help)
+        command.epilog = command.epilog and COMMANDS["epilog"]
     command.short_help = None
 
 
@@ -239,9 +249,21 @@ class Group(click.Group):
             ctx.fail(f"No such command {args[0]!r}. Did you mean {', '.join(near)}?")
         return super().resolve_command(ctx, args)
 
+    def sections(self, ctx: click.Context) -> dict[str, Iterable[str]]:
+        """Return the names of its commands by purpose."""
+        return {"Commands": self.list_commands(ctx)}
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each section, with no sentence cut."""
+        for section, names in self.sections(ctx).items():
+            commands = [command for name in names if (command := self.get_command(ctx, name)) is not None]
+            with formatter.section(section):
+                formatter.write_dl([(str(command.name), command.get_short_help_str(120)) for command in commands])
+
 
 class _Program(Group):
-    """Lists its commands by what they are for, and turns every error into a sentence and an exit code."""
+    """Lists its commands by purpose, and turns every error into a sentence and an exit code."""
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -260,12 +282,8 @@ class _Program(Group):
         return command
 
     @override
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections."""
-        for section, names in SECTIONS.items():
-            commands = [command for name in names if (command := self.get_command(ctx, name)) is not None]
-            with formatter.section(section):
-                formatter.write_dl([(str(command.name), command.get_short_help_str(80)) for command in commands])
+    def sections(self, ctx: click.Context) -> dict[str, Iterable[str]]:
+        return dict(SECTIONS)
 
     @override
     def make_context(
@@ -274,10 +292,11 @@ class _Program(Group):
         """Read the options before the command."""
         wants_json = "--json" in args
         choose_from_environment()
-        for before, word in pairwise(args):  # wherever it stands: what is typed wrongly ends the reading
-            if before == "--lang" and word in LANGUAGES:
-                choose(word)
-        translate(self)
+        for before, word in pairwise(["", *args]):  # at any place: what is typed wrongly ends the reading
+            named = word if before == "--lang" else word.partition("--lang=")[2]
+            if named in LANGUAGES:
+                choose(named)
+        translate(self, "")
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.exceptions.NoArgsIsHelpError:
@@ -294,9 +313,9 @@ class _Program(Group):
         wants_json = session.as_json or "--json" in ctx.args
         try:
             value = super().invoke(ctx)
-            sys.stdout.flush()  # now, while a reader who went away can still be told from an error
+            sys.stdout.flush()  # now, while a reader that went away is not yet an error
         except click.Abort:
-            ctx.exit(BAD_USE)  # somebody was asked, and said no
+            ctx.exit(BAD_USE)  # the question was answered with no
         except click.UsageError as error:
             ctx.exit(_explain_use(session, error, wants_json))
         except (click.ClickException, click.exceptions.Exit):
@@ -340,8 +359,8 @@ def program() -> None:
 
 program.epilog = """\b
 A KEYWORD is named by its id, its exact name, or a path such as 编程/Python; / is the root.
-An INFO is a text on keywords; it is named by its id, which `search` and `show --infos --ids` tell.
-Whatever a command changes, `undo` takes back; `undo` again goes further back, `redo` forward.
+An INFO is a text with keywords; it is named by its id, which `search` and `show --infos --ids` show.
+`undo` undoes the last change; again, the one before. `redo` goes forward.
 
 \b
   keyword-tree add tea --parent /
