@@ -209,7 +209,7 @@ def messages_raised(path: Path) -> list[str]:
 
     def read(node: ast.expr) -> str:
         if isinstance(node, ast.JoinedStr):
-            return "".join(part.value if isinstance(part, ast.Constant) else "'7'" for part in node.values)
+            return "".join(str(part.value) if isinstance(part, ast.Constant) else "'7'" for part in node.values)
         return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
     found = []

@@ -85,7 +85,7 @@ def describe(change: Change) -> str:
     gone = say(" (gone)") if records and all(record.deleted for record in records) else ""
     more = say(" and {:,} more", len(records) - 3) if len(records) > 3 else ""
     links = len(change.after) - len(records)
-    return f"{', '.join(names)}{more}{gone}" if records else count_of(links, "link")
+    return say(", ").join(names) + more + gone if records else count_of(links, "link")
 
 
 def spell_records(records: list[Any]) -> list[dict[str, Any]]:
@@ -232,7 +232,7 @@ def verify(session: Session) -> int:
             said.append(line(say(SAVE), session.next_step() + " --take-cut" * has_cut, keep_lines=True))
         if not problems:
             well = say("the rest is well") if recovery else say("all is well")
-            said.append(line(f"{well}: {', '.join(counts)}"))
+            said.append(line(well + say(": ") + say(", ").join(counts)))
         session.answer({"problems": problems, "recovery": recovery}, *said)
     return STORE_PROBLEM if problems or recovery else FOUND
 
@@ -253,7 +253,11 @@ def compact(session: Session, forget_history: bool, yes: bool) -> None:
         with session.waiting(say("compacting …")):
             said = tree.CompactStorage(keep_history=not forget_history)
         kept = said["snapshots"]
-        note = [line((say("these snapshots may hold what was deleted: ") + ", ".join(kept), "yellow"))] if kept else []
+        note = (
+            [line((say("these snapshots may hold what was deleted: ") + say(", ").join(kept), "yellow"))]
+            if kept
+            else []
+        )
         session.answer(said, line(say("{:,} bytes became {:,}", said["bytes_before"], said["bytes_after"])), *note)
 
 
@@ -333,11 +337,11 @@ def doctor(session: Session) -> None:
         ("keyword-tree", version()),
         ("Python", platform.python_version()),
         ("SQLite", sqlite3.sqlite_version),
-        (say("memory"), f"{session.shown}  ({say('there is one') if has_memory else say('none yet')})"),
+        (say("memory"), session.shown + say("  ({})", say("there is one") if has_memory else say("none yet"))),
         (say("model"), client),
     ]
     for name, needs in missing.items():
-        rows.append((f"[{name}]", say("missing: {}", ", ".join(needs)) if needs else say("installed")))
+        rows.append((f"[{name}]", say("missing: {}", say(", ").join(needs)) if needs else say("installed")))
     session.answer(value, table(rows))
 
 

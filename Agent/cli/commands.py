@@ -180,7 +180,7 @@ def info(
         with tree.Operation("create_info") as operation:
             stored = tree.CreateInfo(read_content(content), source or "", ids, auto)
         links = [node for node, _ in tree.GetKeywordsOfInfo(stored.id)]
-        on = ", ".join(path_of(tree, node.id) for node in links)
+        on = say(", ").join(path_of(tree, node.id) for node in links)
         value = {"info": spell_row(stored), "keywords": spell_places(tree, links)}
         if links:
             session.tell(tree, operation.id, value, "stored {} on {}", stored.id, on)
@@ -368,7 +368,7 @@ def keywords_of(tree: KeywordTree, info: Info) -> list[KeywordNode]:
 
 def spell_paths(tree: KeywordTree, info: Info) -> str:
     """Return the paths of an info's keywords."""
-    paths = ", ".join(path_of(tree, node.id) for node in keywords_of(tree, info))
+    paths = say(", ").join(path_of(tree, node.id) for node in keywords_of(tree, info))
     return superseded_by(info) or paths or say("no keyword")
 
 
@@ -417,7 +417,7 @@ def show_result(
     why = say(own.get(result.reason) or REASONS.get(result.reason, result.reason))
     if result.node is not None:
         aliases = f"  = {', '.join(result.node.aliases)}" if result.node.aliases else ""
-        print_line(line((path_of(tree, result.node.id), "bold"), aliases, (f"  ({why})", "dim")))
+        print_line(line((path_of(tree, result.node.id), "bold"), aliases, (say("  ({})", why), "dim")))
         if result.node.description:
             print_line(line(("  " + shorten(result.node.description), "dim")))
         infos = result.infos[: limit or None]
@@ -436,14 +436,14 @@ def show_result(
                 )
             )
     elif result.candidates:
-        print_line(line(say("{} fit", count_of(result.candidate_count, "keyword")), (f"  ({why})", "dim")))
+        print_line(line(say("{} fit", count_of(result.candidate_count, "keyword")), (say("  ({})", why), "dim")))
         places = spell_places(tree, result.candidates[: limit or None])
         print_line(table([(Text(clean(place["id"]), "dim"), place["path"]) for place in places]))
     else:
-        print_line(line(say("nothing found"), (f"  ({why})", "dim")))
+        print_line(line(say("nothing found"), (say("  ({})", why), "dim")))
         if near:
             nearest = [f"{shorten(place['path'], 60)} {place['confidence']:.2f}" for place in near]
-            print_line(line((say("  nearest: "), "dim"), ", ".join(nearest)))
+            print_line(line((say("  nearest: "), "dim"), say(", ").join(nearest)))
         print_line(line((say("  search --in-texts looks through the infos"), "dim")))
         if result.suggested_name and not session.is_lexical:
             parent = path_of(tree, result.suggested_parent_id or ROOT_ID)
@@ -673,7 +673,7 @@ def alias(session: Session, keyword: str, aliases: tuple[str, ...], remove: bool
             for one in aliases:
                 node = (tree.RemoveAlias if remove else tree.AddAlias)(node.id, one)
         said = (
-            ("{} has the aliases {}", node.name, ", ".join(node.aliases))
+            ("{} has the aliases {}", node.name, say(", ").join(node.aliases))
             if node.aliases
             else ("{} has no alias", node.name)
         )

@@ -8,7 +8,7 @@ error are then those of every command.
 import argparse
 import importlib
 import inspect
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
@@ -77,7 +77,7 @@ PARTS = {
 """By what they are called."""
 
 
-class _OfParser(click.types.FuncParamType):
+class _OfParser(click.types.FuncParamType):  # type: ignore[type-arg]  # generic only in its stubs
     """A type that argparse reads, whose refusal click shows."""
 
     @override
@@ -88,7 +88,7 @@ class _OfParser(click.types.FuncParamType):
             self.fail(str(error), param, ctx)
 
 
-def parameters(parser: argparse.ArgumentParser, left_out: Container[str] = ()) -> Iterator[click.Parameter]:
+def parameters(parser: argparse.ArgumentParser, left_out: Iterable[str] = ()) -> Iterator[click.Parameter]:
     """Yield a parser's arguments and options as click has them, without those that every command has."""
     for action in parser._actions:
         if action.dest in (*SHARED, *left_out) or isinstance(action, argparse._SubParsersAction):

@@ -31,8 +31,8 @@ say all of it. Every page is listed in [docs](README.md).
 """,
     "zh": """# 参考
 
-由文档字符串和命令生成（`make reference`）；`help(KeywordTree.Search)` 和 `keyword-tree search --help` 有全部说明。每个
-方法的中文说明在[方法](methods.md)，全部页面在[目录](README.md)。
+由文档字符串和命令生成（`make reference`）；`help(KeywordTree.Search)` 和 `keyword-tree search --help` 有全部说明。
+文档字符串是英文的：各个方法的中文说明在[方法](methods.md)，全部页面在[目录](README.md)。
 """,
 }
 
@@ -120,8 +120,7 @@ def page(chosen: str) -> str:
     try:
         lines = [HEADS[chosen], "## " + {"en": "Commands", "zh": "命令"}[chosen]]
         lines += commands()
-        if chosen == "en":
-            lines += ["\n## Names of `keyword_tree`", *names()]
+        lines += ["\n## " + {"en": "Names of `keyword_tree`", "zh": "`keyword_tree` 的名字"}[chosen], *names()]
         return "\n".join(lines) + "\n"
     finally:
         language.choose("en")
