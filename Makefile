@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-# One stamp per interpreter and per extra: a second run installs nothing, another PYTHON builds .venv anew.
+# One stamp per interpreter and per extra: a second run installs nothing, another PYTHON builds .venv again.
 MADE := $(VENV)/.made-with-$(subst /,-,$(PYTHON))
 INSTALL = $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable
 

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..cli.language import choose_from_environment, say
 from ..keyword_tree import KeywordTreeError, LLMClient
 from ..model_clients import client_from_environment
 from .hub import LOCAL, KnowHub
@@ -197,7 +198,7 @@ def _ask(options: argparse.Namespace) -> int:
             return 0
         _show(found, took_ms)
         if not hub.catalog.counts().get("knowledge"):
-            print("The hub is empty: `knowhub import FILE` reads knowledge in.")
+            print(say("The hub is empty: `knowhub import FILE` reads knowledge in."))
     return 0
 
 
@@ -205,11 +206,12 @@ def _show(found: Json, took_ms: float) -> None:
     for result in found["results"]:
         judged = result["eval"]
         print(f"\n{result['task']}")
-        print(f"  score {judged['score']}, helpful {judged['helpful']}, harmful {judged['harmful']}, {result['id']}")
+        counts = judged["score"], judged["helpful"], judged["harmful"]
+        print("  " + say("score {}, helpful {}, harmful {}, {}", *counts, result["id"]))
         for line in result["content"].strip().splitlines()[:6]:
             print(f"  {_printable(line)[:110]}")
-    how = f"by {found['routing']}" + (f" ({found['reason']})" if found["reason"] else "")
-    print(f"\n{found['count']} of {found['eligible']} entries, {how}, {took_ms:.1f} ms")
+    how = found["routing"] + (f" ({found['reason']})" if found["reason"] else "")
+    print("\n" + say("{} of {} entries, by {}, {:.1f} ms", found["count"], found["eligible"], how, took_ms))
 
 
 def _printable(text: str) -> str:
@@ -224,13 +226,13 @@ def _token(options: argparse.Namespace) -> int:
             scopes = ",".join(sorted(token.scopes)) or "-"
             print(f"{token.digest[:12]}  {token.principal}  {','.join(sorted(token.rights))}  {scopes}")
         for name in tokens.damaged():
-            print(f"{name[:12]}  damaged: this file holds no token")
+            print(f"{name[:12]}  {say('damaged: this file holds no token')}")
     elif options.action == "revoke":
         found = [token for token in tokens.all() if options.id and token.digest.startswith(options.id)]
         if len(found) != 1:
             raise KnowHubError("not-found", f"{len(found)} tokens begin with {options.id!r}: see `knowhub token list`")
         tokens.revoke(found[0].digest)
-        print(f"revoked: {found[0].principal}")
+        print(say("revoked: {}", found[0].principal))
     elif options.action == "login":
         print(f"http://127.0.0.1:{options.port}/login?code={tokens.make_login(own_token(tokens)[1])}")
     else:
@@ -271,7 +273,7 @@ def _import(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report, ensure_ascii=False))
         return 1 if report["errors"] else 0
-    print(f"{report['written']} written, {report['skipped']} there already")
+    print(say("{} written, {} there already", report["written"], report["skipped"]))
     for error in report["errors"]:
         print(f"line {error['line']}: {error['detail']}", file=sys.stderr)
     return 1 if report["errors"] else 0
@@ -307,7 +309,7 @@ def _doctor(options: argparse.Namespace) -> int:
         problems = [f"the store is damaged: {error.__cause__}"]
     for said in problems:
         print(f"! {said}")
-    print("all is well" if not problems else f"{len(problems)} problems")
+    print(say("{} problems", len(problems)) if problems else say("all is well"))
     return 1 if problems else 0
 
 
@@ -329,8 +331,9 @@ def _look(folder: Path) -> list[str]:
         counts = hub.catalog.counts()
         sealed, named = set(hub.vault.references()), hub.catalog.secret_references()
         orphans = len(sealed - named)
-        print("  ".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or "empty")
-        print(f"secrets: {len(sealed & named)}, without an owner: {orphans}, tokens: {len(hub.tokens.all())}")
+        print("  ".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or say("empty"))
+        held = len(sealed & named), orphans, len(hub.tokens.all())
+        print(say("secrets: {}, without an owner: {}, tokens: {}", *held))
     return problems
 
 
@@ -342,7 +345,7 @@ def _purge(options: argparse.Namespace) -> int:
         hub.purge(LOCAL)
     for indexes in (folder / "indexes", folder / "tree" / "indexes"):
         shutil.rmtree(indexes, ignore_errors=True)
-    print("What was deleted is gone; snapshots, if there are any, still hold it.")
+    print(say("What was deleted is gone; snapshots, if there are any, still hold it."))
     return 0
 
 
@@ -424,6 +427,7 @@ def run(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
+    choose_from_environment()
     options = make_parser().parse_args(arguments)
     try:
         return run(options)

@@ -27,6 +27,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from ..cli.language import choose_from_environment, say
 from ..keyword_tree import KeywordTreeError, NotFoundError, StoreError
 from .address import is_address, parse_address
 from .shared_log import SharedLog
@@ -38,6 +39,7 @@ VARIABLE = "KEYWORD_TREE_POSTGRES"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
+    choose_from_environment()
     options = make_parser().parse_args(arguments)
     try:
         run(options)
@@ -90,7 +92,7 @@ Answer: TypeAlias = tuple[object, Iterable[str]]
 
 def _setup(log: SharedLog, options: argparse.Namespace) -> Answer:
     log.setup()
-    return {"setup": True}, ["the tables are there"]
+    return {"setup": True}, [say("the tables are there")]
 
 
 def _list(log: SharedLog, options: argparse.Namespace) -> Answer:
@@ -103,7 +105,9 @@ def _list(log: SharedLog, options: argparse.Namespace) -> Answer:
 
 def _keep(log: SharedLog, options: argparse.Namespace) -> Answer:
     kept = {tree_id: log.keep(tree_id) for tree_id in options.trees or log.trees()}
-    return kept, [f"{tree_id}\t{'state written' if is_kept else 'not due'}" for tree_id, is_kept in kept.items()]
+    return kept, [
+        f"{tree_id}\t{say('state written') if is_kept else say('not due')}" for tree_id, is_kept in kept.items()
+    ]
 
 
 def _copy(log: SharedLog, options: argparse.Namespace) -> Answer:
@@ -114,12 +118,12 @@ def _copy(log: SharedLog, options: argparse.Namespace) -> Answer:
             seq = named.copy_in(options.source, address.tree_id)
     else:
         seq = (log.copy_out if options.out else log.copy_in)(options.source, options.target)
-    return {"seq": seq}, [f"copied up to operation {seq}"]
+    return {"seq": seq}, [say("copied up to operation {}", seq)]
 
 
 def _remove(log: SharedLog, options: argparse.Namespace) -> Answer:
     log.remove(options.tree)
-    return {"removed": options.tree}, [f"removed {options.tree}"]
+    return {"removed": options.tree}, [say("removed {}", options.tree)]
 
 
 if __name__ == "__main__":
