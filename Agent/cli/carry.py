@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from ..context_engine.service.command_line import main as run_context
 from ..formats import FORMATS, READ_FORMATS, export_file, format_of, import_file
 from ..keyword_tree import InvalidInputError
 from .language import count_of, parts, say
@@ -25,15 +24,17 @@ KEEP_LOOSE = ("json", "html")
 
 @command("import")
 @click.argument("path", type=click.Path(exists=True))
-@click.option("--format", "format_name", type=click.Choice(READ_FORMATS), help="Without it, the file's suffix tells.")
-@click.option("--parent", type=KEYWORD, default="/", help="Where everything is hung.  [default: the root]")
+@click.option("--format", "format_name", type=click.Choice(READ_FORMATS), help="Without it, the file's suffix decides.")
+@click.option(
+    "--parent", type=KEYWORD, default="/", help="The keyword that everything goes under.  [default: the root]"
+)
 @click.option("--key", help="Names the source, so that it is known again where its file has moved.")
 @click.option("--encoding", default="utf-8-sig", show_default=True, help="Of the file.")
 def import_(session: Session, path: str, format_name: str | None, parent: str, key: str | None, encoding: str) -> None:
     """Take in a file or a folder of notes.
 
     What is there already is skipped: run it again at will.  It is written a thousand records at a time: an import that
-    is stopped keeps the whole thousands, and the same command goes on from there.  One `undo` takes back all of it.
+    is stopped keeps the whole thousands, and the same command goes on from there.  One `undo` undoes all of it.
     """
     with session.open(makes=True) as tree:
         parent_id = session.find(tree, parent).id
@@ -58,13 +59,13 @@ def import_(session: Session, path: str, format_name: str | None, parent: str, k
 
 @command("export")
 @click.argument("path", type=click.Path(allow_dash=True))
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Without it, the file's suffix tells.")
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Without it, the file's suffix decides.")
 @click.option("--from", "start", type=KEYWORD, default="/", help="Where to begin.  [default: the root]")
 @click.option("--no-history", is_flag=True, help="Leave out of a page (html) what was changed and replaced.")
 def export(session: Session, path: str, format_name: str | None, start: str, no_history: bool) -> None:
-    r"""Write all, or what is beneath a keyword, to a file.
+    r"""Write the whole tree, or the part under a keyword, to a file.
 
-    The suffix of PATH tells the format; a PATH without one becomes a folder of notes, - is standard output.  A file
+    The suffix of PATH decides the format; a PATH without one becomes a folder of notes, - is standard output.  A file
     that is there is replaced.
 
     \b
@@ -96,24 +97,6 @@ def export(session: Session, path: str, format_name: str | None, start: str, no_
         )
 
 
-@command("context", settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("words", metavar="COMMAND [ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
-def context(ctx: click.Context, session: Session, words: tuple[str, ...]) -> int:
-    r"""Keep an agent's sessions as folders that people can read.
-
-    A program of its own, with a folder of its own (--data, or CONTEXT_ENGINE_DATA).
-
-    \b
-    keyword-tree context --user ada --session monday commit transcript.json
-    keyword-tree context --user ada search "Does the tea want sugar?"
-    keyword-tree context search --help
-    """
-    if not words or words[0] in ("-h", "--help"):
-        click.echo(ctx.get_help())
-        return FOUND if words else BAD_USE
-    named = ["--data", session.data] if session.is_data_named else []
-    return run_context([*named, *["--json"] * session.as_json, *words])
 
 
 @command("completion")

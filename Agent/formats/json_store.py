@@ -18,7 +18,7 @@ own, therefore what the document says is kept in the record's metadata, under `"
 back in its place, with the changes made since on top. What stood under that name already is kept inside it. So a
 document stays the same however often it is imported and exported.
 
-What does not come back, because a tree can be told none of it: the log (`History`, `Undo`, what models were asked: for
+What does not come back, because a tree takes none of it: the log (`History`, `Undo`, what models were asked: for
 these copy the folder, as `Snapshot(copy=True)` does), the old ids of merged keywords, which lead on, and version and
 times of the root. Its description and metadata come back where nothing is said of it yet. Of an exported part, links
 to keywords outside of it are left out.
@@ -135,9 +135,9 @@ def _link_row(link: InfoKeywordLink, info: Info) -> list[Any]:
     said = info.metadata.get(_IMPORTED)
     if not _is_imported(said):
         return row
-    told = said.get("links", {}).get(link.keyword_id, [])
-    if told[:2] == row[1:3]:
-        row[3] = told[2]  # nobody has changed the link since
+    known = said.get("links", {}).get(link.keyword_id, [])
+    if known[:2] == row[1:3]:
+        row[3] = known[2]  # the link has not changed since
     elif link.created_at == info.created_at:
         row[3] = said["created_at"]
     return row
@@ -185,7 +185,7 @@ def _line(value: object) -> str:
 
 
 def read(source: Source, outline: Outline) -> Iterator[Record]:
-    """Yield the records of such a document; what hung on its root hangs on the outline's parent.
+    """Yield the records of such a document; what was under its root goes under the outline's parent.
 
     Raises:
         InvalidInputError: the file holds something else, or is of a later version.
@@ -262,7 +262,7 @@ def _fact(row: _Row, outline: Outline) -> tuple[Fact, list[Link]]:
 
 
 def _metadata(row: _Row, more: _Row) -> _Row:
-    """Return a row's metadata, with what it says that the tree cannot be told."""
+    """Return a row's metadata, with what it says that the tree does not take."""
     metadata: _Row = row.get("metadata", {})
     said: _Row = {name: row[name] for name in _TIMES if name in row} | more
     if _IMPORTED in metadata:

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..cli.language import choose_from_environment, say
 from ..keyword_tree import KeywordTreeError, LLMClient
 from ..model_clients import client_from_environment
 from .files import HubFiles, open_files
@@ -34,7 +35,7 @@ from .schemas import RIGHTS, Json, KnowHubError
 from .tokens import Tokens
 from .vault import Vault, key_path
 
-__all__ = ["main", "make_app"]
+__all__ = ["main", "make_app", "make_parser", "run"]
 
 PORT = 8790
 _SETTINGS = "KNOWHUB_SERVE"  # what the workers of one server are told
@@ -200,9 +201,12 @@ def _ask(options: argparse.Namespace) -> int:
         began = time.perf_counter()
         found = hub.search(LOCAL, {"q": options.question, "top_k": options.top_k, "min_score": 1})
         took_ms = (time.perf_counter() - began) * 1000
+        if options.json:
+            print(json.dumps(found, ensure_ascii=False))
+            return 0
         _show(found, took_ms)
         if not hub.catalog.counts().get("knowledge"):
-            print("The hub is empty: `knowhub import FILE` reads knowledge in.")
+            print(say("The hub is empty: `knowhub import FILE` reads knowledge in."))
     return 0
 
 
@@ -210,11 +214,12 @@ def _show(found: Json, took_ms: float) -> None:
     for result in found["results"]:
         judged = result["eval"]
         print(f"\n{result['task']}")
-        print(f"  score {judged['score']}, helpful {judged['helpful']}, harmful {judged['harmful']}, {result['id']}")
+        counts = judged["score"], judged["helpful"], judged["harmful"]
+        print("  " + say("score {}, helpful {}, harmful {}, {}", *counts, result["id"]))
         for line in result["content"].strip().splitlines()[:6]:
             print(f"  {_printable(line)[:110]}")
-    how = f"by {found['routing']}" + (f" ({found['reason']})" if found["reason"] else "")
-    print(f"\n{found['count']} of {found['eligible']} entries, {how}, {took_ms:.1f} ms")
+    how = found["routing"] + (f" ({found['reason']})" if found["reason"] else "")
+    print("\n" + say("{} of {} entries, by {}, {:.1f} ms", found["count"], found["eligible"], how, took_ms))
 
 
 def _printable(text: str) -> str:
@@ -228,13 +233,13 @@ def _token(options: argparse.Namespace) -> int:
             scopes = ",".join(sorted(token.scopes)) or "-"
             print(f"{token.digest[:12]}  {token.principal}  {','.join(sorted(token.rights))}  {scopes}")
         for name in tokens.damaged():
-            print(f"{name[:12]}  damaged: this file holds no token")
+            print(f"{name[:12]}  {say('damaged: this file holds no token')}")
     elif options.action == "revoke":
         found = [token for token in tokens.all() if options.id and token.digest.startswith(options.id)]
         if len(found) != 1:
             raise KnowHubError("not-found", f"{len(found)} tokens begin with {options.id!r}: see `knowhub token list`")
         tokens.revoke(found[0].digest)
-        print(f"revoked: {found[0].principal}")
+        print(say("revoked: {}", found[0].principal))
     elif options.action == "login":
         print(f"http://127.0.0.1:{options.port}/login?code={tokens.make_login(own_token(tokens)[1])}")
     else:
@@ -272,7 +277,10 @@ def _import(options: argparse.Namespace) -> int:
         if options.file != "-":
             source = stack.enter_context(open(options.file, encoding="utf-8-sig"))
         report = hub.take_in(LOCAL, _lines(source))
-    print(f"{report['written']} written, {report['skipped']} there already")
+    if options.json:
+        print(json.dumps(report, ensure_ascii=False))
+        return 1 if report["errors"] else 0
+    print(say("{} written, {} there already", report["written"], report["skipped"]))
     for error in report["errors"]:
         print(f"line {error['line']}: {error['detail']}", file=sys.stderr)
     return 1 if report["errors"] else 0
@@ -308,7 +316,7 @@ def _doctor(options: argparse.Namespace) -> int:
         problems = [f"the store is damaged: {error.__cause__}"]
     for said in problems:
         print(f"! {said}")
-    print("all is well" if not problems else f"{len(problems)} problems")
+    print(say("{} problems", len(problems)) if problems else say("all is well"))
     return 1 if problems else 0
 
 
@@ -330,8 +338,9 @@ def _look(place: str | Path) -> list[str]:
         counts = hub.catalog.counts()
         sealed, named = set(hub.vault.references()), hub.catalog.secret_references()
         orphans = len(sealed - named)
-        print("  ".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or "empty")
-        print(f"secrets: {len(sealed & named)}, without an owner: {orphans}, tokens: {len(hub.tokens.all())}")
+        print("  ".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or say("empty"))
+        held = len(sealed & named), orphans, len(hub.tokens.all())
+        print(say("secrets: {}, without an owner: {}, tokens: {}", *held))
     return problems
 
 
@@ -342,7 +351,7 @@ def _purge(options: argparse.Namespace) -> int:
         hub.purge(LOCAL)
     for indexes in (hub.folder / "indexes", hub.folder / "tree" / "indexes"):
         shutil.rmtree(indexes, ignore_errors=True)
-    print("What was deleted is gone; snapshots, if there are any, still hold it.")
+    print(say("What was deleted is gone; snapshots, if there are any, still hold it."))
     return 0
 
 
@@ -366,11 +375,13 @@ def make_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    def add(name: str, run: Any, text: str, *, models: bool = False) -> argparse.ArgumentParser:
+    def add(name: str, run: Any, text: str, *, models: bool = False, json: bool = False) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
         made.set_defaults(run=run)
         made.add_argument("--data", help="the data folder; KNOWHUB_DATA, else ~/.local/share/knowhub")
         made.add_argument("--log", help="instead: postgresql://host/database#name, for several machines; KNOWHUB_LOG")
+        if json:
+            made.add_argument("--json", action="store_true", help="answer in JSON, for programs")
         if models:
             made.add_argument(
                 "--models", default=[], type=lambda text: [name for name in text.split(",") if name],
@@ -389,7 +400,7 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument("--cors", default="", help="the one origin whose scripts may ask it")
     serve.add_argument("--rate", type=float, default=50.0, help="requests a second for one token; 0 is no limit")
     serve.add_argument("--allow-secret-shapes", action="store_true", help="take knowledge that looks like a key")
-    ask = add("ask", _ask, "search from the terminal", models=True)
+    ask = add("ask", _ask, "search from the terminal", models=True, json=True)
     ask.add_argument("question")
     ask.add_argument("--top-k", type=int, default=3)
     token = add("token", _token, "make, list or revoke tokens; log a browser in")
@@ -405,7 +416,7 @@ def make_parser() -> argparse.ArgumentParser:
     key.add_argument(
         "--drop-old", action="store_true", help="forget the old keys: old backups, and hubs not rotated, open no more"
     )
-    take = add("import", _import, "read knowledge in")
+    take = add("import", _import, "read knowledge in", json=True)
     take.add_argument("file", help="- is stdin")
     give = add("export", _export, "write all as JSON lines, no secrets")
     give.add_argument("file", nargs="?", default="-")
@@ -416,11 +427,17 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def run(options: argparse.Namespace) -> int:
+    """Run a command whose words were read; errors are the caller's."""
+    return int(options.run(options))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
+    choose_from_environment()
     options = make_parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        return run(options)
     except (KeywordTreeError, OSError, ImportError) as error:
         print(f"knowhub: {error}", file=sys.stderr)
         return 2

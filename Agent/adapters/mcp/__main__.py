@@ -19,7 +19,28 @@ from pathlib import Path
 from ...addresses import open_tree
 from ...keyword_tree import KeywordTreeError
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser", "run"]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return what reads the command's words."""
+    parser = argparse.ArgumentParser("keyword-tree-mcp", description="Serve a memory to MCP hosts.")
+    parser.add_argument("folder", metavar="FOLDER", help="where the memory is, or the address of one on a server")
+    parser.add_argument("--http", metavar="PORT", type=_port, help="serve on this port of 127.0.0.1, not on stdin")
+    return parser
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serve until the host ends it; errors are the caller's."""
+    from .graph import MemoryGraph
+    from .sdk import run as run_server
+    from .server import build_server
+
+    with open_tree(options.folder) as tree:
+        file = os.environ.get("MEMORY_FILE_PATH")
+        if file and Path(file).is_file():
+            MemoryGraph(tree).import_once(Path(file))
+        run_server(build_server(tree), options.http)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,25 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    parser = argparse.ArgumentParser("keyword-tree-mcp", description="Serve a memory to MCP hosts.")
-    parser.add_argument("folder", metavar="FOLDER", help="where the memory is, or the address of one on a server")
-    parser.add_argument("--http", metavar="PORT", type=_port, help="serve on this port of 127.0.0.1, not on stdin")
-    options = parser.parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
-        from .graph import MemoryGraph
-        from .sdk import run
-        from .server import build_server
+        run(options)
     except ImportError as error:
         if "pip install" not in str(error):
             raise
         print(f"keyword-tree-mcp: {error}", file=sys.stderr)
         return 2
-    try:
-        with open_tree(options.folder) as tree:
-            file = os.environ.get("MEMORY_FILE_PATH")
-            if file and Path(file).is_file():
-                MemoryGraph(tree).import_once(Path(file))
-            run(build_server(tree), options.http)
     except (KeywordTreeError, OSError) as error:
         print(f"keyword-tree-mcp: {error}", file=sys.stderr)
         return 1
