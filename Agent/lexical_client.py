@@ -30,7 +30,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
 from typing import Any
 
 from typing_extensions import override
@@ -203,7 +202,8 @@ def _shares_letters_alone(name: str, candidate: _Candidate, said: Mapping[str, f
 
 
 def _is_inflected(word: str, other: str) -> bool:
-    start = len(commonprefix([word, other]))
+    shorter = min(len(word), len(other))
+    start = next((at for at in range(shorter) if word[at] != other[at]), shorter)
     return start >= 3 and {word[start:], other[start:]} <= _ENDINGS
 
 

@@ -170,10 +170,9 @@ class MemoryStore:
     Args:
         folder: Holds one directory for each namespace.
         user, agent, session: The namespace; what is written in one is never seen in another.
-        llm_client: Who reads memories for the graph.
-        extract: Who finds entities and relations in what is remembered: `"auto"`, the model where there is one that
-            answers; `"model"`; an `Extractor`; None, nobody. Without a model a memory hangs on the keywords that the
-            caller names, and is found by its words. See `graph_feed`.
+        llm_client: The model, for the tree and for `extract="model"`.
+        extract: What finds entities and relations in what is remembered: `"model"`, the `llm_client`; an `Extractor`;
+            None, nothing: a memory is its text, on the keywords that the caller names. See `graph_feed`.
         extract_in_background: Whether that is done by a thread, after `remember` has returned. What is still to be
             read is in the log: when the process dies, the next one that opens the store so goes on with it.
         config: How `recall` looks.
@@ -201,7 +200,7 @@ class MemoryStore:
         config: RetrieverConfig | None = None,
         ranker: Ranker | None = None,
         clock: Callable[[], float] = time.time,
-        extract: str | Extractor | None = "auto",
+        extract: str | Extractor | None = None,
         extract_in_background: bool = False,
         log: Callable[[str], Callable[[], Any]] | None = None,
     ) -> None:
