@@ -350,10 +350,10 @@ class MemoryStore:
                 return self._remember_new({**spec, "id": record.id}, names)
 
     def _remember_new(self, spec: dict[str, Any], names: list[str]) -> str:
-        found = [self._find_keyword(name) for name in names]
-        if None not in found:  # a single write is an operation by itself, at half the price
+        found = [id for name in names if (id := self._find_keyword(name)) is not None]
+        if len(found) == len(names):  # a single write is an operation by itself, at half the price
             with contextlib.suppress(NotFoundError):  # deleted meanwhile
-                return self.tree.BatchCreateInfos([{**spec, "keyword_ids": list(dict.fromkeys(found))}])[0].id
+                return self.tree.CreateInfo(**spec, keyword_ids=list(dict.fromkeys(found))).id
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(NotFoundError, ConflictError):  # a keyword was deleted meanwhile
                 return self._write_new(spec, names)
@@ -437,7 +437,7 @@ class MemoryStore:
 
     def _named(self, name: str, limit: int) -> list[KeywordNode]:
         # `Search` would pass over symbols (C and C#), and ask a model. The tree's own top is called "root".
-        return [node for node in self.tree.FindByName(name, 0, limit) if node.parent_id is not None]
+        return [node for node in self.tree.FindByName(name, 0, limit) if node.id != "root"]
 
     def _keyword_id(self, name: str, created_by: str) -> str:
         made = self._find_keyword(name)
