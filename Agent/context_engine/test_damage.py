@@ -60,13 +60,12 @@ class TestAnIndex:
         fill(tmp_path)
         with ContextEngineService(tmp_path) as engine:
             engine.search_memory(ADA, "jazz")
-            engine.spaces.words(JAZZ).checkpoint()
             index_of(tmp_path).write_bytes(b"\xa5" * index_of(tmp_path).stat().st_size)
             use(engine)
             assert engine.verify() == []
 
     def test_that_another_program_holds_is_done_without(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("Agent.context_engine.providers.word_index._WAIT_S", 0.1)
+        monkeypatch.setattr("Agent.finding.index._WAIT_S", 0.1)
         fill(tmp_path)
         other = sqlite3.connect(index_of(tmp_path), isolation_level=None)
         other.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -7,7 +7,6 @@ while the index is held for writing, so that of two workers none leaves an older
 import contextlib
 import logging
 import os
-import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -31,11 +30,9 @@ from ..fs.folders import Image
 from ..fs.meta import digests_of, leads_on, read_edges, read_meta
 from ..fs.uri import Uri, parse_uri
 from ..providers import passages
-from ..providers.sqlite_files import is_damage
-from ..providers.word_index import IndexedNode, WordIndex
+from ..providers.word_index import IndexedNode, LostIndexError, WordIndex
 from .index_projector import IndexProjector
 from .outbox_store import OutboxStore
-from .record_builder import record_id
 from .spaces import IndexSpaces
 
 __all__ = ["IndexWorker", "context_of", "projected_digest"]
@@ -112,8 +109,8 @@ class IndexWorker:
             self._outbox.postpone(event.event_type, str(error))
             result.retried += 1
         except Exception as error:  # whatever it is, the other events go on, and this one is not lost
-            if isinstance(error, sqlite3.DatabaseError) and is_damage(error):
-                self._spaces.mend(event.uri, error)
+            if isinstance(error, LostIndexError):
+                self._spaces.recover(event.uri, error)
             is_final = isinstance(error, (StoreCorruptError, InvalidUriError, KeyError))
             _log.warning("event %s at %s failed: %s", event.event_type, event.uri, error)
             self._outbox.mark_failed(event.event_id, f"{type(error).__name__}: {error}", not is_final, self.worker_id)
@@ -173,7 +170,7 @@ class IndexWorker:
                 for each in chunk:
                     self._project(index, each)
         with index.writing():
-            for node in index.nodes_beneath(parsed.text):
+            for node in index.nodes_under(parsed.text):
                 if node.uri not in found:
                     self._project(index, parse_uri(node.uri))
         if parsed.text == parsed.space:
@@ -209,14 +206,7 @@ class IndexWorker:
         index.replace(named, records, _names_of(uri, node), uri.parent if node.category == SESSIONS else "")
 
     def _move(self, event: OutboxEvent, ctx: RequestContext) -> None:
-        """Let what was at one place be at another: nothing is read or embedded again."""
         projection = self._projector.build_move_records(event.uri, str(event.payload["to_uri"]))
-        index = self._spaces.words(event.uri)
-        with index.writing():
-            for node in index.nodes_beneath(projection.old_uri):
-                to = projection.new_uri + node.uri[len(projection.old_uri) :]
-                if self._fs.folders.exists(parse_uri(to).folders):
-                    index.move(node.uri, to, record_id)
         self.reconcile(projection.old_uri, recursive=True)
         self.reconcile(projection.new_uri, recursive=True)
 

@@ -17,6 +17,7 @@ from Agent.context_engine.index.record_builder import record_id
 from Agent.context_engine.providers.word_index import IndexedNode
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
+TREES = ("oak", "elm", "fir", "ash", "yew")
 SPACE = "ctx://acme/users/ada"
 TEA = f"{SPACE}/memories/preferences/tea"
 
@@ -146,7 +147,7 @@ class TestWorker:
     def test_looks_again_so_that_order_and_number_do_not_matter(self, tmp_path: Path) -> None:
         with ContextEngineService(tmp_path, index="worker") as engine:
             for number in range(5):
-                node = ContextNode(TEA, "", "memory", "preferences", "", f"tea {number}", "", f"- cup{number}\n")
+                node = ContextNode(TEA, "", "memory", "preferences", "", f"tea {number}", "", f"- {TREES[number]}\n")
                 engine.fs.write_node(ADA, node)
             events = engine.outbox.claim_batch("all", 100)
             rows = engine.fs.journal.query("SELECT event_id FROM outbox ORDER BY number DESC")
@@ -156,8 +157,8 @@ class TestWorker:
                 engine.worker.handle_event(found, ADA)
 
             assert len(events) == 1
-            assert engine.search_memory(ADA, "cup4").blocks[0].content_excerpt == "cup4"
-            assert engine.search_memory(ADA, "cup3").blocks == []
+            assert engine.search_memory(ADA, "yew").blocks[0].content_excerpt == "yew"
+            assert engine.search_memory(ADA, "ash").blocks == []
 
     def test_never_lets_an_older_state_take_the_place_of_a_newer_one(self, engine: ContextEngineService) -> None:
         words = engine.words(SPACE)

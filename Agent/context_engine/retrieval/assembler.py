@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ...memory.relation_words import ONE_AT_A_TIME
 from ..core.config import BUDGET_TOKENS, MESSAGES, PASSAGE_CHARACTERS, RELATIONS, SESSIONS
 from ..core.errors import ContextEngineError, NodeNotFoundError
 from ..core.objects import ContextNode, NodeHit, RelationEdge, RequestContext, RetrievedBlock, TypedQuery
@@ -17,6 +16,7 @@ from ..fs.context_fs import ContextFS
 from ..fs.meta import read_edges
 from ..fs.uri import is_visible
 from ..providers.passages import passage_of_archive, passages_of, projected_digest
+from ..providers.relations import ONE_AT_A_TIME
 from ..providers.word_index import WordIndex
 
 __all__ = ["RetrievalAssembler"]
@@ -165,7 +165,7 @@ class RetrievalAssembler:
         self._on_stale(uri)
         parts.pop(uri, None)
         if not self._fs.readonly:
-            found = self._words(uri).rank(query.text, 1, "passages", uri)
+            found = self._words(uri).rank(query.text, 1, target=uri)
             parts.update((hit.uri, hit.part) for hit in found if hit.uri == uri)
 
     def _excerpt(self, hit: NodeHit, held: _Seen, best_parts: Mapping[str, int]) -> tuple[str, str, str]:

@@ -7,11 +7,11 @@ by what it says, though nothing above it says so. `deep=False` stays with the se
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...memory.relation_words import ONE_AT_A_TIME, asked_relations, relation_of, words_of
 from ..core.config import SESSIONS
 from ..core.objects import NodeHit, RequestContext, SeedHit, TypedQuery
 from ..core.text import date_of
 from ..fs.uri import check_access
+from ..providers.relations import ONE_AT_A_TIME, asked_relations, relation_of, words_of
 from ..providers.vector_index import SpaceVectors
 from ..providers.word_index import WordHit, WordIndex, terms_of
 from .fusing import fuse
@@ -62,14 +62,14 @@ class HierarchicalSearcher:
         words = self._words(space)
         filters = (target, query.categories, query.filters.get("since"), query.filters.get("until"))
         count = 3 * query.top_k
-        found = words.rank(query.text, count, "passages", *filters)
-        found += [hit for hit in words.rank(query.text, count, "heads", *filters, level=1) if hit.category != SESSIONS]
+        found = words.rank(query.text, count, (2,), *filters)
+        found += [hit for hit in words.rank(query.text, count, (1,), *filters) if hit.category != SESSIONS]
         raised = query.hints.get("raised", {})
         scores = {_place(hit): hit.score * raised.get(hit.category, 1.0) for hit in found}
         written = _written_terms(query.text)
         reasons = {_place(hit): _reason(hit, written) for hit in found}
         if self._vectors is not None:
-            near = self._vectors(space).nearest(query.text, count, "passages", words, *filters)
+            near = self._vectors(space).nearest(query.text, count, (2,), words, *filters)
             for hit in near:
                 reasons.setdefault(_place(hit), f"L{hit.level}: near in meaning ({hit.score:.2f}){_where(hit)}")
             scores = fuse(scores, {_place(hit): hit.score for hit in near})
@@ -78,7 +78,7 @@ class HierarchicalSearcher:
         # has no score, and is shown only before an older message that says the same (see `RetrievalAssembler`).
         asked = sorted(asked_relations(query.text) & ONE_AT_A_TIME)
         wider = f"{query.text} {words_of(asked)}"
-        others = words.rank(wider, count, "passages", *filters) if asked else []
+        others = words.rank(wider, count, (2,), *filters) if asked else []
         held = {_place(hit): hit for hit in [*found, *others]}
         reasons = {_place(hit): _reason(hit, _written_terms(wider)) for hit in others} | reasons
         return [

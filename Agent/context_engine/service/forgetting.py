@@ -7,7 +7,6 @@ crash. What stays of a message is its id and a digest, so that the session, comm
 """
 
 import contextlib
-import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -181,10 +180,7 @@ class Forgetter:
             self._worker.reconcile(uri)
         for space in {parse_uri(uri).space for uri in [*gone, *kept]}:
             words = self._spaces.words(space)
-            with self._fs.locked():
-                words.rewrite()
             folder = self._spaces.folder_of(space)
-            shutil.rmtree(folder / "tree", ignore_errors=True)
             if space in self._vectors:
                 self._vectors[space].take(words)
                 self._vectors[space].forget()
