@@ -203,6 +203,18 @@ class TestHouse:
             else:  # what else is ours comes in through providers; the door takes the library's clients
                 assert package == "providers" or (package == "service" and name == "Agent.keyword_tree"), name
 
+    def test_within_fs_no_module_imports_one_that_imports_it(self) -> None:
+        known: dict[str, set[str]] = {}
+        for path in MODULES:
+            if path.parent.name == "fs" and path.stem != "__init__":
+                known[path.stem] = {name.rpartition(".")[2] for name in imported(path) if ".fs." in name}
+        ends = {name: set(others) for name, others in known.items()}
+        for _ in known:
+            for name, others in ends.items():
+                ends[name] = others.union(*(known[other] for other in others))
+
+        assert [name for name, others in ends.items() if name in others] == []
+
     def test_each_package_says_what_it_is_for(self) -> None:
         for package in ALLOWED:
             said = import_module(f"Agent.context_engine.{package}").__doc__ or ""
