@@ -27,11 +27,11 @@ def projected_digest(uri: str, meta: Mapping[str, Any], category: str, digests: 
     return digest_of(json.dumps([named, dict(digests)], sort_keys=True), size=8)
 
 
-def passage_of_archive(data: bytes, part: int, where: str) -> tuple[str, str, str, str]:
+def passage_of_archive(lines: Sequence[bytes], part: int, where: str) -> tuple[str, str, str, str]:
     """Return one passage of an archive's messages, its message, that one's role and name, without reading the others.
 
     Args:
-        data: The archive's `messages.jsonl`.
+        lines: Those of the archive's `messages.jsonl`.
         part: As `passages_of` counts them; what is not there gives empty texts.
         where: What an error calls the archive.
 
@@ -39,7 +39,7 @@ def passage_of_archive(data: bytes, part: int, where: str) -> tuple[str, str, st
         StoreCorruptError: The message's line is none.
     """
     number = (part >> _PLACES) + 1
-    message = decode_message(data, number, where)
+    message = decode_message(lines, number, where)
     if message is None or message.forgotten:
         return "", "", "", ""
     place, passages = part & ((1 << _PLACES) - 1), split_passages(said_text(message))

@@ -191,7 +191,10 @@ class WordIndex:
         with self.reading() as db:
             found = db.execute(sql).fetchall()
             said = self._index.read([row[-1] for row in found])
-        return [(WordHit(row[0], 0.0, *row[1:6], (), False), said[row[6]][1]) for row in found]
+        return [
+            (WordHit(uri, 0.0, level, part, category, at, name, (), False), said[document][1])
+            for uri, level, part, category, at, name, document in found
+        ]
 
     def state(self) -> object:
         """Return what differs once anything here has changed, whoever did it."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..core.config import BUDGET_TOKENS, MESSAGES, PASSAGE_CHARACTERS, RELATIONS, SESSIONS
 from ..core.errors import ContextEngineError, NodeNotFoundError
+from ..core.messages import lines_of
 from ..core.objects import ContextNode, NodeHit, RelationEdge, RequestContext, RetrievedBlock, TypedQuery
 from ..core.text import CountTokens, count_tokens
 from ..fs.context_fs import ContextFS
@@ -27,7 +28,8 @@ _ALMOST = 0.8
 
 class _Seen(NamedTuple):
     node: ContextNode
-    messages: bytes
+    messages: list[bytes]
+    """The lines of an archive's file: to split it costs more than to read one of them."""
     passages: dict[int, str]
     edges: list[RelationEdge]
     is_stale: bool
@@ -158,7 +160,7 @@ class RetrievalAssembler:
         known = self._words(node.uri).node(node.uri)
         digest = projected_digest(node.uri, node.metadata, node.category, node.metadata["digests"])
         is_stale = node.category != SESSIONS and (known is None or known.digest != digest)
-        return _Seen(node, files.get(MESSAGES, b""), passages, edges, is_stale)
+        return _Seen(node, lines_of(files.get(MESSAGES, b"")), passages, edges, is_stale)
 
     def _find_again(self, uri: str, query: TypedQuery, parts: dict[str, int]) -> None:
         """Let the index have a node as it is now, and note the passage that fits best; none where none does."""
