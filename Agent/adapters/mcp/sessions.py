@@ -6,10 +6,10 @@ Whose memories they are is said by whoever starts the server, and by no call: a 
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NotRequired, TypeVar
 
 import anyio.to_thread
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from ...context_engine import ContextEngineError, ContextEngineService, InvalidInputError, RequestContext
 from .sdk import ToolError, make_server, shorten_schemas, types

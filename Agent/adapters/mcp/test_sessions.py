@@ -1,3 +1,4 @@
+# ruff: noqa: E402  without the SDK nothing here can be imported
 """Tests of a session as an MCP server, through the SDK's client."""
 
 import json

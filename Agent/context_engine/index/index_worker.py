@@ -38,7 +38,7 @@ from .spaces import IndexSpaces
 __all__ = ["IndexWorker", "context_of", "projected_digest"]
 
 _log = logging.getLogger(__name__)
-_CHUNK = 1_000  # nodes that are projected while the index is held
+_CHUNK = 100  # nodes that are projected while the index is held: others wait for it two seconds
 
 Handler = Callable[[OutboxEvent, RequestContext], None]
 

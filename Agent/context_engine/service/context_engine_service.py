@@ -176,7 +176,7 @@ class ContextEngineService:
         self.searcher = HierarchicalSearcher(self.words, vectors)
         self.assembler = RetrievalAssembler(self.fs, self.words, self._count, self._on_stale)
         self.reader = MemoryReadService(self.fs, self.relations)
-        self._forgetter = Forgetter(self.fs, self.worker, self.spaces, builder, self._vectors)
+        self._forgetter = Forgetter(self.fs, self.worker, self.spaces, self.outbox, self._vectors)
 
     def close(self) -> None:
         """Let all that was written last, and close the store.  Closing twice is no error."""
