@@ -163,7 +163,11 @@ SIGNATURES = {
         "search(query_vector, filters, top_k, level=0)",
     ],
     "core.ports.Reranker": ["rerank(query, documents, top_k=None)"],
-    "core.ports.GraphStore": ["upsert_edges(edges)", "neighbors(uri, relation_types=None, depth=1)"],
+    "core.ports.GraphStore": [
+        "upsert_edges(edges)",
+        "remove_edges(from_uri)",
+        "neighbors(uri, relation_types=None, depth=1)",
+    ],
     "providers.llm.LLMClientAdapter": ["complete_json(prompt, schema, ctx=None)"],
 }
 

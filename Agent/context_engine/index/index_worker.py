@@ -17,6 +17,7 @@ from ..core.config import (
     MESSAGES,
     META,
     MOVE_CONTEXT,
+    RELATIONS,
     SESSIONS,
     UPSERT_CONTEXT,
     UPSERT_RELATION,
@@ -77,9 +78,9 @@ class IndexWorker:
         self.worker_id = worker_id or f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.handlers: dict[str, Handler] = {
             UPSERT_CONTEXT: lambda event, ctx: self.reconcile(event.uri, bool(event.payload.get("recursive"))),
-            DELETE_CONTEXT: lambda event, ctx: self.reconcile(event.uri, True),
+            DELETE_CONTEXT: self._delete,
             MOVE_CONTEXT: self._move,
-            UPSERT_RELATION: self._copy_edges,
+            UPSERT_RELATION: lambda event, ctx: self.copy_edges(event.uri),
         }
         """What is done for each type; whoever can extract adds its own."""
 
@@ -210,10 +211,22 @@ class IndexWorker:
         self.reconcile(projection.old_uri, recursive=True)
         self.reconcile(projection.new_uri, recursive=True)
 
-    def _copy_edges(self, event: OutboxEvent, ctx: RequestContext) -> None:
-        """Let the graph have a node's edges, where there is one."""
-        if self._graph is not None and self._fs.exists(ctx, event.uri):
-            self._graph.upsert_edges(read_edges(event.uri, self._fs.read_file(ctx, event.uri, ".relations.json")))
+        for uri in self._fs.walk(parse_uri(projection.new_uri)) if self._graph is not None else ():
+            self.copy_edges(projection.old_uri + uri.text[len(projection.new_uri) :])
+            self.copy_edges(uri.text)
+
+    def _delete(self, event: OutboxEvent, ctx: RequestContext) -> None:
+        self.reconcile(event.uri, recursive=True)
+        self.copy_edges(event.uri)
+
+    def copy_edges(self, uri: str) -> None:
+        """Let the graph have the edges that a node has now, where there is a graph; a node that is gone has none."""
+        if self._graph is not None:
+            image = self._fs.folders.read(parse_uri(uri).folders, (RELATIONS,))
+            if hasattr(self._graph, "remove_edges"):  # a later addition to the port
+                self._graph.remove_edges(uri)
+            if edges := read_edges(uri, image.get(RELATIONS, b"")):
+                self._graph.upsert_edges(edges)
 
 
 def projected_digest(uri: Uri, image: Image) -> str:

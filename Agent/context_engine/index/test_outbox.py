@@ -168,7 +168,7 @@ class TestWorker:
         assert words.node(TEA) == IndexedNode(TEA, 7, "new", "preferences")
         assert words.uris_by_name("old") == []
 
-    def test_hands_edges_to_the_graph(self, tmp_path: Path) -> None:
+    def test_hands_edges_to_the_graph_and_takes_them_away(self, tmp_path: Path) -> None:
         class Graph:
             def __init__(self) -> None:
                 self.edges: list[RelationEdge] = []
@@ -176,17 +176,34 @@ class TestWorker:
             def upsert_edges(self, edges: Any) -> None:
                 self.edges += edges
 
+            def remove_edges(self, from_uri: str) -> None:
+                self.edges = [edge for edge in self.edges if edge.from_uri != from_uri]
+
             def neighbors(self, uri: str, relation_types: Any = None, depth: int = 1) -> list[RelationEdge]:
                 return [edge for edge in self.edges if edge.from_uri == uri]
 
-        graph = Graph()
+        graph, edge = Graph(), RelationEdge(TEA, f"{SPACE}/x", "near")
         with ContextEngineService(tmp_path, graph=graph) as engine:
             engine.write_node(ADA, ContextNode(TEA, "", "memory", "preferences", "", "tea"))
-            with engine.fs.transaction(ADA):
-                engine.relations.upsert_edges(ADA, TEA, [RelationEdge(TEA, f"{SPACE}/x", "near")])
+            engine.relations.upsert_edges(ADA, TEA, [edge])
             engine.work()
+            assert graph.edges == [edge]
+            engine.relations.remove_edges(ADA, TEA)
+            engine.work()
+            assert graph.edges == []
+            engine.relations.upsert_edges(ADA, TEA, [edge])
+            engine.move_node(ADA, TEA, f"{TEA}-2")
+            engine.work()
+            assert [each.from_uri for each in graph.edges] == [f"{TEA}-2"]
+            engine.delete_node(ADA, f"{TEA}-2")
+            engine.work()
+            assert graph.edges == []
+            engine.write_node(ADA, ContextNode(f"{TEA}-3", "", "memory", "preferences", "", "tea"))
+            engine.relations.upsert_edges(ADA, f"{TEA}-3", [RelationEdge(f"{TEA}-3", f"{SPACE}/x", "near")])
+            engine.work()
+            engine.forget(ADA, f"{TEA}-3")
 
-        assert [edge.to_uri for edge in graph.neighbors(TEA)] == [f"{SPACE}/x"]
+        assert graph.edges == []
 
 
 class TestProjector:

@@ -63,7 +63,7 @@ class HierarchicalSearcher:
         filters = (target, query.categories, query.filters.get("since"), query.filters.get("until"))
         count = 3 * query.top_k
         found = words.rank(query.text, count, (2,), *filters)
-        found += [hit for hit in words.rank(query.text, count, (1,), *filters) if hit.category != SESSIONS]
+        found += words.rank(query.text, count, (1,), *filters)
         raised = query.hints.get("raised", {})
         scores = {_place(hit): hit.score * raised.get(hit.category, 1.0) for hit in found}
         written = _written_terms(query.text)

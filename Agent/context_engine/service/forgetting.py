@@ -193,6 +193,7 @@ class Forgetter:
             for uri in [*gone, *kept]:
                 if parse_uri(uri).space == space:
                     self._worker.reconcile(uri)
+                    self._worker.copy_edges(uri)
         except (sqlite3.Error, LostIndexError) as error:
             self._spaces.recover(space, error)
             return False
