@@ -633,14 +633,6 @@ class TestSearching:
 
         assert len(read) == len(set(read))
 
-    def test_stays_with_abstracts_where_it_is_told_to(self, engine: ContextEngineService) -> None:
-        engine.commit_session(ADA, say("I love jazz.", "A walrus came by."))
-        found = engine.search_memory(ADA, "jazz", deep=False)
-
-        assert {block.level_hit for block in found.blocks} == {"L0"}
-        assert {block.content_excerpt for block in found.blocks} == {""}
-        assert {seed.category for seed in found.seed_hits} == {"preferences", "sessions"}
-
     def test_puts_first_what_is_named_or_was_confirmed(self, engine: ContextEngineService) -> None:
         engine.commit_session(ADA, say("I love jazz.", "I love the opera in Verona."))
         uri = f"{MEMORIES}/preferences/jazz"

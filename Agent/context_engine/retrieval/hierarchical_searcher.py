@@ -1,7 +1,7 @@
 """`HierarchicalSearcher`: the second round, overviews, passages and messages beneath what was found and what is meant.
 
-Reading is what costs, not looking: by default every level of the request's spaces is looked at, and a message is found
-by what it says, though nothing above it says so. `deep=False` stays with the seeds.
+Reading is what costs, not looking: every level of the request's spaces is looked at, and a message is found by what it
+says, though nothing above it says so.
 """
 
 import re
@@ -42,13 +42,12 @@ class HierarchicalSearcher:
 
         Cost: some milliseconds a space.
         """
-        deep = typed_query.hints.get("deep", True)
         hits = [
             NodeHit(seed.uri, seed.score, 0, 0, _named(seed.score) or f"L0 {seed.score:.2f}: its abstract fits")
             for seed in seeds
-            if not deep or seed.category != SESSIONS
+            if seed.category != SESSIONS
         ]
-        for space in spaces_of(typed_query, ctx) if deep else ():
+        for space in spaces_of(typed_query, ctx):
             hits += self._look(space, typed_query.target_uri, typed_query)
         return sorted(hits, key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
 

@@ -391,7 +391,6 @@ class ContextEngineService:
         top_k: int = 10,
         session_archive: SessionArchive | None = None,
         *,
-        deep: bool = True,
         budget_tokens: int = BUDGET_TOKENS,
         since: float | None = None,
         until: float | None = None,
@@ -405,7 +404,6 @@ class ContextEngineService:
             categories: Only these; `"sessions"` are the archives.
             top_k: At most so many blocks.
             session_archive: What was said just before.
-            deep: Whether overviews, passages and messages are looked at, too; False stays with names and abstracts.
             budget_tokens: What all blocks together may cost their reader.
             since: Not older, in seconds since the epoch: of a message when it was said, of a memory when it was last
                 written.
@@ -420,7 +418,6 @@ class ContextEngineService:
             "target_uri": target_uri,
             "categories": categories,
             "top_k": top_k,
-            "deep": deep,
             "budget_tokens": budget_tokens,
             "filters": {"since": since, "until": until},
         }
