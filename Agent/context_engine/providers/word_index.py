@@ -97,6 +97,7 @@ class WordIndex:
         self._path = None if path is None or (readonly and not path.exists()) else path
         is_readonly = readonly and self._path is not None
         self._index = Index(None if self._path is None else str(self._path), is_readonly=is_readonly)
+        self._waiting: dict[str, Unit] | None = None  # within `writing`: what is to be put at its end
         self._last: tuple[object, tuple[score.Query, list[score.Found]]] | None = None
         with contextlib.suppress(LostIndexError):
             self._look()
@@ -119,8 +120,16 @@ class WordIndex:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Hold the index for writing: whoever reads the main store within, and writes here, leaves no older state."""
         with self._index.transaction() as db:
+            if self._waiting is not None:
+                yield db
+                return
             self._make_tables(db)
-            yield db
+            self._waiting = {}
+            try:
+                yield db
+                self._index.put(self._waiting.values())  # all at once: a term's postings are then written once
+            finally:
+                self._waiting = None
 
     def _make_tables(self, db: sqlite3.Connection) -> None:
         if not db.execute("select 1 from sqlite_master where name = 'node'").fetchone():
@@ -230,13 +239,23 @@ class WordIndex:
                     for each in records
                 ],
             )  # fmt: skip
-            self._index.remove(held - {unit.id for unit in units})
-            self._index.put(units)
+            self._drop_units(held - {unit.id for unit in units})
+            self._put_later(units)
 
     def _drop_rows(self, db: sqlite3.Connection, uri: str) -> set[str]:
         held = {_id_of(uri, *row) for row in db.execute("select level, part from row where uri = ?", (uri,))}
         db.execute("delete from row where uri = ?", (uri,))
         return held
+
+    def _put_later(self, units: Sequence[Unit]) -> None:
+        assert self._waiting is not None
+        self._waiting.update({unit.id: unit for unit in units})
+
+    def _drop_units(self, ids: Collection[str]) -> None:
+        assert self._waiting is not None
+        for id in ids:
+            self._waiting.pop(id, None)
+        self._index.remove(ids)
 
     def _units(
         self, db: sqlite3.Connection, uri: str, records: Sequence[IndexRecord], group: str
@@ -264,7 +283,7 @@ class WordIndex:
         with self.writing() as db:
             db.execute("delete from node where uri = ?", (uri,))
             db.execute("delete from name where uri = ?", (uri,))
-            self._index.remove(self._drop_rows(db, uri))
+            self._drop_units(self._drop_rows(db, uri))
 
     # -- finding --
 
