@@ -561,7 +561,7 @@ def kill_together(folder: Path, each: int, rounds: int, seconds: float, chance: 
         assert engine.verify() == []
         for name in told:
             blocks = engine.search_memory(ADA, f"band{name}", top_k=2).blocks
-            assert {block.content_excerpt for block in blocks} == {f"I love band{name}."}
+            assert f"I love band{name}." in {block.content_excerpt for block in blocks}
             assert engine.fs.exists(ADA, f"{MEMORIES}/preferences/band{name}")
         dumps = [dump(engine, space) for space in SPACES]
         engine.repair()
