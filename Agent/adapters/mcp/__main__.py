@@ -4,6 +4,7 @@
     keyword-tree-mcp FOLDER             # on stdin and stdout, as a host starts it
     keyword-tree-mcp FOLDER --http 8000 # on http://127.0.0.1:8000/mcp, for this machine alone
     keyword-tree-mcp postgresql://host/database#tree
+    keyword-tree-mcp FOLDER --session ACCOUNT/USER/AGENT/SESSION   # of a context engine: commit, search, brief
 
 Several servers may serve one folder at the same time. A file of the reference memory server, named by the environment
 variable MEMORY_FILE_PATH, is taken in once, as one operation. Ends with 0 where the host ends it, with 1 where the
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...addresses import open_tree
+from ...context_engine import ContextEngineService
 from ...keyword_tree import KeywordTreeError
 
 __all__ = ["main", "make_parser", "run"]
@@ -27,6 +29,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("keyword-tree-mcp", description="Serve a memory to MCP hosts.")
     parser.add_argument("folder", metavar="FOLDER", help="where the memory is, or the address of one on a server")
     parser.add_argument("--http", metavar="PORT", type=_port, help="serve on this port of 127.0.0.1, not on stdin")
+    session = "serve this session of a context engine's folder, and no tree"
+    parser.add_argument("--session", metavar="ACCOUNT/USER/AGENT/SESSION", help=session)
     return parser
 
 
@@ -35,7 +39,13 @@ def run(options: argparse.Namespace) -> None:
     from .graph import MemoryGraph
     from .sdk import run as run_server
     from .server import build_server
+    from .sessions import build_session_server, read_session
 
+    if options.session is not None:
+        ctx = read_session(options.session)
+        with ContextEngineService(options.folder) as engine:
+            run_server(build_session_server(engine, ctx), options.http)
+        return
     with open_tree(options.folder) as tree:
         file = os.environ.get("MEMORY_FILE_PATH")
         if file and Path(file).is_file():
