@@ -61,7 +61,7 @@ def run(options: Namespace) -> None:
         for size in ("10000",) if options.quick else ("10000", "100000"):
             store = stores.build(options.stores or scratch, size)
             with KeywordTree(str(store)) as tree:
-                texts = ["\n".join([node.name, *node.aliases, node.description]) for node in tree]
+                texts = ["\n".join([node.name, *node.aliases, node.description]) for node in tree.Walk()][1:]
             told = common.interleaved(
                 options.rounds or 7,
                 {"tree": lambda at=store: _rank(at), "fts5": lambda of=texts: _search_full_text(of)},  # type: ignore[misc]

@@ -90,7 +90,7 @@ def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(folder: Path, name: 
             KeywordTree(str(folder))
         return
     with KeywordTree(str(folder)) as again:
-        assert [node.name for node in again] == ["a"]
+        assert [node.name for node in again.Walk()][1:] == ["a"]
         assert again.recovery
 
 
