@@ -834,7 +834,11 @@ def _CheckName(what: str, value: object) -> str:
     return name
 
 
-_CheckId = partial(_CheckText, limit=_NAME_LIMIT, least=1)
+def _CheckId(what: str, value: object) -> str:
+    """Return an id; a keyword or an info stands for its own."""
+    if type(value) is str and 0 < len(value) <= _NAME_LIMIT and value.isascii():
+        return value  # nearly always
+    return _CheckText(what, value.id if isinstance(value, (KeywordNode, Info)) else value, _NAME_LIMIT, 1)
 
 
 def _CheckList(what: str, value: object, check: Callable[[str, object], str]) -> list[str]:
@@ -1686,8 +1690,8 @@ def _ReadForward(files: _Files, fd: int, offset: int, stop: int) -> Iterator[lis
             yield lines
 
 
-def _ReadBackward(files: _Files, fd: int, stop: int, value: bytes = b"") -> Iterator[bytes]:
-    """Yield the lines that are not blank, the last before `stop` first; chunks without a value are passed over."""
+def _ReadBackward(files: _Files, fd: int, stop: int) -> Iterator[bytes]:
+    """Yield the lines that are not blank, the last before `stop` first."""
     parts: list[bytes] = []  # of a line whose beginning is still to come, last first
     size, offset = CHUNK // 64, stop  # most readers look for the newest
     while offset:
@@ -1695,8 +1699,7 @@ def _ReadBackward(files: _Files, fd: int, stop: int, value: bytes = b"") -> Iter
         offset -= size
         parts.append(files.Read(fd, size, offset))
         if b"\n" in parts[-1] or offset == 0:
-            whole = b"".join(reversed(parts))
-            first, *lines = whole.split(b"\n") if value in whole else [whole[: whole.find(b"\n")]]
+            first, *lines = b"".join(reversed(parts)).split(b"\n")
             yield from (line for line in reversed(lines) if line.strip())
             parts = [first]
     yield from (line for line in parts if line.strip())
@@ -2140,11 +2143,16 @@ class _Archive:
         if not self.files.Exists(self._forget_path):
             return
         with _Opened(self.files, self.log_path) as fd:
-            first = MatchLine(self.files.Read(fd, 512, 0))
-        if first is not None and _ReadFile(self.files, self._forget_path) == b"%d\n" % (int(first[2]) - 1):
+            is_in_place = _ReadFile(self.files, self._forget_path) == b"%d\n" % (self._FirstSeq(fd) - 1)
+        if is_in_place:
             self._Forget()
         self.files.Remove(self._forget_path)
         self.files.SyncFolder(self.data_dir)
+
+    def _FirstSeq(self, fd: int) -> int:
+        """Return the number of the first operation of a log, 0 where its first line cannot be read."""
+        first = MatchLine(self.files.Read(fd, 512, 0))
+        return 0 if first is None else int(first[2])
 
     def _Forget(self) -> None:
         """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
@@ -2615,7 +2623,7 @@ class _FileStore(_Archive):
         """
         value = f":{_EncodeString(id)}".encode() if id else b""
         with self._Borrow() as fd:
-            last = self.seq + 1
+            last, oldest = self.seq + 1, self._FirstSeq(fd)
             for line, raw in _CheckBackward(self.files, fd, self._reader.log.bytes, last - 1, value, is_aside=False):
                 yield line, raw
                 last = 0 if line is None else line.seq
@@ -2623,13 +2631,17 @@ class _FileStore(_Archive):
             top = int(os.path.basename(path)[:18])
             try:
                 with _Opened(self.files, path) as fd:
+                    if top < oldest - 1:
+                        yield None, b"operations %d to %d, of history" % (top + 1, oldest - 1)
+                    oldest = min(oldest, self._FirstSeq(fd))
                     for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value, is_aside=True):
                         if line is None or line.seq < last:
                             yield line, raw
                             last = 0 if line is None else line.seq
             except _DiskError as error:
-                if error.errno != errno.ENOENT:  # another process has compacted without history
+                if error.errno != errno.ENOENT:
                     raise
+                return  # another process has compacted without history
 
     def FindProblems(self, fresh: _State) -> Iterator[str]:
         """Read everything again into `fresh`, and yield what is wrong; StoreCorruptError where the log is."""
@@ -2655,7 +2667,7 @@ class _FileStore(_Archive):
         with contextlib.closing(self.ReadBack(with_history=True)) as lines:
             for line, raw in lines:
                 if line is None:
-                    yield f"{HISTORY}: a line cannot be read: {_Shorten(raw)}"
+                    yield f"{HISTORY}: a line is missing, or cannot be read: {_Shorten(raw)}"
 
     # -- compacting and closing -----------------------------------------------
 
@@ -2726,21 +2738,20 @@ def _CheckBackward(
     """Yield a log's lines up to operation `top`, the last first; None, and an end, where the chain is broken.
 
     What lies behind `top` may be of another log, and in one that was set aside torn; all below was acknowledged, and
-    missing it is damage.  With a value the lines without it are skipped, and no chain is checked.
+    missing it is damage.  With a value the lines without it are checked, and not yielded.
     """
     crc = b""
-    for raw in _ReadBackward(files, fd, stop, value):
-        if value and not (value in raw and any(name + value in raw for name in _ID_FIELDS)):
-            continue
+    for raw in _ReadBackward(files, fd, stop):
         line = ReadLine(raw)
         if not crc and (is_aside if line is None else line.seq > top):
             continue
-        if line is None or (not value and (line.crc != crc if crc else line.seq != top)):
+        if line is None or (line.crc != crc if crc else line.seq != top):
             yield None, raw
             return
         crc = line.prev
-        yield line, raw
-    if crc != FIRST_CRC and not value:
+        if not value or (value in raw and any(name + value in raw for name in _ID_FIELDS)):
+            yield line, raw
+    if crc != FIRST_CRC:
         yield None, b"a log without its first line"
 
 
@@ -5541,7 +5552,8 @@ class _Journal:
         with errors, contextlib.closing(self.ReadBack(id, with_history)) as lines:
             for line, raw in lines:
                 if line is None:
-                    raise StoreCorruptError(LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
+                    detail = f"a line is missing, or has changed since it was read: {_Shorten(raw)}"
+                    raise StoreCorruptError(LOG_NAME, 0, detail)
                 if line.op != CHECKPOINT:
                     yield line, raw
 
@@ -5714,7 +5726,8 @@ class KeywordTree:
     For all methods:
 
     - What is returned is the caller's own: changing it changes nothing in the tree.
-    - The id of a keyword that was merged into another leads to that.
+    - The id of a keyword that was merged into another leads to that.  Where an id is wanted, a keyword or an info that
+      was returned may be given instead.
     - `page` counts from 0, and None, where it is the default, asks for all at once; a page has `size` records.
     - `metadata` is a JSON object of the caller's own, `created_by` and `changed_by` name the author: the log
       keeps it, and `Change.author` tells it.
@@ -5952,19 +5965,22 @@ class KeywordTree:
 
     def GetKeyword(self, id: str) -> KeywordNode | None:
         """Return a keyword, or None.  Cost: a dictionary look-up; decodes the row when a field is read."""
-        with self._See(id=id) as state:
+        id = _CheckId("id", id)
+        with self._See() as state:
             found = state.ResolveMerged(id)
             return None if found is None else self._reader.Nodes(state, [found])[0]
 
     def GetChildren(self, id: str, page: int | None = None, size: int = _PAGE) -> list[KeywordNode]:
         """Return a keyword's children in the order of their creation.  Cost: a step for each."""
-        with self._See(id=id) as state:
+        id = _CheckId("id", id)
+        with self._See() as state:
             ids = state.children.Get(state.ResolveMerged(id) or id)
             return self._reader.Nodes(state, _Page(ids, page, size))
 
     def GetPath(self, id: str) -> list[KeywordNode]:
         """Return the keywords from the root to `id`, both included.  Cost: a step for each level."""
-        with self._See(id=id) as state:
+        id = _CheckId("id", id)
+        with self._See() as state:
             found = state.ResolveMerged(id)
             return [] if found is None else self._reader.Nodes(state, state.PathOf(found))
 
@@ -5979,7 +5995,7 @@ class KeywordTree:
         >>> [node.name for node in tree.Walk(depth=1)], [node.name for node in tree.Walk()]
         (['root', '编程'], ['root', '编程', 'Python', 'Rust'])
         """
-        self._Enter(id=id)
+        (id,) = self._Enter(id=id)
         if depth is not None:
             _CheckCount("depth", depth, 0)
         return self._Walk(id, depth)
@@ -6018,7 +6034,8 @@ class KeywordTree:
 
     def GetInfo(self, info_id: str) -> Info | None:
         """Return an info, or None.  Cost: decodes one row; reads a content above 4 KiB from the disk."""
-        with self._See(info_id=info_id) as state:
+        info_id = _CheckId("info_id", info_id)
+        with self._See() as state:
             held = state.infos.get(info_id)
         return None if held is None else self._reader.Infos([held])[0]
 
@@ -6031,7 +6048,8 @@ class KeywordTree:
         """
         # A link's row is flat, so no stranger's text can hold these unescaped quotes.
         mark = b"" if relation is None else f'"relation":"{_Check(relation=relation)[0].value}"'.encode()
-        with self._See(id=id, page=page) as state:
+        id = _CheckId("id", id)
+        with self._See(page=page) as state:
             links = state.by_node.Get(state.ResolveMerged(id) or id)
             if relation is not None:
                 links = [link for link in links if mark in link]
@@ -6042,7 +6060,8 @@ class KeywordTree:
         self, info_id: str, page: int | None = None, size: int = _PAGE
     ) -> list[tuple[KeywordNode, RelationType]]:
         """Return the keywords an info is linked to, and how, in the order of linking.  Cost: decodes a row of each."""
-        with self._See(info_id=info_id) as state:
+        info_id = _CheckId("info_id", info_id)
+        with self._See() as state:
             rows = _Page(state.by_info.Get(info_id), page, size)
             links = [ReadRecord(row, InfoKeywordLink) for row in rows]
             nodes = self._reader.Nodes(state, [link.keyword_id for link in links])
@@ -6050,7 +6069,8 @@ class KeywordTree:
 
     def GetLinks(self, info_id: str) -> list[InfoKeywordLink]:
         """Return an info's links, in the order of linking.  Cost: decodes a row for each."""
-        with self._See(info_id=info_id) as state:
+        info_id = _CheckId("info_id", info_id)
+        with self._See() as state:
             return [ReadRecord(row, InfoKeywordLink) for row in state.by_info.Get(info_id)]
 
     def ListInfos(
@@ -6275,7 +6295,7 @@ class KeywordTree:
         Cost: one sync; a row for each record that changes.
         """
         self._Write("delete_keyword", _PlanDelete, changed_by, id=id, cascade=cascade, info_policy=info_policy)
-        self._InvalidateNodeFromCache(id)
+        self._InvalidateNodeFromCache(_CheckId("id", id))
 
     def Confirm(self, query: str, id: str, changed_by: str = "user") -> KeywordNode:
         """Keep that `query` means this keyword: from now on it is found at once, and similar queries rank better.
@@ -6353,8 +6373,11 @@ class KeywordTree:
     def History(self, id: str | None = None, limit: int = _PAGE) -> list[Change]:
         """Return the newest operations, newest first: all, or those that touched one keyword or info.
 
-        Cost: reads the log backwards until there are `limit` of them; with an id, looks for it in the
-        bytes of the whole log, and decodes the lines that hold it.
+        Raises:
+            StoreCorruptError: a line down to there is damaged, or missing in `history/`.
+
+        Cost: reads the log backwards until there are `limit` of them; with an id mostly to its beginning, and decodes
+        only the lines that hold it.
         """
         self._CheckAndRefresh(limit=limit)
         return self._journal.Newest(None if id is None else _CheckId("id", id), limit)
@@ -6541,7 +6564,7 @@ class KeywordTree:
         Cost: some calls of the tree for each keyword in the scope; with a model at most 20 calls for doubles and 40
         descents.  Needs `reorganize.py` beside this file.
         """
-        scope_id = _ROOT_ID if scope_id is None else scope_id
+        scope_id = _ROOT_ID if scope_id is None else _CheckId("scope_id", scope_id)
         self._RefuseInOperation("Reorganize", scope_id=scope_id)
         plan: dict[str, Any] = _Sibling("reorganize").propose(self, scope_id)
         return plan
