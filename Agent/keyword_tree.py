@@ -6356,7 +6356,7 @@ class KeywordTree:
         when the block has ended, and write for themselves.  An exception takes all of it back.  Nothing is locked
         meanwhile: if others write, the block's writes are made again on what they left, and what no longer fits
         raises at the block's end.  A model is shown the tree without what the block has written.  A block inside
-        another becomes a part of it.
+        another becomes a part of it.  A generator that yields within its block leaves it open to its caller's writes.
 
         Args:
             name: what the log calls it.

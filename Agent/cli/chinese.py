@@ -134,6 +134,7 @@ TEXTS = {
     "repairing …": "正在修复 …",
     "looking …": "正在查看 …",
     # cared for
+    "copied into {}": "已复制到 {}",
     "all is well": "一切正常",
     "the rest is well": "其余正常",
     "recovered: ": "已修复：",
@@ -367,6 +368,7 @@ INFO 是挂在关键词上的一段内容，用 id 指明；`search` 和 `show -
     """,
     "snapshot": """保存现在的状态，以当时的时间为名。""",
     "restore": """回到名为 NAME 的快照。""",
+    "backup": """把记忆完整地复制到新文件夹 FOLDER，其他进程可同时写入。""",
     "verify": """核对磁盘上的每个字节。
 
     有问题、或打开时不得不截断或修补过，退出码为 3。
@@ -453,6 +455,8 @@ ERRORS = (
     (r"the tree has outgrown the plan at (.+)", "计划之后树已经变了：{0}"),
     # what a store refuses
     (r"(.+) is a file, and no folder of a keyword tree", "{0} 是文件，不是关键词树的文件夹"),
+    (r"a backup needs a new or an empty folder: (.+)", "备份需要一个新的或空的文件夹：{0}"),
+    (r"only what lies in a folder is backed up so: (.+)", "只有放在文件夹里的记忆才能这样备份：{0}"),
     (r"(.+) is a snapshot: use Restore in the tree that it is of", "{0} 是快照：请在它所属的记忆里用 restore"),
     (
         r"(.+) has format (\d+), this version reads up to (\d+)(?:: .+)?",
