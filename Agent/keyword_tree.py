@@ -112,11 +112,39 @@ __all__ += ["InfoPatch", "InfoSpec", "KeywordPatch", "KeywordSpec", "OpenOperati
 __all__ += ["NotFoundError", "StoreCorruptError", "StoreError", "VersionConflictError"]
 
 # For modules that read or write logs themselves (repair, other stores, the tree as it was): as stable as the format.
-__port__ = ["BehindError", "EncodeLine", "EncodeState", "LogLine", "LogPosition", "LoggedOperation", "MatchInfo"]
-__port__ += ["MatchLine", "NoRows", "ReadAfter", "ReadCheckpoint", "ReadLine", "ReadNextOrdinal", "ReadOperation"]
-__port__ += ["ReadRecord", "ReadRowsInto", "ReplacedError", "Rows", "ROW_FIELDS", "CHECKPOINT", "CHUNK", "FIRST_CRC"]
-__port__ += ["FORMAT", "FORMAT_FIELD", "HISTORY", "LOG_NAME", "LOST", "RESIDENT_LIMIT", "SNAPSHOTS", "SNAPSHOT_NAME"]
-__port__ += ["STATE"]
+__port__ = [
+    "BehindError",
+    "CHECKPOINT",
+    "CHUNK",
+    "EncodeLine",
+    "EncodeState",
+    "FIRST_CRC",
+    "FORMAT",
+    "FORMAT_FIELD",
+    "HISTORY",
+    "LOG_NAME",
+    "LOST",
+    "LogLine",
+    "LogPosition",
+    "LoggedOperation",
+    "MatchInfo",
+    "MatchLine",
+    "NoRows",
+    "RESIDENT_LIMIT",
+    "ROW_FIELDS",
+    "ReadAfter",
+    "ReadCheckpoint",
+    "ReadLine",
+    "ReadNextOrdinal",
+    "ReadOperation",
+    "ReadRecord",
+    "ReadRowsInto",
+    "ReplacedError",
+    "Rows",
+    "SNAPSHOTS",
+    "SNAPSHOT_NAME",
+    "STATE",
+]
 
 _Row: TypeAlias = dict[str, Any]
 """One record as JSON has it.  `Any` stops at this edge: what leaves is a typed record."""
@@ -259,23 +287,23 @@ _FieldsOf: Callable[[object], _Row] = vars(_Plain)["__dict__"].__get__  # also w
 class _StoredRecord(_Plain):
     """A record that may still be a row: it is decoded when a field is first read.
 
-    Until then its dict holds `_row`, and of a keyword `_level` and `_list_children`.  `_FieldsOf` shows the dict as it
-    is; `vars(record)`, and whatever copies or pickles a record, see the fields.  Most of what a search returns is never
-    looked at, and decoding is most of what a search costs.
+    Until then its dict holds `_row`, the row with a keyword's level, and of a keyword `_list_children`.  `_FieldsOf`
+    shows the dict as it is; `vars(record)`, and whatever copies or pickles a record, see the fields.  Most of what a
+    search returns is never looked at, and decoding is most of what a search costs.
     """
 
     def _Decode(self) -> _Row:
         fields = _FieldsOf(self)
-        level, row = fields.get("_level"), fields.get("_row")  # in this order: another thread may take them away
-        if row is not None:
+        pending = fields.get("_row")
+        if pending is not None:
+            row, level = pending
             decoded = _DecodeRow(row, type(self))
             if level is not None:
                 decoded["level"] = level
                 del decoded["children"]
             for name, value in decoded.items():
                 fields.setdefault(name, value)  # what the caller has set meanwhile stays
-            fields.pop("_row", None)  # behind the fields, and before the level: others may be doing the same
-            fields.pop("_level", None)
+            fields.pop("_row", None)  # last, and only then: another thread may be doing the same
         return fields
 
     def __getattr__(self, name: str) -> Any:
@@ -1139,13 +1167,13 @@ def ReadRecord(row: bytes, kind: type | None = None) -> Any:
 def _DeferNode(row: bytes, level: int, list_children: Callable[[str], list[str]]) -> KeywordNode:
     """Return a keyword that decodes its row when a field is first read."""
     node = object.__new__(KeywordNode)
-    _FieldsOf(node).update(_row=row, _level=level, _list_children=list_children)
+    _FieldsOf(node).update(_row=(row, level), _list_children=list_children)
     return node
 
 
 def _DeferInfo(row: bytes) -> Info:
     info = object.__new__(Info)
-    _FieldsOf(info)["_row"] = row
+    _FieldsOf(info)["_row"] = row, None
     return info
 
 
@@ -2472,10 +2500,8 @@ class _FileStore(_Archive):
     def Begin(self, apply: Callable[[Rows], None], for_commit: bool = False) -> None:
         """Keep other processes from writing, and let `apply` take in what they wrote; `End` lets them go on."""
         reader = self._reader
-        if self.is_readonly:  # it opens again where the log has changed; that is all it does to follow
-            is_shorter = self.files.Size(reader.fd) < reader.log.bytes  # a writer has taken back what failed
-            if is_shorter or not self.files.IsAt(reader.fd, self.log_path) or reader.ReadRest() != self._behind:
-                raise ReplacedError(f"{self.log_path} has changed")
+        if self.is_readonly:
+            self._RefuseChangedLog()
             return
         if self._failure:
             raise StoreError(self._failure)
@@ -2489,13 +2515,20 @@ class _FileStore(_Archive):
             if self._IsReplaced():
                 raise ReplacedError(f"{self.log_path} was replaced")
         length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
-        found = self.files.Read(reader.fd, length + 1, reader.last_line)  # and a byte behind it
-        if found[_CRC] != reader.crc:
+        last_line = self.files.Read(reader.fd, length + 1, reader.last_line)  # and a byte after it
+        if last_line[_CRC] != reader.crc:
             self.is_lost = True
             raise StoreCorruptError(LOG_NAME, reader.log.lines, LOST)
-        behind = found[length:] if length < _ENVELOPE_LIMIT else self.files.Read(reader.fd, 1, reader.log.bytes)
-        if behind not in (b" ", b"\n"):
+        after = last_line[length:] if length < _ENVELOPE_LIMIT else self.files.Read(reader.fd, 1, reader.log.bytes)
+        if after not in (b" ", b"\n"):
             self._CatchUp(apply)
+
+    def _RefuseChangedLog(self) -> None:
+        """Refuse a log that can only be read, and has changed: it is opened again, which is all it does to follow."""
+        reader = self._reader
+        is_shorter = self.files.Size(reader.fd) < reader.log.bytes  # a writer has taken back what failed
+        if is_shorter or not self.files.IsAt(reader.fd, self.log_path) or reader.ReadRest() != self._behind:
+            raise ReplacedError(f"{self.log_path} has changed")
 
     def _IsReplaced(self) -> bool:
         """Tell whether another file has the log's name; or the lock's: then there are two locks."""
@@ -5707,6 +5740,16 @@ def _Sibling(name: str) -> Any:
         raise KeywordTreeError(f"this needs {name}.py beside this file, both in one package") from error
 
 
+def _StampOf(now: float) -> str:
+    """Return a snapshot's name: the time in UTC."""
+    stamp = ""
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
+    if not _IsSnapshotName(stamp):
+        raise _Invalid("the clock must return seconds since 1970, before the year 10000", now)
+    return stamp
+
+
 def _Page(ids: Sequence[_Value], page: int | None, size: int) -> Sequence[_Value]:
     """Return a page, all where `page` is None."""
     if page is None:
@@ -5735,8 +5778,6 @@ class KeywordTree:
       where a model is to choose, one descent: a ranking and a call for each of at most `descend_max_rounds` rounds.
     - An argument that cannot be used raises InvalidInputError, an id that leads nowhere NotFoundError (reading finds
       nothing instead), a disk that refuses StoreError, a closed tree ClosedError.  Nothing is written then.
-
-    The session at the top of the module shows the first steps; examples of each method stand in the README.
 
     >>> KeywordTree("/dev/null/no-folder")  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
@@ -5932,7 +5973,6 @@ class KeywordTree:
         descent = self._descent.Walk(query, "search")
         result = self._searcher.BuildResult(descent)
         can_learn = self._learn_matches and len(query) <= _QUERY_LIMIT
-        # A block's writes are the caller's alone.
         if can_learn and result.node is not None and self._engine.FindBlock() is None:
             with contextlib.suppress(KeywordTreeError):  # the answer stands, whether it can be kept or not
                 node_id, agent_ios = result.node.id, [descent.io] if descent.io else []
@@ -5951,9 +5991,7 @@ class KeywordTree:
     def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
         """Return at most `limit` keywords that fit `query`, any text, best by words alone, best first.
 
-        Each comes with a confidence from 0 to 1: how much of the query it explains, and how much of one of its texts
-        (a name, say) the query holds; the order goes by more, so these need not fall.  A hint: of questions that
-        nothing fits nine in ten have less than 0.3, but so has half of those that a word or two of a long text answer.
+        Each comes with a confidence from 0 to 1, see `Evidence`; the order goes by more, so these need not fall.
 
         Cost: one ranking, some milliseconds; no model.
         """
@@ -5988,12 +6026,6 @@ class KeywordTree:
         """Yield a keyword and all beneath it, each before its children; `depth` 0 yields it alone, None all.
 
         Others may write meanwhile: what is gone when its turn has come is left out.  Cost: a step for each.
-
-        >>> import tempfile
-        >>> tree = KeywordTree(tempfile.mkdtemp())
-        >>> _ = tree.Ensure("编程/Python"), tree.Ensure("编程/Rust")
-        >>> [node.name for node in tree.Walk(depth=1)], [node.name for node in tree.Walk()]
-        (['root', '编程'], ['root', '编程', 'Python', 'Rust'])
         """
         (id,) = self._Enter(id=id)
         if depth is not None:
@@ -6168,11 +6200,6 @@ class KeywordTree:
 
         Raises:
             ConflictError: several keywords under one parent bear a name of the path.
-
-        >>> import tempfile
-        >>> tree = KeywordTree(tempfile.mkdtemp())
-        >>> tree.Ensure("编程/Python/asyncio").id == tree.Ensure("编程 / python / asyncio").id
-        True
         """
         self._engine.CheckOpen()
         author = _CheckName("created_by", created_by)
@@ -6414,14 +6441,6 @@ class KeywordTree:
 
         Cost: reads the log backwards to its beginning, and holds its lines up to then.  Needs `past.py` beside this
         file.
-
-        >>> import tempfile
-        >>> tree = KeywordTree(tempfile.mkdtemp())
-        >>> tea = tree.CreateKeyword("tea", "root")
-        >>> seq = tree.History(limit=1)[0].seq
-        >>> _ = tree.UpdateKeyword(tea.id, {"name": "green tea"}, tea.version)
-        >>> tree.At(seq).GetKeyword(tea.id), tree.GetKeyword(tea.id)
-        (<KeywordNode 'tea' level 1>, <KeywordNode 'green tea' level 1>)
         """
         self._CheckAndRefresh()
         with contextlib.closing(self._journal.Lines()) as lines:
@@ -6458,11 +6477,7 @@ class KeywordTree:
         Cost: a few syncs, whatever the size; with `copy`, or without hard links, the log's bytes.
         """
         self._RefuseInOperation("Snapshot", copy=copy)
-        now, stamp = self._engine.Now(), ""
-        with contextlib.suppress(ValueError, OverflowError, OSError):
-            stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
-        if not _IsSnapshotName(stamp):
-            raise _Invalid("the clock must return seconds since 1970, before the year 10000", now)
+        stamp = _StampOf(self._engine.Now())
         return self._engine.Exclusively(lambda: self._engine.store.Snapshot(stamp, copy))
 
     def Restore(self, snapshot_ts: str, changed_by: str = "user") -> str:
@@ -6546,12 +6561,8 @@ class KeywordTree:
     def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
         """Look for what is out of order, and return a plan; changes nothing.
 
-        Without a model, or with one that goes by scores alone (`LLMClient.judges` false), only what needs no judgement
-        is proposed: siblings that are called the same (`merge`), and, in the whole tree, infos without keyword whose
-        text names exactly one (`link`).  With a model also levels with more children than a view shows (`group`: put
-        runs of them under new keywords), chains of only children without infos (`merge`: into the one below), and what
-        the model says of the newest 20 keywords, whether one is the same as another (`merge`) and where it belongs
-        (`move`), and of the newest 20 infos without keyword (`link`).
+        By rule it proposes only what needs no judgement, all else where a model is connected that `judges`; what that
+        is stands in `reorganize.py`.
 
         Args:
             scope_id: look only beneath this keyword; None takes the whole tree.

@@ -41,9 +41,7 @@ class TestLinesUntil:
         )
     )
 
-    @pytest.mark.parametrize(
-        ("at", "wanted"), [(6, b"456"), (5, b"45"), (4, b"45"), (3, b"123"), (1, b"1"), (0, b"")]
-    )
+    @pytest.mark.parametrize(("at", "wanted"), [(6, b"456"), (5, b"45"), (4, b"45"), (3, b"123"), (1, b"1"), (0, b"")])
     def test_begin_where_a_log_begins(self, at: int, wanted: bytes) -> None:
         assert b"".join(lines_until(self.LINES, at)) == wanted
 
