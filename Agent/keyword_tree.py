@@ -34,7 +34,7 @@ The sections, in order from what is stored up to the public class; each opens wi
     Errors       what can go wrong, grouped by what a caller would do about it
     Records      what is stored and what is returned
     Model        the port to a language model, its prompts, and a scripted model
-    Text         folding, normalising, checking and encoding what strangers write
+    Text         folding, normalising, checking and encoding untrusted text
     Rows         how a record stands in a JSONL line, and is read without decoding it all
     Files        the one class through which all input and output goes
     Log          the line format of change_log.jsonl, how to tell a torn tail from damage, and its reader
@@ -50,7 +50,7 @@ Three ways through it, from the public call inwards:
 
     a write   KeywordTree.CreateKeyword, _Writer.DraftNode, _Engine.Write and Run, _GroupCommit.Run,
               _Engine._WorkUpToDate, which takes the store's lock in _FileStore.Begin; then in _Engine._CommitJobs:
-              _PlanNode on a _Transaction, whose Rows go to _FileStore.Append (behind the log's line to the
+              _PlanNode on a _Transaction, whose Rows go to _FileStore.Append (after the log's line to the
               projections, LogPosition.Project) and to _State.Apply
     a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank, which asks the ranker
               (Ranker.Fit), and a view from BuildView; _AskRound asks the model and reads its reply (_ReadReply),
@@ -522,7 +522,7 @@ class AgentDecision:
     """A model's reply for one round.  Integers are an `idx` of the view just shown."""
 
     action: Literal["jump", "match", "missing", "ambiguous"]
-    """`match` chooses, `jump` looks beneath, `missing` gives up, `ambiguous` names several."""
+    """`match` chooses, `jump` looks below, `missing` gives up, `ambiguous` names several."""
     node_id: int | str | None = None
     """One target of `jump` or `match`."""
     node_ids: list[int | str] = field(default_factory=list)
@@ -546,7 +546,7 @@ def _Shorten(value: object, limit: int = 60) -> str:
     """Return `repr(value)`, cut to `limit` characters: error messages must stay readable."""
     try:
         text = repr(value[: limit + 1]) if isinstance(value, (str, bytes)) else _BRIEF.repr(value)
-    except Exception as error:  # too deep, too long, or a stranger's __repr__
+    except Exception as error:  # too deep, too long, or a foreign __repr__
         text = f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
@@ -628,10 +628,10 @@ class InfoPatch(TypedDict, total=False):
 #      "candidates": [{"idx": 0, "name": "Python", "path": "编程 / Python"}, …]}
 #
 # with "description" (of a keyword to be placed), "content" (of an info to be linked) or "context" (of a name that
-# several bear) where there is one.  A candidate also has the fields that the client asks for, and a client that asks
+# several have) where there is one.  A candidate also has the fields that the client asks for, and a client that asks
 # for scores is also given how many of the first are there only for being "recent"; with `view="paths"` a candidate is
 # its path alone, and its idx the place in the list.
-# No id reaches the model.  All that strangers wrote stands inside JSON strings of the user's message, so the worst that
+# No id reaches the model.  Untrusted text stands inside JSON strings of the user's message, so the worst that
 # a hostile name can do is to be chosen.
 
 _PROMPT_VERSION = 2
@@ -1007,8 +1007,8 @@ def _QueryKey(query: str) -> str:
 #   infos  {"id","deleted","source",…}
 #   links  {"info_id","keyword_id","ordinal","deleted","relation",…}
 #
-# Compact JSON has no blank behind a comma outside of strings, and within strings every quote and every tab is escaped.
-# So `, "after": ` and a raw tab cannot occur within a row, whatever strangers write, and separate safely.
+# Compact JSON has no blank after a comma outside of strings, and within strings every quote and every tab is escaped.
+# So `, "after": ` and a raw tab cannot occur within a row, whatever the text, and separate safely.
 
 _KINDS = ("nodes", "infos", "links")
 _TYPES = (KeywordNode, Info, InfoKeywordLink)
@@ -1332,7 +1332,7 @@ class _Files:
 
     @_Typed
     def Stat(self, path: str) -> os.stat_result | None:
-        """Return what the system tells of a path; None where nothing is there."""
+        """Return what the system knows of a path; None where nothing is there."""
         try:
             return os.stat(path)
         except FileNotFoundError:  # nothing else means that it is not there
@@ -1533,7 +1533,7 @@ def _Checksum(files: _Files, fd: int, stop: int) -> int:
 #
 # change_log.jsonl is the truth: one line is one operation, and an operation is done when its line is on the disk.
 #
-#   {"crc": "9f0c61ab",       CRC-32 of every byte behind this field
+#   {"crc": "9f0c61ab",       CRC-32 of every byte after this field
 #    "seq": 7,                one more than the line before
 #    "prev": "54e1b0aa",      the crc of the line before: a chain, so that a line cannot be left out, doubled or moved
 #                             unseen
@@ -1549,7 +1549,7 @@ def _Checksum(files: _Files, fd: int, stop: int) -> int:
 #
 # When is a bad line a torn tail, and when damage?  A crash can spoil only lines whose sync had not returned.  So if a
 # later line that is whole says `durable` >= the bad one's seq, the bad one HAD been on the disk: damage, and nothing is
-# touched.  If none does, the bad line and all behind it were never acknowledged: they are kept aside, cut, reported.
+# touched.  If none does, the bad line and all after it were never acknowledged: they are kept aside, cut, reported.
 
 FORMAT = 1
 FORMAT_FIELD = f'"format": {FORMAT}, '
@@ -1779,7 +1779,7 @@ class LogPosition:
         """Puts (number of a projection, offset, bytes) where they are to stand: `Write` or `Mend` of `_Projections`."""
 
     def Advance(self, seq: int, line: bytes) -> None:
-        """Move behind a line, its newline included."""
+        """Move past a line, its newline included."""
         log = self.log
         self.last_line = log.bytes
         log.bytes, log.lines, log.crc = log.bytes + len(line), log.lines + 1, zlib.crc32(line, log.crc)
@@ -1833,7 +1833,7 @@ class _LogReader(LogPosition):
         self.files.Close(self.fd)
 
     def Read(self) -> Iterator[Rows]:
-        """Yield the rows behind this place, and move behind them, up to the first line that is not whole."""
+        """Yield the rows after this place, and move past them, up to the first line that is not whole."""
         for lines in _ReadForward(self.files, self.fd, self.log.bytes, self.stop):
             records = NoRows()
             for raw in lines:
@@ -1879,7 +1879,7 @@ class _LogReader(LogPosition):
                 raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(wanted)}")
 
     def StartAt(self, line: LogLine, raw: bytes, lengths: list[_Length]) -> None:
-        """Begin behind a checkpoint whose files were compared already."""
+        """Begin after a checkpoint whose files were compared already."""
         self.log, *self.projected = lengths
         self.Advance(line.seq, raw + b"\n")
         self.checkpoint = self.seq, self.log.bytes
@@ -1894,7 +1894,7 @@ class _LogReader(LogPosition):
             raise StoreCorruptError(LOG_NAME, 0, "the log has changed since it was read")
 
     def ReadRest(self) -> bytes:
-        """Return what stands behind this place."""
+        """Return what stands after this place."""
         return self.files.Read(self.fd, self.files.Size(self.fd) - self.log.bytes, self.log.bytes)
 
     def ReadRow(self, held: Any) -> bytes:
@@ -1962,13 +1962,13 @@ def EncodeState(
 # rows before.  So they are written there as they are taken in, without a sync; writing them again does no harm.  Now
 # and then the projections are synced, and a "checkpoint" line says how long all four files are, and their checksums.
 # Opening checks these: where all four are as the last checkpoint says, the rows come from the projections and only the
-# log behind it is read line by line; else the whole log is, and the projections are made to fit it.  After a write or
+# log after it is read line by line; else the whole log is, and the projections are made to fit it.  After a write or
 # sync of a projection that failed there is no checkpoint until the next opening, which writes from the last one on.
 #
 # A commit, the lock held: (1) what other processes wrote is read from the tail on; (2) one positional write of the
 # operations' lines; (3) one sync.  From here on they are done.  (4) Their rows are written to the projections.
 # A crash before (3) leaves a torn tail or whole lines that were not acknowledged: both are a valid state.
-# A crash behind it loses nothing.
+# A crash after it loses nothing.
 
 LOST = "the log was changed, or cut, while it was open; what was read of it is in this tree alone: open it anew"
 _CHECKPOINT_OPERATIONS = 1000
@@ -2049,7 +2049,7 @@ class _Projections:
                 yield records
 
     def ReadRest(self, kind: int, length: _Length) -> bytes:
-        """Return what one holds behind what it should; nothing where it cannot be read."""
+        """Return what one holds after what it should; nothing where it cannot be read."""
         with contextlib.suppress(_DiskError), _Opened(self._files, self.paths[kind]) as fd:
             size = self._files.Size(fd)
             return self._files.Read(fd, max(0, size - length.bytes), length.bytes)
@@ -2164,7 +2164,7 @@ class _Archive:
         return [os.path.join(self._history, name) for name in names]
 
     # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
-    # says behind which operation it begins.
+    # says after which operation it begins.
 
     def _FinishForgetting(self) -> None:
         """Remove what may hold deleted data, where a compaction without history was begun and its log is in place."""
@@ -2232,7 +2232,7 @@ class _FileStore(_Archive):
         self._size = 0  # of the log with its padding, or less
         self._is_locked = True  # an opening's lock
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
-        self._behind = b""  # what stands behind the last line of a log that can only be read
+        self._behind = b""  # what stands after the last line of a log that can only be read
         self.MakeLock()
 
     def MakeLock(self) -> None:
@@ -2244,7 +2244,7 @@ class _FileStore(_Archive):
 
     @property
     def position(self) -> str:
-        """Number and checksum of the last operation: what tells it from another log's."""
+        """Number and checksum of the last operation: what distinguishes it from another log's."""
         return f"{self._reader.seq} {self._reader.crc.decode()}"
 
     @property
@@ -2368,7 +2368,7 @@ class _FileStore(_Archive):
             apply(records)
 
     def _StartAtCheckpoint(self) -> bool:
-        """Move the reader behind the last checkpoint, if all four files are as it says."""
+        """Move the reader past the last checkpoint, if all four files are as it says."""
         files, reader = self.files, self._reader
         backward = _ReadBackward(files, reader.fd, files.Size(reader.fd))
         latest = itertools.islice(backward, 2 * _CHECKPOINT_OPERATIONS)
@@ -2391,7 +2391,7 @@ class _FileStore(_Archive):
     def _RefuseLostEnd(self) -> bytes:
         """Refuse a log that has lost what it had: operations at its end, or a part of the state it begins with.
 
-        Returns what stands behind the last whole line.
+        Returns what stands after the last whole line.
         """
         reader = self._reader
         if self.seq == 0:
@@ -2414,10 +2414,10 @@ class _FileStore(_Archive):
             raise StoreCorruptError(LOG_NAME, 0, f"operation {least} is another than was read: it is of another tree")
 
     def _JudgeTail(self) -> bytes:
-        """Return what stands behind the last whole line; refuse what no crash explains."""
+        """Return what stands after the last whole line; refuse what no crash explains."""
         rest, expected = self._reader.ReadRest(), self.seq + 1
         self._size = self._reader.log.bytes + len(rest)
-        for match in _FindLines(rest):  # also behind a newline that was damaged
+        for match in _FindLines(rest):  # also after a newline that was damaged
             line = ReadLine(match[0])
             if line is not None and line.durable >= expected:
                 proof = f"though operation {line.seq}, behind it, tells that it was on the disk"
@@ -2425,7 +2425,7 @@ class _FileStore(_Archive):
         return rest
 
     def _CutTail(self, rest: bytes) -> None:
-        """Cut what a crash left behind the last whole line, and keep it aside."""
+        """Cut what a crash left after the last whole line, and keep it aside."""
         if not rest.strip(b" \n"):
             return
         if rest.strip(b" \n\0"):  # zeros alone are a file that grew without its bytes
@@ -2770,7 +2770,7 @@ def _CheckBackward(
 ) -> Iterator[tuple[LogLine | None, bytes]]:
     """Yield a log's lines up to operation `top`, the last first; None, and an end, where the chain is broken.
 
-    What lies behind `top` may be of another log, and in one that was set aside torn; all below was acknowledged, and
+    What lies after `top` may be of another log, and in one that was set aside torn; all below was acknowledged, and
     missing it is damage.  With a value the lines without it are checked, and not yielded.
     """
     crc = b""
@@ -3122,7 +3122,7 @@ class _State:
             self.by_node.Change(keyword_id, is_there)
 
     def Check(self) -> None:
-        """Refuse keywords beneath a parent that does not exist.  Cost: one look-up for each inner node."""
+        """Refuse keywords below a parent that does not exist.  Cost: one look-up for each inner node."""
         if _ROOT_ID in self.nodes and self.Head(_ROOT_ID).parent_id is not None:
             raise StoreCorruptError(LOG_NAME, 0, "the root hangs beneath another keyword")
         for id in self.children:
@@ -3216,7 +3216,7 @@ class _State:
         return level
 
     def ChildrenByName(self, id: str) -> list[str]:
-        """Return the children of a large level.  Cost: of 45,000, a tenth of a second behind each change."""
+        """Return the children of a large level.  Cost: of 45,000, a tenth of a second after each change."""
         if self._sorted_at != self.change_count:
             self._by_name, self._sorted_at = {}, self.change_count
         if id not in self._by_name:
@@ -3225,11 +3225,11 @@ class _State:
         return self._by_name[id]
 
     def IsBeneath(self, id: str, ancestor_id: str) -> bool:
-        """Tell whether `id` is, or lies beneath, another.  Cost: a step for each level up to there, or to the root."""
+        """Tell whether `id` is, or lies below, another.  Cost: a step for each level up to there, or to the root."""
         return any(step == ancestor_id for step in self.Upward(id))
 
     def Beneath(self, ids: Iterable[str]) -> Iterator[str]:
-        """Yield `ids` and what lies beneath them, level by level."""
+        """Yield `ids` and what lies below them, level by level."""
         level = list(ids)
         while level:
             yield from level
@@ -3243,7 +3243,7 @@ class _State:
         return [self.infos[_InfoIdOf(link)] for link in links]
 
     def InfosBehind(self, id: str | None) -> Iterator[str]:
-        """Yield all infos, or those that stand behind one, which may be deleted by now."""
+        """Yield all infos, or those that stand after one, which may be deleted by now."""
         if self._info_places is None:
             self._info_order = list(self.infos)
             self._info_places = {each: place for place, each in enumerate(self._info_order)}
@@ -3284,7 +3284,7 @@ class _State:
         return [head.id for head in heads if fold in map(_Fold, (head.name, *head.aliases))]
 
     def ByTokens(self, tokens: Collection[str]) -> Sequence[str]:
-        """Return the ids of nodes that bear one of `tokens`, in order, each once."""
+        """Return the ids of nodes that have one of `tokens`, in order, each once."""
         tokens_of, found = self._Tokens(), dict[str, None]()
         for token in tokens:
             folds = tokens_of.Get(token)
@@ -3351,7 +3351,7 @@ def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]])
         return []
     starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(query)]
     steps_left, paths = _PATH_STEPS, dict[str, list[str]]()  # by parent: siblings share their ancestors
-    led_to: list[set[str]] = [set() for _ in starts]  # by the last piece: whom the pieces so far can lead to
+    led_to: list[set[str]] = [set() for _ in starts]  # by the last piece: what the pieces so far can lead to
     for last, first in itertools.product(range(len(starts)), repeat=2):
         whole = first == 0 and last == len(cuts)
         if first > last or whole or (first and not led_to[first - 1]):
@@ -3669,7 +3669,7 @@ _OUTCOMES: dict[str, tuple[str | None, str]] = {  # case -> outcome, reason
     "match_several": ("ambiguous", "agent_ambiguous"),
     "match_invalid": ("missing", "invalid_reply"),  # a group, or what is not in the view
     "jump": (None, ""),  # to candidates or groups
-    "jump_to_leaves": ("ambiguous", "agent_ambiguous"),  # several candidates, nothing beneath any of them
+    "jump_to_leaves": ("ambiguous", "agent_ambiguous"),  # several candidates, nothing below any of them
     "jump_invalid": ("missing", "invalid_jump"),  # to what is not in the view, or to too much
     "ambiguous": ("ambiguous", "agent_ambiguous"),
     "ambiguous_invalid": ("missing", "invalid_reply"),  # a group, or what is not in the view
@@ -3707,7 +3707,7 @@ class _Position(NamedTuple):
 
     id: str  # the lowest keyword that is above all that was opened
     targets: list[str]  # what was opened, and stays in the view
-    members: list[str]  # what lies beneath, all of it to be shown
+    members: list[str]  # what lies below, all of it to be shown
 
 
 def _ReadReply(reply: object, view: _View) -> _Reading:
@@ -3746,7 +3746,7 @@ def _Printable(text: str) -> str:
 
 
 def _CleanName(name: str | None) -> str | None:
-    """Return a name that a model proposes if a keyword could bear it."""
+    """Return a name that a model proposes if a keyword could have it."""
     with contextlib.suppress(InvalidInputError):
         return None if name is None else _CheckName("suggest_name", name.strip()[:_NAME_LIMIT])
     return None
@@ -3971,7 +3971,7 @@ class _Descent:
             reading = _Reading("vanished", reading.action, reading.targets, "what was chosen is gone")
         elif is_jump and len(opened) == len(reading.targets) > 1 and not any(map(state.children.Get, opened)):
             reading = reading._replace(case="jump_to_leaves")
-        elif is_jump and len(opened) > max(1, self._max_candidates - 2):  # what lies beneath needs room for two groups
+        elif is_jump and len(opened) > max(1, self._max_candidates - 2):  # what lies below needs room for two groups
             reading = _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
         trace.steps[-1].action, trace.steps[-1].reason = reading.action, reading.words
         return reading
@@ -4017,7 +4017,7 @@ class _Descent:
     # be reached.  What room is left goes to more of what fits, and to the tree's top.
 
     def _Open(self, state: _State, ids: list[str], view: _View) -> _Position:
-        """Return the position that looks beneath keywords and groups of a view."""
+        """Return the position that looks below keywords and groups of a view."""
         targets = [id for id in ids if id not in view.groups]
         members = []
         for id in targets:
@@ -4177,7 +4177,7 @@ _CONFIRMED_LIMIT = 20  # queries kept with a keyword; the oldest goes
 class _Transaction:
     """What one operation reads and stages: one line of the log, all of it or nothing."""
 
-    _may_have_moved = False  # a keyword that was there: levels beneath it may be others than in the base
+    _may_have_moved = False  # a keyword that was there: levels below it may be others than in the base
     _overlay: _State | None = None  # made when a plan reads what was staged
     _seen = 0  # of the steps, those whose rows the overlay has
 
@@ -4247,7 +4247,7 @@ class _Transaction:
         return id in (self.base.infos if kind else self.base.nodes)
 
     def StageNew(self, record: KeywordNode | Info) -> None:
-        """Stage a new keyword or info, as version 1, or one behind that of a deleted one that had its id.
+        """Stage a new keyword or info, as version 1, or one after that of a deleted one that had its id.
 
         Like `LevelOf` without an overlay, which a batch would pay for.
 
@@ -4387,7 +4387,7 @@ def _PlanAll(plans: Iterable[_Plan[_Value]], tx: _Transaction) -> list[_Value]:
 
 
 def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transaction) -> KeywordNode:
-    """Stage a new keyword beneath the one that the caller, or a model, wants it under."""
+    """Stage a new keyword below the one that the caller, or a model, wants it under."""
     parent_id, level = wanted, tx.LevelOf(wanted)
     if level is None:
         if agent_io is None:
@@ -5553,7 +5553,7 @@ class _Journal:
             return list(itertools.islice(touching, limit))
 
     def Since(self, seq: int) -> list[bytes]:
-        """Return the lines behind a number, oldest first."""
+        """Return the lines after a number, oldest first."""
         newer, end, is_state = list[bytes](), self._engine.store.seq, False
         if seq >= end or (seq, end) == self._nothing_between:
             return newer
@@ -5615,7 +5615,7 @@ class _Found(NamedTuple):
 
 
 class _Searcher:
-    """Finds by name, path, token and what was confirmed, else by the descent, and tells in a result what it found."""
+    """Finds by name, path, token and what was confirmed, else by the descent, and puts into a result what it found."""
 
     def __init__(self, engine: _Engine, reader: _Reader, descent: _Descent, mru: _MRUCache) -> None:
         self._engine = engine
@@ -5624,7 +5624,7 @@ class _Searcher:
         self._mru = mru
 
     def FindExactly(self, query: str) -> tuple[SearchResult | None, list[str]]:
-        """Return what bears the name, MATCHED or AMBIGUOUS, and the ids of all that do."""
+        """Return what has the name, MATCHED or AMBIGUOUS, and the ids of all that do."""
         with self._engine.lock:
             hits, reason = self.LookUp(query)
             ids = list(hits)
@@ -5676,7 +5676,7 @@ class _Searcher:
         return SearchResult(SearchStatus.AMBIGUOUS, candidates=candidates, reason=reason, candidate_count=len(ids))
 
     def Disambiguate(self, query: str, ids: list[str], context: str, ambiguous: SearchResult) -> SearchResult:
-        """Let the model choose among keywords that bear a name; where it cannot, all of them stand."""
+        """Let the model choose among keywords that have a name; where it cannot, all of them stand."""
         among = self._descent.ChooseByContext(ids, context)
         descent = self._descent.ChooseAmong(among, query, "disambiguate_same_name", context=context)
         chosen = self.BuildResult(descent)
@@ -5773,7 +5773,7 @@ class KeywordTree:
       was returned may be given instead.
     - `page` counts from 0, and None, where it is the default, asks for all at once; a page has `size` records.
     - `metadata` is a JSON object of the caller's own, `created_by` and `changed_by` name the author: the log
-      keeps it, and `Change.author` tells it.
+      keeps it as `Change.author`.
     - A write is durable when it returns, one line of the log, and can be undone.  It costs one sync; before that,
       where a model is to choose, one descent: a ranking and a call for each of at most `descend_max_rounds` rounds.
     - An argument that cannot be used raises InvalidInputError, an id that leads nowhere NotFoundError (reading finds
@@ -5953,7 +5953,7 @@ class KeywordTree:
         Args:
             query: a name, a path or a question.
             llm_expand_query: whether the model may be asked.
-            context: what the query is about; by it the model may choose among several that bear the name.
+            context: what the query is about; by it the model may choose among several that have the name.
 
         Returns:
             MATCHED with node, path and the first infos; AMBIGUOUS with candidates; or NOT_FOUND.  Whatever a model
@@ -6023,7 +6023,7 @@ class KeywordTree:
             return [] if found is None else self._reader.Nodes(state, state.PathOf(found))
 
     def Walk(self, id: str = _ROOT_ID, depth: int | None = None) -> Iterator[KeywordNode]:
-        """Yield a keyword and all beneath it, each before its children; `depth` 0 yields it alone, None all.
+        """Yield a keyword and all below it, each before its children; `depth` 0 yields it alone, None all.
 
         Others may write meanwhile: what is gone when its turn has come is left out.  Cost: a step for each.
         """
@@ -6078,7 +6078,7 @@ class KeywordTree:
 
         Cost: decodes the page's rows; with a relation it looks at every link of the keyword.
         """
-        # A link's row is flat, so no stranger's text can hold these unescaped quotes.
+        # A link's row is flat, so no text in it can hold these unescaped quotes.
         mark = b"" if relation is None else f'"relation":"{_Check(relation=relation)[0].value}"'.encode()
         id = _CheckId("id", id)
         with self._See(page=page) as state:
@@ -6111,9 +6111,9 @@ class KeywordTree:
         """Return a page of all infos, or of those on no keyword, in any order.
 
         Args:
-            page: counted from the beginning, or from behind `after`.
+            page: counted from the beginning, or from `after` on.
             unlinked: only infos on no keyword.
-            after: the id of the last info that the caller has: the page begins behind it, so that a scan costs a step
+            after: the id of the last info that the caller has: the page begins after it, so that a scan costs a step
                 for each info.  It may have been deleted since, but not before the tree was opened, or opened again (by
                 a compaction, say), nor in an open `Operation`: then NotFoundError says to begin from the start.
 
@@ -6199,7 +6199,7 @@ class KeywordTree:
             created_by: see the class.
 
         Raises:
-            ConflictError: several keywords under one parent bear a name of the path.
+            ConflictError: several keywords under one parent have a name of the path.
         """
         self._engine.CheckOpen()
         author = _CheckName("created_by", created_by)
@@ -6301,7 +6301,7 @@ class KeywordTree:
         """Make one keyword of two: names, aliases, children, links and confirmed queries of `src_id` go to `dst_id`.
 
         Of an info that both have, the link of `dst_id` stays; so do its description and metadata where it has them.
-        Where `dst_id` lies beneath `src_id`, it first takes its place.
+        Where `dst_id` lies below `src_id`, it first takes its place.
 
         Cost: one sync; a row for each child, two for each link.
         """
@@ -6314,7 +6314,7 @@ class KeywordTree:
 
         Args:
             id: must not be one that was merged into another.
-            cascade: delete all beneath it, too; without it the children move up to its parent.
+            cascade: delete all below it, too; without it the children move up to its parent.
             info_policy: what becomes of the infos: `reattach` links them to the parent, `detach` leaves them without
                 this link, `delete` deletes those that no other keyword holds.
             changed_by: see the class.
@@ -6410,7 +6410,7 @@ class KeywordTree:
         return self._journal.Newest(None if id is None else _CheckId("id", id), limit)
 
     def Changes(self, since: int = 0) -> Iterator[Change]:
-        """Yield the operations behind sequence number `since`, oldest first: what derived indexes follow.
+        """Yield the operations after sequence number `since`, oldest first: what derived indexes follow.
 
         What other processes wrote and what undo and restore changed is among them.  Where a compaction has come
         between, its first `Change` is called "state" and the records of all "state" changes together are all there
@@ -6549,7 +6549,7 @@ class KeywordTree:
 
         Returns:
             `keywords`, `infos`, `links`, `leaves`, `depth` (levels below the root), `fan_out` (largest number of
-            children) and `fan_out_id`, `same_names` (names that several bear), `unlinked_infos`, `bytes_on_disk` (by
+            children) and `fan_out_id`, `same_names` (names that several have), `unlinked_infos`, `bytes_on_disk` (by
             file), and of this tree object `descents`, `model_calls` and `names_shown`.
 
         Cost: a step for each keyword and info; decodes no row.  Needs `inspection.py` beside this file.
@@ -6565,7 +6565,7 @@ class KeywordTree:
         is stands in `reorganize.py`.
 
         Args:
-            scope_id: look only beneath this keyword; None takes the whole tree.
+            scope_id: look only below this keyword; None takes the whole tree.
 
         Returns:
             `{"scope_id", "steps", "seen", "note"}`, JSON whose steps may be cut down: each has `action`, `why` ("by
