@@ -4717,7 +4717,8 @@ class _Job(Generic[_Value]):
     plan: _Plan[_Value]
     author: str = ""
     agent_ios: Sequence[_Row] = ()
-    about: Sequence[str] = ()  # the id of what it makes, and those that it asks for, where it does nothing else
+    makes: Sequence[str] = ()  # the ids of what it makes, and of what it reads,
+    reads: Sequence[str] = ()  # where it does nothing else
     block: OpenOperation | None = None
     result: _Value = None  # type: ignore[assignment]  # until it is done
     error: BaseException | None = None
@@ -4889,7 +4890,7 @@ class OpenOperation:
             if kind is None and self._writes:
                 agent_ios = [io for write in self._writes for io in write.agent_ios]
                 author = self._author or self._writes[0].author
-                self.engine.Run(_Job(self._name, self.id, self._RunPlans, author, agent_ios, (), self))
+                self.engine.Run(_Job(self._name, self.id, self._RunPlans, author, agent_ios, block=self))
         finally:
             self._writes, self.transaction = [], None  # a task that the block started may keep hold of it
 
@@ -5199,14 +5200,20 @@ class _Engine:
     # -- committing -----------------------------------------------------------
 
     def Write(
-        self, op: str, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row] = (), about: Sequence[str] = ()
+        self,
+        op: str,
+        plan: _Plan[_Value],
+        author: str,
+        agent_ios: Sequence[_Row] = (),
+        makes: Sequence[str] = (),
+        reads: Sequence[str] = (),
     ) -> _Value:
         """Commit a plan, or make it a part of the block that is open here; return what it returned."""
         if _BLOCKS.get():
             block = self.FindBlock()
             if block is not None:
                 return block.Add(plan, author, agent_ios)
-        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios, () if agent_ios else about))
+        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios, () if agent_ios else makes, reads))
 
     def Run(self, job: _Job[_Value]) -> _Value:
         """Return what the job's plan returned, once it is durable; raise what it raised."""
@@ -5290,10 +5297,10 @@ class _Engine:
             count = ordinals = 0
             made: set[str] = set()
             for job in jobs:
-                if count and not (made and job.about and made.isdisjoint(job.about)):
+                if count and not (made and job.makes and made.isdisjoint(job.makes) and made.isdisjoint(job.reads)):
                     break
                 count += 1
-                made.update(job.about[:1])
+                made.update(job.makes)
                 operation = self._RunPlan(job, ordinals)
                 job.is_written = operation is not None
                 if operation is None:
@@ -5308,12 +5315,12 @@ class _Engine:
                 else:
                     self.store.Confirm()  # what is refused, or changes nothing, was decided on what all have written
             except StoreError as error:
-                if error.outcome_unknown or isinstance(error, (BehindError, _ReentryError)):
+                if type(error) is not StoreError:  # more than a refusal of the disk
                     raise
-                if count == 1:
-                    group[0].error, group[0].is_done = error, True
                 for job in group:
-                    if not job.is_done:  # alone: one of them may be what the disk has no room for
+                    if not job.is_done and (count == 1 or error.outcome_unknown):
+                        job.error, job.is_done = _ErrorOf(job, error), True
+                    elif not job.is_done:  # alone: one of them may be what the disk has no room for
                         self._CommitJobs([job])
             else:
                 for operation in operations:
@@ -5507,15 +5514,17 @@ class _Writer:
                 agent_ios.append(io)
             plans.append(partial(_PlanNode, node, parent_id, io))
         author = drafts[0][0].created_by if drafts else "user"
-        return self._engine.Write("batch_create_keywords", partial(_PlanAll, plans), author, agent_ios)
+        makes, reads = [node.id for node, _ in drafts], [parent_id for _, parent_id in drafts if parent_id]
+        return self._engine.Write("batch_create_keywords", partial(_PlanAll, plans), author, agent_ios, makes, reads)
 
     def CreateInfos(self, op: str, specs: Any) -> list[Info]:
         self._engine.CheckOpen()
         checked = list(_CheckSpecs(specs, "content", _INFO_SPEC))
-        plans, agent_ios, about = [], [], list[str]()
+        plans, agent_ios, makes, reads = [], [], list[str](), list[str]()
         for spec in checked:
             info, keyword_ids = self.DraftInfo(spec), spec["keyword_ids"] or []
-            about += [info.id, *keyword_ids]
+            makes.append(info.id)
+            reads += keyword_ids
             chosen: list[str] = []
             if spec["auto_link"]:
                 descent = self._descent.Walk("", "link_info", content=info.content)
@@ -5524,7 +5533,7 @@ class _Writer:
                     agent_ios.append(descent.io)
             plans.append(partial(_PlanInfo, info, keyword_ids, chosen))
         author = checked[0]["created_by"] if checked else "user"
-        return self._engine.Write(op, partial(_PlanAll, plans), author, agent_ios, about if len(checked) == 1 else ())
+        return self._engine.Write(op, partial(_PlanAll, plans), author, agent_ios, makes, reads)
 
     def WriteAs(self, op: str, plan: _Plan[Any], changed_by: str) -> str:
         """Commit a plan; return the operation's id, also where nothing had to change and nothing was written."""
@@ -6174,7 +6183,7 @@ class KeywordTree:
             parent_id, io = self._writer.Place(node)
         parent_id = parent_id or _ROOT_ID
         plan = partial(_PlanNode, node, parent_id, io)
-        return self._engine.Write("create_keyword", plan, created_by, () if io is None else [io], (node.id, parent_id))
+        return self._engine.Write("create_keyword", plan, created_by, [io] if io else (), (node.id,), (parent_id,))
 
     def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
         """Make many keywords, all or none; return them in the order of the specs.
