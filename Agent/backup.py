@@ -50,7 +50,7 @@ def backup(tree: KeywordTree, folder: str | os.PathLike[str]) -> int:
         unfinished.chmod(0o700)
         length = json.loads((kept / SNAPSHOT_NAME).read_bytes())["log"]["length"]
         _copy(kept / LOG_NAME, unfinished / LOG_NAME, length)
-        for path in (source / HISTORY).glob("*.jsonl"):
+        for path in (source / HISTORY).glob("*"):
             _copy(path, unfinished / HISTORY / path.name, path.stat().st_size)
         with KeywordTree(str(unfinished)) as copied:
             if problems := copied.Verify():

@@ -2664,7 +2664,8 @@ class _FileStore(_Archive):
             top = int(os.path.basename(path)[:18])
             try:
                 with _Opened(self.files, path) as fd:
-                    if top < oldest - 1:
+                    lost = os.path.join(self._history, f"{oldest - 1:018d}.lost")  # a repair has reported it
+                    if top < oldest - 1 and not self.files.Exists(lost):
                         yield None, b"operations %d to %d, of history" % (top + 1, oldest - 1)
                     oldest = min(oldest, self._FirstSeq(fd))
                     for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value, is_aside=True):

@@ -1729,6 +1729,22 @@ def repair(
     return report
 
 
+def _mark_gaps(folder: Path) -> None:
+    """Note in `history/` which operations are lost, so that a tree reads on beyond them."""
+    oldest = _first_of(folder / kt.LOG_NAME)
+    for path in sorted((folder / kt.HISTORY).glob("*.jsonl"), reverse=True):
+        if int(path.stem) < oldest - 1:
+            path.with_name(f"{oldest - 1:018d}.lost").touch(0o600)
+        oldest = min(oldest, _first_of(path))
+
+
+def _first_of(path: Path) -> int:
+    """Return the number of the first operation of a log; 0 where its first line cannot be read."""
+    with path.open("rb") as file:
+        match = kt.MatchLine(file.read(512))
+    return 0 if match is None else int(match[2])
+
+
 def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> RepairReport:
     with _held(damaged), _Writer(unfinished / kt.LOG_NAME) as writer:
         work = _Repair(damaged, writer, takes_cut=take_cut)
@@ -1739,6 +1755,7 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> 
     for folder in (kt.HISTORY, kt.SNAPSHOTS):
         if (unfinished / folder).exists():
             kt._Files().SyncFolder(str(unfinished / folder))
+    _mark_gaps(unfinished)
     nodes, infos, links = (work.state.living(kind) for kind in _KINDS)
     with kt.KeywordTree(str(unfinished)) as tree:
         missing = [id for (id,) in nodes if not tree.GetPath(id)]
