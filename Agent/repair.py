@@ -93,17 +93,15 @@ _Row: TypeAlias = dict[str, Any]
 _Key: TypeAlias = tuple[str, ...]
 """The id of a keyword or info; of a link that of the info, then that of the keyword."""
 
-_LOG_NAME, _HISTORY, _SNAPSHOTS, _SNAPSHOT_NAME = "change_log.jsonl", "history", "snapshots", "snapshot.json"
 _ROOT_ID = "root"
-_CHECKPOINT, _STATE = "checkpoint", "state"
-_FIRST_CRC = b"00000000"  # of what stands before a log's first line
 
 _KINDS = ("nodes", "infos", "links")
 _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
-    "nodes": kt._NODE_FIELDS,
-    "infos": kt._INFO_FIELDS,
-    "links": kt._LINK_FIELDS,
+    "nodes": kt.ROW_FIELDS[kt.KeywordNode],
+    "infos": kt.ROW_FIELDS[kt.Info],
+    "links": kt.ROW_FIELDS[kt.InfoKeywordLink],
 }
+_CRC_END = len(b'{"crc": "00000000", ')
 _TYPES = {"nodes": kt.KeywordNode, "infos": kt.Info, "links": kt.InfoKeywordLink}
 _NO_ROWS: dict[str, list[_Row]] = {kind: [] for kind in _KINDS}
 _CUT_LOG = "cut_tail-change_log-"
@@ -126,7 +124,7 @@ class Loss:
     detail: str
     """What it was and what was wrong with it."""
 
-    file: str = _LOG_NAME
+    file: str = kt.LOG_NAME
     """Name of the file it stood in."""
 
     line: int = 0
@@ -461,7 +459,7 @@ def _scan(path: Path) -> tuple[list[_Found], list[_Damage]]:
         for start in _starts(raw):
             end = raw.find(_START, start + 1)
             piece = raw[start : raw.rfind(b"}", start, len(raw) if end < 0 else end) + 1]
-            line = kt._ReadLine(piece)
+            line = kt.ReadLine(piece)
             if line is not None:
                 damages += _damage_in(raw, stop, start, number, offset)
                 stop = start + len(piece)
@@ -562,7 +560,7 @@ def _prove_one(
     fitting: set[_Found] = set()
     tries = _TRIES
     for text in dict.fromkeys(_readings(damage.raw, rows)):
-        start = max(text.find(b'"seq": ', 0, 2 * kt._CRC_END), 0) or kt._CRC_END
+        start = max(text.find(b'"seq": ', 0, 2 * _CRC_END), 0) or _CRC_END
         said, body = text[start - 11 : start - 3], text[start:]
         bits = 8 * len(body) if 8 * len(body) <= tries else 0
         tries -= bits
@@ -617,7 +615,7 @@ def _correct(text: bytes, crcs: set[bytes], bits: int) -> Iterator[tuple[bytes, 
 def _fitting(crc: bytes, body: bytes, damage: _Damage, known: Mapping[int, list[_Found]]) -> set[_Found]:
     """Return a line, if it is one that is missing in its place."""
     raw = b'{"crc": "%b", %b' % (crc, body)
-    line = kt._ReadLine(raw)
+    line = kt.ReadLine(raw)
     if line is None or line.seq in known or not line.durable < line.seq or not _is_operation(raw):
         return set()
     before, behind = known.get(line.seq - 1, []), known.get(line.seq + 1, [])
@@ -632,16 +630,16 @@ def _fitting(crc: bytes, body: bytes, damage: _Damage, known: Mapping[int, list[
 def _is_operation(raw: bytes) -> bool:
     """Tell whether a line is an operation of whole rows."""
     try:
-        _, operation = kt._ReadOperation(raw)
+        _, operation = kt.ReadOperation(raw)
         for row in _rows_in(operation):
-            kt._ReadRecord(row)
+            kt.ReadRecord(row)
     except (kt.StoreCorruptError, ValueError):
         return False
     named = operation.op, operation.id, operation.author
     return all(isinstance(text, str) for text in named) and isinstance(operation.timestamp, (int, float))
 
 
-def _rows_in(operation: kt._Operation) -> Iterator[bytes]:
+def _rows_in(operation: kt.LoggedOperation) -> Iterator[bytes]:
     for records in (operation.before, operation.after):
         yield from itertools.chain(records.nodes, records.infos, records.links)
 
@@ -649,7 +647,7 @@ def _rows_in(operation: kt._Operation) -> Iterator[bytes]:
 # -- which lines count --------------------------------------------------------
 
 
-def _choose(found: list[_Found], file: str = _LOG_NAME) -> tuple[list[_Found], list[Loss], list[str]]:
+def _choose(found: list[_Found], file: str = kt.LOG_NAME) -> tuple[list[_Found], list[Loss], list[str]]:
     """Return one line for each number, in their order; of two that differ the one that fits the chain."""
     by_seq: dict[int, list[_Found]] = {}
     notes: list[str] = []
@@ -689,7 +687,7 @@ def _loss_of_other(line: _Found, place: str, file: str) -> Loss:
     return _loss_in(line, detail, file)
 
 
-def _loss_in(line: _Found, detail: str, file: str = _LOG_NAME, ids: tuple[str, ...] = ()) -> Loss:
+def _loss_in(line: _Found, detail: str, file: str = kt.LOG_NAME, ids: tuple[str, ...] = ()) -> Loss:
     return Loss(detail, file, line.line, line.offset, line.length, line.seq, line.seq, ids)
 
 
@@ -704,7 +702,7 @@ def _first_number(chosen: list[_Found], damages: list[_Damage], last_of_history:
     firsts = firsts or [seq for seq, raw in told if b'"op": "state"' in raw]
     if firsts:
         return min(firsts[0], chosen[0].seq)
-    return chosen[0].seq - 1 if chosen[0].op == _STATE else min(last_of_history + 1, chosen[0].seq)
+    return chosen[0].seq - 1 if chosen[0].op == kt.STATE else min(last_of_history + 1, chosen[0].seq)
 
 
 def _describe_damages(chosen: list[_Found], damages: list[_Damage], first_number: int) -> list[Loss]:
@@ -767,7 +765,7 @@ def _missing(chosen: list[_Found], expected: int) -> Iterator[tuple[int, int]]:
 def _loss_of(damage: _Damage, first: int, last: int, detail: str = "") -> Loss:
     op = _MatchOp(damage.raw)
     detail = detail or f"its checksum is wrong{f', it seems to be {op[1].decode()}' if op else ''}"
-    return Loss(detail, _LOG_NAME, damage.line, damage.offset, damage.length, first, last, _ids_in(damage.raw))
+    return Loss(detail, kt.LOG_NAME, damage.line, damage.offset, damage.length, first, last, _ids_in(damage.raw))
 
 
 def _ids_in(raw: bytes) -> tuple[str, ...]:
@@ -1039,7 +1037,7 @@ class _Writer:
 
     def __init__(self, path: Path) -> None:
         self._file = _make_file(path)
-        self._seq, self._crc = 0, _FIRST_CRC
+        self._seq, self._crc = 0, kt.FIRST_CRC
 
     def begin(self, number: int) -> None:
         """Let the first operation have this number, so that those of the history stay below it."""
@@ -1049,8 +1047,8 @@ class _Writer:
         """Write a line of the old log; all behind its numbers stays as it is, but for the format where a log begins."""
         self._seq += 1
         rest = raw[raw.index(b'"op": ') :]
-        if begins and (match := kt._MatchLine(raw)) is not None and match[6] is None:
-            rest = b"%b%b%b" % (raw[raw.index(b'"op": ') : match.end()], kt._FORMAT_FIELD.encode(), raw[match.end() :])
+        if begins and (match := kt.MatchLine(raw)) is not None and match[6] is None:
+            rest = b"%b%b%b" % (raw[raw.index(b'"op": ') : match.end()], kt.FORMAT_FIELD.encode(), raw[match.end() :])
         body = b'"seq": %d, "prev": "%b", "durable": %d, %b' % (self._seq, self._crc, self._seq - 1, rest)
         self._crc = b"%08x" % zlib.crc32(body)
         self._file.write(b'{"crc": "%b", %b\n' % (self._crc, body))
@@ -1065,7 +1063,7 @@ class _Writer:
             origin: `operation_id`, `timestamp`, `author` and `agent_io`, where an old operation had them; `extra`
                 fields.
         """
-        entry = kt._Operation(
+        entry = kt.LoggedOperation(
             op,
             origin.get("operation_id") or str(uuid.uuid4()),
             origin.get("timestamp") or time.time(),
@@ -1074,7 +1072,7 @@ class _Writer:
             origin.get("author") or "",
             origin.get("agent_io"),
         )
-        line, self._crc = kt._EncodeLine(self._seq + 1, self._crc, self._seq, entry, origin.get("extra", ""))
+        line, self._crc = kt.EncodeLine(self._seq + 1, self._crc, self._seq, entry, origin.get("extra", ""))
         self._seq += 1
         self._file.write(line)
 
@@ -1088,8 +1086,8 @@ class _Writer:
             os.fsync(self._file.fileno())
 
 
-def _records_of(rows: Mapping[str, list[_Row]]) -> kt._Records:
-    records = kt._NoRecords()
+def _records_of(rows: Mapping[str, list[_Row]]) -> kt.Rows:
+    records = kt.NoRows()
     for kind in _KINDS:
         getattr(records, kind).extend(_encode_row(row) for row in rows.get(kind, []))
     return records
@@ -1125,7 +1123,7 @@ class _Repair:
 
     def read(self) -> None:
         """Read all files once, and find what belongs where."""
-        log = self.damaged / _LOG_NAME
+        log = self.damaged / kt.LOG_NAME
         numbers = [int(path.stem) for path in self._history()]
         if log.exists():
             found, damages = self._scan(log)
@@ -1139,8 +1137,8 @@ class _Repair:
             self.first_number = max(numbers, default=0) + 1
             self.losses.append(Loss("the log is missing", first_seq=self.first_number))
         for line in self.chosen:
-            if line.format is not None and line.format > kt._FORMAT:
-                raise RepairError(f"{_LOG_NAME} has format {line.format}, this version reads up to {kt._FORMAT}")
+            if line.format is not None and line.format > kt.FORMAT:
+                raise RepairError(f"{kt.LOG_NAME} has format {line.format}, this version reads up to {kt.FORMAT}")
         self.projections = {kind: _Projection(self.damaged, kind) for kind in _KINDS}
         if not self.chosen and not any(line.sign for each in self.projections.values() for line in each.lines):
             raise RepairError(f"nothing in {self.damaged} could be read as a keyword tree's")
@@ -1181,7 +1179,7 @@ class _Repair:
         with open(path, "rb") as file:
             for line in found:
                 with contextlib.suppress(kt.StoreCorruptError):
-                    yield from _rows_in(kt._ReadOperation(line.read(file))[1])
+                    yield from _rows_in(kt.ReadOperation(line.read(file))[1])
 
     def _compare(self) -> None:
         """Find which lines of the projections the log does not have, and where they belong."""
@@ -1223,21 +1221,21 @@ class _Repair:
 
         So a row is verified also where its projection is damaged elsewhere.
         """
-        position = kt._LogPosition()
+        position = kt.LogPosition()
         for index, (line, raw) in enumerate(self._read_chosen()):
             position.Project(self._rows_at(index))
             with contextlib.suppress(kt.StoreCorruptError):
-                if line.op == _CHECKPOINT:
-                    told = zip(_KINDS, kt._ReadCheckpoint(raw)[1:], position.projected, strict=True)
+                if line.op == kt.CHECKPOINT:
+                    told = zip(_KINDS, kt.ReadCheckpoint(raw)[1:], position.projected, strict=True)
                     fitting = dict.fromkeys((kind for kind, said, length in told if said == length), index)
                     self.verified |= fitting
                     if len(fitting) == len(_KINDS):
                         self.proof = line
-                position.Project(kt._ReadAfter(raw))
+                position.Project(kt.ReadAfter(raw))
 
-    def _rows_at(self, gap: int) -> kt._Records:
+    def _rows_at(self, gap: int) -> kt.Rows:
         """Return the rows that only projections have of the operations missing here."""
-        records = kt._NoRecords()
+        records = kt.NoRows()
         for rows, (kind, projection) in zip(records[:3], self.projections.items(), strict=True):
             rows.extend(raw for _, raw in projection.read(self.between[kind].get(gap, [])))
         return records
@@ -1248,7 +1246,7 @@ class _Repair:
 
     def _read_chosen(self) -> Iterator[tuple[_Found, bytes]]:
         if self.chosen:
-            with open(self.damaged / _LOG_NAME, "rb") as file:
+            with open(self.damaged / kt.LOG_NAME, "rb") as file:
                 for line in self.chosen:
                     yield line, line.read(file)
 
@@ -1261,7 +1259,7 @@ class _Repair:
             self._write_rescued(index)
             if line is self.proof:
                 self._tell_history(line)
-            if line.op != _CHECKPOINT:  # the new store makes its own
+            if line.op != kt.CHECKPOINT:  # the new store makes its own
                 self._write_operation(line, raw)
         self._write_rescued(len(self.chosen))
         self._write_cut()
@@ -1273,7 +1271,7 @@ class _Repair:
             return
         for index, loss in enumerate(self.losses):
             is_before = 0 < loss.last_seq < checkpoint.seq or (not loss.first_seq and loss.offset < checkpoint.offset)
-            if loss.file == _LOG_NAME and is_before:
+            if loss.file == kt.LOG_NAME and is_before:
                 self.losses[index] = replace(loss, is_data=False)
 
     def _write_beginning(self) -> None:
@@ -1285,7 +1283,7 @@ class _Repair:
             "created_at": now, "updated_at": now, "created_by": "repair",
         }  # fmt: skip
         self.state.take(root, "nodes")
-        self.writer.add("create_store", {"nodes": [root]}, {}, extra=f'"format": {kt._FORMAT}, ')
+        self.writer.add("create_store", {"nodes": [root]}, {}, extra=f'"format": {kt.FORMAT}, ')
 
     def _write_rescued(self, gap: int) -> None:
         """Write the rows that only projections have of the operations missing here."""
@@ -1395,11 +1393,11 @@ class _Repair:
         elif any(kept.values()):
             origin = {name: operation.get(name) for name in ("operation_id", "timestamp", "author", "agent_io")}
             if line is self.chosen[0]:
-                origin["extra"] = kt._FORMAT_FIELD
+                origin["extra"] = kt.FORMAT_FIELD
             self.writer.add(line.op, kept, _rows_of(operation, "before"), **origin)
 
     def _history(self) -> list[Path]:
-        return sorted(path for path in (self.damaged / _HISTORY).glob("*.jsonl") if path.stem.isdecimal())
+        return sorted(path for path in (self.damaged / kt.HISTORY).glob("*.jsonl") if path.stem.isdecimal())
 
     def copy_history(self, target: Path) -> None:
         """Copy the lines of the logs that compactions set aside, each number once, as far as they are whole."""
@@ -1408,7 +1406,7 @@ class _Repair:
         spans: list[tuple[int, int]] = []  # the first and last number that each file should hold
         top = 0
         for path in self._history():
-            name = f"{_HISTORY}/{path.name}"
+            name = f"{kt.HISTORY}/{path.name}"
             found, damages = self._scan(path)
             self._list_corrected(path, found)
             # One that a compaction left which failed is a second name of the log: its end stands there already.
@@ -1447,39 +1445,39 @@ class _Repair:
         nothing = "nothing is left of it in history/"
         lowest = expected = min((first for first, _ in spans), default=self.first_number)
         if lowest > 1:
-            log = [(self.damaged / _LOG_NAME, line) for line in self.chosen]
+            log = [(self.damaged / kt.LOG_NAME, line) for line in self.chosen]
             was_kept = _holds_deleted(ordered or log)
-            if was_kept or (self.damaged / _HISTORY).exists():
+            if was_kept or (self.damaged / kt.HISTORY).exists():
                 why = "" if was_kept else ": it is missing, or CompactStorage(keep_history=False) has removed it"
-                self.losses.append(Loss(nothing + why, _HISTORY, first_seq=1, last_seq=lowest - 1, is_data=False))
+                self.losses.append(Loss(nothing + why, kt.HISTORY, first_seq=1, last_seq=lowest - 1, is_data=False))
         for first, last in [*sorted(spans), (self.first_number, self.first_number)]:
             if first > expected:
-                self.losses.append(Loss(nothing, _HISTORY, first_seq=expected, last_seq=first - 1, is_data=False))
+                self.losses.append(Loss(nothing, kt.HISTORY, first_seq=expected, last_seq=first - 1, is_data=False))
             expected = max(expected, last + 1)
 
     def copy_snapshots(self, target: Path) -> None:
         """Copy the snapshots that are as they were made."""
-        folder = self.damaged / _SNAPSHOTS
+        folder = self.damaged / kt.SNAPSHOTS
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if not (path / _SNAPSHOT_NAME).exists():
+            if not (path / kt.SNAPSHOT_NAME).exists():
                 if not path.is_dir() or any(path.iterdir()):  # CompactStorage(keep_history=False) empties it
-                    detail = f"has no {_SNAPSHOT_NAME}, as one that was never finished; it was left out"
-                    self.notes.append(f"{_SNAPSHOTS}/{path.name} {detail}")
+                    detail = f"has no {kt.SNAPSHOT_NAME}, as one that was never finished; it was left out"
+                    self.notes.append(f"{kt.SNAPSHOTS}/{path.name} {detail}")
                 continue
             try:
-                told = (path / _SNAPSHOT_NAME).read_bytes()
+                told = (path / kt.SNAPSHOT_NAME).read_bytes()
                 said = json.loads(told)["log"]
-                log = self._read_sound(path / _LOG_NAME, said["length"], int(said["crc"], 16))
+                log = self._read_sound(path / kt.LOG_NAME, said["length"], int(said["crc"], 16))
             except (OSError, ValueError, KeyError, TypeError):
                 log = None
             if log is None:
                 detail = "the snapshot is not as it was made; it was left out"
-                self.losses.append(Loss(detail, f"{_SNAPSHOTS}/{path.name}/{_LOG_NAME}", is_data=False))
+                self.losses.append(Loss(detail, f"{kt.SNAPSHOTS}/{path.name}/{kt.LOG_NAME}", is_data=False))
                 continue
             made = target / path.name
             for each in (target, made):
                 each.mkdir(mode=0o700, exist_ok=True)
-            for name, content in ((_LOG_NAME, log), (_SNAPSHOT_NAME, told)):
+            for name, content in ((kt.LOG_NAME, log), (kt.SNAPSHOT_NAME, told)):
                 with _synced(made / name) as new:
                     new.write(content)
             kt._Files().SyncFolder(str(made))
@@ -1583,16 +1581,16 @@ def _choose_of_files(by_seq: Mapping[int, list[tuple[Path, _Found]]]) -> tuple[l
         before = ordered[-1][1].crc if ordered and ordered[-1][1].seq == seq - 1 else None
         paths = {line: path for path, line in by_seq[seq]}
         best = _best_of(list(paths), before, [line for _, line in by_seq.get(seq + 1, [])])
-        place = f"{_HISTORY}/{paths[best].name}, line {best.line},"
+        place = f"{kt.HISTORY}/{paths[best].name}, line {best.line},"
         others = [line for line in paths if line is not best]
-        losses += [_loss_of_other(line, place, f"{_HISTORY}/{paths[line].name}") for line in others]
+        losses += [_loss_of_other(line, place, f"{kt.HISTORY}/{paths[line].name}") for line in others]
         ordered.append((paths[best], best))
     return ordered, losses
 
 
 def _holds_deleted(lines: Sequence[tuple[Path, _Found]]) -> bool:
     """Tell whether the state that lines begin with holds what only a compaction that kept the history leaves in it."""
-    for path, line in itertools.takewhile(lambda pair: pair[1].op == _STATE, lines):
+    for path, line in itertools.takewhile(lambda pair: pair[1].op == kt.STATE, lines):
         with open(path, "rb") as file:
             rows = _rows_of(json.loads(line.read(file)))
         if any(row.get("deleted") for row in rows["infos"]):
@@ -1686,7 +1684,7 @@ def repair(
     damaged, new = Path(os.path.abspath(damaged_dir)), Path(os.path.abspath(new_dir))
     if not damaged.is_dir():
         raise RepairError(f"there is no folder {damaged}")
-    if not any((damaged / name).exists() for name in (_LOG_NAME, *(f"{kind}.jsonl" for kind in _KINDS))):
+    if not any((damaged / name).exists() for name in (kt.LOG_NAME, *(f"{kind}.jsonl" for kind in _KINDS))):
         raise RepairError(f"{damaged} holds no keyword tree: none of its files is there")
     if new.exists() or new.is_symlink():
         raise RepairError(f"{new} exists already: name a folder that does not")
@@ -1706,16 +1704,33 @@ def repair(
     return report
 
 
+def _mark_gaps(folder: Path) -> None:
+    """Note in `history/` which operations are lost, so that a tree reads on beyond them."""
+    oldest = _first_of(folder / kt.LOG_NAME)
+    for path in sorted((folder / kt.HISTORY).glob("*.jsonl"), reverse=True):
+        if int(path.stem) < oldest - 1:
+            path.with_name(f"{oldest - 1:018d}.lost").touch(0o600)
+        oldest = min(oldest, _first_of(path))
+
+
+def _first_of(path: Path) -> int:
+    """Return the number of the first operation of a log; 0 where its first line cannot be read."""
+    with path.open("rb") as file:
+        match = kt.MatchLine(file.read(512))
+    return 0 if match is None else int(match[2])
+
+
 def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> RepairReport:
-    with _held(damaged), _Writer(unfinished / _LOG_NAME) as writer:
+    with _held(damaged), _Writer(unfinished / kt.LOG_NAME) as writer:
         work = _Repair(damaged, writer, takes_cut=take_cut)
         work.read()
         work.write()
-        work.copy_history(unfinished / _HISTORY)
-        work.copy_snapshots(unfinished / _SNAPSHOTS)
-    for folder in (_HISTORY, _SNAPSHOTS):
+        work.copy_history(unfinished / kt.HISTORY)
+        work.copy_snapshots(unfinished / kt.SNAPSHOTS)
+    for folder in (kt.HISTORY, kt.SNAPSHOTS):
         if (unfinished / folder).exists():
             kt._Files().SyncFolder(str(unfinished / folder))
+    _mark_gaps(unfinished)
     nodes, infos, links = (work.state.living(kind) for kind in _KINDS)
     with kt.KeywordTree(str(unfinished)) as tree:
         missing = [id for (id,) in nodes if not tree.GetPath(id)]
@@ -1743,7 +1758,7 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> 
 
 
 def _order_of(loss: Loss) -> tuple[bool, str, int, int]:
-    return loss.file != _LOG_NAME, loss.file, loss.first_seq or sys.maxsize, loss.offset
+    return loss.file != kt.LOG_NAME, loss.file, loss.first_seq or sys.maxsize, loss.offset
 
 
 _EPILOG = """

@@ -260,6 +260,7 @@ IN_TURN = [
     ("redo", [], "redone: "),
     ("snapshot", [], "kept as 20"),
     ("restore", ["THE SNAPSHOT"], "restored 20"),
+    ("backup", ["copied"], "copied into copied"),
     ("verify", [], "all is well: 6 keywords"),
     ("compact", [], " bytes became "),
     ("repair", ["repaired"], "6 keywords"),
@@ -363,9 +364,9 @@ class TestEveryCommand:
         nothing = Program(tmp_path / "none")
         lines = "show|search x|rank x|info x --change y|link a b|metrics|export x.json|rename a b|alias a b|confirm a b"
         lines += (
-            "|move a b|merge a b|delete a|history|undo|snapshot|snapshot --list|restore a|verify|compact|repair new"
+            "|move a b|merge a b|delete a|history|undo|snapshot|snapshot --list|restore a|backup b|verify|compact"
         )
-        lines += "|reorganize"
+        lines += "|repair new|reorganize"
         for line in lines.split("|"):
             assert nothing.ask(*shlex.split(line), code=3)["error"] == "NoStoreError"
         assert list(tmp_path.iterdir()) == []

@@ -53,7 +53,7 @@ def run(options: Namespace) -> None:
         for count in (10_000,) if options.quick else (10_000, 100_000):
             store = trees.build(options.stores or scratch, count)
             with KeywordTree(str(store)) as tree:
-                texts = ["\n".join([node.name, *node.aliases, node.description]) for node in tree]
+                texts = ["\n".join([node.name, *node.aliases, node.description]) for node in tree.Walk()][1:]
             turns: dict[str, Callable[[], Any]] = {
                 "tree": partial(_rank, store), "fts5": partial(_search_full_text, texts)
             }  # fmt: skip

@@ -12,6 +12,7 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
+from ..backup import backup
 from ..formats.records import import_id
 from ..keyword_tree import (
     Change,
@@ -197,6 +198,15 @@ def snapshot(session: Session, copy: bool, is_list: bool) -> None:
     with session.open() as tree:
         name = tree.Snapshot(copy)
         session.answer({"snapshot": name}, line(*parts("kept as {}", name)))
+
+
+@command("backup")
+@click.argument("folder", type=click.Path())
+def backup_into(session: Session, folder: str) -> None:
+    """Copy the memory into a new FOLDER, whole, while others write."""
+    with session.open() as tree:
+        count = backup(tree, folder)
+        session.answer({"folder": folder, "keywords": count}, line(*parts("copied into {}", folder)))
 
 
 @command("restore")

@@ -158,6 +158,7 @@ TEXTS = {
     "repairing …": "正在修复 …",
     "looking …": "正在查看 …",
     # cared for
+    "copied into {}": "已复制到 {}",
     "all is well": "一切正常",
     "the rest is well": "其余正常",
     "recovered: ": "已修复：",
@@ -460,6 +461,7 @@ INFO 是挂在关键词上的一段内容，用 id 指明；`search` 和 `show -
     """,
     "snapshot": """保存现在的状态，名字是当时的时间。""",
     "restore": """回到名为 NAME 的快照。""",
+    "backup": """把记忆完整地复制到新文件夹 FOLDER，其他进程可同时写入。""",
     "verify": """核对磁盘上的每个字节。
 
     有问题、或打开时不得不截断或修补过，退出码为 3。
@@ -649,6 +651,8 @@ ERRORS = {
     "KeywordTree needs Python 3.11 or newer, this is {}": "KeywordTree 需要 Python 3.11 或更新版本，现在是 {0}",
     "KeywordTree needs a POSIX system: Linux, macOS, BSD, or WSL on Windows": (
         "KeywordTree 需要 POSIX 系统：Linux、macOS、BSD，或 Windows 上的 WSL"
+    "a backup needs a new or an empty folder: {}": "备份需要一个新的或空的文件夹：{0}",
+    "only what lies in a folder is backed up so: {}": "只有放在文件夹里的记忆才能这样备份：{0}",
     ),
     "the disk takes no more bytes": "磁盘写不下了",
     # damage

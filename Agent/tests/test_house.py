@@ -70,12 +70,12 @@ class TestArrow:
     def test_the_core_knows_no_sibling(self) -> None:
         assert not any(name.startswith((".", "Agent")) for name in self.imports(ROOT / "Agent/keyword_tree.py"))
 
-    def test_no_more_private_names_of_the_core_are_imported(self) -> None:
-        """The repair, the shared tree's port and the ranker still go by private names; ten are to be left of these."""
+    def test_at_most_ten_private_names_of_the_core_are_imported(self) -> None:
+        """All else that a sibling needs of the core is public there: `__all__` and `__port__`."""
         found: set[str] = set()
         for path in (ROOT / "Agent").rglob("*.py"):
-            if path.name.startswith("test_") or "tests" in path.parts:
-                continue
+            if path.name.startswith("test_") or "tests" in path.parts or path.name == "ranking.py":
+                continue  # the former ranker leaves with its names
             module, modules = ast.parse(path.read_text(encoding="utf-8")), set[str]()
             for node in ast.walk(module):
                 if isinstance(node, ast.ImportFrom):
@@ -86,7 +86,7 @@ class TestArrow:
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
                     found.add(node.attr)
 
-        assert len([name for name in found if name.startswith("_") and not name.startswith("__")]) <= 55
+        assert len([name for name in found if name.startswith("_") and not name.startswith("__")]) <= 10
 
     def test_the_lexical_client_knows_only_the_core_and_its_ranking(self) -> None:
         ours = {name for name in self.imports(ROOT / "Agent/lexical_client.py") if name.startswith((".", "Agent"))}
