@@ -651,9 +651,9 @@ ERRORS = {
     "KeywordTree needs Python 3.11 or newer, this is {}": "KeywordTree 需要 Python 3.11 或更新版本，现在是 {0}",
     "KeywordTree needs a POSIX system: Linux, macOS, BSD, or WSL on Windows": (
         "KeywordTree 需要 POSIX 系统：Linux、macOS、BSD，或 Windows 上的 WSL"
+    ),
     "a backup needs a new or an empty folder: {}": "备份需要一个新的或空的文件夹：{0}",
     "only what lies in a folder is backed up so: {}": "只有放在文件夹里的记忆才能这样备份：{0}",
-    ),
     "the disk takes no more bytes": "磁盘写不下了",
     # damage
     "change_log.jsonl, line {}: {}": "日志 change_log.jsonl 第 {0} 行已损坏：{1:zh}",
