@@ -86,7 +86,7 @@ def fts5(units: Sequence[Unit]) -> Rank:
 
 def bm25s(units: Sequence[Unit]) -> Rank:
     """Return bm25s over the same."""
-    import bm25s as library  # type: ignore[import-untyped]
+    import bm25s as library  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     def cut(texts: list[str]) -> Any:
         return library.tokenize(

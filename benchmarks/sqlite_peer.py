@@ -68,8 +68,8 @@ def info_row(info: Info) -> tuple[object, ...]:
 def to_node(row: tuple[Any, ...]) -> KeywordNode:
     """Return the keyword of a row; its children are not filled in."""
     aliases, metadata = ([] if row[2] == "[]" else json.loads(row[2])), ({} if row[7] == "{}" else json.loads(row[7]))
-    said = (row[0], row[1], aliases, json.loads(row[3]), row[4], row[5], [], row[6], metadata)
-    return KeywordNode(*said, row[8], row[9], row[10], bool(row[11]), row[12], row[13])
+    first = (row[0], row[1], aliases, json.loads(row[3]), row[4], row[5], [], row[6], metadata)
+    return KeywordNode(*first, row[8], row[9], row[10], bool(row[11]), row[12], row[13])
 
 
 def to_info(row: tuple[Any, ...]) -> Info:
@@ -82,7 +82,7 @@ def copy(tree: KeywordTree, path: Path, searched: Iterable[str] = ()) -> None:
     """Make a database with the keywords of a tree, and with the infos of some of them."""
     connection = connect(path, create=True, synchronous="OFF")
     connection.execute("BEGIN")
-    for node in (tree.GetPath("root")[0], *tree):
+    for node in tree.Walk():
         connection.execute(INSERT_NODE, node_row(node))
         connection.executemany(
             "INSERT OR IGNORE INTO aliases VALUES (?,?)", [(fold(a), node.ordinal) for a in node.aliases]

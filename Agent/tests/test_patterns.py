@@ -19,8 +19,10 @@ import Agent
 
 SIZE, SECONDS = 100_000, 0.1
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))  # else the modules that read what people say to an agent
-READERS = ("Agent.memory.own_words", "Agent.memory.extraction", "Agent.memory.relation_words", "Agent.lexical_client")
-READERS += ("Agent.memory.keywords", "Agent.context_engine.core")
+READERS = (
+    *("Agent.memory.own_words", "Agent.memory.extraction", "Agent.memory.relation_words", "Agent.memory.keywords"),
+    *("Agent.lexical_client", "Agent.context_engine.core"),
+)
 COVERED = {"finding", "memory", "context_engine", "knowhub", "secrets_in_text", "formats", "cli", "lexical_client"}
 _SKIPPED = re.compile(r"\.(?:test_\w+|tests|conftest|storm\w*|faulty_\w+|own_server|__main__)(?:\.|$)")
 

@@ -11,6 +11,7 @@ import functools
 import inspect
 import os
 import re
+import sys
 from collections import defaultdict
 from typing import Any
 
@@ -59,8 +60,9 @@ def _is_about_files(item: pytest.Item) -> bool:
     if function is None:  # a session in a docstring
         return True
     named = {*getattr(item, "fixturenames", ()), *function.__code__.co_names} - {"monkeypatch", "request", "tmp_path"}
-    helpers = [inspect.unwrap(vars(item.module)[name]) for name in named if name in vars(item.module)]
-    own = [each for each in helpers if getattr(each, "__module__", "") == item.module.__name__]
+    beside = vars(sys.modules[function.__module__])
+    helpers = [inspect.unwrap(beside[name]) for name in named if name in beside]
+    own = [each for each in helpers if getattr(each, "__module__", "") == function.__module__]
     return any(_ABOUT_FILES.search(inspect.getsource(each)) for each in [function, *own] if inspect.isroutine(each))
 
 
