@@ -68,8 +68,9 @@ def info_row(info: Info) -> tuple[object, ...]:
 def to_node(row: tuple[Any, ...]) -> KeywordNode:
     """Return the keyword of a row; its children are not filled in."""
     aliases, metadata = ([] if row[2] == "[]" else json.loads(row[2])), ({} if row[7] == "{}" else json.loads(row[7]))
-    first: tuple[Any, ...] = (row[0], row[1], aliases, json.loads(row[3]), row[4], row[5], [], row[6], metadata)
-    return KeywordNode(*first, row[8], row[9], row[10], bool(row[11]), row[12], row[13])
+    more = {"deleted": bool(row[11]), "created_by": row[12], "ordinal": row[13]}
+    texts = (row[0], row[1], aliases, json.loads(row[3]))
+    return KeywordNode(*texts, row[4], row[5], [], row[6], metadata, row[8], row[9], row[10], **more)
 
 
 def to_info(row: tuple[Any, ...]) -> Info:
