@@ -558,9 +558,9 @@ class Index:
         """Return which of the units are the context of others."""
         return {row[0] for row in self._select("select distinct above from unit where above in", numbers)}
 
-    def with_infos(self, numbers: Collection[int]) -> set[int]:
-        """Return which of the units have infos."""
-        return {row[0] for row in self._select("select distinct unit from document where num & 1 and unit in", numbers)}
+    def passage_counts(self, numbers: Collection[int]) -> dict[int, int]:
+        """Return unit → how many passages its infos have, where there are any."""
+        return dict(Counter(row[0] for row in self._select("select unit from document where num & 1 and unit in", numbers)))
 
     def children(self, number: int, limit: int) -> list[int]:
         """Return units that have this one as their context."""

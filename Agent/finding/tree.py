@@ -88,7 +88,8 @@ class TreeRanker:
 
     def _rank(self, query: str, more: str, is_placing: bool, count: int, among: Collection[str]) -> Fits:
         with self.index.reading():
-            asked = score.Query(self.index, texts.question(f"{query}\n{more}" if more else query))
+            weight = placing.NAME if is_placing else score.NAME
+            asked = score.Query(self.index, texts.question(f"{query}\n{more}" if more else query), weight)
             if is_placing:
                 return placing.fit(asked, query, count, among)
             found = score.rank(asked, max(_RANKED, count))
