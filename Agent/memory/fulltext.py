@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
-from ..ranking import _Compose
+from ..finding import texts
 from .keywords import STOP_WORDS, find_words
 
 __all__ = ["Passages", "RankingWeights", "idf_of", "norm_of", "score_passages", "split_passages"]
@@ -48,7 +48,7 @@ def terms_of(text: str) -> list[str]:
     (['paint', 'sunris'], ['喝', '绿', '茶', '喝绿', '绿茶'], ['c++', 'c#'])
     """
     terms: list[str] = []
-    for unspaced, spaced in find_words(_Compose(text)):
+    for unspaced, spaced in find_words(texts.fold(text)):
         if unspaced:
             terms += unspaced
             terms.extend(map("".join, pairwise(unspaced)))
