@@ -4,33 +4,30 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-# One stamp per interpreter and per extra: a second run installs nothing, another PYTHON builds .venv anew.
+# One stamp per interpreter and per extra: a second run installs nothing, another PYTHON builds .venv again.
 MADE := $(VENV)/.made-with-$(subst /,-,$(PYTHON))
 INSTALL = $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --editable
 
 # torch is large: an environment of its own, and never in CI.
 MODEL := $(VENV)-embeddings
 
-.PHONY: help demo shared knowhub context test check bench peers embeddings storm clean
+.PHONY: help demo shared context test check reference bench peers embeddings storm clean
 help:
-	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it; MEANING=1)"
-	@echo "make knowhub  build a hub of what this machine's Python library can do, search and judge it"
+	@echo "make demo    build a memory of this machine's Python library and search it   (DEMO_FOLDER=… keeps it)"
 	@echo "make quick   run the pages' sessions and a tenth of the tests, in half a minute"
 	@echo "make context  commit three sessions, ask, edit, forget: the context engine on one screen"
-	@echo "make shared  let two machines share one memory, through a kill and a failover; needs PostgreSQL"
+	@echo "make shared  let a LangGraph agent on two machines share one memory, through a kill and a failover; needs PostgreSQL"
 	@echo "make test    run every test, README sessions included"
 	@echo "make check   lint and type-check"
+	@echo "make reference  make docs/reference.md of the docstrings and the commands"
 	@echo "make bench   measure, beside sqlite3 and other peers (some minutes)"
 	@echo "make peers   run other projects' own tests on the adapters; fetches them   (some minutes, Node for one of them)"
 	@echo "make embeddings  measure what embeddings add, with a small model that needs no network   (half an hour)"
 	@echo "make storm   the store's long tests: kills, Ctrl-C, full disks   (an hour)"
 	@echo "make clean   remove .venv and caches"
 
-demo: $(VENV)/.installed
-	@$(RUN) -m Agent.demo $(DEMO_FOLDER) $(if $(MEANING),--meaning)
-
-knowhub: $(VENV)/.installed-knowhub
-	@$(RUN) -m Agent.knowhub.demo $(DEMO_FOLDER)
+demo: $(VENV)/.installed-cli
+	@$(RUN) examples/library_demo.py $(DEMO_FOLDER)
 
 # What a newcomer reads and tries: every line of the README, the core's own sessions, memory, words.
 quick: $(VENV)/.installed-test
@@ -40,7 +37,7 @@ quick: $(VENV)/.installed-test
 context: $(VENV)/.installed
 	@$(RUN) examples/context_engine_day.py
 
-shared: $(VENV)/.installed-postgres
+shared: $(VENV)/.installed-test
 	@$(RUN) examples/two_machines.py
 
 test: $(VENV)/.installed-test $(VENV)/mcp-1 $(VENV)/oldest-cli
@@ -50,6 +47,9 @@ check: $(VENV)/.installed-check
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 	$(RUN) -m pytest Agent/tests/test_house.py
+
+reference: $(VENV)/.installed-test
+	$(RUN) -m Agent.tests.support.reference
 
 storm: $(VENV)/.installed-test
 	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/tests/methods/test_properties.py Agent/context_engine \
@@ -75,7 +75,7 @@ $(VENV)/mcp-1: $(MADE)
 
 # The oldest click and rich that pyproject.toml allows: one test runs the command line with them.
 $(VENV)/oldest-cli: $(MADE)
-	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --no-warn-conflicts --disable-pip-version-check --target $@ click==8.2.0 rich==13.0.0
+	@rm -rf $@ && $(RUN) -m pip install --quiet --quiet --no-warn-conflicts --disable-pip-version-check --target $@ click==8.2.0 rich==14.3.0
 
 # Has dependencies of its own; what it cannot bring, `make peers` says and passes over.
 $(VENV)/mem0: $(MADE)

@@ -5,22 +5,22 @@
     $ keyword-tree add Python --parent 编程
     added 编程 / Python  (undo 4)
     $ keyword-tree search programming/python
-    编程 / Python  (it reads as a path)
+    编程 / Python  (exact path)
     $ keyword-tree show /
     /
     └── 编程  = programming
         └── Python
 
-Every command takes `--data FOLDER` (or KEYWORD_TREE_DATA), `--json` and `--model`, and ends with one of these codes: 0,
-1 for not found, 2 for bad use, 3 for a store problem. It needs the extra `[cli]`; without it, it says what to install
-and ends with 2.
+Every command takes `--data`, `--json` and `--lang`, and ends with one of these codes: 0, 1 for not found, 2 for bad
+use, 3 for a store problem. `context`, `hub`, `shared` and `mcp` are groups of it, whose `--data` is a folder of their
+own. It needs the extra `[cli]`; without it, it says what to install and ends with 2.
 """
 
 import os
 import sys
 from collections.abc import Sequence
 
-__all__ = ["main"]
+__all__ = ["hub", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if str(error.name).partition(".")[0] not in ("click", "rich"):
             raise
         words = sys.argv[1:] if arguments is None else list(arguments)
-        if words[:1] == ["context"]:  # a program of its own, which needs no extra
+        if words[:1] == ["context"]:  # its words are read without click, too
             from .context_engine.service.command_line import main as run_context
 
             return run_context(words[1:])
@@ -54,6 +54,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     return 0
+
+
+def hub(arguments: Sequence[str] | None = None) -> int:
+    """Run `knowhub`: the commands of `keyword-tree hub`, without the extra `[cli]`.
+
+    Args:
+        arguments: without the program's name; None takes the command line's.
+
+    Returns:
+        The exit code; 2 where the extra `[knowhub]` is missing.
+    """
+    try:
+        from .knowhub.program import main as run_hub
+    except ImportError as error:
+        if "pip install" not in str(error):
+            raise
+        print(f"knowhub: {error}", file=sys.stderr)
+        return 2
+    return run_hub(arguments)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Long-term memory for an agent: a tree of keywords that never loses a fact.
 
-Knowledge hangs on keywords, keywords hang on a tree.  A name or an alias is
+Infos are linked to keywords, keywords form a tree.  A name or an alias is
 found at once, without a model; what has no exact name is found by a language
 model that walks the tree from a short list of names and paths.  Every write is
 durable before the call returns, whole or not at all, and one line of a log
@@ -29,14 +29,14 @@ that a person can read.
     [<KeywordNode 'Python' level 2, 1 alias>]
     >>> folder.cleanup()
 
-The rooms of this house, in order from what is stored up to the public class; each opens with its rule or its format:
+The sections, in order from what is stored up to the public class; each opens with its rule or its format:
 
     Errors       what can go wrong, grouped by what a caller would do about it
     Records      what is stored and what is returned
     Model        the port to a language model, its prompts, and a scripted model
-    Text         folding, normalising, checking and encoding what strangers write
+    Text         folding, normalising, checking and encoding untrusted text
     Rows         how a record stands in a JSONL line, and is read without decoding it all
-    Files        the one small door through which all input and output goes
+    Files        the one class through which all input and output goes
     Log          the line format of change_log.jsonl, how to tell a torn tail from damage, and its reader
     Store        the port behind which the log lies, and its first implementation, in a folder
     State        what opening rebuilds in memory, and an overlay on it
@@ -44,15 +44,14 @@ The rooms of this house, in order from what is stored up to the public class; ea
     Descent      the table of replies: what each answer of a model leads to
     Changes      what each change of the tree decides, undo and restore too
     Commit       how a change becomes durable and visible, in groups
-    Maintenance  what verifying, measuring and reorganising decide, and the tree as it was
-    Tree         who reads, writes, finds and looks into the log for KeywordTree, the public class
+    Tree         the readers, writers and finders that KeywordTree, the public class, delegates to
 
-Three ways through it, from the door inwards:
+Three ways through it, from the public call inwards:
 
     a write   KeywordTree.CreateKeyword, _Writer.DraftNode, _Engine.Write and Run, _GroupCommit.Run,
               _Engine._WorkUpToDate, which takes the store's lock in _FileStore.Begin; then in _Engine._CommitJobs:
-              _PlanNode on a _Transaction, whose _Records go to _FileStore.Append (behind the log's line to the
-              projections, _LogPosition.Project) and to _State.Apply
+              _PlanNode on a _Transaction, whose Rows go to _FileStore.Append (after the log's line to the
+              projections, LogPosition.Project) and to _State.Apply
     a search  KeywordTree.Search, _Searcher.FindExactly; else _Descent.Walk: in each round Rank, which asks the ranker
               (Ranker.Fit), and a view from BuildView; _AskRound asks the model and reads its reply (_ReadReply),
               _Settle compares it with the tree as it is now, and at the end _Conclude; then _Searcher.BuildResult
@@ -73,7 +72,6 @@ import gc
 import heapq
 import html
 import importlib
-import inspect
 import itertools
 import json
 import logging
@@ -113,6 +111,41 @@ __all__ += ["ClosedError", "ConflictError", "DuplicateIdError", "InvalidInputErr
 __all__ += ["InfoPatch", "InfoSpec", "KeywordPatch", "KeywordSpec", "OpenOperation"]
 __all__ += ["NotFoundError", "StoreCorruptError", "StoreError", "VersionConflictError"]
 
+# For modules that read or write logs themselves (repair, other stores, the tree as it was): as stable as the format.
+__port__ = [
+    "BehindError",
+    "CHECKPOINT",
+    "CHUNK",
+    "EncodeLine",
+    "EncodeState",
+    "FIRST_CRC",
+    "FORMAT",
+    "FORMAT_FIELD",
+    "HISTORY",
+    "LOG_NAME",
+    "LOST",
+    "LogLine",
+    "LogPosition",
+    "LoggedOperation",
+    "MatchInfo",
+    "MatchLine",
+    "NoRows",
+    "RESIDENT_LIMIT",
+    "ROW_FIELDS",
+    "ReadAfter",
+    "ReadCheckpoint",
+    "ReadLine",
+    "ReadNextOrdinal",
+    "ReadOperation",
+    "ReadRecord",
+    "ReadRowsInto",
+    "ReplacedError",
+    "Rows",
+    "SNAPSHOTS",
+    "SNAPSHOT_NAME",
+    "STATE",
+]
+
 _Row: TypeAlias = dict[str, Any]
 """One record as JSON has it.  `Any` stops at this edge: what leaves is a typed record."""
 
@@ -124,12 +157,11 @@ _ROOT_ID = "root"
 _NAME_LIMIT = 512  # characters
 _DESCRIPTION_LIMIT = 65_536  # characters
 _CONTENT_LIMIT = 16 * 1024 * 1024  # bytes of UTF-8
-_RESIDENT_LIMIT = 4096  # bytes of a content that stays in memory; a longer one is read from disk
+RESIDENT_LIMIT = 4096  # bytes of a content that stays in memory; a longer one is read from disk
 _DEPTH_LIMIT = 100  # levels of lists and dicts in metadata
 _INTEGER_BITS = 13_288  # 4,000 digits in metadata; Python reads at most 4,300 from a text
 _VALUES_LIMIT = 1_000_000  # in metadata, each as often as it would be written
 _PAGE = 50  # records in a result's first page
-_DRAWN = 10  # children of a keyword that `print(tree)` shows
 
 
 # == Errors ===================================================================
@@ -137,8 +169,8 @@ _DRAWN = 10  # children of a keyword that `print(tree)` shows
 #   KeywordTreeError
 #   ├── InvalidInputError  (ValueError)   an argument cannot be used: correct it
 #   ├── DuplicateIdError   (ValueError)   an id brought along is taken: choose another
-#   ├── VersionConflictError (ValueError) somebody was quicker: read it again, and decide anew
-#   ├── ConflictError      (ValueError)   other records stand in the way: change these first, or plan anew
+#   ├── VersionConflictError (ValueError) another writer was quicker: read and decide again
+#   ├── ConflictError      (ValueError)   other records stand in the way: change these first
 #   ├── NotFoundError      (LookupError)  an id leads nowhere: look it up again
 #   ├── ClosedError        (ValueError)   the tree was closed: open it again
 #   └── StoreError         (OSError)      the disk failed: see whether the outcome is known
@@ -255,23 +287,23 @@ _FieldsOf: Callable[[object], _Row] = vars(_Plain)["__dict__"].__get__  # also w
 class _StoredRecord(_Plain):
     """A record that may still be a row: it is decoded when a field is first read.
 
-    Until then its dict holds `_row`, and of a keyword `_level` and `_list_children`.  `_FieldsOf` shows the dict as it
-    is; `vars(record)`, and whatever copies or pickles a record, see the fields.  Most of what a search returns is never
-    looked at, and decoding is most of what a search costs.
+    Until then its dict holds `_row`, the row with a keyword's level, and of a keyword `_list_children`.  `_FieldsOf`
+    shows the dict as it is; `vars(record)`, and whatever copies or pickles a record, see the fields.  Most of what a
+    search returns is never looked at, and decoding is most of what a search costs.
     """
 
     def _Decode(self) -> _Row:
         fields = _FieldsOf(self)
-        level, row = fields.get("_level"), fields.get("_row")  # in this order: another thread may take them away
-        if row is not None:
+        pending = fields.get("_row")
+        if pending is not None:
+            row, level = pending
             decoded = _DecodeRow(row, type(self))
             if level is not None:
                 decoded["level"] = level
                 del decoded["children"]
             for name, value in decoded.items():
                 fields.setdefault(name, value)  # what the caller has set meanwhile stays
-            fields.pop("_row", None)  # behind the fields, and before the level: others may be doing the same
-            fields.pop("_level", None)
+            fields.pop("_row", None)  # last, and only then: another thread may be doing the same
         return fields
 
     def __getattr__(self, name: str) -> Any:
@@ -324,7 +356,7 @@ class KeywordNode(_StoredRecord):
     deleted: bool = field(default_factory=bool)
     """True only in rows on disk: a deleted keyword is never returned."""
     created_by: str = field(default_factory=lambda: "user")
-    """Who made it: `"user"`, `"agent"` or a name of the caller's choice."""
+    """Its author: `"user"`, `"agent"` or a name of the caller's choice."""
     ordinal: int = field(default_factory=int)
     """Position in the order of creation, from 0 (root); stays once the creation is committed."""
     confirmed: list[str] = field(default_factory=list)
@@ -357,7 +389,7 @@ class Info(_StoredRecord):
     deleted: bool = field(default_factory=bool)
     """True only in rows on disk."""
     created_by: str = field(default_factory=lambda: "user")
-    """Who made it."""
+    """Its author."""
 
     def __repr__(self) -> str:
         source = f" from {_Shorten(self.source)}" if self.source else ""
@@ -374,7 +406,7 @@ class InfoKeywordLink(_StoredRecord):
     """How the info belongs to the keyword."""
     created_by: str
     created_at: float
-    """Who made it (`"user"`, `"agent"` or a name), and when, in seconds since the epoch, UTC."""
+    """Its author (`"user"`, `"agent"` or a name) and its time, in seconds since the epoch, UTC."""
     deleted: bool = field(default_factory=bool)
     """True only in rows on disk: the link was taken away."""
     ordinal: int = field(default_factory=int)
@@ -406,7 +438,7 @@ class Change:
     agent_io: dict[str, Any] | None = None
     """What a model was asked for it, and said."""
     author: str = ""
-    """Who asked for it: `"user"`, `"agent"` or a name; empty in logs of older versions."""
+    """The author: `"user"`, `"agent"` or a name; empty in logs of older versions."""
 
     def Ids(self) -> set[str]:
         """Return the ids of all keywords and infos that it touched."""
@@ -490,7 +522,7 @@ class AgentDecision:
     """A model's reply for one round.  Integers are an `idx` of the view just shown."""
 
     action: Literal["jump", "match", "missing", "ambiguous"]
-    """`match` chooses, `jump` looks beneath, `missing` gives up, `ambiguous` names several."""
+    """`match` chooses, `jump` looks below, `missing` gives up, `ambiguous` names several."""
     node_id: int | str | None = None
     """One target of `jump` or `match`."""
     node_ids: list[int | str] = field(default_factory=list)
@@ -514,19 +546,19 @@ def _Shorten(value: object, limit: int = 60) -> str:
     """Return `repr(value)`, cut to `limit` characters: error messages must stay readable."""
     try:
         text = repr(value[: limit + 1]) if isinstance(value, (str, bytes)) else _BRIEF.repr(value)
-    except Exception as error:  # too deep, too long, or a stranger's __repr__
+    except Exception as error:  # too deep, too long, or a foreign __repr__
         text = f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _ReadClock(clock: Callable[[], float]) -> float:
-    told = clock()
+    value = clock()
     try:
-        now = float(told)
+        now = float(value)
     except (TypeError, ValueError, OverflowError):
         now = math.nan
     if not math.isfinite(now):
-        raise _Invalid("the clock must return seconds since the epoch", told)
+        raise _Invalid("the clock must return seconds since the epoch", value)
     return now
 
 
@@ -596,10 +628,10 @@ class InfoPatch(TypedDict, total=False):
 #      "candidates": [{"idx": 0, "name": "Python", "path": "编程 / Python"}, …]}
 #
 # with "description" (of a keyword to be placed), "content" (of an info to be linked) or "context" (of a name that
-# several bear) where there is one.  A candidate also has the fields that the client asks for, and a client that asks
-# for scores is told how many of the first are there only for being "recent"; with `view="paths"` a candidate is its
-# path alone, and its idx the place in the list.
-# No id reaches the model.  All that strangers wrote stands inside JSON strings of the user's message, so the worst that
+# several have) where there is one.  A candidate also has the fields that the client asks for, and a client that asks
+# for scores is also given how many of the first are there only for being "recent"; with `view="paths"` a candidate is
+# its path alone, and its idx the place in the list.
+# No id reaches the model.  Untrusted text stands inside JSON strings of the user's message, so the worst that
 # a hostile name can do is to be chosen.
 
 _PROMPT_VERSION = 2
@@ -665,7 +697,7 @@ class LLMClient(ABC):
     """What the tree asks of a language model: one JSON answer to one question."""
 
     candidate_fields: Collection[str] = ()
-    """What a client wants to be told of each candidate besides name and path, read when a tree is opened with it:
+    """What a client wants to know of each candidate besides name and path, read when a tree is opened with it:
     `"description"`; `"excerpt"`, the sentence of its infos that fits the query best; `"score"`, how well it fits by
     what `RankCandidates` knows, from 0 to 1."""
 
@@ -794,9 +826,9 @@ def _Invalid(said: str, value: object) -> InvalidInputError:
     return InvalidInputError(f"{said}: {_Shorten(value)}")
 
 
-def _CheckType(what: str, value: object, kind: type[_Value] | tuple[type[_Value], ...], told: str) -> _Value:
+def _CheckType(what: str, value: object, kind: type[_Value] | tuple[type[_Value], ...], wanted: str) -> _Value:
     if not isinstance(value, kind):
-        raise _Invalid(f"{what} must be {told}, not {type(value).__name__}", value)
+        raise _Invalid(f"{what} must be {wanted}, not {type(value).__name__}", value)
     return value
 
 
@@ -830,7 +862,11 @@ def _CheckName(what: str, value: object) -> str:
     return name
 
 
-_CheckId = partial(_CheckText, limit=_NAME_LIMIT, least=1)
+def _CheckId(what: str, value: object) -> str:
+    """Return an id; a keyword or an info stands for its own."""
+    if type(value) is str and 0 < len(value) <= _NAME_LIMIT and value.isascii():
+        return value  # nearly always
+    return _CheckText(what, value.id if isinstance(value, (KeywordNode, Info)) else value, _NAME_LIMIT, 1)
 
 
 def _CheckList(what: str, value: object, check: Callable[[str, object], str]) -> list[str]:
@@ -889,12 +925,12 @@ def _CheckOneOf(what: str, value: object, choices: Collection[str]) -> str:
 def _CheckNormalizer(normalizer: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
     def Normalize(text: str) -> list[str]:
         tokens = _CheckType("what the normalizer returns", normalizer(text), list, "a list of strings")
-        return [_CheckText("each token of the normalizer", token) for token in tokens]
+        return list(dict.fromkeys(_CheckText("each token of the normalizer", token) for token in tokens))
 
     return Normalize
 
 
-_CheckBool = partial(_CheckType, kind=bool, told="True or False")
+_CheckBool = partial(_CheckType, kind=bool, wanted="True or False")
 _FUNCTION = cast("type[Any]", Callable)  # what can be called is an instance of it
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     name: check
@@ -916,8 +952,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
         ("size version descend_max_rounds", partial(_CheckCount, least=1)),
         ("max_candidates", partial(_CheckCount, least=3)),
         ("view", partial(_CheckOneOf, choices=("names", "paths"))),
-        ("clock new_id", partial(_CheckType, kind=_FUNCTION, told="a function")),
-        ("normalizer ranker store", partial(_CheckType, kind=(_FUNCTION, type(None)), told="a function")),
+        ("clock new_id", partial(_CheckType, kind=_FUNCTION, wanted="a function")),
+        ("normalizer ranker store", partial(_CheckType, kind=(_FUNCTION, type(None)), wanted="a function")),
     )
     for name in names.split()
 }
@@ -965,14 +1001,14 @@ def _QueryKey(query: str) -> str:
 # == Rows =====================================================================
 #
 # A record is one line of compact JSON.  What an index needs stands first, so that opening reads it with one regular
-# expression and leaves the rest as bytes, which are decoded when somebody asks for a field:
+# expression and leaves the rest as bytes, which are decoded when a field is read:
 #
 #   nodes  {"id","ordinal","deleted","parent_id","name","aliases",…}
 #   infos  {"id","deleted","source",…}
 #   links  {"info_id","keyword_id","ordinal","deleted","relation",…}
 #
-# Compact JSON has no blank behind a comma outside of strings, and within strings every quote and every tab is escaped.
-# So `, "after": ` and a raw tab cannot occur within a row, whatever strangers write, and separate safely.
+# Compact JSON has no blank after a comma outside of strings, and within strings every quote and every tab is escaped.
+# So `, "after": ` and a raw tab cannot occur within a row, whatever the text, and separate safely.
 
 _KINDS = ("nodes", "infos", "links")
 _TYPES = (KeywordNode, Info, InfoKeywordLink)
@@ -988,7 +1024,7 @@ _MatchPlainNode = re.compile(
     rb'"aliases":(\[(?:"[^"]*+",?)*+\]),'
 ).match
 _MatchParent = re.compile(rb'\{"id":%b,"ordinal":\d+,"deleted":\w+,"parent_id":(?:null|%b)' % (_STRING, _STRING)).match
-_MatchInfo = re.compile(rb'\{"id":%b,"deleted":(true|false),"source":' % _STRING).match
+MatchInfo = re.compile(rb'\{"id":%b,"deleted":(true|false),"source":' % _STRING).match
 _MatchLink = re.compile(
     r'\{"info_id":%s,"keyword_id":%s,"ordinal":[0-9]+,"deleted":(?:true|false),"relation":"' % (2 * (_STRING.decode(),))
 ).match
@@ -1007,20 +1043,17 @@ def _Fields(text: str) -> dict[str, tuple[type, ...]]:
 # The fields of a row in their order.  `level` and `children` are what they were when it was written, for a reader of
 # the file.
 _STAMPS = "metadata:d version:i created_at:f updated_at:f created_by:s"
-_NODE_FIELDS = _Fields(
-    "id:s ordinal:i deleted:b parent_id:p name:s aliases:l normalized:l level:i children:l description:s " + _STAMPS
-)
+_NODE = "id:s ordinal:i deleted:b parent_id:p name:s aliases:l normalized:l level:i children:l description:s "
 _OPTIONAL_FIELDS = _Fields("confirmed:l merged_into:s")  # of a node, at the end of its row, where they are not empty
-_INFO_FIELDS = _Fields(f"id:s deleted:b source:s {_STAMPS} content:s")
-_LINK_FIELDS = _Fields("info_id:s keyword_id:s ordinal:i deleted:b relation:s created_by:s created_at:f")
-_FIELDS_OF: dict[type, dict[str, tuple[type, ...]]] = {
-    KeywordNode: _NODE_FIELDS,
-    Info: _INFO_FIELDS,
-    InfoKeywordLink: _LINK_FIELDS,
+ROW_FIELDS: dict[type, dict[str, tuple[type, ...]]] = {
+    KeywordNode: _Fields(_NODE + _STAMPS),
+    Info: _Fields(f"id:s deleted:b source:s {_STAMPS} content:s"),
+    InfoKeywordLink: _Fields("info_id:s keyword_id:s ordinal:i deleted:b relation:s created_by:s created_at:f"),
 }
+"""The fields of each kind of row, with the types that each may have."""
 
 
-class _Records(NamedTuple):
+class Rows(NamedTuple):
     """Rows of the three kinds, as bytes without newlines."""
 
     nodes: list[bytes]
@@ -1031,7 +1064,7 @@ class _Records(NamedTuple):
     heads: dict[bytes, Any]
     """Row -> what an index needs of it, see `_NodeHead`, where that is known already."""
 
-    def Extend(self, more: _Records) -> None:
+    def Extend(self, more: Rows) -> None:
         for index, place in more.places.items():
             self.places[len(self.infos) + index] = place
         self.nodes.extend(more.nodes)
@@ -1040,43 +1073,34 @@ class _Records(NamedTuple):
         self.heads.update(more.heads)
 
 
-def _NoRecords() -> _Records:
-    return _Records([], [], [], {}, {})
+def NoRows() -> Rows:
+    return Rows([], [], [], {}, {})
 
 
-_NOTHING = _NoRecords()  # before something new; nobody changes it
+_NOTHING = NoRows()  # the rows before something new; never changed
 
 
 def _Malformed(detail: str, row: object) -> StoreCorruptError:
     """Return the error for a row that passed its checksum, but does not have the shape of its kind."""
-    return StoreCorruptError(_LOG_NAME, 0, f"{detail}: {_Shorten(row)}")
+    return StoreCorruptError(LOG_NAME, 0, f"{detail}: {_Shorten(row)}")
 
 
 # -- encoding -----------------------------------------------------------------
 
 
 def _EncodeRecord(record: _Record) -> bytes:
-    """Return the row of a record, without a keyword's children.  A `JSONEncoder` takes more than twice the time."""
+    """Return the row of a record, without a keyword's children: for these a `JSONEncoder` takes twice the time."""
     values, kind = _FieldsOf(record), type(record)
     if "_row" in values:
         values = record._Decode()
-    deleted, author = "true" if values["deleted"] else "false", _EncodeString(values["created_by"])
-    if kind is InfoKeywordLink:
-        row = (
-            f'{{"info_id":{_EncodeString(values["info_id"])},"keyword_id":{_EncodeString(values["keyword_id"])},'
-            f'"ordinal":{values["ordinal"]},"deleted":{deleted},"relation":{_EncodeString(values["relation"])},'
-            f'"created_by":{author},"created_at":{_EncodeNumber(values["created_at"])}}}'
-        )
-        return row.encode()
+    if kind is not KeywordNode:
+        return _EncodeText({name: values[name] for name in ROW_FIELDS[kind]}).encode()
     created_at, updated_at = _EncodeNumber(values["created_at"]), _EncodeNumber(values["updated_at"])
+    deleted = "true" if values["deleted"] else "false"
     stamps = (
         f'"metadata":{_EncodeText(values["metadata"]) if values["metadata"] else "{}"},"version":{values["version"]},'
-        f'"created_at":{created_at},"updated_at":{updated_at},"created_by":{author}'
+        f'"created_at":{created_at},"updated_at":{updated_at},"created_by":{_EncodeString(values["created_by"])}'
     )
-    if kind is Info:
-        source, content = _EncodeString(values["source"]), _EncodeString(values["content"])
-        row = f'"deleted":{deleted},"source":{source},{stamps},"content":{content}}}'
-        return f'{{"id":{_EncodeString(values["id"])},{row}'.encode()
     parent_id = "null" if values["parent_id"] is None else _EncodeString(values["parent_id"])
     aliases = ",".join(map(_EncodeString, values["aliases"])) if values["aliases"] else ""
     row = (
@@ -1109,7 +1133,7 @@ def _DecodeRow(row: bytes, kind: type) -> _Row:
         raise _Malformed("a row is no object", row)
     shape = (kind, *decoded, *map(type, decoded.values()))
     if shape not in _SOUND_SHAPES:
-        least = _FIELDS_OF[kind]
+        least = ROW_FIELDS[kind]
         known = {**least, **(_OPTIONAL_FIELDS if kind is KeywordNode else {})}
         is_known = least.keys() <= decoded.keys() <= known.keys()
         if not is_known or any(type(value) not in known[name] for name, value in decoded.items()):
@@ -1132,7 +1156,7 @@ def _KindOf(row: bytes) -> int:
     return 0 if _MatchNodeStart(row) else 1
 
 
-def _ReadRecord(row: bytes, kind: type | None = None) -> Any:
+def ReadRecord(row: bytes, kind: type | None = None) -> Any:
     """Decode a row of any kind; a node's level and children are what the row says."""
     kind = kind or _TYPES[_KindOf(row)]
     record: Any = object.__new__(kind)
@@ -1143,13 +1167,13 @@ def _ReadRecord(row: bytes, kind: type | None = None) -> Any:
 def _DeferNode(row: bytes, level: int, list_children: Callable[[str], list[str]]) -> KeywordNode:
     """Return a keyword that decodes its row when a field is first read."""
     node = object.__new__(KeywordNode)
-    _FieldsOf(node).update(_row=row, _level=level, _list_children=list_children)
+    _FieldsOf(node).update(_row=(row, level), _list_children=list_children)
     return node
 
 
 def _DeferInfo(row: bytes) -> Info:
     info = object.__new__(Info)
-    _FieldsOf(info)["_row"] = row
+    _FieldsOf(info)["_row"] = row, None
     return info
 
 
@@ -1192,7 +1216,7 @@ class _InfoHead(NamedTuple):
 
 
 def _ReadInfoHead(row: bytes) -> _InfoHead:
-    match = _MatchInfo(row)
+    match = MatchInfo(row)
     if match is None:
         raise _Malformed("no row of an info", row)
     return _InfoHead(_Unescape(match[1]), match[2] == b"true")
@@ -1231,50 +1255,35 @@ def _InfoIdOf(row: bytes) -> str:  # of a link that was looked at before
     return _Unescape(row[len(b'{"info_id":"') : row.index(b'","keyword_id":"')])
 
 
-class _Tombstone(NamedTuple):
-    """What is kept in memory of a deleted keyword or info."""
-
-    version: int
-    digest: int
-    """Of what undoing compares, see `_DigestOf`; 0 where nothing older can be undone any more."""
-    ordinal: int = 0
-    parent_id: str | None = None
-    merged_into: str | None = None
-
-
-def _MakeTombstone(record: KeywordNode | Info) -> _Tombstone:
-    is_emptied = record.created_by == ""  # by a compaction; nobody can write so
-    digest = record.metadata.get("digest", 0) if is_emptied else _DigestOf(record)
+def _EmptyRow(record: KeywordNode | Info, row: bytes) -> bytes:
+    """Return the row that is kept of a deleted keyword or info: a digest in place of its texts."""
+    if record.created_by == "":  # it is one, from a compacted log; no caller can write so
+        return row
+    digest = {"digest": _DigestOf(record)}
     if isinstance(record, Info):
-        return _Tombstone(record.version, digest)
-    return _Tombstone(record.version, digest, record.ordinal, record.parent_id, record.merged_into)
-
-
-def _EncodeTombstone(id: str, tombstone: _Tombstone, *, is_node: bool) -> bytes:
-    """Return the row that stands for a deleted record in a compacted log."""
-    metadata = {"digest": tombstone.digest} if tombstone.digest else {}
-    if not is_node:
-        return _EncodeRecord(Info(id, "", "", metadata, tombstone.version, 0.0, 0.0, deleted=True, created_by=""))
-    node = KeywordNode(id, "", [], [], 0, tombstone.parent_id, [], "", metadata, tombstone.version, 0.0, 0.0, True, "")
-    node.merged_into, node.ordinal = tombstone.merged_into, tombstone.ordinal
+        return _EncodeRecord(Info(record.id, "", "", digest, record.version, 0.0, 0.0, True, ""))
+    node = KeywordNode(record.id, "", [], [], 0, record.parent_id, [], "", digest, record.version, 0.0, 0.0, True, "")
+    node.merged_into, node.ordinal = record.merged_into, record.ordinal
     return _EncodeRecord(node)
 
 
 def _DigestOf(record: _Record) -> int:
     """Return a checksum of what an undo puts back: not what goes on rising, nor what follows from the parents."""
+    if record.created_by == "":  # an emptied row: of what it was before; 0 matches nothing
+        return cast("int", cast("Info", record).metadata.get("digest", 0))
     dropped = ("version", "updated_at", "level", "children")
-    names = [*_FIELDS_OF[type(record)], *(_OPTIONAL_FIELDS if isinstance(record, KeywordNode) else ())]
+    names = [*ROW_FIELDS[type(record)], *(_OPTIONAL_FIELDS if isinstance(record, KeywordNode) else ())]
     return zlib.crc32(_EncodeText([getattr(record, name) for name in names if name not in dropped]).encode())
 
 
 # == Files ====================================================================
 #
-# Every call to the operating system goes through this door, so that a test can put a disk behind it that lies, tears,
-# fills up or dies.  Raw descriptors and positional calls only: a buffered file keeps the bytes of a failed write and
-# writes them at close, when nobody looks.  What the system refuses leaves as a `_DiskError`; an OSError of another type
-# was raised by a signal handler (a TimeoutError, say), and is no failure of the disk.
+# Every call to the operating system goes through this class, so that a test can replace the disk by one that lies,
+# tears, fills up or dies.  Raw descriptors and positional calls only: a buffered file keeps the bytes of a failed write
+# and writes them at close, unnoticed.  What the system refuses leaves as a `_DiskError`; an OSError of another type was
+# raised by a signal handler (a TimeoutError, say), and is no failure of the disk.
 
-_CHUNK = 1024 * 1024  # bytes read at a time
+CHUNK = 1024 * 1024  # bytes read at a time
 _READ_ONLY_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)  # of a folder in which nothing may be made
 
 
@@ -1316,14 +1325,14 @@ class _Files:
             with contextlib.suppress(FileExistsError):  # another process was quicker
                 os.mkdir(path, 0o700)
         try:
-            self.SyncFolder(parent)  # in any case: who made it may have died before this
+            self.SyncFolder(parent)  # in any case: the process that made it may have died before this
         except _DiskError as error:
             if error.errno not in _READ_ONLY_ERRORS:  # it may not be ours to look into
                 raise
 
     @_Typed
     def Stat(self, path: str) -> os.stat_result | None:
-        """Return what the system tells of a path; None where nothing is there."""
+        """Return what the system knows of a path; None where nothing is there."""
         try:
             return os.stat(path)
         except FileNotFoundError:  # nothing else means that it is not there
@@ -1378,7 +1387,7 @@ class _Files:
 
     @_Typed
     def Open(self, path: str, *, create: bool = False, truncate: bool = False, readonly: bool = False) -> int:
-        flags = os.O_CLOEXEC | os.O_NONBLOCK  # a pipe of this name would wait for whoever writes into it
+        flags = os.O_CLOEXEC | os.O_NONBLOCK  # a pipe of this name would wait for a writer
         flags |= os.O_RDONLY if readonly else os.O_RDWR
         flags |= (os.O_CREAT if create else 0) | (os.O_TRUNC if truncate else 0)
         return self._AvoidStandard(os.open(path, flags, 0o600))
@@ -1507,7 +1516,7 @@ def _ReadFile(files: _Files, path: str) -> bytes:
 
 
 def _ReadChunks(files: _Files, fd: int, start: int, stop: int) -> Iterator[bytes]:
-    while start < stop and (chunk := files.Read(fd, min(_CHUNK, stop - start), start)):
+    while start < stop and (chunk := files.Read(fd, min(CHUNK, stop - start), start)):
         start += len(chunk)
         yield chunk
 
@@ -1524,13 +1533,13 @@ def _Checksum(files: _Files, fd: int, stop: int) -> int:
 #
 # change_log.jsonl is the truth: one line is one operation, and an operation is done when its line is on the disk.
 #
-#   {"crc": "9f0c61ab",       CRC-32 of every byte behind this field
+#   {"crc": "9f0c61ab",       CRC-32 of every byte after this field
 #    "seq": 7,                one more than the line before
 #    "prev": "54e1b0aa",      the crc of the line before: a chain, so that a line cannot be left out, doubled or moved
 #                             unseen
 #    "durable": 6,            the highest seq known to be on the disk when this line was written
 #    "op": "create_keyword", "operation_id": "…", "timestamp": 1712345678.9,
-#    "author": "user",        who asked for it
+#    "author": "user",        see `created_by` and `changed_by`
 #    "agent_io": …,           what a model was asked and said, or null
 #    "before": null,          what undoing needs: the rows as they were
 #    "after": …}              one row, or {"nodes": […], "infos": […], "links": […]}
@@ -1540,19 +1549,19 @@ def _Checksum(files: _Files, fd: int, stop: int) -> int:
 #
 # When is a bad line a torn tail, and when damage?  A crash can spoil only lines whose sync had not returned.  So if a
 # later line that is whole says `durable` >= the bad one's seq, the bad one HAD been on the disk: damage, and nothing is
-# touched.  If none does, the bad line and all behind it were never acknowledged: they are kept aside, cut, reported.
+# touched.  If none does, the bad line and all after it were never acknowledged: they are kept aside, cut, reported.
 
-_FORMAT = 1
-_FORMAT_FIELD = f'"format": {_FORMAT}, '
-_LOG_NAME = "change_log.jsonl"
+FORMAT = 1
+FORMAT_FIELD = f'"format": {FORMAT}, '
+LOG_NAME = "change_log.jsonl"
 _PADDING = b" " * (16 * 1024 - 1) + b"\n"
-_CHECKPOINT, _STATE = "checkpoint", "state"  # a line that is no operation; what a compacted log begins with
-_BEGINNINGS = ("create_store", _STATE)
+CHECKPOINT, STATE = "checkpoint", "state"  # a line that is no operation; what a compacted log begins with
+_BEGINNINGS = ("create_store", STATE)
 _ENVELOPE_LIMIT = 8192  # bytes within which a line names its operation
 _BEFORE, _AFTER = b', "before": ', b', "after": '
 _BETWEEN = b",\t"  # rows; a raw tab stands neither in compact JSON nor in a JSON string
 _MANY = (b'{"nodes": [', b'], "infos": [', b'], "links": [', b"]}")
-_MatchLine = re.compile(
+MatchLine = re.compile(
     rb'\{"crc": "([0-9a-f]{8})", "seq": (\d{1,18}), "prev": "([0-9a-f]{8})", "durable": (\d{1,18}), '
     rb'"op": %b, (?:"format": (\d{1,9}), )?' % _STRING
 ).match
@@ -1560,23 +1569,23 @@ _FindNextOrdinal = re.compile(rb'"next_ordinal": (\d{1,18}), "operation_id"').se
 _FindLines = re.compile(rb'\{"crc": "[^\n]*?(?=\{"crc": "|\n|\Z)').finditer
 _CRC_END = len(b'{"crc": "00000000", ')
 _CRC = slice(len(b'{"crc": "'), len(b'{"crc": "00000000'))
-_FIRST_CRC = b"00000000"
+FIRST_CRC = b"00000000"
 
 
 @dataclass(slots=True)
-class _Operation:
+class LoggedOperation:
     """One operation: what is planned, written, read back, undone."""
 
     op: str
     id: str
     timestamp: float
-    before: _Records
-    after: _Records
+    before: Rows
+    after: Rows
     author: str = ""
     agent_io: _Row | None = None
 
 
-class _Line(NamedTuple):
+class LogLine(NamedTuple):
     """The envelope of a line that is whole."""
 
     crc: bytes
@@ -1587,7 +1596,7 @@ class _Line(NamedTuple):
     format: int | None
 
 
-def _EncodeLine(seq: int, prev: bytes, durable: int, operation: _Operation, extra: str = "") -> tuple[bytes, bytes]:
+def EncodeLine(seq: int, prev: bytes, durable: int, operation: LoggedOperation, extra: str = "") -> tuple[bytes, bytes]:
     """Return a line with its newline, and its crc."""
     agent_io = _EncodeText(operation.agent_io) if operation.agent_io else "null"
     envelope = (
@@ -1601,14 +1610,14 @@ def _EncodeLine(seq: int, prev: bytes, durable: int, operation: _Operation, extr
     return b"".join((b'{"crc": "', crc, b'", ', body, b"\n")), crc
 
 
-def _JoinRows(parts: Iterable[_Records]) -> _Records:
-    brought = _NoRecords()
+def _JoinRows(parts: Iterable[Rows]) -> Rows:
+    brought = NoRows()
     for records in parts:
         brought.Extend(records)
     return brought
 
 
-def _EncodeRows(records: _Records) -> bytes:
+def _EncodeRows(records: Rows) -> bytes:
     nodes, infos, links, _, _ = records
     if len(nodes) + len(infos) + len(links) <= 1:
         return (nodes or infos or links or (b"null",))[0]
@@ -1616,20 +1625,26 @@ def _EncodeRows(records: _Records) -> bytes:
     return b"".join(parts)
 
 
-def _ReadLine(raw: bytes) -> _Line | None:
+def ReadLine(raw: bytes) -> LogLine | None:
     """Return the envelope of `raw` (without its newline) if its checksum is right."""
-    match = _MatchLine(raw)
+    match = MatchLine(raw)
     if match is None:
         return None
     crc, seq, prev, durable, op, format = match.groups()
     if b"%08x" % zlib.crc32(memoryview(raw)[_CRC_END:]) != crc:
         return None
-    return _Line(crc, int(seq), prev, int(durable), _Unescape(op), None if format is None else int(format))
+    return LogLine(crc, int(seq), prev, int(durable), _Unescape(op), None if format is None else int(format))
 
 
-def _ReadRows(payload: bytes) -> _Records:
+def ReadNextOrdinal(raw: bytes) -> int:
+    """Return the least ordinal for new records that a log's first line states; 0 where it states none."""
+    match = _FindNextOrdinal(raw, 0, 512)
+    return 0 if match is None else int(match[1])
+
+
+def _ReadRows(payload: bytes) -> Rows:
     """Cut the rows of a line's `before` or `after` apart, without decoding them."""
-    records = _NoRecords()
+    records = NoRows()
     if payload.startswith(_MANY[0]):
         nodes, infos_begin, rest = payload[len(_MANY[0]) :].partition(_MANY[1])
         infos, links_begin, links = rest.partition(_MANY[2])
@@ -1642,7 +1657,7 @@ def _ReadRows(payload: bytes) -> _Records:
     return records
 
 
-def _ReadAfter(raw: bytes, locate: Callable[[int, bytes], Any] | None = None) -> _Records:
+def ReadAfter(raw: bytes, locate: Callable[[int, bytes], Any] | None = None) -> Rows:
     """Return the rows that a line brings; `locate` tells the place of a long one from where it begins in the line."""
     records = _ReadRows(raw[raw.find(_AFTER) + len(_AFTER) : -1])
     if locate is not None:
@@ -1650,33 +1665,43 @@ def _ReadAfter(raw: bytes, locate: Callable[[int, bytes], Any] | None = None) ->
     return records
 
 
-def _LocateLong(records: _Records, raw: bytes, locate: Callable[[int, bytes], Any]) -> None:
+def ReadRowsInto(records: Rows, raw: bytes, locate: Callable[[int, bytes], Any]) -> None:
+    """Add the rows that a line brings, see `ReadAfter`, to `records`."""
+    start = raw.find(_AFTER) + len(_AFTER)
+    if _MatchNodeStart(raw, start):  # most lines bring one keyword
+        records.nodes.append(raw[start:-1])
+    else:
+        records.Extend(ReadAfter(raw, locate))
+
+
+def _LocateLong(records: Rows, raw: bytes, locate: Callable[[int, bytes], Any]) -> None:
     """Note the places of the infos that are too long for memory."""
     start = 0
     for index, row in enumerate(records.infos):
-        if len(row) > _RESIDENT_LIMIT:
+        if len(row) > RESIDENT_LIMIT:
             start = raw.index(row, start)
             records.places[index] = locate(start, row)
 
 
-def _ReadOperation(raw: bytes) -> tuple[int, _Operation]:
+def ReadOperation(raw: bytes) -> tuple[int, LoggedOperation]:
     """Return the number of a whole line, and its operation."""
     middle = raw.find(_BEFORE)
     before = _ReadRows(raw[middle + len(_BEFORE) : raw.find(_AFTER)])
     try:
-        said: _Row = json.loads(raw[:middle] + b"}")
-        author = said.get("author", "")  # which older versions did not write
-        told = said["op"], said["operation_id"], said["timestamp"], before, _ReadAfter(raw), author, said["agent_io"]
-        return said["seq"], _Operation(*told)
+        envelope: _Row = json.loads(raw[:middle] + b"}")
+        head = envelope["op"], envelope["operation_id"], envelope["timestamp"]
+        author = envelope.get("author", "")  # which older versions did not write
+        return envelope["seq"], LoggedOperation(*head, before, ReadAfter(raw), author, envelope["agent_io"])
     except (ValueError, KeyError) as error:
         raise _Malformed("a line that is no operation", raw) from error
 
 
 def _ReadChange(raw: bytes) -> Change:
-    seq, told = _ReadOperation(raw)
-    before = [_ReadRecord(row) for rows in told.before[:3] for row in rows]
-    after = [_ReadRecord(row) for rows in told.after[:3] for row in rows]
-    return Change(seq, told.id, told.op, told.timestamp, before, after, told.agent_io, told.author)
+    seq, operation = ReadOperation(raw)
+    before = [ReadRecord(row) for rows in operation.before[:3] for row in rows]
+    after = [ReadRecord(row) for rows in operation.after[:3] for row in rows]
+    named = operation.id, operation.op, operation.timestamp
+    return Change(seq, *named, before, after, operation.agent_io, operation.author)
 
 
 # -- reading a file of lines, forward and backward ----------------------------
@@ -1693,17 +1718,16 @@ def _ReadForward(files: _Files, fd: int, offset: int, stop: int) -> Iterator[lis
             yield lines
 
 
-def _ReadBackward(files: _Files, fd: int, stop: int, value: bytes = b"") -> Iterator[bytes]:
-    """Yield the lines that are not blank, the last before `stop` first; chunks without a value are passed over."""
+def _ReadBackward(files: _Files, fd: int, stop: int) -> Iterator[bytes]:
+    """Yield the lines that are not blank, the last before `stop` first."""
     parts: list[bytes] = []  # of a line whose beginning is still to come, last first
-    size, offset = _CHUNK // 64, stop  # most who look back look for the newest
+    size, offset = CHUNK // 64, stop  # most readers look for the newest
     while offset:
-        size = min(2 * size, _CHUNK, offset)
+        size = min(2 * size, CHUNK, offset)
         offset -= size
         parts.append(files.Read(fd, size, offset))
         if b"\n" in parts[-1] or offset == 0:
-            whole = b"".join(reversed(parts))
-            first, *lines = whole.split(b"\n") if value in whole else [whole[: whole.find(b"\n")]]
+            first, *lines = b"".join(reversed(parts)).split(b"\n")
             yield from (line for line in reversed(lines) if line.strip())
             parts = [first]
     yield from (line for line in parts if line.strip())
@@ -1724,7 +1748,7 @@ class _Extent(NamedTuple):
 def _ReadExtent(files: _Files, fd: int, extent: _Extent) -> bytes:
     row = files.Read(fd, extent.length, extent.offset)
     if zlib.crc32(row) != extent.crc:
-        name = "infos.jsonl" if extent.is_projected else _LOG_NAME
+        name = "infos.jsonl" if extent.is_projected else LOG_NAME
         raise StoreCorruptError(name, 0, f"the content at offset {extent.offset} has changed")
     return row
 
@@ -1738,12 +1762,12 @@ class _Length:
     crc: int = 0
 
 
-class _LogPosition:
+class LogPosition:
     """A place between two lines of a log, and what the lines before it add up to."""
 
     def __init__(self) -> None:
         self.seq = 0
-        self.crc = _FIRST_CRC
+        self.crc = FIRST_CRC
         self.last_line = 0
         """Where the last line begins; it ends where `log` does."""
         self.log = _Length()
@@ -1755,14 +1779,14 @@ class _LogPosition:
         """Puts (number of a projection, offset, bytes) where they are to stand: `Write` or `Mend` of `_Projections`."""
 
     def Advance(self, seq: int, line: bytes) -> None:
-        """Move behind a line, its newline included."""
+        """Move past a line, its newline included."""
         log = self.log
         self.last_line = log.bytes
         log.bytes, log.lines, log.crc = log.bytes + len(line), log.lines + 1, zlib.crc32(line, log.crc)
-        self.seq, self.crc = seq, line[_CRC]  # last: who reads the number from another thread finds the bytes as well
+        self.seq, self.crc = seq, line[_CRC]  # last: another thread that reads the number finds the bytes as well
 
-    def Project(self, records: _Records) -> _Records:
-        """Count the rows that the projections are to hold, and hand them to whoever writes them."""
+    def Project(self, records: Rows) -> Rows:
+        """Count the rows that the projections are to hold, and hand them on to be written."""
         for kind, rows in enumerate(records[:3]):
             if rows:
                 length = self.projected[kind]
@@ -1779,16 +1803,16 @@ class _LogPosition:
         return {name: {"length": each.bytes, "rows": each.lines, "crc": f"{each.crc:08x}"} for name, each in lengths}
 
 
-def _ReadCheckpoint(raw: bytes) -> list[_Length]:
+def ReadCheckpoint(raw: bytes) -> list[_Length]:
     """Return the lengths of the log before it and of the projections."""
     try:
-        told = [json.loads(raw)["files"][name] for name in ("log", *_KINDS)]
-        return [_Length(each["length"], each["rows"], int(each["crc"], 16)) for each in told]
+        lengths = [json.loads(raw)["files"][name] for name in ("log", *_KINDS)]
+        return [_Length(each["length"], each["rows"], int(each["crc"], 16)) for each in lengths]
     except (ValueError, LookupError, TypeError) as error:
         raise _Malformed("a checkpoint that does not tell the lengths of the files", raw) from error
 
 
-class _LogReader(_LogPosition):
+class _LogReader(LogPosition):
     """Reads a log forward from a place on.  Opening, catching up, `Verify`, `Restore` and mending read through it."""
 
     def __init__(self, files: _Files, fd: int, stop: int = 1 << 62) -> None:
@@ -1808,37 +1832,30 @@ class _LogReader(_LogPosition):
     def __exit__(self, *exc_info: object) -> None:
         self.files.Close(self.fd)
 
-    def Read(self) -> Iterator[_Records]:
-        """Yield the rows behind this place, and move behind them, up to the first line that is not whole."""
+    def Read(self) -> Iterator[Rows]:
+        """Yield the rows after this place, and move past them, up to the first line that is not whole."""
         for lines in _ReadForward(self.files, self.fd, self.log.bytes, self.stop):
-            records = _NoRecords()
+            records = NoRows()
             for raw in lines:
-                line = _ReadLine(raw)
+                line = ReadLine(raw)
                 if line is None or (self.seq and (line.seq != self.seq + 1 or line.prev != self.crc)):
                     yield self.Project(records)
                     return
                 if self.seq == 0:
                     self.ReadFirst(raw)
-                if line.op == _CHECKPOINT:
+                if line.op == CHECKPOINT:
                     yield self.Project(records)
-                    records = _NoRecords()
+                    records = NoRows()
                     self._CompareCheckpoint(raw)
-                self._ReadRowsOf(raw, records)
-                self.is_cut_state = line.op == _STATE
+                try:
+                    ReadRowsInto(records, raw, self.Locate)
+                except StoreCorruptError as error:
+                    raise self.Corrupt(error.detail) from error
+                self.is_cut_state = line.op == STATE
                 self.Advance(line.seq, raw + b"\n")
-                if line.op == _CHECKPOINT:
+                if line.op == CHECKPOINT:
                     self.checkpoint = self.seq, self.log.bytes
             yield self.Project(records)
-
-    def _ReadRowsOf(self, raw: bytes, records: _Records) -> None:
-        start = raw.find(_AFTER) + len(_AFTER)
-        if _MatchNodeStart(raw, start):  # most lines bring one keyword
-            records.nodes.append(raw[start:-1])
-            return
-        try:
-            records.Extend(_ReadAfter(raw, self.Locate))
-        except StoreCorruptError as error:
-            raise self.Corrupt(error.detail) from error
 
     def Locate(self, start: int, row: bytes) -> _Extent:
         """Return the place of a row that begins at `start` of the line that is being read."""
@@ -1846,24 +1863,23 @@ class _LogReader(_LogPosition):
 
     def ReadFirst(self, raw: bytes) -> None:
         """Check the format that the beginning of a log tells, if it is one."""
-        match = _MatchLine(raw)
+        match = MatchLine(raw)
         if match is None:
             return
         if match[6] is None:
-            raise StoreCorruptError(_LOG_NAME, 1, "the first line does not tell the format")
-        if int(match[6]) > _FORMAT:
-            told = f"has format {int(match[6])}, this version reads up to {_FORMAT}"
-            raise StoreError(f"{_LOG_NAME} {told}: use a newer version")
-        ordinal = _FindNextOrdinal(raw, 0, 512)
-        self.next_ordinal = 0 if ordinal is None else int(ordinal[1])
+            raise StoreCorruptError(LOG_NAME, 1, "the first line does not tell the format")
+        if int(match[6]) > FORMAT:
+            which = f"has format {int(match[6])}, this version reads up to {FORMAT}"
+            raise StoreError(f"{LOG_NAME} {which}: use a newer version")
+        self.next_ordinal = ReadNextOrdinal(raw)
 
     def _CompareCheckpoint(self, raw: bytes) -> None:
-        for told, length in zip(_ReadCheckpoint(raw)[1:], self.projected, strict=True):
-            if told != length:
-                raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(told)}")
+        for wanted, length in zip(ReadCheckpoint(raw)[1:], self.projected, strict=True):
+            if wanted != length:
+                raise self.Corrupt(f"the checkpoint does not fit the operations before it: {_Shorten(wanted)}")
 
-    def StartAt(self, line: _Line, raw: bytes, lengths: list[_Length]) -> None:
-        """Begin behind a checkpoint whose files were compared already."""
+    def StartAt(self, line: LogLine, raw: bytes, lengths: list[_Length]) -> None:
+        """Begin after a checkpoint whose files were compared already."""
         self.log, *self.projected = lengths
         self.Advance(line.seq, raw + b"\n")
         self.checkpoint = self.seq, self.log.bytes
@@ -1875,10 +1891,10 @@ class _LogReader(_LogPosition):
             crc = zlib.crc32(chunk, crc)
             yield chunk
         if crc != self.log.crc:
-            raise StoreCorruptError(_LOG_NAME, 0, "the log has changed since it was read")
+            raise StoreCorruptError(LOG_NAME, 0, "the log has changed since it was read")
 
     def ReadRest(self) -> bytes:
-        """Return what stands behind this place."""
+        """Return what stands after this place."""
         return self.files.Read(self.fd, self.files.Size(self.fd) - self.log.bytes, self.log.bytes)
 
     def ReadRow(self, held: Any) -> bytes:
@@ -1886,10 +1902,10 @@ class _LogReader(_LogPosition):
 
     def Corrupt(self, detail: str) -> StoreCorruptError:
         """Return the error for the line that is being read."""
-        return StoreCorruptError(_LOG_NAME, self.log.lines + 1, detail)
+        return StoreCorruptError(LOG_NAME, self.log.lines + 1, detail)
 
 
-# -- beginning a log anew -----------------------------------------------------
+# -- beginning a new log ------------------------------------------------------
 
 
 def _InBulks(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -1899,40 +1915,41 @@ def _InBulks(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
     for row in rows:
         bulk.append(row)
         size += len(row)
-        if size > _CHUNK or len(bulk) == _BULK:
+        if size > CHUNK or len(bulk) == _BULK:
             yield bulk
             bulk, size = [], 0
     if bulk:
         yield bulk
 
 
-def _EncodeState(
+def EncodeState(
     rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, seq: int, clock: Callable[[], float]
 ) -> Iterator[tuple[int, bytes, bytes]]:
     """Yield (number, crc, line) of a compacted log that follows operation `seq`: all rows, then a checkpoint."""
-    new = _LogPosition()
+    new = LogPosition()
     new.seq = seq
 
-    def Next(op: str, records: _Records, extra: str) -> tuple[int, bytes, bytes]:
-        operation = _Operation(op, _NewId(), clock(), _NoRecords(), records)
-        line, crc = _EncodeLine(new.seq + 1, new.crc, new.seq, operation, extra)
+    def Next(op: str, records: Rows, extra: str) -> tuple[int, bytes, bytes]:
+        operation = LoggedOperation(op, _NewId(), clock(), NoRows(), records)
+        line, crc = EncodeLine(new.seq + 1, new.crc, new.seq, operation, extra)
         new.Advance(new.seq + 1, line)
         return new.seq, crc, line
 
-    extra = f'{_FORMAT_FIELD}"next_ordinal": {next_ordinal}, '
+    extra = f'{FORMAT_FIELD}"next_ordinal": {next_ordinal}, '
     for kind in range(len(_KINDS)):
         for bulk in _InBulks(rows_of(kind)):
-            records = _NoRecords()
+            records = NoRows()
             records[:3][kind].extend(bulk)
-            yield Next(_STATE, new.Project(records), extra)
+            yield Next(STATE, new.Project(records), extra)
             extra = ""
-    yield Next(_CHECKPOINT, _NoRecords(), f'"files": {_EncodeText(new.TellLengths())}, ')
+    yield Next(CHECKPOINT, NoRows(), f'"files": {_EncodeText(new.TellLengths())}, ')
 
 
 # == Store ====================================================================
 #
-# The truth lies behind a port, `_Store`: whole operations, in one order, durable when `Append` returns.  Its first
-# implementation, `_FileStore`, keeps four files and a lock in one folder:
+# A store keeps the truth: whole operations, in one order, durable when `Append` returns.  What the tree asks of one is
+# the public methods of `_FileStore` (`Store` in shared_tree/port.py has them as a port), which keeps four files and a
+# lock in one folder:
 #
 #   change_log.jsonl                        the truth, see "Log"
 #   nodes.jsonl  infos.jsonl  links.jsonl   projections: every row that the log ever brought, in its order
@@ -1942,21 +1959,21 @@ def _EncodeState(
 #   indexes/                                what is derived from these; never the truth
 #
 # A projection is a pure function of the log, byte for byte: where a row stands in it follows from the lengths of the
-# rows before.  So whoever takes rows in writes them there, without a sync, and writing them again does no harm.  Now
+# rows before.  So they are written there as they are taken in, without a sync; writing them again does no harm.  Now
 # and then the projections are synced, and a "checkpoint" line says how long all four files are, and their checksums.
 # Opening checks these: where all four are as the last checkpoint says, the rows come from the projections and only the
-# log behind it is read line by line; else the whole log is, and the projections are made to fit it.  After a write or
+# log after it is read line by line; else the whole log is, and the projections are made to fit it.  After a write or
 # sync of a projection that failed there is no checkpoint until the next opening, which writes from the last one on.
 #
 # A commit, the lock held: (1) what other processes wrote is read from the tail on; (2) one positional write of the
 # operations' lines; (3) one sync.  From here on they are done.  (4) Their rows are written to the projections.
-# A crash before (3) leaves a torn tail or whole lines that nobody was told of: both are a state that was asked for.
-# A crash behind it loses nothing.
+# A crash before (3) leaves a torn tail or whole lines that were not acknowledged: both are a valid state.
+# A crash after it loses nothing.
 
-_LOST = "the log was changed, or cut, while it was open; what was read of it is in this tree alone: open it anew"
+LOST = "the log was changed, or cut, while it was open; what was read of it is in this tree alone: open it anew"
 _CHECKPOINT_OPERATIONS = 1000
 _CHECKPOINT_BYTES = 8 * 1024 * 1024  # of the log
-_HISTORY, _INDEXES, _SNAPSHOTS, _SNAPSHOT_NAME = "history", "indexes", "snapshots", "snapshot.json"
+HISTORY, _INDEXES, SNAPSHOTS, SNAPSHOT_NAME = "history", "indexes", "snapshots", "snapshot.json"
 _FORGET_NAME = "forget"  # there while a compaction without history is under way
 _IsHistoryName = re.compile(r"\d{18}\.jsonl").fullmatch
 _IsSnapshotName = re.compile(r"\d{8}T\d{6}\.\d{6}Z(-\d+)?").fullmatch
@@ -1964,108 +1981,16 @@ _IsSnapshotName = re.compile(r"\d{8}T\d{6}\.\d{6}Z(-\d+)?").fullmatch
 _NO_LOCK_ERRORS = (errno.EROFS, errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
-class _ReplacedError(StoreError):
-    """Another process has put a new log in place of the open one: all is to be read anew."""
+class ReplacedError(StoreError):
+    """Another process has put a new log in place of the open one: all is to be read again."""
 
 
 class _ReentryError(StoreError):
     """A signal handler, or a function that the tree calls, has called the tree in the middle of its own call."""
 
 
-class _BehindError(StoreError):
-    """Somebody was quicker: nothing was written, nor ever will be.  Catch up, and decide anew."""
-
-
-class _PastLog(Protocol):
-    """A log as it was, or is, that is read from its beginning."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exc_info: object) -> None: ...
-
-    def Read(self) -> Iterator[_Records]:
-        """Yield all rows, in the order of the log."""
-
-    def ReadRow(self, held: Any) -> bytes:
-        """Return a row whose place `Read` told."""
-
-
-class _Store(Protocol):
-    """Where the truth lies.  One thread at a time opens it, writes, and closes it; any may read beside that."""
-
-    least: str
-    """What an opening must find: the position that a tree had read before it opens anew; "" for none."""
-    recovery: list[str]
-    is_readonly: bool
-    is_lost: bool
-    """Whether the log no longer holds what was read of it."""
-    is_guess: bool
-    """Whether the last `Begin` put off to ask what others wrote, as a store on a database does."""
-
-    @property
-    def seq(self) -> int:
-        """Return the number of the last operation that was read or written."""
-
-    @property
-    def position(self) -> str:
-        """Return that number, and what else tells the operation from another log's."""
-
-    @property
-    def next_ordinal(self) -> int:
-        """Return what a compaction has left: at least the next one."""
-
-    def Open(self, first: Callable[[], _Operation], state: _State) -> None:
-        """Give all rows to `state`; an empty log begins with `first()`, whoever is quickest."""
-
-    def Begin(self, apply: Callable[[_Records], None], for_commit: bool = False) -> None:
-        """Let `apply` take in what was acknowledged anywhere before the call.
-
-        Before a commit a store that has far to ask may guess that there is nothing: `Append` and `Confirm` will tell.
-        """
-
-    def Append(self, operations: list[_Operation]) -> None:
-        """Make all or none durable, right behind what was read; fills in the places of long rows.
-
-        Raises:
-            _BehindError: somebody was quicker.
-            StoreError: nothing was written; with `outcome_unknown` it may come in once, later, whole.
-        """
-
-    def Confirm(self) -> None:
-        """Raise _BehindError where `Begin` guessed wrong: what writes nothing is decided on what all wrote, too."""
-
-    def End(self) -> None:
-        """Let others write; always called after `Begin`, and where opening fails; twice is no error."""
-
-    def ReadRow(self, held: Any) -> bytes:
-        """Return a row, its checksum compared; from any thread, at any time.  A place ends with length and checksum."""
-
-    def ReadBack(self, with_history: bool, id: str = "") -> Generator[tuple[_Line | None, bytes], None, None]:
-        """Yield the lines, or those that may touch a record, newest first; None where one is not whole, or missing."""
-
-    def Snapshot(self, stamp: str, copy: bool) -> str:
-        """Keep the present state under `stamp`, with a number where that is taken; return the name."""
-
-    def OpenSnapshot(self, name: str) -> _PastLog:
-        """Return a snapshot's log, whose checksum is right."""
-
-    def SnapshotNames(self) -> list[str]:
-        """Return the names of all snapshots that were finished, oldest first."""
-
-    def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
-        """Begin the log anew with the rows of each kind; the store is of no use behind it."""
-
-    def Sizes(self) -> dict[str, int]:
-        """Return the bytes of each file."""
-
-    def FindProblems(self, fresh: _State) -> Iterator[str]:
-        """Read everything again into `fresh`, and yield what is wrong; StoreCorruptError where the log is."""
-
-    def Close(self, apply: Callable[[_Records], None]) -> bool:
-        """Leave everything tidy, as far as the disk allows; return whether all that is in the log was taken in."""
-
-    def Release(self) -> None:
-        """Let go of descriptors, as the end of the process would."""
+class BehindError(StoreError):
+    """Another writer was quicker: nothing was written, nor ever will be.  Catch up, and decide again."""
 
 
 @contextlib.contextmanager
@@ -2111,20 +2036,20 @@ class _Projections:
             if crc != length.crc or (is_all and size != length.bytes):
                 yield name
 
-    def Read(self, lengths: list[_Length]) -> Iterator[_Records]:
+    def Read(self, lengths: list[_Length]) -> Iterator[Rows]:
         for kind, length in enumerate(lengths):
             offset = 0
             for rows in _ReadForward(self._files, self.fds[kind], 0, length.bytes):
-                records = _NoRecords()
+                records = NoRows()
                 records[:3][kind].extend(rows)
                 for index, row in enumerate(records.infos):
-                    if len(row) > _RESIDENT_LIMIT:
+                    if len(row) > RESIDENT_LIMIT:
                         records.places[index] = _Extent(True, offset, len(row), zlib.crc32(row))
                     offset += len(row) + 1
                 yield records
 
     def ReadRest(self, kind: int, length: _Length) -> bytes:
-        """Return what one holds behind what it should; nothing where it cannot be read."""
+        """Return what one holds after what it should; nothing where it cannot be read."""
         with contextlib.suppress(_DiskError), _Opened(self._files, self.paths[kind]) as fd:
             size = self._files.Size(fd)
             return self._files.Read(fd, max(0, size - length.bytes), length.bytes)
@@ -2164,11 +2089,11 @@ class _Archive:
     def __init__(self, files: _Files, data_dir: str) -> None:
         self.files = files
         self.data_dir = data_dir
-        self.log_path = os.path.join(data_dir, _LOG_NAME)
+        self.log_path = os.path.join(data_dir, LOG_NAME)
         self._reader = _LogReader(files, -1)  # stands where the last line that was read or written ends
         self._failure = ""  # why nothing can be written any more
-        self._history = os.path.join(data_dir, _HISTORY)
-        self._snapshots = os.path.join(data_dir, _SNAPSHOTS)
+        self._history = os.path.join(data_dir, HISTORY)
+        self._snapshots = os.path.join(data_dir, SNAPSHOTS)
         self._forget_path = os.path.join(data_dir, _FORGET_NAME)
 
     def RefuseIfFailed(self) -> None:
@@ -2176,13 +2101,14 @@ class _Archive:
             raise StoreError(self._failure)
 
     def SnapshotNames(self) -> list[str]:
-        # Also of those that somebody renamed.
+        # Also of those that were renamed.
         with _StoreErrors("cannot list the snapshots in ", self.data_dir):
             names = self.files.List(self._snapshots)
-            paths = {name: os.path.join(self._snapshots, name, _SNAPSHOT_NAME) for name in names}
+            paths = {name: os.path.join(self._snapshots, name, SNAPSHOT_NAME) for name in names}
             return sorted(name for name, path in paths.items() if self.files.Exists(path))
 
     def Snapshot(self, stamp: str, copy: bool) -> str:
+        """Keep the present state under `stamp`, with a number where that is taken; return the name."""
         self.RefuseIfFailed()
         taken, name, number = self.files.List(self._snapshots), stamp, 2
         while name in taken:
@@ -2190,9 +2116,9 @@ class _Archive:
         folder = os.path.join(self._snapshots, name)
         said: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
         said["crc"] = _ChecksumOf(said)
-        self._SetAside(folder, _LOG_NAME, copy)
+        self._SetAside(folder, LOG_NAME, copy)
         # Last: what has no such file is no snapshot.
-        _ReplaceFile(self.files, os.path.join(folder, _SNAPSHOT_NAME), [_EncodeText(said).encode() + b"\n"])
+        _ReplaceFile(self.files, os.path.join(folder, SNAPSHOT_NAME), [_EncodeText(said).encode() + b"\n"])
         return name
 
     def _SetAside(self, folder: str, name: str, copy: bool) -> None:
@@ -2219,17 +2145,17 @@ class _Archive:
             raise NotFoundError("snapshot", name)
         folder = os.path.join(self._snapshots, name)
         try:
-            said = json.loads(_ReadFile(self.files, os.path.join(folder, _SNAPSHOT_NAME)))
-            told = said.pop("crc", None)  # which older versions did not write, nor the name
+            said = json.loads(_ReadFile(self.files, os.path.join(folder, SNAPSHOT_NAME)))
+            crc_of_this = said.pop("crc", None)  # which older versions did not write, nor the name
             length, crc = int(said["log"]["length"]), int(said["log"]["crc"], 16)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             detail = f"the snapshot {name} does not tell what it holds"
-            raise StoreCorruptError(_SNAPSHOT_NAME, 1, detail) from error
-        if told is not None and (told != _ChecksumOf(said) or said.get("name") != name):
-            raise StoreCorruptError(_SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
-        path = os.path.join(folder, _LOG_NAME)
+            raise StoreCorruptError(SNAPSHOT_NAME, 1, detail) from error
+        if crc_of_this is not None and (crc_of_this != _ChecksumOf(said) or said.get("name") != name):
+            raise StoreCorruptError(SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
+        path = os.path.join(folder, LOG_NAME)
         if self._ChecksumOf(path, length) != crc:
-            raise StoreCorruptError(_LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
+            raise StoreCorruptError(LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
         return _LogReader(self.files, self.files.Open(path, readonly=True), length)
 
     def _HistoryPaths(self) -> list[str]:
@@ -2238,18 +2164,23 @@ class _Archive:
         return [os.path.join(self._history, name) for name in names]
 
     # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
-    # says behind which operation it begins.
+    # says after which operation it begins.
 
     def _FinishForgetting(self) -> None:
         """Remove what may hold deleted data, where a compaction without history was begun and its log is in place."""
         if not self.files.Exists(self._forget_path):
             return
         with _Opened(self.files, self.log_path) as fd:
-            first = _MatchLine(self.files.Read(fd, 512, 0))
-        if first is not None and _ReadFile(self.files, self._forget_path) == b"%d\n" % (int(first[2]) - 1):
+            is_in_place = _ReadFile(self.files, self._forget_path) == b"%d\n" % (self._FirstSeq(fd) - 1)
+        if is_in_place:
             self._Forget()
         self.files.Remove(self._forget_path)
         self.files.SyncFolder(self.data_dir)
+
+    def _FirstSeq(self, fd: int) -> int:
+        """Return the number of the first operation of a log, 0 where its first line cannot be read."""
+        first = MatchLine(self.files.Read(fd, 512, 0))
+        return 0 if first is None else int(first[2])
 
     def _Forget(self) -> None:
         """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
@@ -2285,13 +2216,15 @@ def _ChecksumOf(said: _Row) -> str:
 
 
 class _FileStore(_Archive):
-    """The store in one folder; see `_Store`."""
+    """The store in one folder.  One thread at a time opens it, writes, and closes it; any may read meanwhile."""
 
     def __init__(self, data_dir: str, files: _Files, clock: Callable[[], float]) -> None:
         super().__init__(files, data_dir)
         self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
-        self.is_readonly = self.is_lost = self.is_guess = False
-        self.least = ""
+        self.is_readonly = False
+        self.is_lost = False  # the log no longer holds what was read of it
+        self.is_guess = False  # `Begin` did not ask what others wrote, as one may on a database
+        self.least = ""  # the position that an opening must find: of what was read before
         self._clock = clock
         self._projections = _Projections(files, data_dir)
         self._lock_path = os.path.join(data_dir, "lock")
@@ -2299,7 +2232,7 @@ class _FileStore(_Archive):
         self._size = 0  # of the log with its padding, or less
         self._is_locked = True  # an opening's lock
         self._folder_time = -1  # of the folder when the log was last identified; -1 where that proves nothing
-        self._behind = b""  # what stands behind the last line of a log that can only be read
+        self._behind = b""  # what stands after the last line of a log that can only be read
         self.MakeLock()
 
     def MakeLock(self) -> None:
@@ -2311,15 +2244,18 @@ class _FileStore(_Archive):
 
     @property
     def position(self) -> str:
+        """Number and checksum of the last operation: what distinguishes it from another log's."""
         return f"{self._reader.seq} {self._reader.crc.decode()}"
 
     @property
     def next_ordinal(self) -> int:
+        """The least ordinal for new records that a compaction has left."""
         return self._reader.next_ordinal
 
     # -- opening --------------------------------------------------------------
 
-    def Open(self, first: Callable[[], _Operation], state: _State) -> None:
+    def Open(self, first: Callable[[], LoggedOperation], state: _State) -> None:
+        """Give all rows to `state`; an empty log begins with `first()`."""
         self._RefuseForeignFolder()
         self.files.MakeFolder(self.data_dir)
         try:
@@ -2331,7 +2267,7 @@ class _FileStore(_Archive):
         finally:
             self.End()
 
-    def _OpenForWriting(self, first: Callable[[], _Operation], state: _State) -> None:
+    def _OpenForWriting(self, first: Callable[[], LoggedOperation], state: _State) -> None:
         files, reader = self.files, self._reader
         if not files.Exists(self.log_path):
             self._BeginLog(first)
@@ -2346,7 +2282,7 @@ class _FileStore(_Archive):
             self._CutTail(rest)
         except _DiskError as error:  # a full disk, say: what is whole can be read all the same
             self.is_readonly, self._behind = True, rest
-            self._failure = f"{_LOG_NAME} has a torn end that cannot be kept aside, so nothing can be written: {error}"
+            self._failure = f"{LOG_NAME} has a torn end that cannot be kept aside, so nothing can be written: {error}"
             self.recovery.append(self._failure)
             return
         if self.seq == 0:  # nothing was in it
@@ -2371,13 +2307,13 @@ class _FileStore(_Archive):
         """Refuse what is no folder of a tree, before anything is made in it."""
         if self.files.IsFile(self.data_dir):
             raise StoreError(f"{_Shorten(self.data_dir)} is a file, and no folder of a keyword tree")
-        if self.files.Exists(os.path.join(self.data_dir, _SNAPSHOT_NAME)):  # its log may be the live one, linked
+        if self.files.Exists(os.path.join(self.data_dir, SNAPSHOT_NAME)):  # its log may be the live one, linked
             raise StoreError(f"{_Shorten(self.data_dir)} is a snapshot: use Restore in the tree that it is of")
         if self.files.IsFile(self.log_path) and not self._projections.FindAny():
             with _Opened(self.files, self.log_path) as fd:
                 beginning = self.files.Read(fd, 512, 0)
             if not b'{"crc": "'.startswith(beginning.lstrip(b" \n\0")[:9]):
-                raise StoreCorruptError(_LOG_NAME, 1, f"this is no log of a keyword tree: {_Shorten(beginning)}")
+                raise StoreCorruptError(LOG_NAME, 1, f"this is no log of a keyword tree: {_Shorten(beginning)}")
 
     def _LockFolder(self) -> None:
         """Take the folder's lock; where nothing can be made or locked in it, it can only be read."""
@@ -2395,12 +2331,12 @@ class _FileStore(_Archive):
             if self.files.IsAt(self._lock_fd, self._lock_path):
                 return
             fd, self._lock_fd = self._lock_fd, -1
-            self.files.Close(fd)  # somebody took the file away while this waited
+            self.files.Close(fd)  # the file was taken away while this waited
 
-    def _BeginLog(self, first: Callable[[], _Operation]) -> None:
+    def _BeginLog(self, first: Callable[[], LoggedOperation]) -> None:
         """Make a log of one line; under another name first: whatever a crash leaves of that, it never was a log."""
         self._RefuseLostLog("log is missing or empty")
-        line, _ = _EncodeLine(1, _FIRST_CRC, 0, first(), _FORMAT_FIELD)
+        line, _ = EncodeLine(1, FIRST_CRC, 0, first(), FORMAT_FIELD)
         _ReplaceFile(self.files, self.log_path, [line + _PADDING])
 
     def _OpenLog(self, *, readonly: bool = False) -> None:
@@ -2410,9 +2346,9 @@ class _FileStore(_Archive):
     def _RefuseLostLog(self, found: str) -> None:
         # Projections are made after the log's first line is durable, so no crash leaves them without it.
         if name := self._projections.FindAny():
-            raise StoreCorruptError(_LOG_NAME, 1, f"the {found}, but {name} is there")
+            raise StoreCorruptError(LOG_NAME, 1, f"the {found}, but {name} is there")
         if self.least:
-            raise StoreCorruptError(_LOG_NAME, 0, "the log is gone, though it was read")
+            raise StoreCorruptError(LOG_NAME, 0, "the log is gone, though it was read")
 
     def _Load(self, state: _State) -> _LogReader:
         """Give all rows to `state`: from the projections as far as a checkpoint vouches, then from the log.
@@ -2427,21 +2363,21 @@ class _FileStore(_Archive):
         state.Check()
         return start
 
-    def _TakeIn(self, apply: Callable[[_Records], None]) -> None:
+    def _TakeIn(self, apply: Callable[[Rows], None]) -> None:
         for records in self._reader.Read():
             apply(records)
 
     def _StartAtCheckpoint(self) -> bool:
-        """Move the reader behind the last checkpoint, if all four files are as it says."""
+        """Move the reader past the last checkpoint, if all four files are as it says."""
         files, reader = self.files, self._reader
         backward = _ReadBackward(files, reader.fd, files.Size(reader.fd))
         latest = itertools.islice(backward, 2 * _CHECKPOINT_OPERATIONS)
         raw = next((raw for raw in latest if b'"op": "checkpoint", "files": ' in raw[:_ENVELOPE_LIMIT]), b"")
-        line = _ReadLine(raw)
+        line = ReadLine(raw)
         if line is None:
             return False
         reader.ReadFirst(files.Read(reader.fd, 512, 0))
-        log, *projected = _ReadCheckpoint(raw)
+        log, *projected = ReadCheckpoint(raw)
         is_there = files.Read(reader.fd, len(raw) + 1, log.bytes) == raw + b"\n"
         if not is_there or _Checksum(files, reader.fd, log.bytes) != log.crc:
             return False
@@ -2455,7 +2391,7 @@ class _FileStore(_Archive):
     def _RefuseLostEnd(self) -> bytes:
         """Refuse a log that has lost what it had: operations at its end, or a part of the state it begins with.
 
-        Returns what stands behind the last whole line.
+        Returns what stands after the last whole line.
         """
         reader = self._reader
         if self.seq == 0:
@@ -2471,29 +2407,29 @@ class _FileStore(_Archive):
         """Refuse a log without the last operation that was read before; a compaction that came later is one's own."""
         if self.seq < int(least):
             detail = f"it ends with operation {self.seq}, though {least} was read: an older one, or cut"
-            raise StoreCorruptError(_LOG_NAME, self._reader.log.lines, detail)
+            raise StoreCorruptError(LOG_NAME, self._reader.log.lines, detail)
         with contextlib.closing(self.ReadBack(with_history=False)) as lines:
             read = next((line for line, _ in lines if line is None or line.seq <= int(least)), None)
         if read is not None and read.seq == int(least) and read.crc != crc.encode():
-            raise StoreCorruptError(_LOG_NAME, 0, f"operation {least} is another than was read: it is of another tree")
+            raise StoreCorruptError(LOG_NAME, 0, f"operation {least} is another than was read: it is of another tree")
 
     def _JudgeTail(self) -> bytes:
-        """Return what stands behind the last whole line; refuse what no crash explains."""
+        """Return what stands after the last whole line; refuse what no crash explains."""
         rest, expected = self._reader.ReadRest(), self.seq + 1
         self._size = self._reader.log.bytes + len(rest)
-        for match in _FindLines(rest):  # also behind a newline that was damaged
-            line = _ReadLine(match[0])
+        for match in _FindLines(rest):  # also after a newline that was damaged
+            line = ReadLine(match[0])
             if line is not None and line.durable >= expected:
-                told = f"though operation {line.seq}, behind it, tells that it was on the disk"
-                raise self._reader.Corrupt(f"operation {expected} is damaged or missing, {told}")
+                proof = f"though operation {line.seq}, behind it, tells that it was on the disk"
+                raise self._reader.Corrupt(f"operation {expected} is damaged or missing, {proof}")
         return rest
 
     def _CutTail(self, rest: bytes) -> None:
-        """Cut what a crash left behind the last whole line, and keep it aside."""
+        """Cut what a crash left after the last whole line, and keep it aside."""
         if not rest.strip(b" \n"):
             return
         if rest.strip(b" \n\0"):  # zeros alone are a file that grew without its bytes
-            self._KeepAside(_LOG_NAME, rest, f"behind operation {self.seq}, for which no later line vouches")
+            self._KeepAside(LOG_NAME, rest, f"behind operation {self.seq}, for which no later line vouches")
         self._size = self._reader.log.bytes
         self.files.Truncate(self._reader.fd, self._size)
         self._SyncLog()
@@ -2515,7 +2451,7 @@ class _FileStore(_Archive):
         self.files.Truncate(self._lock_fd, 0)
         self.files.Sync(self._lock_fd)
         self._failure = ""
-        self.recovery.append(f"{_LOG_NAME}: a sync had failed; what could be read was copied to a new file")
+        self.recovery.append(f"{LOG_NAME}: a sync had failed; what could be read was copied to a new file")
 
     def _MendProjections(self, start: _LogReader) -> None:
         """Write what the log brought from `start` on; a disk too full for that keeps no tree from opening."""
@@ -2539,7 +2475,7 @@ class _FileStore(_Archive):
             self.recovery.append("nodes, infos and links.jsonl could not be brought up to date")
 
     def _OpenForReading(self, state: _State) -> None:
-        """Open a folder in which nothing may be written: nothing is locked, cut, mended or synced."""
+        """Open a folder in which nothing may be written: nothing is locked, cut, rebuilt or synced."""
         reader = self._reader
         self._OpenLog(readonly=True)
         while not self.files.IsAt(reader.fd, self.log_path):  # nothing is locked: the log may be replaced between
@@ -2556,17 +2492,16 @@ class _FileStore(_Archive):
         if error is not None:
             raise error
         if rest.strip(b" \n"):
-            self.recovery = [f"{_LOG_NAME}: {_Count(len(rest), 'byte')} behind operation {self.seq} were not read"]
+            self.recovery = [f"{LOG_NAME}: {_Count(len(rest), 'byte')} behind operation {self.seq} were not read"]
         self._behind = rest
 
     # -- committing -----------------------------------------------------------
 
-    def Begin(self, apply: Callable[[_Records], None], for_commit: bool = False) -> None:
+    def Begin(self, apply: Callable[[Rows], None], for_commit: bool = False) -> None:
+        """Keep other processes from writing, and let `apply` take in what they wrote; `End` lets them go on."""
         reader = self._reader
-        if self.is_readonly:  # it opens anew where the log has changed; that is all it does to follow
-            is_shorter = self.files.Size(reader.fd) < reader.log.bytes  # a writer has taken back what failed
-            if is_shorter or not self.files.IsAt(reader.fd, self.log_path) or reader.ReadRest() != self._behind:
-                raise _ReplacedError(f"{self.log_path} has changed")
+        if self.is_readonly:
+            self._RefuseChangedLog()
             return
         if self._failure:
             raise StoreError(self._failure)
@@ -2574,39 +2509,46 @@ class _FileStore(_Archive):
         self.files.Lock(self._lock_fd)
         if self.files.Size(self._lock_fd):
             raise StoreError(f"a sync of {self.log_path} failed in another process, open the tree again")
-        # Not the log's own time: whoever asks for it makes the next sync write the inode, too, half a commit more.
+        # Not the log's own time: reading it makes the next sync write the inode, too, half a commit more.
         if self.files.ChangedAt(self.data_dir) != self._folder_time:
             self._NoteFolderTime()
             if self._IsReplaced():
-                raise _ReplacedError(f"{self.log_path} was replaced")
+                raise ReplacedError(f"{self.log_path} was replaced")
         length = min(reader.log.bytes - reader.last_line, _ENVELOPE_LIMIT)  # a long line is not read whole
-        found = self.files.Read(reader.fd, length + 1, reader.last_line)  # and a byte behind it
-        if found[_CRC] != reader.crc:
+        last_line = self.files.Read(reader.fd, length + 1, reader.last_line)  # and a byte after it
+        if last_line[_CRC] != reader.crc:
             self.is_lost = True
-            raise StoreCorruptError(_LOG_NAME, reader.log.lines, _LOST)
-        behind = found[length:] if length < _ENVELOPE_LIMIT else self.files.Read(reader.fd, 1, reader.log.bytes)
-        if behind not in (b" ", b"\n"):
+            raise StoreCorruptError(LOG_NAME, reader.log.lines, LOST)
+        after = last_line[length:] if length < _ENVELOPE_LIMIT else self.files.Read(reader.fd, 1, reader.log.bytes)
+        if after not in (b" ", b"\n"):
             self._CatchUp(apply)
 
+    def _RefuseChangedLog(self) -> None:
+        """Refuse a log that can only be read, and has changed: it is opened again, which is all it does to follow."""
+        reader = self._reader
+        is_shorter = self.files.Size(reader.fd) < reader.log.bytes  # a writer has taken back what failed
+        if is_shorter or not self.files.IsAt(reader.fd, self.log_path) or reader.ReadRest() != self._behind:
+            raise ReplacedError(f"{self.log_path} has changed")
+
     def _IsReplaced(self) -> bool:
-        """Tell whether another file has the log's name; or the lock's: who took that away made two."""
+        """Tell whether another file has the log's name; or the lock's: then there are two locks."""
         return not (self.files.IsAt(self._reader.fd, self.log_path) and self.files.IsAt(self._lock_fd, self._lock_path))
 
     def _NoteFolderTime(self) -> None:
         # A name in the folder that changes changes its time; but not twice within the tick of a clock, so only a time
         # well past proves anything.  Some file systems tick once a second, or every other.
-        told = self.files.ChangedAt(self.data_dir)
-        tick_ns = 100_000_000 if told % 1_000_000_000 else 2_100_000_000
-        self._folder_time = told if time.time_ns() - told > tick_ns else -1
+        changed_at = self.files.ChangedAt(self.data_dir)
+        tick_ns = 100_000_000 if changed_at % 1_000_000_000 else 2_100_000_000
+        self._folder_time = changed_at if time.time_ns() - changed_at > tick_ns else -1
 
-    def _CatchUp(self, apply: Callable[[_Records], None]) -> None:
+    def _CatchUp(self, apply: Callable[[Rows], None]) -> None:
         """Let `apply` take in what other processes wrote."""
         reader = self._reader
         self._size = self.files.Size(reader.fd)
         if self._size < reader.log.bytes:
-            raise StoreCorruptError(_LOG_NAME, reader.log.lines, "the log was cut while it was open")
+            raise StoreCorruptError(LOG_NAME, reader.log.lines, "the log was cut while it was open")
         if self._size > reader.log.bytes:  # else another process has closed its tree, and trimmed the log
-            self._SyncLog()  # whoever wrote this may have died before its own
+            self._SyncLog()  # the writer may have died before its own
             self._TakeIn(apply)
             self._CutTail(self._JudgeTail())
 
@@ -2618,13 +2560,13 @@ class _FileStore(_Archive):
             self.files.Unlock(self._lock_fd)
             self._is_locked = False
 
-    def Append(self, operations: list[_Operation], extra: str = "") -> None:
+    def Append(self, operations: list[LoggedOperation], extra: str = "") -> None:
         """Make operations durable: one write, one sync; the lock is held."""
         if self._failure:
             raise StoreError(self._failure)
         reader, lines, crc = self._reader, [], self._reader.crc
         for seq, operation in enumerate(operations, reader.seq + 1):
-            line, crc = _EncodeLine(seq, crc, reader.seq, operation, extra)
+            line, crc = EncodeLine(seq, crc, reader.seq, operation, extra)
             lines.append(line)
         data, tail = b"".join(lines), reader.log.bytes
         if tail + len(data) > self._size:
@@ -2639,7 +2581,7 @@ class _FileStore(_Archive):
             if operation.after.infos:
                 _LocateLong(operation.after, line, reader.Locate)
             reader.Advance(reader.seq + 1, line)
-        # Once for a group: who lets go of the interpreter waits for it again.
+        # Once for a group: each write lets other threads run, and waits for its turn again.
         reader.Project(operation.after if len(operations) == 1 else _JoinRows(each.after for each in operations))
         if extra:  # this was a checkpoint
             return
@@ -2653,7 +2595,7 @@ class _FileStore(_Archive):
             self.files.Sync(self._reader.fd)
         except _DiskError as error:
             # The kernel may have dropped the pages and call the next sync a success: only a copy can tell what the disk
-            # holds, and until it is made nobody may write.
+            # holds, and until it is made nothing may be written.
             self._failure = f"a sync of {self.log_path} failed, open the tree again: {error}"
             with contextlib.suppress(_DiskError):  # on such a disk; this tree knows in any case
                 self.files.Truncate(self._lock_fd, 1)  # a length needs no free block
@@ -2667,7 +2609,7 @@ class _FileStore(_Archive):
         try:
             self.files.Truncate(self._reader.fd, tail)
             self._SyncLog()
-        except _DiskError as second:  # what a handler raised lets the next call read all anew
+        except _DiskError as second:  # what a handler raised lets the next call read all again
             self._failure = f"{self.log_path} could not be set back after a failed write: {second}"
             return StoreError(f"{self._failure}; the outcome is unknown: {error}", outcome_unknown=True)
         self._size = tail
@@ -2680,7 +2622,7 @@ class _FileStore(_Archive):
         if not self._projections.Sync():
             return
         with contextlib.suppress(InvalidInputError):  # a mad clock: there is no checkpoint then, opening redoes more
-            operation = _Operation(_CHECKPOINT, _NewId(), self._clock(), _NoRecords(), _NoRecords())
+            operation = LoggedOperation(CHECKPOINT, _NewId(), self._clock(), NoRows(), NoRows())
             self.Append([operation], f'"files": {_EncodeText(reader.TellLengths())}, ')
             reader.checkpoint = reader.seq, reader.log.bytes
 
@@ -2688,7 +2630,7 @@ class _FileStore(_Archive):
 
     @contextlib.contextmanager
     def _Borrow(self, *, is_projected: bool = False) -> Iterator[int]:
-        """Give a copy of the descriptor of the log, or of infos.jsonl: reading waits for nobody, and nobody for it."""
+        """Give a copy of the descriptor of the log, or of infos.jsonl: reading waits for no writer."""
         with self._descriptor_lock:
             fd = self._projections.fds[1] if is_projected else self._reader.fd
             if fd < 0:
@@ -2700,20 +2642,21 @@ class _FileStore(_Archive):
             self.files.Close(fd)
 
     def ReadRow(self, held: Any) -> bytes:
+        """Return a row, its checksum compared; from any thread.  A place ends with length and checksum."""
         if isinstance(held, bytes):
             return held
         with self._Borrow(is_projected=held.is_projected) as fd:
             return _ReadExtent(self.files, fd, held)
 
-    def ReadBack(self, with_history: bool, id: str = "") -> Generator[tuple[_Line | None, bytes], None, None]:
+    def ReadBack(self, with_history: bool, id: str = "") -> Generator[tuple[LogLine | None, bytes], None, None]:
         """Yield the lines, newest first; with an id only those that have it as that of a record, or as a link's end.
 
         A compaction that failed leaves a second name of the log, which may have grown since: what lies above the number
-        in a file's name is not history yet, and what was told is not told again.
+        in a file's name is not history yet, and no operation is yielded twice.
         """
         value = f":{_EncodeString(id)}".encode() if id else b""
         with self._Borrow() as fd:
-            last = self.seq + 1
+            last, oldest = self.seq + 1, self._FirstSeq(fd)
             for line, raw in _CheckBackward(self.files, fd, self._reader.log.bytes, last - 1, value, is_aside=False):
                 yield line, raw
                 last = 0 if line is None else line.seq
@@ -2721,21 +2664,27 @@ class _FileStore(_Archive):
             top = int(os.path.basename(path)[:18])
             try:
                 with _Opened(self.files, path) as fd:
+                    lost = os.path.join(self._history, f"{oldest - 1:018d}.lost")  # a repair has reported it
+                    if top < oldest - 1 and not self.files.Exists(lost):
+                        yield None, b"operations %d to %d, of history" % (top + 1, oldest - 1)
+                    oldest = min(oldest, self._FirstSeq(fd))
                     for line, raw in _CheckBackward(self.files, fd, self.files.Size(fd), top, value, is_aside=True):
                         if line is None or line.seq < last:
                             yield line, raw
                             last = 0 if line is None else line.seq
             except _DiskError as error:
-                if error.errno != errno.ENOENT:  # another process has compacted without history
+                if error.errno != errno.ENOENT:
                     raise
+                return  # another process has compacted without history
 
     def FindProblems(self, fresh: _State) -> Iterator[str]:
+        """Read everything again into `fresh`, and yield what is wrong; StoreCorruptError where the log is."""
         with self._Borrow() as fd:
             reader = _LogReader(self.files, fd, self._reader.log.bytes)
             for records in reader.Read():
                 fresh.Apply(records)
         if reader.seq != self.seq:
-            raise StoreCorruptError(_LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
+            raise StoreCorruptError(LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
         fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
         if not self.is_readonly:  # beside a writer they may be behind its log for a moment
             for name in self._projections.FindUnfit(reader.projected, is_all=True):
@@ -2752,7 +2701,7 @@ class _FileStore(_Archive):
         with contextlib.closing(self.ReadBack(with_history=True)) as lines:
             for line, raw in lines:
                 if line is None:
-                    yield f"{_HISTORY}: a line cannot be read: {_Shorten(raw)}"
+                    yield f"{HISTORY}: a line is missing, or cannot be read: {_Shorten(raw)}"
 
     # -- compacting and closing -----------------------------------------------
 
@@ -2768,16 +2717,16 @@ class _FileStore(_Archive):
             for kind in (1, 0, 2):  # infos first: of these alone some are read from the disk, and may be damaged
                 rows = (b"\n".join([*bulk, b""]) for bulk in _InBulks(rows_of(kind)))
                 _ReplaceFile(self.files, self._projections.paths[kind], rows)
-            lines = (line for _, _, line in _EncodeState(rows_of, next_ordinal, self.seq, self._clock))
+            lines = (line for _, _, line in EncodeState(rows_of, next_ordinal, self.seq, self._clock))
             _ReplaceFile(self.files, self.log_path, lines, self._RefuseIfNotAlone)
             self._FinishForgetting()
 
     def _RefuseIfNotAlone(self) -> None:
-        # Whoever takes the lock file away lets others write beside this.
+        # Where the lock file was taken away, other processes may write at the same time.
         if self._IsReplaced() or self._reader.ReadRest().strip(b" \n"):
             raise StoreError(f"{self._lock_path} was taken away meanwhile, the log stays as it is")
 
-    def Close(self, apply: Callable[[_Records], None]) -> bool:
+    def Close(self, apply: Callable[[Rows], None]) -> bool:
         """Leave a checkpoint, and trim the padding."""
         if self.is_readonly:
             return False
@@ -2819,25 +2768,24 @@ _ID_FIELDS = (b'{"id"', b'"info_id"', b'"keyword_id"')
 
 def _CheckBackward(
     files: _Files, fd: int, stop: int, top: int, value: bytes, *, is_aside: bool
-) -> Iterator[tuple[_Line | None, bytes]]:
+) -> Iterator[tuple[LogLine | None, bytes]]:
     """Yield a log's lines up to operation `top`, the last first; None, and an end, where the chain is broken.
 
-    What lies behind `top` may be of another log, and in one that was set aside torn; all below was acknowledged, and
-    missing it is damage.  With a value the lines without it are skipped, and no chain is checked.
+    What lies after `top` may be of another log, and in one that was set aside torn; all below was acknowledged, and
+    missing it is damage.  With a value the lines without it are checked, and not yielded.
     """
     crc = b""
-    for raw in _ReadBackward(files, fd, stop, value):
-        if value and not (value in raw and any(name + value in raw for name in _ID_FIELDS)):
-            continue
-        line = _ReadLine(raw)
+    for raw in _ReadBackward(files, fd, stop):
+        line = ReadLine(raw)
         if not crc and (is_aside if line is None else line.seq > top):
             continue
-        if line is None or (not value and (line.crc != crc if crc else line.seq != top)):
+        if line is None or (line.crc != crc if crc else line.seq != top):
             yield None, raw
             return
         crc = line.prev
-        yield line, raw
-    if crc != _FIRST_CRC and not value:
+        if not value or (value in raw and any(name + value in raw for name in _ID_FIELDS)):
+            yield line, raw
+    if crc != FIRST_CRC:
         yield None, b"a log without its first line"
 
 
@@ -2849,16 +2797,14 @@ def _CheckBackward(
 #   nodes     id -> row                    infos     id -> row, or its place where it is too long for memory
 #   children  parent id -> ids             by_info   info id -> link rows
 #   names     fold -> ids                  by_node   keyword id -> link rows
-#   _tokens   token -> folds, where the token is another than the fold
+#   tokens    token -> folds, where the token is another than the fold
 #   queries   confirmed query, folded -> ids
-#   gone_nodes, gone_infos   id -> tombstone of what was deleted
+#   gone_nodes, gone_infos   id -> row that is left of what was deleted, see `_EmptyRow`
 #
 # Many values of a key stand in the order of creation, which is the order of their ordinals.  A state that is made over
 # another one begins as that, and leaves it as it is: what an operation sees of itself before others see it.
 
 _LEVELS_HELD = 65_536
-_DICTS = ("gone_nodes", "gone_infos", "nodes", "infos")
-_MULTIMAPS = ("children", "names", "queries", "by_info", "by_node")
 
 
 class _Layer(MutableMapping[str, _Value]):
@@ -2937,38 +2883,30 @@ class _Multimap(Generic[_Value]):
                 held = self._held[key] = [cast("_Value", held), value]
 
     def Add(self, key: str, value: _Value, is_last: bool = False) -> None:
-        """Add a value in its place, once.  Cost: log n comparisons, two where it is the first or the last."""
+        """Add a value in its place, once.  Cost: log n comparisons, none where it is known to be the last."""
         held = self._held.get(key)
         if held is None:
             self._held[key] = value
             return
         values = held if type(held) is list and key in self.own else list(self.Get(key))
-        index = len(values)
         if is_last and values is held and values[-1] != value:  # nearly always, of a level that grows
             values.append(value)
             return
-        if not is_last:
-            place = self._Place(value)
-            if place < self._Place(values[0]):
-                index = 0
-            elif place <= self._Place(values[-1]):
-                index = bisect.bisect_left(values, place, key=self._Place)
+        index = len(values) if is_last else bisect.bisect_left(values, self._Place(value), key=self._Place)
         if value not in values[max(index - 1, 0) : index + 1]:
             values.insert(index, value)
             self._held[key] = values if len(values) > 1 else value
 
     def Discard(self, key: str, value: _Value) -> None:
-        """Take a value away if it is there.  Cost: log n comparisons, one where it is the first or the last."""
+        """Take a value away if it is there.  Cost: log n comparisons."""
         held = self._held.get(key)
         if held == value:
             del self._held[key]
         if type(held) is not list:
             return
         values = held if key in self.own else list(held)
-        index = 0 if values[0] == value else len(values) - 1
-        if values[index] != value:
-            index = bisect.bisect_left(values, self._Place(value), key=self._Place)
-        if value not in values[index : index + 1]:
+        index = bisect.bisect_left(values, self._Place(value), key=self._Place)
+        if values[index : index + 1] != [value]:
             return
         del values[index]
         self._held[key] = values if len(values) > 1 else values[0]
@@ -2992,28 +2930,31 @@ class _Multimap(Generic[_Value]):
             self._held[key] = values if len(values) > 1 else values[0]
 
     def _Place(self, value: _Value) -> tuple[Any, _Value]:
-        return self._order(value), value  # an ordinal can come twice, when a compaction forgot who had it
+        return self._order(value), value  # an ordinal can come twice, when a compaction has forgotten whose it was
 
 
 class _State:
     """Everything that is known of the live records, and what is left of the deleted ones."""
 
+    DICTS = ("gone_nodes", "gone_infos", "nodes", "infos")
+    MULTIMAPS = ("children", "names", "queries", "by_info", "by_node")
+
     def __init__(self, normalizer: Callable[[str], list[str]]) -> None:
         self._base: _State | None = None
-        self._normalizer = normalizer
+        self.normalizer = normalizer
         self._is_default = normalizer is _NormalizeText
         self.change_count = 0
-        self._levels: dict[str, int] = {}  # that were asked for; forgotten when a keyword moves
+        self.levels: dict[str, int] = {}  # that were asked for; forgotten when a keyword moves
         self._by_name: dict[str, list[str]] = {}  # children of large levels, as they were
         self._sorted_at = 0  # the count of changes
-        self._tokens: _Multimap[str] | None = None  # made when it is first asked
-        self._info_order: list[str] = []  # of infos, deleted ones too: for who goes on behind one of them
+        self.tokens: _Multimap[str] | None = None  # made when it is first asked
+        self._info_order: list[str] = []  # of infos, deleted ones too: for a scan that goes on after one of them
         self._info_places: dict[str, int] | None = None  # where each stands in it; made when first asked
         self.next_ordinal = 0
         self.nodes: MutableMapping[str, bytes] = {}
         self.infos: MutableMapping[str, Any] = {}
-        self.gone_nodes: MutableMapping[str, _Tombstone] = {}
-        self.gone_infos: MutableMapping[str, _Tombstone] = {}
+        self.gone_nodes: MutableMapping[str, bytes] = {}
+        self.gone_infos: MutableMapping[str, bytes] = {}
         self.children: _Multimap[str] = _Multimap(self.OrdinalOf)
         self.names: _Multimap[str] = _Multimap(self.OrdinalOf)
         self.queries: _Multimap[str] = _Multimap(self.OrdinalOf)
@@ -3023,18 +2964,18 @@ class _State:
     @classmethod
     def Over(cls, base: _State) -> _State:
         """Return a state that begins as another one, and leaves it as it is."""
-        state = cls(base._normalizer)
+        state = cls(base.normalizer)
         state._base = base
         state.next_ordinal = base.next_ordinal
-        for name in _DICTS:
+        for name in cls.DICTS:
             setattr(state, name, _Layer(getattr(base, name)))
-        for name in _MULTIMAPS:
+        for name in cls.MULTIMAPS:
             getattr(state, name).Cover(getattr(base, name))
         return state
 
     # -- taking rows in -------------------------------------------------------
 
-    def Apply(self, records: _Records) -> None:
+    def Apply(self, records: Rows) -> None:
         """Take rows in."""
         self.change_count += 1
         heads = records.heads
@@ -3081,9 +3022,9 @@ class _State:
         self.next_ordinal = ordinals[-1] + 1
         self.children.AppendMany(parents, ids)
         self.names.AppendMany(map(str.strip, folds), named_ids)
-        if self._tokens is not None:
+        if self.tokens is not None:
             for fold in folds:
-                self._AddTokens(fold, fold.strip(), self._tokens)
+                self._AddTokens(fold, fold.strip(), self.tokens)
         return True
 
     def _ApplyNode(self, head: _NodeHead | KeywordNode, row: bytes) -> None:
@@ -3101,8 +3042,8 @@ class _State:
             self.next_ordinal = ordinal + 1
         if head.deleted:
             self.nodes.pop(id, None)
-            dead = head if isinstance(head, KeywordNode) else _ReadRecord(row, KeywordNode)
-            self.gone_nodes[id] = _MakeTombstone(dead)
+            dead = head if isinstance(head, KeywordNode) else ReadRecord(row, KeywordNode)
+            self.gone_nodes[id] = _EmptyRow(dead, row)
             return
         if old_row is None and id in self.gone_nodes:
             del self.gone_nodes[id]
@@ -3114,8 +3055,8 @@ class _State:
             if name in kept:
                 continue
             fold = _Fold(name)
-            if self._tokens is not None:
-                self._AddTokens(name, fold, self._tokens)
+            if self.tokens is not None:
+                self._AddTokens(name, fold, self.tokens)
             self.names.Add(fold, id, is_last)
         for query in head.confirmed:
             self.queries.Add(_QueryKey(query), id)
@@ -3123,7 +3064,7 @@ class _State:
     def _ForgetNode(self, old: _NodeHead, new: _NodeHead | KeywordNode) -> Collection[str]:
         """Take away what leads to a keyword as it was, but for the names that it returns."""
         if new.deleted or old.parent_id != new.parent_id:
-            self._levels.clear()
+            self.levels.clear()
         if old.parent_id is None:
             return ()
         self.children.Discard(old.parent_id, old.id)
@@ -3135,9 +3076,9 @@ class _State:
         for name in names:
             fold = _Fold(name)
             self.names.Discard(fold, old.id)
-            if self._tokens is not None and not self.names.Get(fold):  # nobody is called so any more
+            if self.tokens is not None and not self.names.Get(fold):  # no keyword has this name any more
                 for token in self._TokensOf(name, fold):
-                    self._tokens.Discard(token, fold)
+                    self.tokens.Discard(token, fold)
         return ()
 
     def _AddTokens(self, name: str, fold: str, tokens: _Multimap[str]) -> None:
@@ -3147,7 +3088,7 @@ class _State:
     def _TokensOf(self, name: str, fold: str) -> Iterable[str]:
         """Return the tokens that lead to a name's fold, but for the fold itself."""
         if not self._is_default:
-            return self._normalizer(name)
+            return self.normalizer(name)
         token = _TokenOf(fold)
         return () if token == fold else (token,)
 
@@ -3155,7 +3096,7 @@ class _State:
         id = head.id
         if head.deleted:
             self.infos.pop(id, None)
-            self.gone_infos[id] = _MakeTombstone(head if isinstance(head, Info) else _ReadRecord(row, Info))
+            self.gone_infos[id] = _EmptyRow(head if isinstance(head, Info) else ReadRecord(row, Info), row)
             return
         if id not in self.infos:
             self.gone_infos.pop(id, None)
@@ -3182,12 +3123,12 @@ class _State:
             self.by_node.Change(keyword_id, is_there)
 
     def Check(self) -> None:
-        """Refuse keywords beneath a parent that does not exist.  Cost: one look-up for each inner node."""
+        """Refuse keywords below a parent that does not exist.  Cost: one look-up for each inner node."""
         if _ROOT_ID in self.nodes and self.Head(_ROOT_ID).parent_id is not None:
-            raise StoreCorruptError(_LOG_NAME, 0, "the root hangs beneath another keyword")
+            raise StoreCorruptError(LOG_NAME, 0, "the root hangs beneath another keyword")
         for id in self.children:
             if id not in self.nodes and self.children.Get(id):
-                raise StoreCorruptError(_LOG_NAME, 0, f"keywords hang beneath {_Shorten(id)}, which does not exist")
+                raise StoreCorruptError(LOG_NAME, 0, f"keywords hang beneath {_Shorten(id)}, which does not exist")
 
     # -- asking ---------------------------------------------------------------
 
@@ -3196,20 +3137,22 @@ class _State:
 
     def ResolveMerged(self, id: str) -> str | None:
         """Return `id`, or that of the keyword it was merged into; None where neither is there."""
-        for _ in range(len(self.gone_nodes) + 1):  # a log that somebody forged could lead in a circle
+        for _ in range(len(self.gone_nodes) + 1):  # a forged log could lead in a circle
             if id in self.nodes:
                 return id
-            tombstone = self.gone_nodes.get(id)
-            if tombstone is None or tombstone.merged_into is None:
+            merged_into = self._LeftOf(id).merged_into if id in self.gone_nodes else None
+            if merged_into is None:
                 return None
-            id = tombstone.merged_into
+            id = merged_into
         return None
 
+    def _LeftOf(self, id: str) -> KeywordNode:
+        return cast("KeywordNode", ReadRecord(self.gone_nodes[id], KeywordNode))
+
     def Nearest(self, id: str) -> str:
-        """Return where an id leads, or what it hung on does; the root where nothing of that is left."""
+        """Return where an id leads, or that of its last parent; the root where nothing of that is left."""
         while (found := self.ResolveMerged(id)) is None:
-            tombstone = self.gone_nodes.get(id)
-            id = (tombstone and tombstone.parent_id) or _ROOT_ID
+            id = (id in self.gone_nodes and self._LeftOf(id).parent_id) or _ROOT_ID
         return found
 
     def FindLink(self, key: _Key, like: bytes = b"") -> bytes | None:
@@ -3226,8 +3169,8 @@ class _State:
                 return row
         return None
 
-    def Find(self, record: KeywordNode | Info) -> tuple[Any, _Tombstone | None]:
-        """Return where a keyword or info is held now, and what is left of it where it was deleted; None else."""
+    def Find(self, record: KeywordNode | Info) -> tuple[Any, bytes | None]:
+        """Return where a keyword or info is held now, and the row left of it where it was deleted; None else."""
         if isinstance(record, KeywordNode):
             return self.nodes.get(record.id), self.gone_nodes.get(record.id)
         return self.infos.get(record.id), self.gone_infos.get(record.id)
@@ -3258,23 +3201,23 @@ class _State:
 
     def LevelOf(self, id: str) -> int:
         """Return the number of steps from the root.  Cost: a step for each level up to one that was asked before."""
-        if (known := self._levels.get(id)) is not None:  # asked once: another thread may forget them all
+        if (known := self.levels.get(id)) is not None:  # asked once: another thread may forget them all
             return known
         level, unknown = -1, []
         for step in self.Upward(id):
-            if (known := self._levels.get(step)) is not None:
+            if (known := self.levels.get(step)) is not None:
                 level = known
                 break
             unknown.append(step)
-        if len(self._levels) > _LEVELS_HELD:
-            self._levels.clear()
+        if len(self.levels) > _LEVELS_HELD:
+            self.levels.clear()
         for step in reversed(unknown):
             level += 1
-            self._levels[step] = level
+            self.levels[step] = level
         return level
 
     def ChildrenByName(self, id: str) -> list[str]:
-        """Return the children of a large level.  Cost: of 45,000, a tenth of a second behind each change."""
+        """Return the children of a large level.  Cost: of 45,000, a tenth of a second after each change."""
         if self._sorted_at != self.change_count:
             self._by_name, self._sorted_at = {}, self.change_count
         if id not in self._by_name:
@@ -3283,11 +3226,11 @@ class _State:
         return self._by_name[id]
 
     def IsBeneath(self, id: str, ancestor_id: str) -> bool:
-        """Tell whether `id` is, or lies beneath, another.  Cost: a step for each level up to there, or to the root."""
+        """Tell whether `id` is, or lies below, another.  Cost: a step for each level up to there, or to the root."""
         return any(step == ancestor_id for step in self.Upward(id))
 
     def Beneath(self, ids: Iterable[str]) -> Iterator[str]:
-        """Yield `ids` and what lies beneath them, level by level."""
+        """Yield `ids` and what lies below them, level by level."""
         level = list(ids)
         while level:
             yield from level
@@ -3301,7 +3244,7 @@ class _State:
         return [self.infos[_InfoIdOf(link)] for link in links]
 
     def InfosBehind(self, id: str | None) -> Iterator[str]:
-        """Yield all infos, or those that stand behind one, which may be deleted by now."""
+        """Yield all infos, or those that stand after one, which may be deleted by now."""
         if self._info_places is None:
             self._info_order = list(self.infos)
             self._info_places = {each: place for place, each in enumerate(self._info_order)}
@@ -3317,12 +3260,10 @@ class _State:
         """
         if kind == 2:
             return sorted(self.Links(), key=_OrdinalOf)
-        gone: list[bytes] = []
-        for id, tombstone in (self.gone_infos if kind else self.gone_nodes).items():
-            if with_gone:
-                gone.append(_EncodeTombstone(id, tombstone, is_node=kind == 0))
-            elif tombstone.merged_into is not None:
-                gone.append(_EncodeTombstone(id, tombstone._replace(digest=0, parent_id=None), is_node=True))
+        gone = list((self.gone_infos if kind else self.gone_nodes).values())
+        if not with_gone:
+            merged = [node for row in gone if (node := ReadRecord(row)).deleted and getattr(node, "merged_into", None)]
+            gone = [_EncodeRecord(dataclasses.replace(node, metadata={}, parent_id=None)) for node in merged]
         if kind == 1:
             return itertools.chain(gone, map(read, self.infos.values()))
         return itertools.chain(gone, sorted(self.nodes.values(), key=_OrdinalOf))
@@ -3344,7 +3285,7 @@ class _State:
         return [head.id for head in heads if fold in map(_Fold, (head.name, *head.aliases))]
 
     def ByTokens(self, tokens: Collection[str]) -> Sequence[str]:
-        """Return the ids of nodes that bear one of `tokens`, in order, each once."""
+        """Return the ids of nodes that have one of `tokens`, in order, each once."""
         tokens_of, found = self._Tokens(), dict[str, None]()
         for token in tokens:
             folds = tokens_of.Get(token)
@@ -3356,12 +3297,12 @@ class _State:
     def _BearsOneOf(self, id: str, tokens: Set[str]) -> bool:
         """Tell whether a name has one of the tokens: names of one fold can have others, if a normalizer minds case."""
         head = self.Head(id)
-        return any(not tokens.isdisjoint(self._normalizer(name)) for name in (head.name, *head.aliases))
+        return any(not tokens.isdisjoint(self.normalizer(name)) for name in (head.name, *head.aliases))
 
     def _Tokens(self) -> _Multimap[str]:
         """Return the folds of each token, found when it is first asked."""
-        if self._tokens is not None:
-            return self._tokens
+        if self.tokens is not None:
+            return self.tokens
         tokens: _Multimap[str] = _Multimap(str)
         if self._base is not None:
             tokens.Cover(self._base._Tokens())
@@ -3373,12 +3314,12 @@ class _State:
             for head in [self.Head(id) for id in own if id in self.nodes]:
                 for name in (head.name, *head.aliases):
                     self._AddTokens(name, _Fold(name), tokens)
-        self._tokens = tokens  # only now that it is whole: Ctrl-C may come
+        self.tokens = tokens  # only now that it is whole: Ctrl-C may come
         return tokens
 
 
 def _NamesInOrder(ids: list[str], names: list[str], alias_lists: list[str]) -> tuple[list[str], list[str]]:
-    """Return who bears each name, and the names: a keyword's aliases behind its name, as they were created."""
+    """Return the id of each name, and the names: a keyword's aliases after its name, as they were created."""
     named_ids, all_names = [], []
     for id, name, held in zip(ids, names, alias_lists, strict=True):
         texts = [name, *held[2:-2].split('","')] if held[2:] else [name]
@@ -3411,7 +3352,7 @@ def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]])
         return []
     starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(query)]
     steps_left, paths = _PATH_STEPS, dict[str, list[str]]()  # by parent: siblings share their ancestors
-    led_to: list[set[str]] = [set() for _ in starts]  # by the last piece: whom the pieces so far can lead to
+    led_to: list[set[str]] = [set() for _ in starts]  # by the last piece: what the pieces so far can lead to
     for last, first in itertools.product(range(len(starts)), repeat=2):
         whole = first == 0 and last == len(cuts)
         if first > last or whole or (first and not led_to[first - 1]):
@@ -3519,9 +3460,9 @@ class TreeView:
                     with self._engine.See() as state:
                         links = [row for id in infos for row in state.by_info.Get(id)]
                     return changed.union(_ReadLinkKey(row)[2] for row in links)
-                if line is None or line.op == _STATE or len(changed) + len(infos) > _FOLLOWED:
+                if line is None or line.op == STATE or len(changed) + len(infos) > _FOLLOWED:
                     break
-                records = _ReadAfter(raw)
+                records = ReadAfter(raw)
                 changed.update(_ReadNodeHead(row).id for row in records.nodes)
                 changed.update(_ReadLinkKey(row)[2] for row in records.links)
                 infos.update(_ReadInfoHead(row).id for row in records.infos)
@@ -3713,7 +3654,7 @@ class PlainRanker:
                 self._length += counts.total()
                 for word in counts:
                     self._ids.setdefault(word, {})[each.id] = None
-        except BaseException:  # Ctrl-C, say: nobody knows how far it got
+        except BaseException:  # Ctrl-C, say: it is unknown how far it got
             self._noted = None
             raise
 
@@ -3729,7 +3670,7 @@ _OUTCOMES: dict[str, tuple[str | None, str]] = {  # case -> outcome, reason
     "match_several": ("ambiguous", "agent_ambiguous"),
     "match_invalid": ("missing", "invalid_reply"),  # a group, or what is not in the view
     "jump": (None, ""),  # to candidates or groups
-    "jump_to_leaves": ("ambiguous", "agent_ambiguous"),  # several candidates, nothing beneath any of them
+    "jump_to_leaves": ("ambiguous", "agent_ambiguous"),  # several candidates, nothing below any of them
     "jump_invalid": ("missing", "invalid_jump"),  # to what is not in the view, or to too much
     "ambiguous": ("ambiguous", "agent_ambiguous"),
     "ambiguous_invalid": ("missing", "invalid_reply"),  # a group, or what is not in the view
@@ -3767,7 +3708,7 @@ class _Position(NamedTuple):
 
     id: str  # the lowest keyword that is above all that was opened
     targets: list[str]  # what was opened, and stays in the view
-    members: list[str]  # what lies beneath, all of it to be shown
+    members: list[str]  # what lies below, all of it to be shown
 
 
 def _ReadReply(reply: object, view: _View) -> _Reading:
@@ -3806,7 +3747,7 @@ def _Printable(text: str) -> str:
 
 
 def _CleanName(name: str | None) -> str | None:
-    """Return a name that a model proposes if a keyword could bear it."""
+    """Return a name that a model proposes if a keyword could have it."""
     with contextlib.suppress(InvalidInputError):
         return None if name is None else _CheckName("suggest_name", name.strip()[:_NAME_LIMIT])
     return None
@@ -3849,7 +3790,7 @@ class _End(NamedTuple):
 
 
 class _Trace:
-    """What a descent asked and was told so far."""
+    """What a descent asked, and the replies so far."""
 
     def __init__(self, query: str, intent: str) -> None:
         self.query = query
@@ -3913,7 +3854,7 @@ class _Descent:
         self._wants_evidence = "excerpt" in self._fields or "score" in self._fields
         self._shows_paths = shows_paths
         self._log_messages = log_messages
-        self._complained_at: dict[tuple[str, str], float] = {}  # reason and kind of error -> when it was told
+        self._complained_at: dict[tuple[str, str], float] = {}  # reason and kind of error -> when it was logged
         self.spent = Counter(descents=0, model_calls=0, names_shown=0)
 
     # -- rounds ---------------------------------------------------------------
@@ -3922,7 +3863,7 @@ class _Descent:
         """Let the model walk the tree."""
         question, trace = _MakeQuestion(query, about), _Trace(query, intent)
         if silence := self.AskWhetherSilent():
-            if intent == "search":  # who has no model can still show a list
+            if intent == "search":  # without a model there is still a list to show
                 trace.fits = self.Rank(question, intent)
             return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
         with self._see() as state:
@@ -3989,20 +3930,20 @@ class _Descent:
         if "score" in self._fields:
             question["recent"] = view.recent_count
         messages = _BuildMessages(trace.intent, question, self._shows_paths)
-        told: _Row = {"shown": [entry["id"] for entry in view.entries], "reply": None}
+        logged: _Row = {"shown": [entry["id"] for entry in view.entries], "reply": None}
         try:
             reply = self._client.Chat(*copy.deepcopy((messages, _DECISION_SCHEMA)))  # it may change what it gets
             reply = vars(reply) if isinstance(reply, AgentDecision) else reply
-            told["reply"] = _DescribeReply(reply)
+            logged["reply"] = _DescribeReply(reply)
             reading = _ReadReply(reply, view)
         except Exception as error:  # the model's port: recorded in the step, and never passed on
             case = "timed_out" if isinstance(error, TimeoutError) else "failed"
             reading = _Reading(case, words=_HideKeys(r"\1…", _Printable(_Shorten(error, 200))))
-            told["error"] = reading.words
+            logged["error"] = reading.words
             self._Complain(_OUTCOMES[case][1], error)
         if self._log_messages:
-            told["messages"] = messages
-        trace.rounds.append(told)
+            logged["messages"] = messages
+        trace.rounds.append(logged)
         trace.steps.append(DescentStep(reading.action, reading.words, len(view.entries), *self._ReadUsage()))
         return reading
 
@@ -4018,8 +3959,8 @@ class _Descent:
         """Return tokens in, tokens out and cost of the last call, as far as the client tells them."""
         try:
             usage = self._client.last_usage  # type: ignore[attr-defined]  # only clients that count have it
-            told = [float(getattr(usage, name, 0) or 0) for name in ("input_tokens", "output_tokens", "cost")]
-            tokens_in, tokens_out, cost = (value if 0 <= value < 1e15 else 0 for value in told)
+            usages = [float(getattr(usage, name, 0) or 0) for name in ("input_tokens", "output_tokens", "cost")]
+            tokens_in, tokens_out, cost = (value if 0 <= value < 1e15 else 0 for value in usages)
             return int(tokens_in), int(tokens_out), cost
         except Exception:  # the model's port: whatever stands there, the answer is not lost for it
             return 0, 0, 0.0
@@ -4031,7 +3972,7 @@ class _Descent:
             reading = _Reading("vanished", reading.action, reading.targets, "what was chosen is gone")
         elif is_jump and len(opened) == len(reading.targets) > 1 and not any(map(state.children.Get, opened)):
             reading = reading._replace(case="jump_to_leaves")
-        elif is_jump and len(opened) > max(1, self._max_candidates - 2):  # what lies beneath needs room for two groups
+        elif is_jump and len(opened) > max(1, self._max_candidates - 2):  # what lies below needs room for two groups
             reading = _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
         trace.steps[-1].action, trace.steps[-1].reason = reading.action, reading.words
         return reading
@@ -4077,7 +4018,7 @@ class _Descent:
     # be reached.  What room is left goes to more of what fits, and to the tree's top.
 
     def _Open(self, state: _State, ids: list[str], view: _View) -> _Position:
-        """Return the position that looks beneath keywords and groups of a view."""
+        """Return the position that looks below keywords and groups of a view."""
         targets = [id for id in ids if id not in view.groups]
         members = []
         for id in targets:
@@ -4159,18 +4100,18 @@ class _Descent:
                 entry["description"] = text if len(text) <= _SHOWN_LIMIT else f"{text[: _SHOWN_LIMIT - 1]}…"
             if fits is not None and self._wants_evidence:
                 evidence = fits.evidence.get(id, _NO_EVIDENCE)
-                told = {"excerpt": evidence.excerpt, "score": round(evidence.score, 3)}
-                entry |= {name: value for name, value in told.items() if name in self._fields}
+                fields = {"excerpt": evidence.excerpt, "score": round(evidence.score, 3)}
+                entry |= {name: value for name, value in fields.items() if name in self._fields}
             entries.append(entry)
         return entries
 
     def _Show(self, index: int, entry: _Row) -> _Row | str:
         """Return what the model sees of an entry of a view."""
-        told = {name: value for name, value in entry.items() if name != "id"}
+        shown = {name: value for name, value in entry.items() if name != "id"}
         if not self._shows_paths:
-            return {"idx": index, **told}
-        del told["name"]
-        return told if len(told) > 1 else cast("str", told["path"])
+            return {"idx": index, **shown}
+        del shown["name"]
+        return shown if len(shown) > 1 else cast("str", shown["path"])
 
     # -- ranking --------------------------------------------------------------
 
@@ -4210,9 +4151,9 @@ def _ReadCandidateFields(client: LLMClient, show_descriptions: bool) -> list[str
 
 
 def _MakeQuestion(query: str, about: Mapping[str, str]) -> dict[str, str]:
-    """Return what a model is told besides the view."""
-    told = {what: text[:_QUERY_LIMIT] for what, text in about.items() if text}
-    return {"query": query[:_QUERY_LIMIT], **told}
+    """Return what a model is shown besides the view."""
+    extra = {what: text[:_QUERY_LIMIT] for what, text in about.items() if text}
+    return {"query": query[:_QUERY_LIMIT], **extra}
 
 
 _COMPLAINT_S = 60.0
@@ -4237,49 +4178,56 @@ _CONFIRMED_LIMIT = 20  # queries kept with a keyword; the oldest goes
 class _Transaction:
     """What one operation reads and stages: one line of the log, all of it or nothing."""
 
-    _may_have_moved = False  # a keyword that was there: levels beneath it may be others than in the base
+    _may_have_moved = False  # a keyword that was there: levels below it may be others than in the base
     _overlay: _State | None = None  # made when a plan reads what was staged
-    _seen = _noted = 0  # steps that it shows, and steps of which `touched` and `named` tell
+    _seen = 0  # of the steps, those whose rows the overlay has
 
     def __init__(self, engine: _Engine, base: _State, now: float) -> None:
         self.now = now
         self.next_ordinal = base.next_ordinal
         self.Normalize = engine.NormalizeAll
         self.ReadRow = engine.store.ReadRow
-        self.touched: set[str] = set()  # see `NoteIds`
-        self.named: set[str] = set()
         self.base = base
+        self.base_count = base.change_count
         self.staged: dict[_Key, bytes] = {}  # -> row
         self._heads: dict[bytes, Any] = {}  # of these rows
         self._before: dict[_Key, bytes] = {}  # -> row that the tree has, or had of what is gone
-        self._steps: list[tuple[_Key, bytes | None]] = []  # each key that was staged, and the row that it had before
+        self.steps: list[tuple[_Key, bytes | None]] = []  # each key that was staged, and what was staged for it before
 
     @property
     def state(self) -> _State:
         """The tree with what was staged so far."""
-        if self._seen < len(self._steps):
+        if self._seen < len(self.steps):
             overlay, seen = self._overlay or _State.Over(self.base), self._seen
             self._seen, self._overlay = 0, None  # until it is whole: Ctrl-C may come
-            overlay.Apply(self.Collect(key for key, _ in self._steps[seen:])[1])
-            self._overlay, self._seen = overlay, len(self._steps)
+            overlay.Apply(self.Collect(key for key, _ in self.steps[seen:])[1])
+            self._overlay, self._seen = overlay, len(self.steps)
         return self._overlay or self.base
 
-    def Collect(self, keys: Iterable[_Key] | None = None) -> tuple[_Records, _Records]:
+    def Collect(self, keys: Iterable[_Key] | None = None) -> tuple[Rows, Rows]:
         """Return the rows before, and those after; of all that was staged, if nothing else is said."""
         before = _NOTHING
-        after = tuple.__new__(_Records, ([], [], [], {}, self._heads))  # half of what its own constructor takes
+        after = tuple.__new__(Rows, ([], [], [], {}, self._heads))  # half of what its own constructor takes
         rows_after = after[:3]
         for key in self.staged if keys is None else keys:
             if key in self._before:
-                before = _NoRecords() if before is _NOTHING else before
+                before = NoRows() if before is _NOTHING else before
                 before[:3][key[0]].append(self._before[key])
             rows_after[key[0]].append(self.staged[key])
         return before, after
 
-    def TakeIn(self, records: _Records) -> None:
-        """Take in what somebody else has committed; it is about to be applied to the state beneath, too."""
+    def TakeIn(self, records: Rows) -> bool:
+        """Take in what another writer has committed, before the base does; False where it concerns what was staged."""
+        touched, named = _TouchedBy(records)
+        if any((kind, id, "") in self.staged for id in touched | named for kind in (0, 1)):
+            return False
+        if self.staged:  # what it refers to has other children or links now
+            referred = [table.own.keys() for table in (self.state.children, self.state.by_info, self.state.by_node)]
+            if not all(map(touched.isdisjoint, referred)):
+                return False
         if self._overlay is not None:
             self._overlay.Apply(records)
+        return True
 
     # -- reading --------------------------------------------------------------
 
@@ -4300,7 +4248,7 @@ class _Transaction:
         return id in (self.base.infos if kind else self.base.nodes)
 
     def StageNew(self, record: KeywordNode | Info) -> None:
-        """Stage a new keyword or info, as version 1, or one behind that of a deleted one that had its id.
+        """Stage a new keyword or info, as version 1, or one after that of a deleted one that had its id.
 
         Like `LevelOf` without an overlay, which a batch would pay for.
 
@@ -4310,7 +4258,8 @@ class _Transaction:
         kind, id, base = 0 if isinstance(record, KeywordNode) else 1, record.id, self.base
         staged = self.staged.get((kind, id, ""))
         if staged is None:
-            gone = (base.gone_infos if kind else base.gone_nodes).get(id)
+            row = (base.gone_infos if kind else base.gone_nodes).get(id)
+            gone = None if row is None else ReadRecord(row)
             is_there = id in (base.infos if kind else base.nodes)
         else:
             gone, is_there = self._heads[staged], not self._heads[staged].deleted
@@ -4333,26 +4282,19 @@ class _Transaction:
 
     def ReadNode(self, id: str) -> KeywordNode:
         """Return a keyword to be changed, or the one that it was merged into."""
-        return cast("KeywordNode", _ReadRecord(self.state.nodes[self.Resolve(id)], KeywordNode))
+        return cast("KeywordNode", ReadRecord(self.state.nodes[self.Resolve(id)], KeywordNode))
 
     def ReadInfo(self, id: str) -> Info:
         held = self.state.infos.get(id)
         if held is None:
             raise NotFoundError("info", id)
-        return cast("Info", _ReadRecord(self.ReadRow(held), Info))
+        return cast("Info", ReadRecord(self.ReadRow(held), Info))
 
     def FindLink(self, info_id: str, keyword_id: str) -> InfoKeywordLink | None:
         if info_id not in self.state.infos:
             raise NotFoundError("info", info_id)
         row = self.state.FindLink((2, info_id, keyword_id))
-        return None if row is None else cast("InfoKeywordLink", _ReadRecord(row, InfoKeywordLink))
-
-    def NoteIds(self) -> None:
-        """Take down in `touched` the ids of what was staged, in `named` those that it refers to."""
-        touched, named = _TouchedBy(self.Collect(key for key, _ in self._steps[self._noted :])[1])
-        self._noted = len(self._steps)
-        self.touched |= touched
-        self.named |= named
+        return None if row is None else cast("InfoKeywordLink", ReadRecord(row, InfoKeywordLink))
 
     # -- staging --------------------------------------------------------------
 
@@ -4372,29 +4314,21 @@ class _Transaction:
     def StageRow(self, key: _Key, row: bytes | None, before: bytes | None, head: Any = None) -> None:
         """Stage a row, or with None that the link `before` goes, which the tree has; a link's key is all its head."""
         row = row or cast("bytes", before).replace(_LIVE, _DELETED, 1)
-        old = self.staged.get(key)
-        if old is None and before is not None:
+        self.steps.append((key, self.staged.get(key)))  # first: Ctrl-C may come after this
+        if before is not None and key not in self.staged:
             self._before[key] = before
         self.staged[key], self._heads[row] = row, head or key
-        self._steps.append((key, old))
 
-    def Mark(self) -> tuple[int, int]:
-        """Return what `GoBackTo` needs to take back all that is staged from now on."""
-        return len(self._steps), self.next_ordinal
-
-    def GoBackTo(self, mark: tuple[int, int]) -> None:
-        """Take back what was staged since a mark.  Cost: a step for each; more where a plan has read it."""
-        count, self.next_ordinal = mark
-        self._noted = min(self._noted, count)
+    def CutTo(self, count: int) -> None:
+        """Take back all but the first steps."""
         if self._seen > count:
             self._seen, self._overlay = 0, None
-        while len(self._steps) > count:
-            key, old = self._steps.pop()
-            if old is None:
-                del self.staged[key]
+        while len(self.steps) > count:
+            key, old = self.steps.pop()
+            if old is not None:
+                self.staged[key] = old
+            elif self.staged.pop(key, None):
                 self._before.pop(key, None)
-            else:  # noted anew: what stands again may refer to what was never noted, since it was covered then
-                self.staged[key], self._noted = old, 0
 
     def Change(self, record: KeywordNode | Info, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
@@ -4415,11 +4349,11 @@ class _Transaction:
             elif self._heads[row].deleted:
                 children = [] if kind else [base.nodes[child] for child in base.children.Get(id)]
                 links = base.by_info.Get(id) if kind else base.by_node.Get(id)
-                yield from (_ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in self.staged)
+                yield from (ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in self.staged)
             elif kind == 0:
                 is_whole = self._IsRooted(id, rooted)
             if not is_whole:
-                yield _ReadRecord(row)
+                yield ReadRecord(row)
 
     def _IsRooted(self, id: str, rooted: set[str]) -> bool:
         """Tell whether the parents of a keyword lead to the root; those that do are added to `rooted`."""
@@ -4454,7 +4388,7 @@ def _PlanAll(plans: Iterable[_Plan[_Value]], tx: _Transaction) -> list[_Value]:
 
 
 def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transaction) -> KeywordNode:
-    """Stage a new keyword beneath the one that the caller, or a model, wants it under."""
+    """Stage a new keyword below the one that the caller, or a model, wants it under."""
     parent_id, level = wanted, tx.LevelOf(wanted)
     if level is None:
         if agent_io is None:
@@ -4478,7 +4412,7 @@ def _PlanPath(drafts: list[KeywordNode], tx: _Transaction) -> KeywordNode:
         state = tx.state
         there = state.ChildrenCalled(parent_id, draft.name)
         if len(there) > 1:
-            records = [_ReadRecord(state.nodes[id]) for id in there]
+            records = [ReadRecord(state.nodes[id]) for id in there]
             raise ConflictError(f"several keywords are called {_Shorten(draft.name)} here:", records)
         node = tx.ReadNode(there[0]) if there else _PlanNode(draft, parent_id, None, tx)
         parent_id = node.id
@@ -4607,7 +4541,7 @@ def _PlanMerge(tx: _Transaction, src_id: str, dst_id: str) -> KeywordNode:
 
 
 def _MoveLinks(tx: _Transaction, state: _State, ids: Iterable[str], to: str | None) -> None:
-    """Hang keywords' links on another one, whose own stay as they are; with None they are gone."""
+    """Move keywords' links to another one, whose own stay as they are; with None they are gone."""
     moved: set[str] = set()
     there = b'"keyword_id":%b,' % _EncodeString(to or "").encode()
     for id in ids:
@@ -4643,7 +4577,7 @@ def _PlanDelete(tx: _Transaction, id: str, cascade: bool, info_policy: str) -> N
 
 
 def _InfosOfThese(state: _State, ids: Mapping[str, None]) -> list[str]:
-    """Return the infos that hang on these keywords alone."""
+    """Return the infos that are linked to these keywords alone."""
     linked = dict.fromkeys(_InfoIdOf(row) for id in ids for row in state.by_node.Get(id))
     return [id for id in linked if all(_ReadLinkKey(row)[2] in ids for row in state.by_info.Get(id))]
 
@@ -4673,7 +4607,7 @@ def _PlanUnlink(tx: _Transaction, info_id: str, keyword_id: str) -> bool:
 # -- going back ---------------------------------------------------------------
 
 
-def _PlanUndo(tx: _Transaction, operation: _Operation) -> None:
+def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
     """Put the rows back as they were, where they still are as the operation left them and nothing else needs them."""
     state, after = tx.state, operation.after
     was = {_KeyOf(row): row for rows in operation.before[:3] for row in rows}
@@ -4683,12 +4617,12 @@ def _PlanUndo(tx: _Transaction, operation: _Operation) -> None:
         key = _ReadLinkKey(row)
         now = state.FindLink(key, row)
         if now != (row if _LIVE in row else None):
-            changed.append(_ReadRecord(row))
+            changed.append(ReadRecord(row))
         elif key in was or now is not None:  # else it was made and deleted by the same operation
             tx.StageRow(key, was.get(key), now)
-    changed.reverse()  # to be told in their order
+    changed.reverse()  # to be named in their order
     for row in reversed([*after.nodes, *after.infos]):
-        record = _ReadRecord(row)
+        record = ReadRecord(row)
         if not _UndoRecord(tx, state, record, row, was.get(_KeyOf(row))):
             changed.append(record)
     if changed:
@@ -4700,7 +4634,7 @@ def _PlanUndo(tx: _Transaction, operation: _Operation) -> None:
 def _UndoRecord(tx: _Transaction, state: _State, record: KeywordNode | Info, row: bytes, was: bytes | None) -> bool:
     """Stage a keyword or info as it was; return False where it is not as the operation left it."""
     version, is_same = _CompareWithNow(tx, state, record, row)
-    old = dataclasses.replace(record, deleted=True) if was is None else _ReadRecord(was)
+    old = dataclasses.replace(record, deleted=True) if was is None else ReadRecord(was)
     if was is None and isinstance(old, KeywordNode):
         old.merged_into = None
     if is_same and (was is not None or old != record):  # else it was made and deleted by the same operation
@@ -4713,9 +4647,10 @@ def _CompareWithNow(tx: _Transaction, state: _State, record: KeywordNode | Info,
     """Return a record's version now, and whether it still says what the row says."""
     held, gone = state.Find(record)
     if held is None:
-        return (0, False) if gone is None else (gone.version, gone.digest == _MakeTombstone(record).digest)
+        left = None if gone is None else ReadRecord(gone)
+        return (0, False) if left is None else (left.version, _DigestOf(left) == _DigestOf(record))
     now = tx.ReadRow(held)
-    current = _ReadRecord(now)
+    current = ReadRecord(now)
     return current.version, now == row or _DigestOf(current) == _DigestOf(record)
 
 
@@ -4738,27 +4673,26 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
 
 def _StageThen(tx: _Transaction, now: _State, then: _State, old: bytes | None, present: bytes | None) -> None:
     """Stage a record as it was, `old`; None where it was not there."""
-    record, dead = _ReadRecord(cast("bytes", old or present)), None
-    version = 0 if present is None else _ReadRecord(present).version
+    record, dead = ReadRecord(cast("bytes", old or present)), None
+    version = 0 if present is None else ReadRecord(present).version
     gone, gone_then = now.Find(record)[1], then.Find(record)[1]
     if gone is not None:
-        version = gone.version
-        dead = _EncodeTombstone(record.id, gone, is_node=isinstance(record, KeywordNode))
+        version, dead = ReadRecord(gone).version, gone
     record.version = max(record.version, version) + 1
     record.deleted, record.updated_at = old is None, max(tx.now, record.updated_at)
     if old is None and gone_then is not None and isinstance(record, KeywordNode):
-        record.merged_into = gone_then.merged_into
+        record.merged_into = ReadRecord(gone_then).merged_into
     tx.Stage(record, dead)
 
 
 # == Commit ===================================================================
 #
 # A writer hands in a *plan*.  Under the store's lock the plan is run, checks against everything before it and stages
-# rows; then all lines of the group are written and synced; then, and only then, readers see them.  From the door to the
+# rows; then all lines of the group are written and synced; then, and only then, readers see them.  From the call to the
 # disk and back:
 #
 #   KeywordTree.CreateKeyword …   checks the arguments, and calls `_Engine.Write`
-#   _GroupCommit.Run              waits for the group before; whoever leads commits for all that gathered meanwhile
+#   _GroupCommit.Run              waits for the group before; its leader commits for all that gathered meanwhile
 #   _Engine._WorkUpToDate         takes the store's lock, takes in what other processes wrote
 #   _Engine._CommitJobs           runs the plans, appends their operations, applies them to the state
 #
@@ -4766,7 +4700,7 @@ def _StageThen(tx: _Transaction, now: _State, then: _State, old: bytes | None, p
 # while the store is in use, which takes its `flock` then), which group is forming, the ranking's own, `lock` (guards
 # what is in memory; never held over a sync or a model), that of a store's descriptors.
 #
-# A plan in a commit runs without `lock`: nobody else can change the state then.  In a block it runs under it.
+# A plan in a commit runs without `lock`: nothing else can change the state then.  In a block it runs under it.
 #
 # The engine tells the ranking which keywords changed, that the state is another one, that this is a forked child, and
 # that the tree is closed.
@@ -4784,7 +4718,8 @@ class _Job(Generic[_Value]):
     plan: _Plan[_Value]
     author: str = ""
     agent_ios: Sequence[_Row] = ()
-    about: Sequence[str] = ()  # the id of what it makes, and those that it asks for, where it does nothing else
+    makes: Sequence[str] = ()  # the ids of what it makes, and of what it reads,
+    reads: Sequence[str] = ()  # where it does nothing else
     block: OpenOperation | None = None
     result: _Value = None  # type: ignore[assignment]  # until it is done
     error: BaseException | None = None
@@ -4792,25 +4727,32 @@ class _Job(Generic[_Value]):
     is_written: bool = False
 
 
+_GATHER_S = 0.001  # for which a commit waits for other threads of this process, at most
+
+
 class _GroupCommit:
     """Lets one thread commit for all that gathered while the group before was under way.
 
-    No thread of its own, no flag that Ctrl-C could leave behind: whoever is first at a group's lock leads it, the
-    others find that another is forming.  Who finds nobody needs no group, and takes one lock.
+    No thread of its own, no flag that Ctrl-C could leave behind: the thread that is first at a group's lock leads
+    it, the others find that another is forming.  A thread that finds no others needs no group, and takes one lock.
+
+    Threads that write in turns would fall into two groups, each waiting for the other's commit.  So a group first waits
+    for as many as wrote at the last one's end, for a part of what that commit took.
     """
 
     def __init__(self, commit: Callable[[list[_Job[Any]]], None], commit_lock: Any) -> None:
-        self._commit_jobs = commit  # all that must be done; sets each job's error, or that it is done
-        self._commit_lock = commit_lock  # the lock of whoever uses the store; jobs gather while it is waited for
+        self._commit_jobs = commit  # sets of each job the error, or that it is done
+        self._commit_lock = commit_lock  # held while the store is used; jobs gather while it is waited for
         self._lock = threading.RLock()  # guards which group is forming
-        self._forming: tuple[list[_Job[Any]], Any] = [], threading.Lock()  # whoever holds this commits these jobs
+        self._forming: tuple[list[_Job[Any]], Any] = [], threading.Lock()  # the holder of this lock commits these jobs
+        self._expected, self._patience = 1, 0.0  # how many the next group waits for, and for how many seconds
 
     def Run(self, job: _Job[Any]) -> None:
         """Return when the job is durable or has failed."""
         jobs, lock = self._forming
-        if not (jobs or self._commit_lock.locked()):  # two that find it so at once take turns
+        if not (jobs or self._expected > 1 or self._commit_lock.locked()):  # two that find it so at once take turns
             with self._commit_lock:
-                self._Commit([job], job)
+                self._commit_jobs([job])
             return
         try:
             with self._lock:
@@ -4820,28 +4762,25 @@ class _GroupCommit:
                 if jobs is not self._forming[0]:
                     return
                 with self._commit_lock:
+                    end = time.monotonic() + self._patience
+                    while len(jobs) < self._expected and time.monotonic() < end:
+                        time.sleep(self._patience / 16)
                     with self._lock:
                         self._forming = [], threading.Lock()
-                    self._Commit(jobs, job)
-        except BaseException:  # Ctrl-C while waiting: nobody needs to commit this any more
+                    began = time.monotonic()
+                    self._commit_jobs(jobs)
+                    self._expected = len(jobs) + len(self._forming[0])
+                    self._patience = min((time.monotonic() - began) / 4, _GATHER_S)
+        except BaseException:  # Ctrl-C while waiting: this need not be committed any more
             with self._lock:
                 if jobs is self._forming[0] and job in jobs:
                     jobs.remove(job)
             raise
 
-    def _Commit(self, jobs: list[_Job[Any]], own: _Job[Any]) -> None:
-        try:
-            self._commit_jobs(jobs)
-        except Exception as error:
-            is_foreign = not isinstance(error, KeywordTreeError)  # of this thread's own signal handler
-            for job in jobs:
-                if not job.is_done:  # also one that was refused: by what is not there
-                    job.error = error if is_foreign and job is own else _ErrorOf(job, error)
 
-
-def _ErrorOf(job: _Job[Any], error: Exception) -> Exception:
+def _ErrorOf(job: _Job[Any], error: KeywordTreeError) -> KeywordTreeError:
     """Return the error for one job of a group; one whose outcome is unknown names the operation."""
-    if isinstance(error, _ReentryError) or not isinstance(error, KeywordTreeError):  # of a handler, or no memory
+    if isinstance(error, _ReentryError):  # of a signal handler in the middle of the commit
         error = StoreError(f"the commit was interrupted: {error}", outcome_unknown=True)
     if not isinstance(error, StoreError) or not error.outcome_unknown:
         return error
@@ -4865,28 +4804,12 @@ def _WhoRuns() -> tuple[int, object]:
     return threading.get_ident(), task
 
 
-def _FindGenerator(frame: Any) -> Any:
-    """Return the innermost frame that is a generator's whose caller may go on while it is suspended; None else.
-
-    A generator that `contextlib` drives is a context manager, whose caller is meant to go on within it.
-    """
-    while frame is not None:
-        is_generator = frame.f_code.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR)
-        caller = frame.f_back
-        if is_generator and not (caller is not None and caller.f_globals.get("__name__") == "contextlib"):
-            return frame
-        frame = caller
-    return None
-
-
 class _BlockWrite(NamedTuple):
     """One write of a block."""
 
     plan: _Plan[Any]
     author: str
     agent_ios: Sequence[_Row]
-    mark: tuple[int, int]
-    """Of the transaction, before the plan ran."""
 
 
 class _EndOfBlock:
@@ -4926,22 +4849,22 @@ class OpenOperation:
         self._author = author
         self._writes: list[_BlockWrite] = []
         self._owner: tuple[int, object] = (0, None)
-        self._generator: Any = None  # the frame that opened it, if its caller may go on without it
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
-        self._first = 0  # how many plans the outer one had
+        self._first = 0  # how many plans the outer one had,
+        self._start: tuple[_Transaction | None, int] = (None, 0)  # and its transaction, with so many steps
         self._inner: list[OpenOperation] = []  # those that are open inside this one
-        self._transaction: _Transaction | None = None  # None: the plans are to run again
-        self._change_count = 0  # of the state, when the transaction began
+        self.transaction: _Transaction | None = None  # what the plans staged; None: they are to run again
 
     def __enter__(self) -> Self:
         if self._was_entered:
             raise InvalidInputError("an operation is entered once: ask the tree for another")
-        self._outer, self._generator = self.engine.FindBlock(), _FindGenerator(sys._getframe(1))
+        self._outer = self.engine.FindBlock()
         self._was_entered = True
-        if self._exit is not None and self._exit() is None:  # somebody has looked at the method, and entered by hand
+        if self._exit is not None and self._exit() is None:  # the method was read before, and the block entered by hand
             self._exit = None
         if self._outer is not None:
-            self.id, self._first = self._outer.id, len(self._outer._writes)
+            self.id, self._first, transaction = self._outer.id, len(self._outer._writes), self._outer.transaction
+            self._start = transaction, len(transaction.steps) if transaction else 0
             self._outer._inner.append(self)
             return self
         self.now, self._owner = self.engine.Now(), _WhoRuns()
@@ -4968,23 +4891,22 @@ class OpenOperation:
     def Leave(self, kind: type[BaseException] | None, *_: object) -> None:
         """Commit the block's writes, or with an exception take them back."""
         self.is_open = False  # first of all, Ctrl-C may come: nothing more may be written into this block
-        self._generator = None  # a frame holds on to all that it knows
         self.engine.blocks.discard(self)
         _BLOCKS.set(tuple(block for block in _BLOCKS.get() if block is not self))
         if self._outer is not None:
             if self in self._outer._inner:
                 self._outer._inner.remove(self)
                 if kind is not None:
-                    self._outer.CutTo(self._first)
+                    self._outer.CutTo(self._first, *self._start)
             return
         try:
             self._DropEnded()
             if kind is None and self._writes:
                 agent_ios = [io for write in self._writes for io in write.agent_ios]
                 author = self._author or self._writes[0].author
-                self.engine.Run(_Job(self._name, self.id, self._RunPlans, author, agent_ios, (), self))
+                self.engine.Run(_Job(self._name, self.id, self._RunPlans, author, agent_ios, block=self))
         finally:
-            self._writes, self._transaction = [], None  # a task that the block started may keep hold of it
+            self._writes, self.transaction = [], None  # a task that the block started may keep hold of it
 
     def __repr__(self) -> str:
         is_open = self.is_open and not self.HasEnded()
@@ -4992,100 +4914,65 @@ class OpenOperation:
         return f"<OpenOperation {_Shorten(self._name)} {state}>"
 
     def IsOpenHere(self) -> bool:
-        """Tell whether what is written here and now belongs to the block.
-
-        Tasks and threads that a block starts inherit its context, and write for themselves; so does who called a
-        generator that has opened a block, while it is suspended.
-        """
-        return self.is_open and not self.HasEnded() and self._owner == _WhoRuns() and not self._IsSuspended()
+        """Tell whether what is written now is the block's: tasks and threads that it starts write for themselves."""
+        return self.is_open and not self.HasEnded() and self._owner == _WhoRuns()
 
     def HoldsWrites(self) -> bool:
         """Tell whether writes were made that are still to be committed."""
         return self.is_open and not self.HasEnded() and bool(self._writes)
 
-    def _IsSuspended(self) -> bool:
-        """Tell whether the block was opened by a generator that does not run now."""
-        frame = sys._getframe(1) if self._generator is not None else None
-        while frame is not None and frame is not self._generator:
-            frame = frame.f_back
-        return frame is not self._generator
-
     def Prepare(self) -> _Transaction:
         """Return what was done so far, on the tree as it is.  The tree's lock is held."""
-        if self._transaction is None:
+        if self.transaction is None:
             transaction = _Transaction(self.engine, self.engine.state, self.now)
-            self._change_count = self.engine.state.change_count
-            self._writes = self._RunPlans(transaction)
-            self._transaction = transaction
-        return self._transaction
+            self._RunPlans(transaction)
+            self.transaction = transaction
+        return self.transaction
 
     def Add(self, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row]) -> _Value:
         """Run a plan on what was done so far, and keep it."""
         self.engine.CheckOpen()
         self._DropEnded()
-        # If that one raises, what is written now would go, too.
-        if self._inner and any(inner._IsSuspended() for inner in self._inner):
-            raise InvalidInputError("a suspended generator has an operation open within this one: let it end first")
         with self.engine.lock:
             transaction = self.Prepare()
-            mark = transaction.Mark()
+            count = len(transaction.steps)
             try:
                 result = plan(transaction)
             except BaseException:
-                self._GoBackTo(mark)
+                self.CutTo(len(self._writes), transaction, count)
                 raise
-            self._writes.append(_BlockWrite(plan, author, agent_ios, mark))
+            self._writes.append(_BlockWrite(plan, author, agent_ios))
         return cast("_Value", _CopyResult(result))  # the plan may run again, on drafts that must not have changed
 
     def _DropEnded(self) -> None:
         """Take back what inner blocks wrote whose end was interrupted."""
         for inner in [each for each in self._inner if each.HasEnded()]:
-            self.CutTo(inner._first)
+            self.CutTo(inner._first, *inner._start)
             self._inner.remove(inner)
 
-    def CutTo(self, count: int) -> None:
-        """Forget all plans but the first."""
+    def CutTo(self, count: int, transaction: _Transaction | None = None, step_count: int = 0) -> None:
+        """Forget all plans but the first, after which the transaction had so many steps; another one is made again."""
         with self.engine.lock:
-            if count < len(self._writes):
-                self._GoBackTo(self._writes[count].mark)
+            mine, self.transaction = self.transaction, None  # until it is back: Ctrl-C may come
+            if mine is not None and mine is transaction:
+                mine.CutTo(step_count)
+                self.transaction = mine
             del self._writes[count:]
 
-    def _GoBackTo(self, mark: tuple[int, int]) -> None:
-        mine, self._transaction = self._transaction, None  # until it is back: Ctrl-C may come
-        if mine is not None:
-            mine.GoBackTo(mark)
-            self._transaction = mine
-
-    def TakeIn(self, records: _Records) -> None:
-        """Take in what somebody else has committed, before the state does.  The tree's lock is held."""
-        mine = self._transaction
-        if mine is None:
-            return
-        mine.NoteIds()
-        touched, named = _TouchedBy(records)
-        is_free = mine.touched.isdisjoint(touched) and mine.named.isdisjoint(touched)
-        if is_free and mine.touched.isdisjoint(named):
-            mine.TakeIn(records)
-        else:
-            self._transaction = None
-
-    def Outdate(self) -> None:
-        """Forget the tree as the plans left it: they are to run again."""
-        self._transaction = None
+    def TakeIn(self, records: Rows) -> None:
+        """Take in what another writer has committed, before the state does.  The tree's lock is held."""
+        if self.transaction is not None and not self.transaction.TakeIn(records):
+            self.transaction = None
 
     def TransactionOn(self, state: _State) -> _Transaction | None:
         """Return the transaction where it stands on `state` as it is, else None: then its plans are to run again."""
-        mine = self._transaction
-        is_current = mine is not None and mine.base is state and self._change_count == state.change_count
+        mine = self.transaction
+        is_current = mine is not None and mine.base is state and mine.base_count == state.change_count
         return mine if is_current else None
 
-    def _RunPlans(self, transaction: _Transaction) -> list[_BlockWrite]:
-        """Run all plans; return the writes with the transaction's marks."""
-        ran = []
+    def _RunPlans(self, transaction: _Transaction) -> None:
         for write in self._writes:
-            ran.append(write._replace(mark=transaction.Mark()))
             write.plan(transaction)
-        return ran
 
 
 def _CopyResult(result: object) -> object:
@@ -5100,7 +4987,7 @@ def _CopyResult(result: object) -> object:
     return copied
 
 
-def _TouchedBy(records: _Records) -> tuple[set[str], set[str]]:
+def _TouchedBy(records: Rows) -> tuple[set[str], set[str]]:
     """Return the ids of keywords and infos that rows change, and of those that they refer to."""
     heads = list(map(_ReadNodeHead, records.nodes))
     touched = {head.id for head in heads} | {_KeyOf(row)[1] for row in records.infos}
@@ -5136,13 +5023,13 @@ class _Guards(threading.local):
 class _Engine:
     """Holds the store and the state of a tree together: opens, commits, takes in what others wrote, closes."""
 
-    store: _Store
+    store: _FileStore
     state: _State
 
     def __init__(
         self,
         name: str,
-        make_store: Callable[[], _Store],
+        make_store: Callable[[], _FileStore],
         normalizer: Callable[[str], list[str]],
         clock: Callable[[], float],
         new_id: Callable[[], str],
@@ -5195,23 +5082,22 @@ class _Engine:
             self.store, self.state = store, state
             self.must_reopen = False
             for block in list(self.blocks):
-                block.Outdate()
+                block.transaction = None
             self.ranker.Note(None)
         self._finalizer.detach()
         self._finalizer = weakref.finalize(self, store.Release)
 
-    def _MakeFirst(self) -> _Operation:
+    def _MakeFirst(self) -> LoggedOperation:
         now = self.Now()
         root = KeywordNode(_ROOT_ID, _ROOT_ID, [], [_ROOT_ID], 0, None, [], "", {}, 1, now, now, created_by="agent")
-        after = _Records([_EncodeRecord(root)], [], [], {}, {})
-        return _Operation(_BEGINNINGS[0], self.new_id(), now, _NoRecords(), after, "agent")
+        after = Rows([_EncodeRecord(root)], [], [], {}, {})
+        return LoggedOperation(_BEGINNINGS[0], self.new_id(), now, NoRows(), after, "agent")
 
     def NormalizeAll(self, names: Sequence[str]) -> list[str]:
-        tokens = self.normalizer(names[0]) if len(names) == 1 else list(itertools.chain(*map(self.normalizer, names)))
-        return tokens if len(tokens) == 1 else list(dict.fromkeys(tokens))
+        return list(dict.fromkeys(itertools.chain(*map(self.normalizer, names))))
 
     def CheckOpen(self) -> None:
-        """Refuse a closed tree; open it anew where that must be."""
+        """Refuse a closed tree; open it again where that must be."""
         if self.is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
         if self.lock._is_owned() and self._guards.lock._is_owned():
@@ -5233,7 +5119,7 @@ class _Engine:
         self.CheckOpen()
 
     def _EnsureOpen(self) -> None:
-        """Open anew where that must be; it is this thread's turn."""
+        """Open again where that must be; it is this thread's turn."""
         if self.is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
         if self.must_reopen:
@@ -5242,13 +5128,13 @@ class _Engine:
     def _Reopen(self) -> None:
         old = self.store
         if old.is_lost:
-            raise StoreCorruptError(_LOG_NAME, 0, _LOST)
+            raise StoreCorruptError(LOG_NAME, 0, LOST)
         self.Open(old.position)
         old.Release()
 
     def RenewAfterFork(self) -> None:
         # Another thread of the parent may have held any lock, and been in the middle of taking rows in; and a lock that
-        # is shared excludes nobody.
+        # is shared excludes no process.
         self._MakeLocks()
         self.ranker = None
         for block in list(self.blocks):  # these are the parent's
@@ -5316,11 +5202,11 @@ class _Engine:
                     raise
                 if not places:
                     raise StoreError("an info was changed while its content was read: ask again") from error
-                held = places[0]  # opened anew meanwhile: the row stands elsewhere by now
+                held = places[0]  # opened again meanwhile: the row stands elsewhere by now
         return held
 
     def _PlacesOf(self, held: Any) -> list[Any]:
-        """Return where the row that was held there is held now, told by its length and checksum.  Cost: a full scan."""
+        """Return where a row is now that was at `held`, found by length and checksum.  Cost: a full scan."""
         with self.lock:
             infos = list(self.state.infos.values())
         return [each for each in infos if not isinstance(each, bytes) and each[-2:] == held[-2:]]
@@ -5328,14 +5214,20 @@ class _Engine:
     # -- committing -----------------------------------------------------------
 
     def Write(
-        self, op: str, plan: _Plan[_Value], author: str, agent_ios: Sequence[_Row] = (), about: Sequence[str] = ()
+        self,
+        op: str,
+        plan: _Plan[_Value],
+        author: str,
+        agent_ios: Sequence[_Row] = (),
+        makes: Sequence[str] = (),
+        reads: Sequence[str] = (),
     ) -> _Value:
         """Commit a plan, or make it a part of the block that is open here; return what it returned."""
         if _BLOCKS.get():
             block = self.FindBlock()
             if block is not None:
                 return block.Add(plan, author, agent_ios)
-        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios, () if agent_ios else about))
+        return self.Run(_Job(op, self.new_id(), plan, author, agent_ios, () if agent_ios else makes, reads))
 
     def Run(self, job: _Job[_Value]) -> _Value:
         """Return what the job's plan returned, once it is durable; raise what it raised."""
@@ -5350,12 +5242,15 @@ class _Engine:
         return job.result
 
     def Exclusively(self, work: Callable[[], _Value]) -> _Value:
-        """Run `work` while nobody else writes, in any process, with all taken in that others wrote."""
+        """Run `work` while no other thread or process writes, with all taken in that others wrote."""
         with self.Enter(), self.commit_lock:
-            return self._WorkUpToDate(lambda _: work(), [])
+            return cast("_Value", self._WorkUpToDate(lambda _: work(), []))
 
-    def _WorkUpToDate(self, work: Callable[[list[_Job[Any]]], _Value], jobs: list[_Job[Any]]) -> _Value:
-        """Do the work on what everybody wrote; again where that has changed meanwhile.  `commit_lock` is held."""
+    def _WorkUpToDate(self, work: Callable[[list[_Job[Any]]], Any], jobs: list[_Job[Any]]) -> Any:
+        """Do the work on what all have written; again where that has changed meanwhile.  `commit_lock` is held.
+
+        What fails is each unfinished job's error, or raised where there are none, or where it is of a signal handler.
+        """
         try:
             while True:
                 if self.must_reopen or self.is_closed:
@@ -5363,19 +5258,25 @@ class _Engine:
                 try:
                     self.store.Begin(self._Apply, bool(jobs))
                     return work(jobs)
-                except _ReplacedError:
+                except ReplacedError:
                     self.must_reopen = True
-                except _BehindError:
+                except BehindError:
                     jobs = [job for job in jobs if not job.is_done]
                 self.store.End()
-        except _DiskError as error:
-            raise StoreError(f"cannot use {_Shorten(self.name)}: {error}") from error
         except BaseException as error:
-            # Ctrl-C, say: nobody knows how far memory has followed the log.  First of all: a second may come.
-            was_due, self.must_reopen = self.must_reopen, True
-            if isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError)):
-                self.must_reopen = was_due
-            raise
+            self.must_reopen, is_due = True, self.must_reopen  # first of all: a second Ctrl-C may come
+            if _LeavesMemoryIntact(error):
+                self.must_reopen = is_due
+            failure = error
+            if isinstance(error, _DiskError):
+                failure = StoreError(f"cannot use {_Shorten(self.name)}: {error}")
+                failure.__cause__ = error
+            if not jobs or not isinstance(failure, KeywordTreeError):
+                raise failure  # noqa: B904  it is the error, or has it as its cause
+            for job in jobs:
+                if not job.is_done:
+                    job.error = _ErrorOf(job, failure)
+            return None
         finally:
             try:
                 self.store.End()
@@ -5387,7 +5288,7 @@ class _Engine:
                 raise
 
     def Compact(self, keep_history: bool) -> None:
-        """Write the log anew, and open it; readers go on with what they have until it is there."""
+        """Write a new log, and open it; readers go on with what they have until it is there."""
 
         def Work() -> None:
             if self.store.is_readonly:
@@ -5404,48 +5305,56 @@ class _Engine:
         self.Exclusively(Work)
 
     def _CommitJobs(self, jobs: list[_Job[Any]]) -> None:
-        # What is refused, or changes nothing, is so for good only where nothing that it was decided on can still fail:
-        # what was staged before it, or the guess of a store elsewhere that nobody has written.
-        operations: list[_Operation] = []
-        view = self.state
-        unseen: dict[str, _Records] = {}  # what it does not show, by the id of what is made; "" where that is not all
-        for job in jobs:
-            # Who asks for nothing of that sees the same without it
-            if unseen and ("" in unseen or not job.about or not unseen.keys().isdisjoint(job.about)):
-                view = _State.Over(view) if view is self.state else view
-                view.Apply(_JoinRows(unseen.values()))
-                unseen = {}
-            operation = self._RunPlan(job, view, unseen.values())
-            job.is_written = operation is not None
-            if operation is None:
-                job.is_done = not operations and not self.store.is_guess
-                continue
-            operations.append(operation)
-            unseen[job.about[0] if job.about else ""] = operation.after
-        if not operations:
-            self.store.Confirm()
-        else:
+        """Commit jobs in groups: one that may read what a group makes begins the next, on the tree that this leaves."""
+        while True:
+            operations: list[LoggedOperation] = []
+            count = ordinals = 0
+            made: set[str] = set()
+            for job in jobs:
+                if count and not (made and job.makes and made.isdisjoint(job.makes) and made.isdisjoint(job.reads)):
+                    break
+                count += 1
+                made.update(job.makes)
+                operation = self._RunPlan(job, ordinals)
+                job.is_written = operation is not None
+                if operation is None:
+                    job.is_done = not self.store.is_guess  # else what it was decided on may not be all
+                else:
+                    operations.append(operation)
+                    ordinals += len(operation.after.nodes) + len(operation.after.links)
+            group, jobs = jobs[:count], jobs[count:]
             try:
-                self.store.Append(operations)
+                if operations:
+                    self.store.Append(operations)
+                else:
+                    self.store.Confirm()  # what is refused, or changes nothing, was decided on what all have written
             except StoreError as error:
-                if error.outcome_unknown or len(jobs) == 1 or isinstance(error, (_BehindError, _ReentryError)):
+                if type(error) is not StoreError:  # more than a refusal of the disk
                     raise
-                self._RetryAlone(jobs)
+                for job in group:
+                    if not job.is_done and (count == 1 or error.outcome_unknown):
+                        job.error, job.is_done = _ErrorOf(job, error), True
+                    elif not job.is_done:  # alone: one of them may be what the disk has no room for
+                        self._CommitJobs([job])
+            else:
+                for operation in operations:
+                    self._Apply(operation.after)
+                for job in group:
+                    job.is_done = True
+            if not jobs:
                 return
-        for operation in operations:
-            self._Apply(operation.after)
-        for job in jobs:
-            job.is_done = True
 
-    def _RunPlan(self, job: _Job[Any], view: _State, unseen: Iterable[_Records]) -> _Operation | None:
-        """Return what a job's plan stages, None where nothing changes, or where the plan refuses."""
+    def _RunPlan(self, job: _Job[Any], ordinals: int) -> LoggedOperation | None:
+        """Return what a job's plan stages, None where nothing changes, or where the plan refuses.
+
+        `ordinals` is how many the operations before it in the group take.
+        """
         job.error, job.is_done = None, False  # of a run on what others have changed by now
-        transaction = None if job.block is None else job.block.TransactionOn(view)
+        transaction = None if job.block is None else job.block.TransactionOn(self.state)
         try:
             if transaction is None:
-                transaction = _Transaction(self, view, self.Now() if job.block is None else job.block.now)
-                for records in unseen:
-                    transaction.next_ordinal += len(records.nodes) + len(records.links)
+                transaction = _Transaction(self, self.state, self.Now() if job.block is None else job.block.now)
+                transaction.next_ordinal += ordinals
                 job.result = job.plan(transaction)
         except Exception as error:  # this operation's own; the others go on
             job.error = error
@@ -5456,23 +5365,9 @@ class _Engine:
         ios = job.agent_ios
         agent_io = {"calls": list(ios)} if len(ios) > 1 else ios[0] if ios else None
         now = transaction.now if job.block is None else self.Now()
-        return _Operation(job.op, job.id, now, before, after, job.author, agent_io)
+        return LoggedOperation(job.op, job.id, now, before, after, job.author, agent_io)
 
-    def _RetryAlone(self, jobs: list[_Job[Any]]) -> None:
-        """Commit one by one what could not be written together: one of them may be what the disk has no room for.
-
-        What another was told, to have nothing to do or not to fit, hung on it.
-        """
-        for job in jobs:
-            if not job.is_done:
-                try:
-                    self._CommitJobs([job])
-                except _BehindError:
-                    raise
-                except StoreError as error:
-                    job.error, job.is_done = _ErrorOf(job, error), True
-
-    def _Apply(self, records: _Records) -> None:
+    def _Apply(self, records: Rows) -> None:
         """Make durable rows visible to readers, all at once."""
         with self.lock:
             for block in list(self.blocks) if self.blocks else ():
@@ -5494,6 +5389,11 @@ class _Engine:
         return cast("Ranker", self.ranker).Fit(query, more, **options)
 
 
+def _LeavesMemoryIntact(error: BaseException) -> bool:
+    """Tell whether an error was raised before anything was applied; after all others memory may differ from the log."""
+    return isinstance(error, StoreError) and not isinstance(error, (StoreCorruptError, _ReentryError))
+
+
 def _Reentry() -> StoreError:
     return _ReentryError("a signal handler, clock or ranking cannot use the tree while its own thread does")
 
@@ -5513,169 +5413,6 @@ def _CollectorOff(is_wanted: bool = True) -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-# == Maintenance ==============================================================
-#
-# What looking after a tree decides: what is wrong with its files, how large it is, what it was at an earlier time (a
-# second, small implementation of the port `_Store`), what is out of order in it.
-
-_PIECE_HELD = 256  # keywords that are looked at under one hold of the tree's lock, while others want to read
-
-
-def _FindProblems(store: _Store, state: _State) -> Iterator[str]:
-    """Rebuild everything from the disk; yield what differs, and what breaks an invariant."""
-    fresh = _State(state._normalizer)
-    try:
-        problems = list(store.FindProblems(fresh))
-    except StoreCorruptError as error:
-        yield str(error)
-        return
-    yield from problems
-    if fresh.next_ordinal != state.next_ordinal:
-        yield f"the next ordinal is {state.next_ordinal} in memory, {fresh.next_ordinal} on the disk"
-    reached = set(fresh.Beneath([_ROOT_ID]))
-    for id, level in dict(state._levels).items():
-        if id not in reached or level != fresh.LevelOf(id):
-            yield f"levels: {_Shorten(id)} does not stand on level {level}"
-    if state._tokens is not None:
-        for token in {token for name in fresh.names for token in state._normalizer(name)}:
-            if list(fresh.ByTokens([token])) != list(state.ByTokens([token])):
-                yield f"tokens: {_Shorten(token)} leads elsewhere in memory than on the disk"
-    for name in (*_MULTIMAPS, *_DICTS):
-        yield from _CompareTables(name, getattr(state, name), getattr(fresh, name), store.ReadRow)
-    for held in itertools.chain(fresh.nodes.values(), fresh.infos.values(), fresh.Links()):
-        try:
-            record = _ReadRecord(store.ReadRow(held))
-        except (StoreError, ValueError) as error:
-            yield str(error)
-            continue
-        is_whole = True
-        if isinstance(record, KeywordNode):
-            is_whole = record.id in reached
-        elif isinstance(record, InfoKeywordLink):
-            is_whole = record.info_id in fresh.infos and record.keyword_id in fresh.nodes
-        if not is_whole:
-            yield f"{record!r} refers to what is not there"
-
-
-def _CompareTables(name: str, mine: Any, other: Any, read: Callable[[Any], bytes]) -> Iterator[str]:
-    """Yield where a table of the state is another in memory than on the disk."""
-    is_multimap = isinstance(mine, _Multimap)
-    for key in dict.fromkeys((*mine, *other)):
-        try:
-            if is_multimap:
-                is_same = list(mine.Get(key)) == list(other.Get(key))
-            elif name == "infos":
-                is_same = key in mine and key in other and read(mine[key]) == read(other[key])
-            else:
-                is_same = mine.get(key) == other.get(key)
-        except StoreError as error:
-            yield str(error)
-            continue
-        if not is_same:
-            yield f"{name}: {_Shorten(key)} is, or leads to, another in memory than on the disk"
-
-
-def _Measure(state: _State) -> _Row:
-    sizes = {}
-    for id in state.children:
-        if children := state.children.Get(id):
-            sizes[id] = len(children)
-    fullest = max(sizes, key=sizes.__getitem__, default=_ROOT_ID)
-    depth, level = -1, [_ROOT_ID]
-    while level:
-        depth += 1
-        level = [child for id in level for child in state.children.Get(id)]
-    return {
-        "keywords": len(state.nodes) - 1,
-        "infos": len(state.infos),
-        "links": sum(1 for _ in state.Links()),
-        "leaves": len(state.nodes) - len(sizes.keys() | {_ROOT_ID}),
-        "depth": depth,
-        "fan_out": sizes.get(fullest, 0),
-        "fan_out_id": fullest,
-        "same_names": sum(len(state.names.Get(name)) > 1 for name in state.names),
-        "unlinked_infos": sum(not state.by_info.Get(id) for id in state.infos),
-    }
-
-
-# -- the tree as it was -------------------------------------------------------
-
-_FindTime = re.compile(rb'"timestamp": ([^",]+), ').search  # of a line; within a string every quote is escaped
-
-
-def _LinesUntil(lines: Iterable[tuple[_Line, bytes]], at: int | float) -> list[bytes]:
-    """Return of a log's lines, newest first, those that make the tree as it was, oldest first.
-
-    A log that was compacted begins with the state: what stands before is not needed, where the state is old enough.
-    """
-    found: list[bytes] = []
-    is_reached = is_state = False
-    op = ""
-    for line, raw in lines:
-        was_state, is_state, op = is_state, line.op == _STATE, line.op
-        if was_state and not is_state:
-            if is_reached:
-                return found[::-1]
-            found.clear()
-        if not is_reached:
-            told = line.seq if isinstance(at, int) else float(cast("re.Match[bytes]", _FindTime(raw))[1])
-            is_reached = told <= at
-        if is_reached or is_state:
-            found.append(raw)
-    return found[::-1] if is_reached and op in _BEGINNINGS else []
-
-
-class _PastStore:
-    """A log as it was, in memory: it is read, and not added to.  See `_Store`."""
-
-    is_readonly = True
-    is_lost = is_guess = False
-    least = position = ""
-    next_ordinal = 0
-
-    def __init__(self, lines: list[bytes], what: str) -> None:
-        self.recovery: list[str] = []
-        self.seq = cast("_Line", _ReadLine(lines[-1])).seq
-        self._lines = lines
-        self._what = what
-
-    def Open(self, first: object, state: _State) -> None:
-        for raw in self._lines:
-            state.Apply(_ReadAfter(raw))
-
-    def _DoNothing(self, *_: object) -> None:
-        """Nobody else writes here, and nothing is held."""
-
-    Begin = Confirm = End = Release = _DoNothing
-
-    def _Refuse(self, *_: object) -> NoReturn:
-        raise StoreError(f"{self._what} can only be read")
-
-    Append = Snapshot = Compact = _Refuse
-
-    def Close(self, apply: Callable[[_Records], None]) -> bool:
-        return False
-
-    def ReadRow(self, held: Any) -> bytes:
-        return cast("bytes", held)
-
-    def ReadBack(self, with_history: bool, id: str = "") -> Generator[tuple[_Line | None, bytes], None, None]:
-        yield from ((_ReadLine(raw), raw) for raw in reversed(self._lines))
-
-    def SnapshotNames(self) -> list[str]:
-        return []
-
-    def OpenSnapshot(self, name: str) -> _PastLog:
-        raise NotFoundError("snapshot", name)
-
-    def Sizes(self) -> dict[str, int]:
-        return {}
-
-    def FindProblems(self, fresh: _State) -> Iterator[str]:
-        self.Open(None, fresh)
-        return iter(())
 
 
 # == Tree =====================================================================
@@ -5750,7 +5487,7 @@ class _Writer:
             id=id or self._engine.new_id(),
             name=name,
             aliases=aliases or [],
-            normalized=self._engine.NormalizeAll([name, *aliases] if aliases else [name]),
+            normalized=self._engine.NormalizeAll([name, *aliases]) if aliases else self._engine.normalizer(name),
             description=description,
             metadata=metadata or {},
             created_by=created_by,
@@ -5791,15 +5528,17 @@ class _Writer:
                 agent_ios.append(io)
             plans.append(partial(_PlanNode, node, parent_id, io))
         author = drafts[0][0].created_by if drafts else "user"
-        return self._engine.Write("batch_create_keywords", partial(_PlanAll, plans), author, agent_ios)
+        makes, reads = [node.id for node, _ in drafts], [parent_id for _, parent_id in drafts if parent_id]
+        return self._engine.Write("batch_create_keywords", partial(_PlanAll, plans), author, agent_ios, makes, reads)
 
     def CreateInfos(self, op: str, specs: Any) -> list[Info]:
         self._engine.CheckOpen()
         checked = list(_CheckSpecs(specs, "content", _INFO_SPEC))
-        plans, agent_ios, about = [], [], list[str]()
+        plans, agent_ios, makes, reads = [], [], list[str](), list[str]()
         for spec in checked:
             info, keyword_ids = self.DraftInfo(spec), spec["keyword_ids"] or []
-            about += [info.id, *keyword_ids]
+            makes.append(info.id)
+            reads += keyword_ids
             chosen: list[str] = []
             if spec["auto_link"]:
                 descent = self._descent.Walk("", "link_info", content=info.content)
@@ -5808,7 +5547,7 @@ class _Writer:
                     agent_ios.append(descent.io)
             plans.append(partial(_PlanInfo, info, keyword_ids, chosen))
         author = checked[0]["created_by"] if checked else "user"
-        return self._engine.Write(op, partial(_PlanAll, plans), author, agent_ios, about if len(checked) == 1 else ())
+        return self._engine.Write(op, partial(_PlanAll, plans), author, agent_ios, makes, reads)
 
     def WriteAs(self, op: str, plan: _Plan[Any], changed_by: str) -> str:
         """Commit a plan; return the operation's id, also where nothing had to change and nothing was written."""
@@ -5831,54 +5570,50 @@ class _Journal:
 
     def Newest(self, id: str | None, limit: int) -> list[Change]:
         """Return the newest operations, or the newest that touched a record."""
-        with contextlib.closing(self._Lines(id or "")) as lines:
-            changes = (_ReadChange(raw) for line, raw in lines if line.op != _STATE)
+        with contextlib.closing(self.Lines(id or "")) as lines:
+            changes = (_ReadChange(raw) for line, raw in lines if line.op != STATE)
             touching = (change for change in changes if id is None or id in change.Ids())
             return list(itertools.islice(touching, limit))
 
     def Since(self, seq: int) -> list[bytes]:
-        """Return the lines behind a number, oldest first."""
+        """Return the lines after a number, oldest first."""
         newer, end, is_state = list[bytes](), self._engine.store.seq, False
         if seq >= end or (seq, end) == self._nothing_between:
             return newer
-        with contextlib.closing(self._Lines(with_history=False)) as lines:
+        with contextlib.closing(self.Lines(with_history=False)) as lines:
             for line, raw in lines:
-                if line.seq <= seq and not (is_state and line.op == _STATE):  # a state is told as a whole
+                if line.seq <= seq and not (is_state and line.op == STATE):  # a state is yielded as a whole
                     break
-                is_state = line.op == _STATE
+                is_state = line.op == STATE
                 newer.append(raw)
         if not newer:  # a checkpoint: to read that again at each call would read the last operation, too
             self._nothing_between = (seq, end)
         return newer[::-1]
 
-    def Find(self, operation_id: str) -> _Operation:
+    def Find(self, operation_id: str) -> LoggedOperation:
         """Return an operation that can be undone."""
         mark = f'"operation_id": {_EncodeString(operation_id)}, '.encode()
-        with contextlib.closing(self._Lines()) as lines:
+        with contextlib.closing(self.Lines()) as lines:
             raw = next((raw for _, raw in lines if mark in raw[:_ENVELOPE_LIMIT]), None)
         if raw is None:
             raise NotFoundError("operation", operation_id)
-        _, operation = _ReadOperation(raw)
+        _, operation = ReadOperation(raw)
         if operation.op in _BEGINNINGS:
             raise _Invalid("what begins a log cannot be undone", operation.op)
         return operation
 
-    def Until(self, at: int | float) -> list[bytes]:
-        """Return the lines that make the tree as it was; none where the log does not reach back so far."""
-        with contextlib.closing(self._Lines()) as lines:
-            return _LinesUntil(lines, at)
-
-    def _Lines(self, id: str = "", with_history: bool = True) -> Generator[tuple[_Line, bytes], None, None]:
+    def Lines(self, id: str = "", with_history: bool = True) -> Generator[tuple[LogLine, bytes], None, None]:
         """Yield the lines of operations, or of those that may touch a record, newest first."""
         errors = _StoreErrors("cannot read the log in ", self._engine.name)
         with errors, contextlib.closing(self.ReadBack(id, with_history)) as lines:
             for line, raw in lines:
                 if line is None:
-                    raise StoreCorruptError(_LOG_NAME, 0, f"a line has changed since it was read: {_Shorten(raw)}")
-                if line.op != _CHECKPOINT:
+                    detail = f"a line is missing, or has changed since it was read: {_Shorten(raw)}"
+                    raise StoreCorruptError(LOG_NAME, 0, detail)
+                if line.op != CHECKPOINT:
                     yield line, raw
 
-    def ReadBack(self, id: str, with_history: bool) -> Generator[tuple[_Line | None, bytes], None, None]:
+    def ReadBack(self, id: str, with_history: bool) -> Generator[tuple[LogLine | None, bytes], None, None]:
         store, is_begun = self._engine.store, False
         try:
             with contextlib.closing(store.ReadBack(with_history, id)) as lines:
@@ -5888,7 +5623,7 @@ class _Journal:
         except ClosedError:
             if is_begun or store is self._engine.store:
                 raise
-            yield from self.ReadBack(id, with_history)  # another thread has opened the tree anew meanwhile
+            yield from self.ReadBack(id, with_history)  # another thread has opened the tree again meanwhile
 
 
 class _Found(NamedTuple):
@@ -5903,7 +5638,7 @@ class _Found(NamedTuple):
 
 
 class _Searcher:
-    """Finds by name, path, token and what was confirmed, else by the descent, and tells in a result what it found."""
+    """Finds by name, path, token and what was confirmed, else by the descent, and puts into a result what it found."""
 
     def __init__(self, engine: _Engine, reader: _Reader, descent: _Descent, mru: _MRUCache) -> None:
         self._engine = engine
@@ -5912,7 +5647,7 @@ class _Searcher:
         self._mru = mru
 
     def FindExactly(self, query: str) -> tuple[SearchResult | None, list[str]]:
-        """Return what bears the name, MATCHED or AMBIGUOUS, and the ids of all that do."""
+        """Return what has the name, MATCHED or AMBIGUOUS, and the ids of all that do."""
         with self._engine.lock:
             hits, reason = self.LookUp(query)
             ids = list(hits)
@@ -5964,7 +5699,7 @@ class _Searcher:
         return SearchResult(SearchStatus.AMBIGUOUS, candidates=candidates, reason=reason, candidate_count=len(ids))
 
     def Disambiguate(self, query: str, ids: list[str], context: str, ambiguous: SearchResult) -> SearchResult:
-        """Let the model choose among keywords that bear a name; where it cannot, all of them stand."""
+        """Let the model choose among keywords that have a name; where it cannot, all of them stand."""
         among = self._descent.ChooseByContext(ids, context)
         descent = self._descent.ChooseAmong(among, query, "disambiguate_same_name", context=context)
         chosen = self.BuildResult(descent)
@@ -5974,21 +5709,19 @@ class _Searcher:
         return chosen
 
     def BuildResult(self, descent: _End) -> SearchResult:
-        """Tell what a descent came to."""
-        reason, fits = descent.reason, descent.fits
-        result = SearchResult(SearchStatus.NOT_FOUND)
-        result.reason = reason if descent.outcome == "missing" else "stale_view"
-        result.suggested_parent_id = descent.suggested_parent_id
-        result.suggested_name = descent.suggested_name
+        """Return what a descent came to, as the tree is now."""
+        found, ids = None, list[str]()
         with self._engine.SeeOwn() as state:
-            there = [id for id in (descent.node_id or "", *descent.candidates) if id in state.nodes]
-            found = self._Look(there[0]) if there and descent.node_id else None  # then there are no candidates
-            if there and found is None:
-                result = self._BuildAmbiguousResult(there, reason)
+            if descent.node_id in state.nodes:
+                found = self._Look(cast("str", descent.node_id))
+            ids = [id for id in descent.candidates if id in state.nodes]
+            result = self._BuildAmbiguousResult(ids, descent.reason) if ids else SearchResult(SearchStatus.NOT_FOUND)
         if found is not None:
-            result = self._BuildMatchedResult(found, reason, fits)
-        else:
-            result.nearest = self.Nearest(fits, _NEAREST)
+            return self._AddCosts(self._BuildMatchedResult(found, descent.reason, descent.fits), descent.steps)
+        if not ids:
+            result.reason = descent.reason if descent.outcome == "missing" else "stale_view"
+            result.suggested_parent_id, result.suggested_name = descent.suggested_parent_id, descent.suggested_name
+        result.nearest = self.Nearest(descent.fits, _NEAREST)
         return self._AddCosts(result, descent.steps)
 
     def Nearest(self, fits: Fits, limit: int) -> list[tuple[KeywordNode, float]]:
@@ -6022,24 +5755,22 @@ def _PutFittingFirst(result: SearchResult, newest: list[Info], words: QueryWords
     result.excerpt = words.Quote(contents, contents[0] if is_meant else "")
 
 
-def _Draw(state: _State, id: str, indent: str, depth: int) -> Iterator[str]:
-    """Yield the lines of a drawing of what lies beneath a keyword."""
-    children = state.children.Get(id)
-    shown = children[:_DRAWN] if depth else ()
-    for child in shown:
-        is_last = child == children[-1]
-        yield f"{indent}{'└── ' if is_last else '├── '}{_Shorten(state.Head(child).name)}"
-        yield from _Draw(state, child, indent + ("    " if is_last else "│   "), depth - 1)
-    if len(children) > len(shown):
-        yield f"{indent}└── … {len(children) - len(shown):,} more"
-
-
 def _Sibling(name: str) -> Any:
     """Return the module `name.py` that stands beside this file in the same package."""
     try:
         return importlib.import_module(f".{name}", __package__ or "-")
     except ModuleNotFoundError as error:
         raise KeywordTreeError(f"this needs {name}.py beside this file, both in one package") from error
+
+
+def _StampOf(now: float) -> str:
+    """Return a snapshot's name: the time in UTC."""
+    stamp = ""
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
+    if not _IsSnapshotName(stamp):
+        raise _Invalid("the clock must return seconds since 1970, before the year 10000", now)
+    return stamp
 
 
 def _Page(ids: Sequence[_Value], page: int | None, size: int) -> Sequence[_Value]:
@@ -6058,19 +5789,18 @@ class KeywordTree:
     Reading waits for no sync and no model; `History`, `Changes`, `At` and `Undo` take in first what others write, as
     writing does.  A context manager: leaving the block closes the tree.
 
-    Told here once, for all methods:
+    For all methods:
 
     - What is returned is the caller's own: changing it changes nothing in the tree.
-    - The id of a keyword that was merged into another leads to that.
+    - The id of a keyword that was merged into another leads to that.  Where an id is wanted, a keyword or an info that
+      was returned may be given instead.
     - `page` counts from 0, and None, where it is the default, asks for all at once; a page has `size` records.
-    - `metadata` is a JSON object of the caller's own, `created_by` and `changed_by` a name for who writes: the log
-      keeps it, and `Change.author` tells it.
+    - `metadata` is a JSON object of the caller's own, `created_by` and `changed_by` name the author: the log
+      keeps it as `Change.author`.
     - A write is durable when it returns, one line of the log, and can be undone.  It costs one sync; before that,
       where a model is to choose, one descent: a ranking and a call for each of at most `descend_max_rounds` rounds.
     - An argument that cannot be used raises InvalidInputError, an id that leads nowhere NotFoundError (reading finds
       nothing instead), a disk that refuses StoreError, a closed tree ClosedError.  Nothing is written then.
-
-    The session at the top of the module shows the first steps; examples of each method stand in the README.
 
     >>> KeywordTree("/dev/null/no-folder")  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
@@ -6096,13 +5826,13 @@ class KeywordTree:
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = _NewId,
         ranker: Callable[[TreeView], Ranker] | None = None,
-        store: Callable[[], _Store] | None = None,
+        store: Callable[[], Any] | None = None,
     ) -> None:
         """Open the tree in `data_dir`, which is made if it is not there.
 
         Args:
             data_dir: folder, relative to the current one; made for its owner alone (0700).
-            llm_client: who decides where words alone do not; None is `StubLLMClient()`, who never does.
+            llm_client: decides where words alone do not; None is `StubLLMClient()`, which never does.
             mru_capacity: how many recently used keywords are remembered.
             max_candidates: how many names a model is shown in a round; at least 3, two of which may be groups.
             descend_max_rounds: how often a model is called for one search; at least 1.
@@ -6116,7 +5846,8 @@ class KeywordTree:
             clock: seconds since the epoch.
             new_id: returns an id that was never used.
             ranker: makes what ranks keywords, of a `TreeView`; None is `default_ranker`.
-            store: makes what keeps the log, where that is no file in `data_dir`; called again to open it anew.
+            store: makes what keeps the log, where that is no file in `data_dir`, see `Store` in `shared_tree/port.py`;
+                called again to open it again.
 
         Raises:
             StoreCorruptError: the folder holds damage that no crash explains.
@@ -6139,15 +5870,14 @@ class KeywordTree:
         """How many names a model is shown in a round."""
         self._learn_matches = learn_matches
         normalize = _CheckNormalizer(normalizer) if normalizer else _NormalizeText
-        make_store: Callable[[], _Store] = store or partial(
+        make_store: Callable[[], _FileStore] = store or partial(
             _FileStore, self.data_dir, _Files(), partial(_ReadClock, clock)
         )
         self._engine = engine = _Engine(self.data_dir, make_store, normalize, clock, new_id)
         self._reader = reader = _Reader(engine)
         self._journal = _Journal(engine)
         self._mru = _MRUCache(mru_capacity)
-        seen = TreeView(engine, None if store is not None else self.data_dir)
-        engine.make_ranker = partial(ranker or type(self).default_ranker, seen)
+        engine.make_ranker = partial(ranker or type(self).default_ranker, TreeView(engine, self.data_dir))
         self._descent = _Descent(
             engine.See,
             engine.SeeOwn,
@@ -6182,11 +5912,10 @@ class KeywordTree:
         return f"<KeywordTree {_Shorten(self.data_dir)} {keywords}, {infos}>"
 
     def __str__(self) -> str:
-        """Draw the top of the tree: two levels, at most ten names of each."""
-        if self._engine.is_closed:
-            return repr(self)
-        with self._engine.SeeOwn() as state:
-            return "\n".join([repr(self), *_Draw(state, _ROOT_ID, "", 2)])
+        """Draw two levels of the tree, at most ten names of each; `repr` where `inspection.py` is not beside this."""
+        with contextlib.suppress(KeywordTreeError):
+            return str(_Sibling("inspection").draw(self))
+        return repr(self)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -6239,7 +5968,7 @@ class KeywordTree:
         Args:
             query: a name, a path or a question.
             llm_expand_query: whether the model may be asked.
-            context: what the query is about; by it the model may choose among several that bear the name.
+            context: what the query is about; by it the model may choose among several that have the name.
 
         Returns:
             MATCHED with node, path and the first infos; AMBIGUOUS with candidates; or NOT_FOUND.  Whatever a model
@@ -6259,7 +5988,6 @@ class KeywordTree:
         descent = self._descent.Walk(query, "search")
         result = self._searcher.BuildResult(descent)
         can_learn = self._learn_matches and len(query) <= _QUERY_LIMIT
-        # A block's writes are the caller's alone.
         if can_learn and result.node is not None and self._engine.FindBlock() is None:
             with contextlib.suppress(KeywordTreeError):  # the answer stands, whether it can be kept or not
                 node_id, agent_ios = result.node.id, [descent.io] if descent.io else []
@@ -6278,9 +6006,7 @@ class KeywordTree:
     def RankCandidates(self, query: str, limit: int = 10) -> list[tuple[KeywordNode, float]]:
         """Return at most `limit` keywords that fit `query`, any text, best by words alone, best first.
 
-        Each comes with a confidence from 0 to 1: how much of the query it explains, and how much of one of its texts
-        (a name, say) the query holds; the order goes by more, so these need not fall.  A hint: of questions that
-        nothing fits nine in ten have less than 0.3, but so has half of those that a word or two of a long text answer.
+        Each comes with a confidence from 0 to 1, see `Evidence`; the order goes by more, so these need not fall.
 
         Cost: one ranking, some milliseconds; no model.
         """
@@ -6292,34 +6018,31 @@ class KeywordTree:
 
     def GetKeyword(self, id: str) -> KeywordNode | None:
         """Return a keyword, or None.  Cost: a dictionary look-up; decodes the row when a field is read."""
-        with self._See(id=id) as state:
+        id = _CheckId("id", id)
+        with self._See() as state:
             found = state.ResolveMerged(id)
             return None if found is None else self._reader.Nodes(state, [found])[0]
 
     def GetChildren(self, id: str, page: int | None = None, size: int = _PAGE) -> list[KeywordNode]:
         """Return a keyword's children in the order of their creation.  Cost: a step for each."""
-        with self._See(id=id) as state:
+        id = _CheckId("id", id)
+        with self._See() as state:
             ids = state.children.Get(state.ResolveMerged(id) or id)
             return self._reader.Nodes(state, _Page(ids, page, size))
 
     def GetPath(self, id: str) -> list[KeywordNode]:
         """Return the keywords from the root to `id`, both included.  Cost: a step for each level."""
-        with self._See(id=id) as state:
+        id = _CheckId("id", id)
+        with self._See() as state:
             found = state.ResolveMerged(id)
             return [] if found is None else self._reader.Nodes(state, state.PathOf(found))
 
     def Walk(self, id: str = _ROOT_ID, depth: int | None = None) -> Iterator[KeywordNode]:
-        """Yield a keyword and all beneath it, each before its children; `depth` 0 yields it alone, None all.
+        """Yield a keyword and all below it, each before its children; `depth` 0 yields it alone, None all.
 
         Others may write meanwhile: what is gone when its turn has come is left out.  Cost: a step for each.
-
-        >>> import tempfile
-        >>> tree = KeywordTree(tempfile.mkdtemp())
-        >>> _ = tree.Ensure("编程/Python"), tree.Ensure("编程/Rust")
-        >>> [node.name for node in tree.Walk(depth=1)], [node.name for node in tree.Walk()]
-        (['root', '编程'], ['root', '编程', 'Python', 'Rust'])
         """
-        self._Enter(id=id)
+        (id,) = self._Enter(id=id)
         if depth is not None:
             _CheckCount("depth", depth, 0)
         return self._Walk(id, depth)
@@ -6335,18 +6058,10 @@ class KeywordTree:
             if depth is None or level < depth:
                 waiting.extend((child, level + 1) for child in reversed(self._reader.ListChildren(node.id)))
 
-    def __iter__(self) -> Iterator[KeywordNode]:
-        """Yield every keyword but the root, each before its children."""
-        return itertools.islice(self.Walk(), 1, None)
-
     def __len__(self) -> int:
         """Return the number of keywords, the root left out."""
         with self._See() as state:
             return len(state.nodes) - 1
-
-    def __bool__(self) -> bool:
-        """A tree is true, also an empty one."""
-        return True
 
     def __getitem__(self, path: str) -> KeywordNode:
         """Return the one keyword that a name or a path leads to; NotFoundError where there is none, or several."""
@@ -6366,7 +6081,8 @@ class KeywordTree:
 
     def GetInfo(self, info_id: str) -> Info | None:
         """Return an info, or None.  Cost: decodes one row; reads a content above 4 KiB from the disk."""
-        with self._See(info_id=info_id) as state:
+        info_id = _CheckId("info_id", info_id)
+        with self._See() as state:
             held = state.infos.get(info_id)
         return None if held is None else self._reader.Infos([held])[0]
 
@@ -6377,9 +6093,10 @@ class KeywordTree:
 
         Cost: decodes the page's rows; with a relation it looks at every link of the keyword.
         """
-        # A link's row is flat, so no stranger's text can hold these unescaped quotes.
+        # A link's row is flat, so no text in it can hold these unescaped quotes.
         mark = b"" if relation is None else f'"relation":"{_Check(relation=relation)[0].value}"'.encode()
-        with self._See(id=id, page=page) as state:
+        id = _CheckId("id", id)
+        with self._See(page=page) as state:
             links = state.by_node.Get(state.ResolveMerged(id) or id)
             if relation is not None:
                 links = [link for link in links if mark in link]
@@ -6390,16 +6107,18 @@ class KeywordTree:
         self, info_id: str, page: int | None = None, size: int = _PAGE
     ) -> list[tuple[KeywordNode, RelationType]]:
         """Return the keywords an info is linked to, and how, in the order of linking.  Cost: decodes a row of each."""
-        with self._See(info_id=info_id) as state:
+        info_id = _CheckId("info_id", info_id)
+        with self._See() as state:
             rows = _Page(state.by_info.Get(info_id), page, size)
-            links = [_ReadRecord(row, InfoKeywordLink) for row in rows]
+            links = [ReadRecord(row, InfoKeywordLink) for row in rows]
             nodes = self._reader.Nodes(state, [link.keyword_id for link in links])
         return [(node, link.relation) for node, link in zip(nodes, links, strict=True)]
 
     def GetLinks(self, info_id: str) -> list[InfoKeywordLink]:
         """Return an info's links, in the order of linking.  Cost: decodes a row for each."""
-        with self._See(info_id=info_id) as state:
-            return [_ReadRecord(row, InfoKeywordLink) for row in state.by_info.Get(info_id)]
+        info_id = _CheckId("info_id", info_id)
+        with self._See() as state:
+            return [ReadRecord(row, InfoKeywordLink) for row in state.by_info.Get(info_id)]
 
     def ListInfos(
         self, page: int = 0, size: int = _PAGE, unlinked: bool = False, after: str | None = None
@@ -6407,10 +6126,10 @@ class KeywordTree:
         """Return a page of all infos, or of those on no keyword, in any order.
 
         Args:
-            page: counted from the beginning, or from behind `after`.
+            page: counted from the beginning, or from `after` on.
             unlinked: only infos on no keyword.
-            after: the id of the last info that the caller has: the page begins behind it, so that a scan costs a step
-                for each info.  It may have been deleted since, but not before the tree was opened, or opened anew (by
+            after: the id of the last info that the caller has: the page begins after it, so that a scan costs a step
+                for each info.  It may have been deleted since, but not before the tree was opened, or opened again (by
                 a compaction, say), nor in an open `Operation`: then NotFoundError says to begin from the start.
 
         Cost: a step for each info up to the page, without `after`.
@@ -6441,7 +6160,7 @@ class KeywordTree:
 
         Args:
             name: 1 to 512 characters; need not be unique, not even under one parent.
-            parent_id: where it hangs; None lets the model choose if `llm_auto_place` is true, and is the root
+            parent_id: its parent; None lets the model choose if `llm_auto_place` is true, and is the root
                 otherwise, or where the model cannot tell: a line of the log of level INFO then says why.
             aliases: further names; each is kept once.
             description: what it means; at most 65,536 characters.
@@ -6453,7 +6172,9 @@ class KeywordTree:
         Raises:
             DuplicateIdError: the id is in use, or leads to what it was merged into.
         """
-        name, created_by = _CheckName("name", name), _CheckName("created_by", created_by)
+        name = _CheckName("name", name)
+        if created_by != "user":
+            created_by = _CheckName("created_by", created_by)
         aliases = None if aliases is None else _CheckList("aliases", aliases, _CheckName)
         if description != "":
             description = _CheckText("description", description, _DESCRIPTION_LIMIT)
@@ -6468,7 +6189,7 @@ class KeywordTree:
             parent_id, io = self._writer.Place(node)
         parent_id = parent_id or _ROOT_ID
         plan = partial(_PlanNode, node, parent_id, io)
-        return self._engine.Write("create_keyword", plan, created_by, () if io is None else [io], (node.id, parent_id))
+        return self._engine.Write("create_keyword", plan, created_by, [io] if io else (), (node.id,), (parent_id,))
 
     def BatchCreateKeywords(self, specs: Sequence[KeywordSpec | Mapping[str, object]]) -> list[KeywordNode]:
         """Make many keywords, all or none; return them in the order of the specs.
@@ -6493,12 +6214,7 @@ class KeywordTree:
             created_by: see the class.
 
         Raises:
-            ConflictError: several keywords under one parent bear a name of the path.
-
-        >>> import tempfile
-        >>> tree = KeywordTree(tempfile.mkdtemp())
-        >>> tree.Ensure("编程/Python/asyncio").id == tree.Ensure("编程 / python / asyncio").id
-        True
+            ConflictError: several keywords under one parent have a name of the path.
         """
         self._engine.CheckOpen()
         author = _CheckName("created_by", created_by)
@@ -6593,14 +6309,14 @@ class KeywordTree:
         return self._ChangeNode("remove_alias", plan, changed_by, id=id)
 
     def MoveKeyword(self, id: str, new_parent_id: str, changed_by: str = "user") -> KeywordNode:
-        """Hang a keyword and all beneath it under another parent, never beneath itself.  Cost: one sync, one row."""
+        """Give a keyword, with all below it, another parent, which is not below it.  Cost: one sync, one row."""
         return self._ChangeNode("move_keyword", _PlanMove, changed_by, id=id, new_parent_id=new_parent_id)
 
     def MergeKeywords(self, src_id: str, dst_id: str, changed_by: str = "user") -> KeywordNode:
         """Make one keyword of two: names, aliases, children, links and confirmed queries of `src_id` go to `dst_id`.
 
         Of an info that both have, the link of `dst_id` stays; so do its description and metadata where it has them.
-        Where `dst_id` lies beneath `src_id`, it first takes its place.
+        Where `dst_id` lies below `src_id`, it first takes its place.
 
         Cost: one sync; a row for each child, two for each link.
         """
@@ -6613,7 +6329,7 @@ class KeywordTree:
 
         Args:
             id: must not be one that was merged into another.
-            cascade: delete all beneath it, too; without it the children move up to its parent.
+            cascade: delete all below it, too; without it the children move up to its parent.
             info_policy: what becomes of the infos: `reattach` links them to the parent, `detach` leaves them without
                 this link, `delete` deletes those that no other keyword holds.
             changed_by: see the class.
@@ -6621,7 +6337,7 @@ class KeywordTree:
         Cost: one sync; a row for each record that changes.
         """
         self._Write("delete_keyword", _PlanDelete, changed_by, id=id, cascade=cascade, info_policy=info_policy)
-        self._InvalidateNodeFromCache(id)
+        self._InvalidateNodeFromCache(_CheckId("id", id))
 
     def Confirm(self, query: str, id: str, changed_by: str = "user") -> KeywordNode:
         """Keep that `query` means this keyword: from now on it is found at once, and similar queries rank better.
@@ -6682,16 +6398,16 @@ class KeywordTree:
         when the block has ended, and write for themselves.  An exception takes all of it back.  Nothing is locked
         meanwhile: if others write, the block's writes are made again on what they left, and what no longer fits
         raises at the block's end.  A model is shown the tree without what the block has written.  A block inside
-        another becomes a part of it.
+        another becomes a part of it.  A generator that yields within its block leaves it open to its caller's writes.
 
         Args:
             name: what the log calls it.
-            changed_by: who did it; None is who made the block's first write.
+            changed_by: the author; None is that of the block's first write.
 
         Cost: one sync at the end.
         """
         (name,) = self._Enter(name=name)
-        if name in (_CHECKPOINT, *_BEGINNINGS):
+        if name in (CHECKPOINT, *_BEGINNINGS):
             raise _Invalid("name must not be one that the log uses itself", name)
         author = None if changed_by is None else _CheckName("changed_by", changed_by)
         return OpenOperation(self._engine, name, author)
@@ -6699,14 +6415,17 @@ class KeywordTree:
     def History(self, id: str | None = None, limit: int = _PAGE) -> list[Change]:
         """Return the newest operations, newest first: all, or those that touched one keyword or info.
 
-        Cost: reads the log backwards until there are `limit` of them; with an id, looks for it in the
-        bytes of the whole log, and decodes the lines that hold it.
+        Raises:
+            StoreCorruptError: a line down to there is damaged, or missing in `history/`.
+
+        Cost: reads the log backwards until there are `limit` of them; with an id mostly to its beginning, and decodes
+        only the lines that hold it.
         """
         self._CheckAndRefresh(limit=limit)
         return self._journal.Newest(None if id is None else _CheckId("id", id), limit)
 
     def Changes(self, since: int = 0) -> Iterator[Change]:
-        """Yield the operations behind sequence number `since`, oldest first: what derived indexes follow.
+        """Yield the operations after sequence number `since`, oldest first: what derived indexes follow.
 
         What other processes wrote and what undo and restore changed is among them.  Where a compaction has come
         between, its first `Change` is called "state" and the records of all "state" changes together are all there
@@ -6735,26 +6454,13 @@ class KeywordTree:
         Raises:
             InvalidInputError: no such operation yet, or the log does not reach so far (compacted without history).
 
-        Cost: reads the log backwards to its beginning, and holds its lines up to then.
-
-        >>> import tempfile
-        >>> tree = KeywordTree(tempfile.mkdtemp())
-        >>> tea = tree.CreateKeyword("tea", "root")
-        >>> seq = tree.History(limit=1)[0].seq
-        >>> _ = tree.UpdateKeyword(tea.id, {"name": "green tea"}, tea.version)
-        >>> tree.At(seq).GetKeyword(tea.id), tree.GetKeyword(tea.id)
-        (<KeywordNode 'tea' level 1>, <KeywordNode 'green tea' level 1>)
+        Cost: reads the log backwards to its beginning, and holds its lines up to then.  Needs `past.py` beside this
+        file.
         """
-        is_seq = isinstance(at, int) and not isinstance(at, bool)
-        if not is_seq and not (isinstance(at, float) and math.isfinite(at)):
-            raise _Invalid("at must be the number of an operation, or a time in seconds as a float", at)
         self._CheckAndRefresh()
-        if is_seq and at > self._engine.store.seq:
-            raise _Invalid(f"at must be an operation of the log, whose newest is {self._engine.store.seq:,}", at)
-        found = self._journal.Until(at)
-        if not found:
-            raise _Invalid("the log does not reach back to", at)
-        return self._OpenPast(store=partial(_PastStore, found, f"{_Shorten(self.data_dir)} as it was"))
+        with contextlib.closing(self._journal.Lines()) as lines:
+            store = _Sibling("past").past_store(at, self._engine.store.seq, lines, self.data_dir)
+        return self._OpenPast(store=store)
 
     def Undo(self, operation_id: str | None, changed_by: str = "user") -> str:
         """Put back what an operation changed, as a new operation, and return the id of that.
@@ -6786,11 +6492,7 @@ class KeywordTree:
         Cost: a few syncs, whatever the size; with `copy`, or without hard links, the log's bytes.
         """
         self._RefuseInOperation("Snapshot", copy=copy)
-        now, stamp = self._engine.Now(), ""
-        with contextlib.suppress(ValueError, OverflowError, OSError):
-            stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
-        if not _IsSnapshotName(stamp):
-            raise _Invalid("the clock must return seconds since 1970, before the year 10000", now)
+        stamp = _StampOf(self._engine.Now())
         return self._engine.Exclusively(lambda: self._engine.store.Snapshot(stamp, copy))
 
     def Restore(self, snapshot_ts: str, changed_by: str = "user") -> str:
@@ -6814,7 +6516,7 @@ class KeywordTree:
             return self._writer.WriteAs("restore", lambda tx: _PlanRestore(tx, then, past.ReadRow), changed_by)
 
     def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:
-        """Write the log anew, beginning with the present state.
+        """Write a new log that begins with the present state.
 
         Args:
             keep_history: set the old log aside in `history/`, where `History` and `Undo` go on reading it.  With
@@ -6843,45 +6545,42 @@ class KeywordTree:
     def Verify(self) -> list[str]:
         """Compare memory, projections and all invariants with the bytes on disk; return what is wrong, in sentences.
 
-        It changes nothing but what any write would: a torn end that a dead process left is cut, kept and told.  It does
-        not look at the ranking.
+        It changes nothing but what any write would: a torn end that a dead process left is cut, kept and reported.  It
+        does not look at the ranking.
 
-        Cost: reads all files and decodes every row, while writers wait.
+        Cost: reads all files and decodes every row, while writers wait.  Needs `inspection.py` beside this file.
         """
         self._engine.CheckOpen()
         engine, known = self._engine, self.recovery
         try:
-            problems = engine.Exclusively(lambda: list(_FindProblems(engine.store, engine.state)))
+            find_problems = _Sibling("inspection").find_problems
+            problems: list[str] = engine.Exclusively(lambda: list(find_problems(engine.store, engine.state)))
         except StoreCorruptError as error:
             problems = [str(error)]
-        return problems + [told for told in self.recovery if told not in known]
+        return problems + [line for line in self.recovery if line not in known]
 
     def TreeMetrics(self) -> dict[str, Any]:
         """Return counts, shape and costs.
 
         Returns:
             `keywords`, `infos`, `links`, `leaves`, `depth` (levels below the root), `fan_out` (largest number of
-            children) and `fan_out_id`, `same_names` (names that several bear), `unlinked_infos`, `bytes_on_disk` (by
+            children) and `fan_out_id`, `same_names` (names that several have), `unlinked_infos`, `bytes_on_disk` (by
             file), and of this tree object `descents`, `model_calls` and `names_shown`.
 
-        Cost: a step for each keyword and info; decodes no row.
+        Cost: a step for each keyword and info; decodes no row.  Needs `inspection.py` beside this file.
         """
         with self._See() as state:
-            measured = _Measure(state)
+            measured = _Sibling("inspection").measure(state)
         return {**measured, "bytes_on_disk": self._engine.store.Sizes(), **self._descent.spent}
 
     def Reorganize(self, scope_id: str | None = None) -> dict[str, Any]:
         """Look for what is out of order, and return a plan; changes nothing.
 
-        Without a model, or with one that goes by scores alone (`LLMClient.judges` false), only what needs no judgement
-        is proposed: siblings that are called the same (`merge`), and, in the whole tree, infos without keyword whose
-        text names exactly one (`link`).  With a model also levels with more children than a view shows (`group`: put
-        runs of them under new keywords), chains of only children without infos (`merge`: into the one below), and what
-        the model says of the newest 20 keywords, whether one is the same as another (`merge`) and where it belongs
-        (`move`), and of the newest 20 infos without keyword (`link`).
+        By rule it proposes only what needs no judgement, all else where a model is connected that `judges`; what that
+        is stands in `reorganize.py`.
 
         Args:
-            scope_id: look only beneath this keyword; None takes the whole tree.
+            scope_id: look only below this keyword; None takes the whole tree.
 
         Returns:
             `{"scope_id", "steps", "seen", "note"}`, JSON whose steps may be cut down: each has `action`, `why` ("by
@@ -6891,7 +6590,7 @@ class KeywordTree:
         Cost: some calls of the tree for each keyword in the scope; with a model at most 20 calls for doubles and 40
         descents.  Needs `reorganize.py` beside this file.
         """
-        scope_id = _ROOT_ID if scope_id is None else scope_id
+        scope_id = _ROOT_ID if scope_id is None else _CheckId("scope_id", scope_id)
         self._RefuseInOperation("Reorganize", scope_id=scope_id)
         plan: dict[str, Any] = _Sibling("reorganize").propose(self, scope_id)
         return plan
@@ -6923,7 +6622,7 @@ class KeywordTree:
 
         Args:
             query: what it is to be chosen for.
-            intent: one of those that a model is told of: `search`, `suggest_parent`, `link_info`, `dedup_check`, …
+            intent: one of the tasks that a model knows: `search`, `suggest_parent`, `link_info`, `dedup_check`, …
             among: the ids to choose from; None lets the model walk the tree.
             about: `description`, `content` or `context`, shown to the model.
 
@@ -6935,7 +6634,7 @@ class KeywordTree:
         return None if end.node_id is None else (end.node_id, end.steps[-1].reason)
 
     def _AgentDescend(self, query: str, intent: str, **about: str) -> _Row:
-        """Let the model walk the tree; see the table in the room "Descent"."""
+        """Let the model walk the tree; see the table in the section "Descent"."""
         return self._descent.Walk(query, intent, **about)._asdict()
 
     def _Normalize(self, text: str) -> list[str]:

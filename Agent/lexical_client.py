@@ -95,6 +95,8 @@ class _View:
     intent: str
     text: str
     """What is looked for: the query, or the content to be linked."""
+    said: Mapping[str, float]
+    """The words of that and of the description."""
     candidates: Sequence[_Candidate]
     """In their order, without groups and without what is merely recent."""
 
@@ -120,7 +122,7 @@ def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
     candidates = [candidate for idx, item in listed if (candidate := _read_candidate(idx, item, said))]
     while candidates and _is_group(candidates[-1].name):  # they stand at the end
         candidates.pop()
-    return _View(intent, text, candidates)
+    return _View(intent, text, said, candidates)
 
 
 def _read_candidate(place: int, item: object, said: Collection[str]) -> _Candidate | None:
@@ -172,6 +174,8 @@ def _choose_parent(view: _View) -> dict[str, Any]:
     """
     name = view.text.casefold().strip()
     chosen = _first_if_it_fits(view)
+    if chosen is not None and _shares_letters_alone(name, chosen, view.said):
+        chosen = None
     heads = [each for each in view.candidates[:HEAD_PLACES] if _is_head(each.name.casefold(), name)]
     first = view.candidates[0] if view.candidates else None
     heads = [each for each in heads if first is not None and not _is_beneath(first.path, each.path)]
@@ -184,6 +188,26 @@ def _choose_parent(view: _View) -> dict[str, Any]:
 
 def _first_if_it_fits(view: _View) -> _Candidate | None:
     return next((each for each in view.candidates[:1] if each.score >= LEAST_SCORE), None)
+
+
+def _shares_letters_alone(name: str, candidate: _Candidate, said: Mapping[str, float]) -> bool:
+    """Tell whether letters are all that is seen to speak for a parent: Beethoven is no oven, a father no mother."""
+    if not said.keys().isdisjoint(_WordsOf(candidate.path)):
+        return False
+    pairs = [(own, other) for own in _find_words(name) for other in _find_words(candidate.name.casefold())]
+    if any(_is_inflected(own, other) for own, other in pairs):
+        return False
+    return any(other in own or any(own[at : at + 4] in other for at in range(len(own) - 3)) for own, other in pairs)
+
+
+def _is_inflected(word: str, other: str) -> bool:
+    shorter = min(len(word), len(other))
+    start = next((at for at in range(shorter) if word[at] != other[at]), shorter)
+    return start >= 3 and {word[start:], other[start:]} <= _ENDINGS
+
+
+_ENDINGS = frozenset(("", "s", "es", "y", "ies", "e", "ed", "ing"))
+_find_words = re.compile(r"[^\W\d_\u2e80-\uffff]{3,}").findall
 
 
 def _choose_links(view: _View) -> dict[str, Any]:

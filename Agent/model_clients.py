@@ -28,12 +28,12 @@ back. The official packages read further variables, and send what they hold: OPE
 ANTHROPIC_CUSTOM_HEADERS.
 
 How a call goes. The official packages do the wire: connections, authentication, their services' forms of errors.
-Retrying is done here, since neither has a deadline for all of a call: with three attempts each may wait its whole time;
-a service that keeps the line warm (DeepSeek sends empty lines while it is busy) is never too late for a limit that is
-counted from byte to byte; and one of them would sleep for as long as a service says, up to seven weeks. Both read the
-page that comes with an error to its end, however long that takes, and follow a service to wherever it sends them; so
-what is not 200 is read here, within limits, and nobody is followed. Looking up a name, connecting and reading a head
-know no deadline at all; so each attempt has a thread of its own, which is left when the time is over.
+Retrying is done here, by `tenacity`, since neither package has a deadline for all of a call: with three attempts each
+may wait its whole time; a service that keeps the line warm (DeepSeek sends empty lines while it is busy) is never too
+late for a limit that is counted from byte to byte; and one of them would sleep for as long as a service says, up to
+seven weeks. Both read the page that comes with an error to its end, however long that takes, and follow redirects; so
+what is not 200 is read here, within limits, and no redirect is followed. Looking up a name, connecting and reading a
+head know no deadline at all; so each attempt has a thread of its own, which is left when the time is over.
 
 1. A reply that fits the schema is asked for; where the service answers 400 or 422, a JSON object; where it does not
    know that either, nothing. What worked is remembered; a request that fails in every form is sent in every form each
@@ -50,12 +50,10 @@ import datetime
 import email.utils
 import functools
 import importlib
-import itertools
 import json
 import math
 import os
 import queue
-import random
 import re
 import threading
 import time
@@ -206,6 +204,20 @@ class _Said(NamedTuple):
     """Why it ended, in the service's own word."""
 
 
+class _Outcome(NamedTuple):
+    """What an attempt ended with."""
+
+    body: object
+    failure: Exception | None = None
+    """Why there is no body."""
+    is_transient: bool = False
+    """Whether another attempt may go better."""
+
+    @property
+    def retry_after_s(self) -> float:
+        return self.failure.retry_after_s if isinstance(self.failure, ServiceError) else 0.0
+
+
 class _ChatClient(LLMClient):
     """What both clients do: environment, attempts, deadline, budget, counting, errors.
 
@@ -274,6 +286,7 @@ class _ChatClient(LLMClient):
         self._usage = self._nothing
         self._latest = threading.local()
         self._package = _import(self._PACKAGE, self._PACKAGE)
+        self._tenacity = _import("tenacity", self._PACKAGE)
         _import("json_repair", self._PACKAGE)  # now, and not when the first broken reply comes
         self._address = address
         self._begin()
@@ -370,24 +383,34 @@ class _ChatClient(LLMClient):
                 return body
 
     def _send(self, request: dict[str, Any], deadline: float, before: Exception | None) -> object:
-        for attempt in itertools.count():
-            self._count_call(before)
-            body, failure, is_transient = self._attempt_in_time(request, deadline)
-            if failure is None:
-                self._count_tokens(*self._find_tokens(body))
-                return body
-            asked_s = failure.retry_after_s if isinstance(failure, ServiceError) else 0.0
-            wait_s = max(asked_s, self._backoff_s * 2**attempt * random.uniform(0.75, 1.0))
-            if not is_transient or attempt >= self._retries or time.monotonic() + wait_s >= deadline:
-                # Not within an `except`, so that it has no context: that would hold the request, and the key.
-                raise failure from (before if isinstance(failure, TimeoutError) else None)
-            before = failure
-            time.sleep(wait_s)
-        raise AssertionError("a count has no end")
+        """Send a request, again where that may help and time allows.  Returns the answer's body."""
+        tenacity = self._tenacity
+        backoff = tenacity.wait_exponential(self._backoff_s) + tenacity.wait_random(0, self._backoff_s)
 
-    def _attempt_in_time(self, request: dict[str, Any], deadline: float) -> tuple[object, Exception | None, bool]:
+        def attempt() -> _Outcome:
+            nonlocal before
+            self._count_call(before)
+            outcome = self._attempt_in_time(request, deadline)
+            before = outcome.failure if isinstance(outcome.failure, ServiceError) else before
+            return outcome
+
+        # Failures are results here, not exceptions: a traceback would hold the request, and the key.
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_result(lambda outcome: outcome.is_transient),
+            wait=lambda state: max(state.outcome.result().retry_after_s, backoff(state)),
+            stop=tenacity.stop_after_attempt(self._retries + 1)
+            | tenacity.stop_before_delay(max(0.0, deadline - time.monotonic())),
+            retry_error_callback=lambda state: state.outcome.result(),
+        )
+        body, failure, _ = retrying(attempt)
+        if failure is not None:
+            raise failure from (before if isinstance(failure, TimeoutError) else None)
+        self._count_tokens(*self._find_tokens(body))
+        return body
+
+    def _attempt_in_time(self, request: dict[str, Any], deadline: float) -> _Outcome:
         """Send once, as `_attempt` does, in a thread that is left at the deadline, however far it has come."""
-        outcomes: queue.SimpleQueue[tuple[object, Exception | None, bool]] = queue.SimpleQueue()
+        outcomes: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
 
         def attempt() -> None:
             self._latest.deadline = deadline  # each thread has its own
@@ -398,12 +421,12 @@ class _ChatClient(LLMClient):
         with contextlib.suppress(queue.Empty):
             outcome = outcomes.get(timeout=max(0.0, deadline - time.monotonic()))
             thread.join()  # it is at its end, and would keep this client from being collected
-            if outcome[1] is None or time.monotonic() < deadline:  # whatever failed later failed for want of time
+            if outcome.failure is None or time.monotonic() < deadline:  # whatever failed later failed for want of time
                 return outcome
-        return None, TimeoutError(f"{self._host} gave no answer within {self._timeout_s:g} s"), False
+        return _Outcome(None, TimeoutError(f"{self._host} gave no answer within {self._timeout_s:g} s"))
 
-    def _attempt(self, request: dict[str, Any], deadline: float) -> tuple[object, Exception | None, bool]:
-        """Send once.  Returns the body, or what went wrong and whether another attempt may go better."""
+    def _attempt(self, request: dict[str, Any], deadline: float) -> _Outcome:
+        """Send once.  Returns the body, or what went wrong."""
         has_begun = False
         try:
             with self._open(request, max(0.001, deadline - time.monotonic())) as response:
@@ -412,10 +435,11 @@ class _ChatClient(LLMClient):
         except Exception as error:  # the packages and two generations of HTTP libraries have no common base
             cause = error.__cause__ or error
             if isinstance(cause, _StatusError):
-                return None, self._explain(cause), _is_transient(cause.status, cause.headers)
+                return _Outcome(None, self._explain(cause), _is_transient(cause.status, cause.headers))
             is_connection = has_begun or isinstance(error, self._package.APIConnectionError)
             what = "the connection broke" if has_begun else "cannot be reached" if is_connection else str(error)
-            return None, ServiceError(self._clean(f"{self._host}: {what} ({type(cause).__name__})")), is_connection
+            failure = ServiceError(self._clean(f"{self._host}: {what} ({type(cause).__name__})"))
+            return _Outcome(None, failure, is_connection)
 
     def _read_body(self, chunks: Iterator[bytes], deadline: float) -> bytes | None:
         """Return an answer's bytes, None where they are too many."""
@@ -428,16 +452,16 @@ class _ChatClient(LLMClient):
                 raise TimeoutError
         return bytes(body)
 
-    def _parse_body(self, body: bytes | None) -> tuple[object, Exception | None, bool]:
+    def _parse_body(self, body: bytes | None) -> _Outcome:
         """Return as `_attempt` does: an error that was raised here would keep this frame, and what strangers sent."""
         if body is None:
-            return None, ReplyError(f"the answer has more than {BODY_LIMIT:,} bytes"), False
+            return _Outcome(None, ReplyError(f"the answer has more than {BODY_LIMIT:,} bytes"))
         try:
-            return self._hide(json.loads(body)), None, False
+            return _Outcome(self._hide(json.loads(body)))
         except (ValueError, RecursionError):
             start = repr(self._hide(body.decode("utf-8", "replace"))[:60])
             text = f"{self._host} answers what is no JSON, is base_url right? It begins with {start}"
-            return None, ServiceError(text), True
+            return _Outcome(None, ServiceError(text), is_transient=True)
 
     def _explain(self, error: _StatusError) -> ServiceError:
         retry_after_s = _retry_after_s(error.headers, time.time())
@@ -534,8 +558,8 @@ class OpenAIChatClient(_ChatClient):
             waits for a name, a connection or a head goes on in a thread of its own until it fails, and is not counted
             but as a call.
         retries: how often a failed request is sent again.
-        backoff_s: the least wait before the first retry, in seconds; it doubles each time, less up to a quarter at
-            random, so that many clients do not come back at once.
+        backoff_s: the least wait before the first retry, in seconds; it doubles each time, and up to the first wait is
+            added at random, so that many clients do not come back at once.
         budget_calls: so many requests are ever sent, by all threads together; None: no limit.
         budget_tokens: nothing is sent once so many tokens, input and output, were used; what is under way by then
             may exceed it. None: no limit.

@@ -35,7 +35,14 @@ class _TakeBackError(Exception):
 
 
 def propose(tree: KeywordTree, scope_id: str) -> dict[str, Any]:
-    """Return a plan for what lies beneath a keyword; see `KeywordTree.Reorganize`."""
+    """Return a plan for what lies below a keyword; see `KeywordTree.Reorganize`.
+
+    By rule: siblings that are called the same (`merge`), and, in the whole tree, infos without a keyword whose text
+    names exactly one (`link`). With a model that judges also levels with more children than a view shows (`group`: put
+    runs of them under new keywords), chains of only children without infos (`merge`: into the one below), and what the
+    model says of the newest 20 keywords, whether one is the same as another (`merge`) and where it belongs (`move`),
+    and of the newest 20 infos without a keyword (`link`).
+    """
     scope = tree.GetKeyword(scope_id)
     if scope is None:
         raise NotFoundError("keyword", scope_id)

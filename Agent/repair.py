@@ -29,8 +29,8 @@ Where things are saved from, in this order:
 
 1. Every line of `change_log.jsonl` whose own checksum is right, also behind damage, in the order of its numbers. Such
    lines are copied as they are (who, when, what was asked of a model), with new numbers.
-2. Every damaged line that can be put right so that its checksum is: where one bit is flipped, or where the rows it
-   brought, or that were there before, stand elsewhere too. It is again what was written.
+2. Every damaged line whose checksum is right with one bit flipped, or with rows as they stand elsewhere too (in a
+   projection, or before and after another operation), or with both. It is again what was written.
 3. Where a number is missing all the same: the rows that `nodes.jsonl`, `infos.jsonl` and `links.jsonl` have at that
    place and no line of the log brings. They become one operation `repair_rows`, which names their files and lines. A
    row is *verified* if a checkpoint's checksum says so; of another nobody can tell whether it is unharmed.
@@ -70,6 +70,7 @@ import re
 import shutil
 import sys
 import time
+import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -77,6 +78,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from . import keyword_tree as kt
+from .addresses import is_address
 
 try:  # Windows has no flock; there nobody should write while this reads.
     import fcntl
@@ -91,12 +93,15 @@ _Row: TypeAlias = dict[str, Any]
 _Key: TypeAlias = tuple[str, ...]
 """The id of a keyword or info; of a link that of the info, then that of the keyword."""
 
+_ROOT_ID = "root"
+
 _KINDS = ("nodes", "infos", "links")
 _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
-    "nodes": kt._NODE_FIELDS,
-    "infos": kt._INFO_FIELDS,
-    "links": kt._LINK_FIELDS,
+    "nodes": kt.ROW_FIELDS[kt.KeywordNode],
+    "infos": kt.ROW_FIELDS[kt.Info],
+    "links": kt.ROW_FIELDS[kt.InfoKeywordLink],
 }
+_CRC_END = len(b'{"crc": "00000000", ')
 _TYPES = {"nodes": kt.KeywordNode, "infos": kt.Info, "links": kt.InfoKeywordLink}
 _NO_ROWS: dict[str, list[_Row]] = {kind: [] for kind in _KINDS}
 _CUT_LOG = "cut_tail-change_log-"
@@ -119,7 +124,7 @@ class Loss:
     detail: str
     """What it was and what was wrong with it."""
 
-    file: str = kt._LOG_NAME
+    file: str = kt.LOG_NAME
     """Name of the file it stood in."""
 
     line: int = 0
@@ -454,7 +459,7 @@ def _scan(path: Path) -> tuple[list[_Found], list[_Damage]]:
         for start in _starts(raw):
             end = raw.find(_START, start + 1)
             piece = raw[start : raw.rfind(b"}", start, len(raw) if end < 0 else end) + 1]
-            line = kt._ReadLine(piece)
+            line = kt.ReadLine(piece)
             if line is not None:
                 damages += _damage_in(raw, stop, start, number, offset)
                 stop = start + len(piece)
@@ -481,18 +486,16 @@ def _damage_in(raw: bytes, start: int, stop: int, number: int, offset: int) -> I
 
 # -- putting damaged lines right ----------------------------------------------
 #
-# A line is taken as it was written only if its checksum says so.  CRC-32 is linear: which of its bits a flipped bit
-# changes depends on how far from the end it is, and on nothing else.  So one bit, wherever it is, is found by walking
-# over the line once.  Where more are flipped, the rows in the line are compared with what stands elsewhere of them (in
-# a projection, or before and after other operations).  Either may be damaged, so each bit in which they differ is right
-# in one of them, or if they are many, each row: all ways to choose are tried, each with one bit more.
+# A line is taken as it was written only if its checksum says so. It is read as it stands, with all rows that stand
+# elsewhere (in a projection, or before and after other operations) in their places, and with one of them. Each reading
+# is tried with one bit flipped, too: CRC-32 is linear, so which bits of the checksum a flipped bit changes depends only
+# on how far from the end it is, and one bit is found by walking over the line once.
 #
-# A try lets a wrong line through once in 2^32 times.  So there are at most `_TRIES` for a text, 1 in 32,768 that one
-# does; and what comes of it must be an operation of whole rows as well, and fit the lines before and behind it.
+# A try lets a wrong line through once in 2^32 times. So there are at most `_TRIES` for a line, 1 in 32,768 that one
+# does; and what comes of it must be an operation of whole rows as well, and fit the lines before and after it.
 
 _POLYNOMIAL = 0xEDB88320
 _TRIES = 1 << 17
-_DOUBTS = 12  # bits, or rows, in which a line differs from what stands elsewhere
 _LINE_SIGNS = (b'"prev": "', b'"operation_id": "')  # one of them stands in whatever was a line
 _HEAD = re.compile(rb'\{"(?:id":"[^"]*"|info_id":"[^"]*","keyword_id":"[^"]*")')
 _FindHeads, _MatchHead = _HEAD.finditer, _HEAD.match
@@ -555,47 +558,38 @@ def _prove_one(
     if not any(sign in damage.raw for sign in _LINE_SIGNS):
         return None
     fitting: set[_Found] = set()
-    for text, doubts in _guess(damage.raw, rows):
-        start = max(text.find(b'"seq": ', 0, 2 * kt._CRC_END), 0) or kt._CRC_END
+    tries = _TRIES
+    for text in dict.fromkeys(_readings(damage.raw, rows)):
+        start = max(text.find(b'"seq": ', 0, 2 * _CRC_END), 0) or _CRC_END
         said, body = text[start - 11 : start - 3], text[start:]
-        for crc in {said, prev}:
-            if _IsCrc(crc):
-                for corrected in _correct(body, int(crc, 16), doubts):
-                    fitting |= _fitting(crc, corrected, damage, known)
+        bits = 8 * len(body) if 8 * len(body) <= tries else 0
+        tries -= bits
+        for crc, corrected in _correct(body, {crc for crc in (said, prev) if _IsCrc(crc)}, bits):
+            fitting |= _fitting(crc, corrected, damage, known)
         own = b"%08x" % zlib.crc32(body)
         if not fitting and _differing(own, said).bit_count() == 1:  # the flipped bit is one of the checksum
             fitting |= _fitting(own, body, damage, known)
     return fitting.pop() if len(fitting) == 1 else None
 
 
-def _guess(raw: bytes, rows: Mapping[bytes, list[bytes]]) -> Iterator[tuple[bytes, list[int]]]:
-    """Yield what may have been a line, and in which of its bits it differs from rows that stand elsewhere."""
+def _readings(raw: bytes, rows: Mapping[bytes, list[bytes]]) -> Iterator[bytes]:
+    """Yield what may have been a line: as it stands, then with rows that stand elsewhere in their places."""
     for text in {raw, raw[: raw.rfind(b"}") + 1]}:
-        differences: list[int] = []
+        yield text
+        places: list[tuple[int, bytes]] = []
         end = 0
         for head in _FindHeads(text):
             start = head.start()
-            if start < end or head[0] not in rows:
-                continue
-            row = min(rows[head[0]], key=lambda row: _differing(text[start : start + len(row)], row).bit_count())
-            end = start + len(row)
-            if end <= len(text):
-                differences.append(_differing(text[start:end], row) << 8 * (len(text) - end))
-        yield text, _doubts(differences)
-        if end:
-            yield text[:start] + row + b"}", []  # where what stood behind the row is gone
-
-
-def _doubts(differences: list[int]) -> list[int]:
-    """Return which bits may be wrong, one by one, or if these are many, those of a row or of all rows together."""
-    one_by_one = [
-        part
-        for bits in differences
-        for part in ([1 << place for place in _ones(bits)] if bits.bit_count() <= _DOUBTS else [bits])
-        if part
-    ]
-    rows = [bits for bits in differences if bits]
-    return next((parts for parts in (one_by_one, rows) if len(parts) <= _DOUBTS), [sum(rows)])
+            if start >= end and head[0] in rows:
+                row = min(rows[head[0]], key=lambda row: _differing(text[start : start + len(row)], row).bit_count())
+                places.append((start, row))
+                end = start + len(row)
+        whole = text
+        for start, row in places:
+            whole = whole[:start] + row + whole[start + len(row) :]
+        yield whole
+        yield whole[:end] + b"}" * bool(end)  # where what stood after the last row is gone
+        yield from (text[:start] + row + text[start + len(row) :] for start, row in places)
 
 
 def _differing(one: bytes, other: bytes) -> int:
@@ -604,41 +598,24 @@ def _differing(one: bytes, other: bytes) -> int:
     return int.from_bytes(one.ljust(size, b"\0"), "big") ^ int.from_bytes(other.ljust(size, b"\0"), "big")
 
 
-def _ones(bits: int) -> Iterator[int]:
-    while bits:
-        yield (bits & -bits).bit_length() - 1
-        bits &= bits - 1
-
-
-def _correct(text: bytes, crc: int, doubts: Sequence[int]) -> Iterator[bytes]:
-    """Yield texts of this checksum that differ in some of the doubts, and in at most one other bit.
-
-    Args:
-        text: what stands there.
-        crc: what its checksum ought to be.
-        doubts: bits to be flipped together, as numbers.
-    """
-    size, bits = len(text), int.from_bytes(text, "big")
+def _correct(text: bytes, crcs: set[bytes], bits: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield checksum and text, where one of these fits it or what one flipped bit, of the last `bits`, makes of it."""
     own = zlib.crc32(text)
-    flips = {0: 0}  # what it changes in the checksum -> the bits flipped
-    for doubt in doubts:
-        effect = own ^ zlib.crc32((bits ^ doubt).to_bytes(size, "big"))
-        flips |= {effect ^ other: doubt ^ flipped for other, flipped in flips.items()}
-    wanted = own ^ crc
-    if wanted in flips:
-        yield (bits ^ flips[wanted]).to_bytes(size, "big")
-    elif len(flips) * 8 * size <= _TRIES:
-        effect = 1
-        for place in range(8 * size):  # from the last bit to the first, of each byte the highest first
-            effect = effect >> 1 ^ (_POLYNOMIAL if effect & 1 else 0)
-            if wanted ^ effect in flips:
-                yield (bits ^ flips[wanted ^ effect] ^ 1 << (place ^ 7)).to_bytes(size, "big")
+    wanted = {own ^ int(crc, 16): crc for crc in crcs}
+    if 0 in wanted:
+        yield wanted[0], text
+        return
+    effect = 1
+    for place in range(bits):  # from the last bit to the first, of each byte the highest first
+        effect = effect >> 1 ^ (_POLYNOMIAL if effect & 1 else 0)
+        if effect in wanted:
+            yield wanted[effect], (int.from_bytes(text, "big") ^ 1 << (place ^ 7)).to_bytes(len(text), "big")
 
 
 def _fitting(crc: bytes, body: bytes, damage: _Damage, known: Mapping[int, list[_Found]]) -> set[_Found]:
     """Return a line, if it is one that is missing in its place."""
     raw = b'{"crc": "%b", %b' % (crc, body)
-    line = kt._ReadLine(raw)
+    line = kt.ReadLine(raw)
     if line is None or line.seq in known or not line.durable < line.seq or not _is_operation(raw):
         return set()
     before, behind = known.get(line.seq - 1, []), known.get(line.seq + 1, [])
@@ -653,16 +630,16 @@ def _fitting(crc: bytes, body: bytes, damage: _Damage, known: Mapping[int, list[
 def _is_operation(raw: bytes) -> bool:
     """Tell whether a line is an operation of whole rows."""
     try:
-        _, operation = kt._ReadOperation(raw)
+        _, operation = kt.ReadOperation(raw)
         for row in _rows_in(operation):
-            kt._ReadRecord(row)
+            kt.ReadRecord(row)
     except (kt.StoreCorruptError, ValueError):
         return False
     named = operation.op, operation.id, operation.author
     return all(isinstance(text, str) for text in named) and isinstance(operation.timestamp, (int, float))
 
 
-def _rows_in(operation: kt._Operation) -> Iterator[bytes]:
+def _rows_in(operation: kt.LoggedOperation) -> Iterator[bytes]:
     for records in (operation.before, operation.after):
         yield from itertools.chain(records.nodes, records.infos, records.links)
 
@@ -670,7 +647,7 @@ def _rows_in(operation: kt._Operation) -> Iterator[bytes]:
 # -- which lines count --------------------------------------------------------
 
 
-def _choose(found: list[_Found], file: str = kt._LOG_NAME) -> tuple[list[_Found], list[Loss], list[str]]:
+def _choose(found: list[_Found], file: str = kt.LOG_NAME) -> tuple[list[_Found], list[Loss], list[str]]:
     """Return one line for each number, in their order; of two that differ the one that fits the chain."""
     by_seq: dict[int, list[_Found]] = {}
     notes: list[str] = []
@@ -710,7 +687,7 @@ def _loss_of_other(line: _Found, place: str, file: str) -> Loss:
     return _loss_in(line, detail, file)
 
 
-def _loss_in(line: _Found, detail: str, file: str = kt._LOG_NAME, ids: tuple[str, ...] = ()) -> Loss:
+def _loss_in(line: _Found, detail: str, file: str = kt.LOG_NAME, ids: tuple[str, ...] = ()) -> Loss:
     return Loss(detail, file, line.line, line.offset, line.length, line.seq, line.seq, ids)
 
 
@@ -725,7 +702,7 @@ def _first_number(chosen: list[_Found], damages: list[_Damage], last_of_history:
     firsts = firsts or [seq for seq, raw in told if b'"op": "state"' in raw]
     if firsts:
         return min(firsts[0], chosen[0].seq)
-    return chosen[0].seq - 1 if chosen[0].op == kt._STATE else min(last_of_history + 1, chosen[0].seq)
+    return chosen[0].seq - 1 if chosen[0].op == kt.STATE else min(last_of_history + 1, chosen[0].seq)
 
 
 def _describe_damages(chosen: list[_Found], damages: list[_Damage], first_number: int) -> list[Loss]:
@@ -788,7 +765,7 @@ def _missing(chosen: list[_Found], expected: int) -> Iterator[tuple[int, int]]:
 def _loss_of(damage: _Damage, first: int, last: int, detail: str = "") -> Loss:
     op = _MatchOp(damage.raw)
     detail = detail or f"its checksum is wrong{f', it seems to be {op[1].decode()}' if op else ''}"
-    return Loss(detail, kt._LOG_NAME, damage.line, damage.offset, damage.length, first, last, _ids_in(damage.raw))
+    return Loss(detail, kt.LOG_NAME, damage.line, damage.offset, damage.length, first, last, _ids_in(damage.raw))
 
 
 def _ids_in(raw: bytes) -> tuple[str, ...]:
@@ -1033,7 +1010,7 @@ class _State:
             row = _in_shape(row, kind)
         except (kt.StoreCorruptError, ValueError) as error:
             return None, f"does not have the shape of its kind: {error}"
-        is_root = kind == "nodes" and row["id"] == kt._ROOT_ID
+        is_root = kind == "nodes" and row["id"] == _ROOT_ID
         # Of a keyword that was merged, a compaction may leave nothing but where its id leads to.
         has_no_parent = row["parent_id"] is None if kind == "nodes" and "merged_into" not in row else is_root
         if is_root != has_no_parent or (is_root and row["deleted"]):
@@ -1060,7 +1037,7 @@ class _Writer:
 
     def __init__(self, path: Path) -> None:
         self._file = _make_file(path)
-        self._seq, self._crc = 0, kt._FIRST_CRC
+        self._seq, self._crc = 0, kt.FIRST_CRC
 
     def begin(self, number: int) -> None:
         """Let the first operation have this number, so that those of the history stay below it."""
@@ -1070,8 +1047,8 @@ class _Writer:
         """Write a line of the old log; all behind its numbers stays as it is, but for the format where a log begins."""
         self._seq += 1
         rest = raw[raw.index(b'"op": ') :]
-        if begins and (match := kt._MatchLine(raw)) is not None and match[6] is None:
-            rest = b"%b%b%b" % (raw[raw.index(b'"op": ') : match.end()], kt._FORMAT_FIELD.encode(), raw[match.end() :])
+        if begins and (match := kt.MatchLine(raw)) is not None and match[6] is None:
+            rest = b"%b%b%b" % (raw[raw.index(b'"op": ') : match.end()], kt.FORMAT_FIELD.encode(), raw[match.end() :])
         body = b'"seq": %d, "prev": "%b", "durable": %d, %b' % (self._seq, self._crc, self._seq - 1, rest)
         self._crc = b"%08x" % zlib.crc32(body)
         self._file.write(b'{"crc": "%b", %b\n' % (self._crc, body))
@@ -1086,16 +1063,16 @@ class _Writer:
             origin: `operation_id`, `timestamp`, `author` and `agent_io`, where an old operation had them; `extra`
                 fields.
         """
-        entry = kt._Operation(
+        entry = kt.LoggedOperation(
             op,
-            origin.get("operation_id") or kt._NewId(),
+            origin.get("operation_id") or str(uuid.uuid4()),
             origin.get("timestamp") or time.time(),
             _records_of(before),
             _records_of(rows),
             origin.get("author") or "",
             origin.get("agent_io"),
         )
-        line, self._crc = kt._EncodeLine(self._seq + 1, self._crc, self._seq, entry, origin.get("extra", ""))
+        line, self._crc = kt.EncodeLine(self._seq + 1, self._crc, self._seq, entry, origin.get("extra", ""))
         self._seq += 1
         self._file.write(line)
 
@@ -1109,8 +1086,8 @@ class _Writer:
             os.fsync(self._file.fileno())
 
 
-def _records_of(rows: Mapping[str, list[_Row]]) -> kt._Records:
-    records = kt._NoRecords()
+def _records_of(rows: Mapping[str, list[_Row]]) -> kt.Rows:
+    records = kt.NoRows()
     for kind in _KINDS:
         getattr(records, kind).extend(_encode_row(row) for row in rows.get(kind, []))
     return records
@@ -1146,7 +1123,7 @@ class _Repair:
 
     def read(self) -> None:
         """Read all files once, and find what belongs where."""
-        log = self.damaged / kt._LOG_NAME
+        log = self.damaged / kt.LOG_NAME
         numbers = [int(path.stem) for path in self._history()]
         if log.exists():
             found, damages = self._scan(log)
@@ -1160,8 +1137,8 @@ class _Repair:
             self.first_number = max(numbers, default=0) + 1
             self.losses.append(Loss("the log is missing", first_seq=self.first_number))
         for line in self.chosen:
-            if line.format is not None and line.format > kt._FORMAT:
-                raise RepairError(f"{kt._LOG_NAME} has format {line.format}, this version reads up to {kt._FORMAT}")
+            if line.format is not None and line.format > kt.FORMAT:
+                raise RepairError(f"{kt.LOG_NAME} has format {line.format}, this version reads up to {kt.FORMAT}")
         self.projections = {kind: _Projection(self.damaged, kind) for kind in _KINDS}
         if not self.chosen and not any(line.sign for each in self.projections.values() for line in each.lines):
             raise RepairError(f"nothing in {self.damaged} could be read as a keyword tree's")
@@ -1170,14 +1147,11 @@ class _Repair:
             self._verify()
 
     def _scan(self, path: Path) -> tuple[list[_Found], list[_Damage]]:
-        """Scan a log, and put right what can be: what one bit explains, then what rows from elsewhere do.
-
-        These twice, as a line that was put right has rows and neighbours, too.
-        """
+        """Scan a log, and put right what can be: what one bit explains, then what rows from elsewhere do."""
         found, damages = _scan(path)
         if damages:
             found, damages = _prove(found, damages, {})
-        for _ in range(2):
+        for _ in range(2):  # a line that was put right has rows and neighbours, too
             if heads := {head[0] for damage in damages for head in _FindHeads(damage.raw)}:
                 found, damages = _prove(found, damages, self._rows_beginning(heads, path, found))
         return found, damages
@@ -1205,7 +1179,7 @@ class _Repair:
         with open(path, "rb") as file:
             for line in found:
                 with contextlib.suppress(kt.StoreCorruptError):
-                    yield from _rows_in(kt._ReadOperation(line.read(file))[1])
+                    yield from _rows_in(kt.ReadOperation(line.read(file))[1])
 
     def _compare(self) -> None:
         """Find which lines of the projections the log does not have, and where they belong."""
@@ -1247,21 +1221,21 @@ class _Repair:
 
         So a row is verified also where its projection is damaged elsewhere.
         """
-        position = kt._LogPosition()
+        position = kt.LogPosition()
         for index, (line, raw) in enumerate(self._read_chosen()):
             position.Project(self._rows_at(index))
             with contextlib.suppress(kt.StoreCorruptError):
-                if line.op == kt._CHECKPOINT:
-                    told = zip(_KINDS, kt._ReadCheckpoint(raw)[1:], position.projected, strict=True)
+                if line.op == kt.CHECKPOINT:
+                    told = zip(_KINDS, kt.ReadCheckpoint(raw)[1:], position.projected, strict=True)
                     fitting = dict.fromkeys((kind for kind, said, length in told if said == length), index)
                     self.verified |= fitting
                     if len(fitting) == len(_KINDS):
                         self.proof = line
-                position.Project(kt._ReadAfter(raw))
+                position.Project(kt.ReadAfter(raw))
 
-    def _rows_at(self, gap: int) -> kt._Records:
+    def _rows_at(self, gap: int) -> kt.Rows:
         """Return the rows that only projections have of the operations missing here."""
-        records = kt._NoRecords()
+        records = kt.NoRows()
         for rows, (kind, projection) in zip(records[:3], self.projections.items(), strict=True):
             rows.extend(raw for _, raw in projection.read(self.between[kind].get(gap, [])))
         return records
@@ -1272,7 +1246,7 @@ class _Repair:
 
     def _read_chosen(self) -> Iterator[tuple[_Found, bytes]]:
         if self.chosen:
-            with open(self.damaged / kt._LOG_NAME, "rb") as file:
+            with open(self.damaged / kt.LOG_NAME, "rb") as file:
                 for line in self.chosen:
                     yield line, line.read(file)
 
@@ -1285,7 +1259,7 @@ class _Repair:
             self._write_rescued(index)
             if line is self.proof:
                 self._tell_history(line)
-            if line.op != "checkpoint":  # the new store makes its own
+            if line.op != kt.CHECKPOINT:  # the new store makes its own
                 self._write_operation(line, raw)
         self._write_rescued(len(self.chosen))
         self._write_cut()
@@ -1297,19 +1271,19 @@ class _Repair:
             return
         for index, loss in enumerate(self.losses):
             is_before = 0 < loss.last_seq < checkpoint.seq or (not loss.first_seq and loss.offset < checkpoint.offset)
-            if loss.file == kt._LOG_NAME and is_before:
+            if loss.file == kt.LOG_NAME and is_before:
                 self.losses[index] = replace(loss, is_data=False)
 
     def _write_beginning(self) -> None:
         """Write a first line: the root as a projection has it, or a new one."""
         now = time.time()
         root: _Row = {
-            "id": kt._ROOT_ID, "ordinal": 0, "deleted": False, "parent_id": None, "name": kt._ROOT_ID, "aliases": [],
-            "normalized": [kt._ROOT_ID], "level": 0, "children": [], "description": "", "metadata": {}, "version": 1,
+            "id": _ROOT_ID, "ordinal": 0, "deleted": False, "parent_id": None, "name": _ROOT_ID, "aliases": [],
+            "normalized": [_ROOT_ID], "level": 0, "children": [], "description": "", "metadata": {}, "version": 1,
             "created_at": now, "updated_at": now, "created_by": "repair",
         }  # fmt: skip
         self.state.take(root, "nodes")
-        self.writer.add("create_store", {"nodes": [root]}, {}, extra=f'"format": {kt._FORMAT}, ')
+        self.writer.add("create_store", {"nodes": [root]}, {}, extra=f'"format": {kt.FORMAT}, ')
 
     def _write_rescued(self, gap: int) -> None:
         """Write the rows that only projections have of the operations missing here."""
@@ -1419,11 +1393,11 @@ class _Repair:
         elif any(kept.values()):
             origin = {name: operation.get(name) for name in ("operation_id", "timestamp", "author", "agent_io")}
             if line is self.chosen[0]:
-                origin["extra"] = kt._FORMAT_FIELD
+                origin["extra"] = kt.FORMAT_FIELD
             self.writer.add(line.op, kept, _rows_of(operation, "before"), **origin)
 
     def _history(self) -> list[Path]:
-        return sorted(path for path in (self.damaged / kt._HISTORY).glob("*.jsonl") if path.stem.isdecimal())
+        return sorted(path for path in (self.damaged / kt.HISTORY).glob("*.jsonl") if path.stem.isdecimal())
 
     def copy_history(self, target: Path) -> None:
         """Copy the lines of the logs that compactions set aside, each number once, as far as they are whole."""
@@ -1432,7 +1406,7 @@ class _Repair:
         spans: list[tuple[int, int]] = []  # the first and last number that each file should hold
         top = 0
         for path in self._history():
-            name = f"{kt._HISTORY}/{path.name}"
+            name = f"{kt.HISTORY}/{path.name}"
             found, damages = self._scan(path)
             self._list_corrected(path, found)
             # One that a compaction left which failed is a second name of the log: its end stands there already.
@@ -1471,39 +1445,39 @@ class _Repair:
         nothing = "nothing is left of it in history/"
         lowest = expected = min((first for first, _ in spans), default=self.first_number)
         if lowest > 1:
-            log = [(self.damaged / kt._LOG_NAME, line) for line in self.chosen]
+            log = [(self.damaged / kt.LOG_NAME, line) for line in self.chosen]
             was_kept = _holds_deleted(ordered or log)
-            if was_kept or (self.damaged / kt._HISTORY).exists():
+            if was_kept or (self.damaged / kt.HISTORY).exists():
                 why = "" if was_kept else ": it is missing, or CompactStorage(keep_history=False) has removed it"
-                self.losses.append(Loss(nothing + why, kt._HISTORY, first_seq=1, last_seq=lowest - 1, is_data=False))
+                self.losses.append(Loss(nothing + why, kt.HISTORY, first_seq=1, last_seq=lowest - 1, is_data=False))
         for first, last in [*sorted(spans), (self.first_number, self.first_number)]:
             if first > expected:
-                self.losses.append(Loss(nothing, kt._HISTORY, first_seq=expected, last_seq=first - 1, is_data=False))
+                self.losses.append(Loss(nothing, kt.HISTORY, first_seq=expected, last_seq=first - 1, is_data=False))
             expected = max(expected, last + 1)
 
     def copy_snapshots(self, target: Path) -> None:
         """Copy the snapshots that are as they were made."""
-        folder = self.damaged / kt._SNAPSHOTS
+        folder = self.damaged / kt.SNAPSHOTS
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if not (path / kt._SNAPSHOT_NAME).exists():
+            if not (path / kt.SNAPSHOT_NAME).exists():
                 if not path.is_dir() or any(path.iterdir()):  # CompactStorage(keep_history=False) empties it
-                    detail = f"has no {kt._SNAPSHOT_NAME}, as one that was never finished; it was left out"
-                    self.notes.append(f"{kt._SNAPSHOTS}/{path.name} {detail}")
+                    detail = f"has no {kt.SNAPSHOT_NAME}, as one that was never finished; it was left out"
+                    self.notes.append(f"{kt.SNAPSHOTS}/{path.name} {detail}")
                 continue
             try:
-                told = (path / kt._SNAPSHOT_NAME).read_bytes()
+                told = (path / kt.SNAPSHOT_NAME).read_bytes()
                 said = json.loads(told)["log"]
-                log = self._read_sound(path / kt._LOG_NAME, said["length"], int(said["crc"], 16))
+                log = self._read_sound(path / kt.LOG_NAME, said["length"], int(said["crc"], 16))
             except (OSError, ValueError, KeyError, TypeError):
                 log = None
             if log is None:
                 detail = "the snapshot is not as it was made; it was left out"
-                self.losses.append(Loss(detail, f"{kt._SNAPSHOTS}/{path.name}/{kt._LOG_NAME}", is_data=False))
+                self.losses.append(Loss(detail, f"{kt.SNAPSHOTS}/{path.name}/{kt.LOG_NAME}", is_data=False))
                 continue
             made = target / path.name
             for each in (target, made):
                 each.mkdir(mode=0o700, exist_ok=True)
-            for name, content in ((kt._LOG_NAME, log), (kt._SNAPSHOT_NAME, told)):
+            for name, content in ((kt.LOG_NAME, log), (kt.SNAPSHOT_NAME, told)):
                 with _synced(made / name) as new:
                     new.write(content)
             kt._Files().SyncFolder(str(made))
@@ -1555,7 +1529,7 @@ class _Repair:
             if parent_id in made:
                 self.moved.append(Move(id, parent_id, parent_id))
         for id in list(_circles(nodes)):
-            move(id, kt._ROOT_ID)
+            move(id, _ROOT_ID)
         for key, row in self.state.living("links").items():
             info_id, keyword_id = key
             if (info_id,) not in infos:
@@ -1580,7 +1554,7 @@ class _Repair:
     def _lost_keyword(self, id: str) -> _Row:
         now, name = time.time(), _lost_name(id)
         row: _Row = {
-            "id": id, "ordinal": self.state.next_ordinal, "deleted": False, "parent_id": kt._ROOT_ID, "name": name,
+            "id": id, "ordinal": self.state.next_ordinal, "deleted": False, "parent_id": _ROOT_ID, "name": name,
             "aliases": [], "normalized": kt._NormalizeText(name), "level": 1, "children": [],
             "description": "This keyword could not be saved; what belonged to it still does.",
             "metadata": {"repair": "lost"}, "version": 1, "created_at": now, "updated_at": now, "created_by": "repair",
@@ -1593,9 +1567,9 @@ class _Repair:
         while id not in nodes:
             seen.add(id)
             row = self.state.rows["nodes"].get((id,))
-            id = (json.loads(row)["parent_id"] if row else None) or kt._ROOT_ID
+            id = (json.loads(row)["parent_id"] if row else None) or _ROOT_ID
             if id in seen:
-                return kt._ROOT_ID
+                return _ROOT_ID
         return id
 
 
@@ -1607,16 +1581,16 @@ def _choose_of_files(by_seq: Mapping[int, list[tuple[Path, _Found]]]) -> tuple[l
         before = ordered[-1][1].crc if ordered and ordered[-1][1].seq == seq - 1 else None
         paths = {line: path for path, line in by_seq[seq]}
         best = _best_of(list(paths), before, [line for _, line in by_seq.get(seq + 1, [])])
-        place = f"{kt._HISTORY}/{paths[best].name}, line {best.line},"
+        place = f"{kt.HISTORY}/{paths[best].name}, line {best.line},"
         others = [line for line in paths if line is not best]
-        losses += [_loss_of_other(line, place, f"{kt._HISTORY}/{paths[line].name}") for line in others]
+        losses += [_loss_of_other(line, place, f"{kt.HISTORY}/{paths[line].name}") for line in others]
         ordered.append((paths[best], best))
     return ordered, losses
 
 
 def _holds_deleted(lines: Sequence[tuple[Path, _Found]]) -> bool:
     """Tell whether the state that lines begin with holds what only a compaction that kept the history leaves in it."""
-    for path, line in itertools.takewhile(lambda pair: pair[1].op == kt._STATE, lines):
+    for path, line in itertools.takewhile(lambda pair: pair[1].op == kt.STATE, lines):
         with open(path, "rb") as file:
             rows = _rows_of(json.loads(line.read(file)))
         if any(row.get("deleted") for row in rows["infos"]):
@@ -1660,13 +1634,13 @@ def _lost_name(id: str) -> str:
 
 def _circles(nodes: Mapping[str, _Row]) -> Iterator[str]:
     """Yield of each circle of parents the keyword that was made first."""
-    settled = {kt._ROOT_ID}
+    settled = {_ROOT_ID}
     for id in sorted(nodes, key=lambda id: int(nodes[id]["ordinal"])):
         path: list[str] = []
         while id not in settled:
             settled.add(id)
             path.append(id)
-            id = nodes[id]["parent_id"] or kt._ROOT_ID
+            id = nodes[id]["parent_id"] or _ROOT_ID
         if id in path:
             yield min(path[path.index(id) :], key=lambda id: int(nodes[id]["ordinal"]))
 
@@ -1705,10 +1679,12 @@ def repair(
 
     Cost: reads each file up to three times; holds all rows in memory; a few syncs.
     """
+    if is_address(damaged_dir) or is_address(new_dir):
+        raise RepairError("repair needs folders, and cannot use the address of a server: copy the tree out first")
     damaged, new = Path(os.path.abspath(damaged_dir)), Path(os.path.abspath(new_dir))
     if not damaged.is_dir():
         raise RepairError(f"there is no folder {damaged}")
-    if not any((damaged / name).exists() for name in (kt._LOG_NAME, *(f"{kind}.jsonl" for kind in _KINDS))):
+    if not any((damaged / name).exists() for name in (kt.LOG_NAME, *(f"{kind}.jsonl" for kind in _KINDS))):
         raise RepairError(f"{damaged} holds no keyword tree: none of its files is there")
     if new.exists() or new.is_symlink():
         raise RepairError(f"{new} exists already: name a folder that does not")
@@ -1728,16 +1704,33 @@ def repair(
     return report
 
 
+def _mark_gaps(folder: Path) -> None:
+    """Note in `history/` which operations are lost, so that a tree reads on beyond them."""
+    oldest = _first_of(folder / kt.LOG_NAME)
+    for path in sorted((folder / kt.HISTORY).glob("*.jsonl"), reverse=True):
+        if int(path.stem) < oldest - 1:
+            path.with_name(f"{oldest - 1:018d}.lost").touch(0o600)
+        oldest = min(oldest, _first_of(path))
+
+
+def _first_of(path: Path) -> int:
+    """Return the number of the first operation of a log; 0 where its first line cannot be read."""
+    with path.open("rb") as file:
+        match = kt.MatchLine(file.read(512))
+    return 0 if match is None else int(match[2])
+
+
 def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> RepairReport:
-    with _held(damaged), _Writer(unfinished / kt._LOG_NAME) as writer:
+    with _held(damaged), _Writer(unfinished / kt.LOG_NAME) as writer:
         work = _Repair(damaged, writer, takes_cut=take_cut)
         work.read()
         work.write()
-        work.copy_history(unfinished / kt._HISTORY)
-        work.copy_snapshots(unfinished / kt._SNAPSHOTS)
-    for folder in (kt._HISTORY, kt._SNAPSHOTS):
+        work.copy_history(unfinished / kt.HISTORY)
+        work.copy_snapshots(unfinished / kt.SNAPSHOTS)
+    for folder in (kt.HISTORY, kt.SNAPSHOTS):
         if (unfinished / folder).exists():
             kt._Files().SyncFolder(str(unfinished / folder))
+    _mark_gaps(unfinished)
     nodes, infos, links = (work.state.living(kind) for kind in _KINDS)
     with kt.KeywordTree(str(unfinished)) as tree:
         missing = [id for (id,) in nodes if not tree.GetPath(id)]
@@ -1765,7 +1758,7 @@ def _repair_into(damaged: Path, unfinished: Path, new: Path, take_cut: bool) -> 
 
 
 def _order_of(loss: Loss) -> tuple[bool, str, int, int]:
-    return loss.file != kt._LOG_NAME, loss.file, loss.first_seq or sys.maxsize, loss.offset
+    return loss.file != kt.LOG_NAME, loss.file, loss.first_seq or sys.maxsize, loss.offset
 
 
 _EPILOG = """

@@ -32,16 +32,16 @@ from unittest import mock
 import pytest
 
 from Agent import command_line
-from Agent.demo_screen import display_width
 from Agent.keyword_tree import KeywordNode, KeywordTree
 
 pytest.importorskip("click", reason="the extra [cli] is not installed")
 pytest.importorskip("rich", reason="the extra [cli] is not installed")
 
 import click
+from rich.cells import cell_len
 
 from Agent.cli import language
-from Agent.cli.chinese import TEXTS
+from Agent.cli.chinese import ERRORS, TEXTS
 from Agent.cli.commands import LEXICAL_REASONS, REASONS
 from Agent.cli.completing import quote
 from Agent.cli.program import MODULES, SECTIONS
@@ -172,7 +172,8 @@ def every_command() -> dict[str, click.Command]:
 def texts_of_the_source() -> set[str]:
     """Return what the modules of the program say to people."""
     said: set[str] = set()
-    for path in (ROOT / "Agent/cli").glob("*.py"):
+    parts = ("context_engine/service/command_line", "knowhub/program", "shared_tree/__main__")
+    for path in [*(ROOT / "Agent/cli").glob("*.py"), *(ROOT / f"Agent/{part}.py" for part in parts)]:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(call, ast.Call):
                 continue
@@ -185,8 +186,52 @@ def texts_of_the_source() -> set[str]:
                 for part in ast.walk(call.args[place])
                 if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value not in ("_", " ")
             }
-    said |= {"stored {0} on no keyword: keyword-tree link {0} KEYWORD"}  # told by a name
+    said |= {"stored {0} on no keyword: keyword-tree link {0} KEYWORD"}  # passed by a name
     return said | set(REASONS.values()) | set(LEXICAL_REASONS.values()) | set(SECTIONS)
+
+
+RAISING = [
+    *(ROOT / f"Agent/{name}.py" for name in ("addresses", "keyword_tree", "model_clients", "reorganize", "repair")),
+    *(
+        path
+        for folder in ("formats", "shared_tree")
+        for path in sorted((ROOT / "Agent" / folder).glob("*.py"))
+        if not path.name.startswith(("test_", "conftest"))
+    ),
+]
+"""Modules whose errors a user of the program meets."""
+
+NOT_MET = ("AssertionError", "AttributeError", "OSError", "TypeError", "_ReentryError")
+"""What is raised against mistakes of the program itself, or caught by its caller."""
+
+
+def messages_raised(path: Path) -> list[str]:
+    """Return the literal messages that a module raises, with a value at each place, as their classes write them."""
+
+    def read(node: ast.expr) -> str:
+        if isinstance(node, ast.JoinedStr):
+            return "".join(str(part.value) if isinstance(part, ast.Constant) else "'7'" for part in node.values)
+        return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+    found = []
+    for one in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        call = one.exc if isinstance(one, ast.Raise) else None
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) in NOT_MET:
+            continue
+        name, texts = ast.unparse(call.func).rpartition(".")[2], [read(argument) for argument in call.args]
+        message = next((text for text in reversed(texts) if " " in text), "")
+        if name == "_Invalid":
+            message += ": 'value'"
+        elif name == "_Malformed":
+            message = f"change_log.jsonl: {message}: 'value'"
+        elif name in ("StoreCorruptError", "Corrupt"):
+            message = f"change_log.jsonl, line 7: {message}"
+        elif name == "ConflictError":
+            message = f"{message} KeywordNode('7')"
+        elif name == "NotFoundError" and not message:
+            message = f"no {texts[0]} has the id '7'"
+        found.append(message)
+    return [message for message in found if " " in message]
 
 
 IN_TURN = [
@@ -194,12 +239,13 @@ IN_TURN = [
     ("info", ["No garbage collector.", "--to", "Rust"], "stored "),
     ("link", ["tea", "Rust", "--relation", "example"], "linked to 编程 / Rust  (undo "),
     ("import", ["table.csv"], "new: 2 keywords, 1 info, 1 link  "),
-    ("search", ["programming/rust"], "编程 / Rust  (it reads as a path)"),
+    ("search", ["programming/rust"], "编程 / Rust  (exact path)"),
     ("ask", ["does it collect garbage?"], "No garbage collector."),
     ("rank", ["rust"], "编程 / Rust"),
     ("show", ["编程", "--infos"], "No garbage collector."),
     ("metrics", [], "keywords"),
     ("context", ["--data", "sessions", "--session", "monday", "commit", "monday.json"], "1 new messages"),
+    ("hub", ["--data", "hub", "ask", "tea"], "0 of 0 entries"),
     ("doctor", ["--model", "lexical"], "keyword-tree"),
     ("export", ["-", "--format", "markdown"], "# 编程"),
     ("rename", ["Rust", "Rust 2024"], "renamed Rust to Rust 2024"),
@@ -207,17 +253,17 @@ IN_TURN = [
     ("confirm", ["the one with the crab", "Rust"], "the one with the crab means 编程 / Rust 2024"),
     ("move", ["Rust", "kitchen"], "moved Rust 2024 to kitchen"),
     ("merge", ["Rust", "C#"], "merged kitchen / Rust 2024 into 编程 / C#"),
-    ("delete", ["茶", "--cascade"], "deleted 茶, with what was beneath  (undo "),
+    ("delete", ["茶", "--cascade"], "deleted 茶, with all under it  (undo "),
     ("reorganize", [], ""),
     ("history", ["--limit", "1"], "delete_keyword"),
     ("undo", [], "undone: "),
     ("redo", [], "redone: "),
     ("snapshot", [], "kept as 20"),
     ("restore", ["THE SNAPSHOT"], "restored 20"),
+    ("backup", ["copied"], "copied into copied"),
     ("verify", [], "all is well: 6 keywords"),
     ("compact", [], " bytes became "),
     ("repair", ["repaired"], "6 keywords"),
-    ("demo", ["json"], "Find by name"),
     ("completion", ["zsh"], "#compdef keyword-tree"),
 ]
 
@@ -232,7 +278,7 @@ REFUSED = {
         *("import nope.csv", "import bad.json", "import other.json", "import bad.csv", "import bad.opml"),
         *("import bad.jsonl", "import a.csv --encoding klingon", "import a.csv --format html", "export -"),
         *("export - --format csv", "export a.xyz", "export no/such/folder.json", "export memory/change_log.jsonl"),
-        *("completion tcsh", "undo 1", "compact --forget-history", "reorganize --plan a.csv", "demo nothing"),
+        *("completion tcsh", "undo 1", "compact --forget-history", "reorganize --plan a.csv"),
         *("repair memory", "repair no/such/folder"),
     ],
     1: [
@@ -286,7 +332,8 @@ class TestEveryCommand:
             seen = program.start(name, *arguments)
 
             assert said in seen, name
-        assert sorted(name for name, *_ in IN_TURN) == sorted(every_command())
+        serve = ["shared", "mcp"]  # they need a server, or are one: see TestMounted
+        assert sorted([*(name for name, *_ in IN_TURN), *serve]) == sorted(every_command())
 
     def test_answers_programs_in_json(self, program: Program) -> None:
         (program.data.parent / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
@@ -317,9 +364,9 @@ class TestEveryCommand:
         nothing = Program(tmp_path / "none")
         lines = "show|search x|rank x|info x --change y|link a b|metrics|export x.json|rename a b|alias a b|confirm a b"
         lines += (
-            "|move a b|merge a b|delete a|history|undo|snapshot|snapshot --list|restore a|verify|compact|repair new"
+            "|move a b|merge a b|delete a|history|undo|snapshot|snapshot --list|restore a|backup b|verify|compact"
         )
-        lines += "|reorganize"
+        lines += "|repair new|reorganize"
         for line in lines.split("|"):
             assert nothing.ask(*shlex.split(line), code=3)["error"] == "NoStoreError"
         assert list(tmp_path.iterdir()) == []
@@ -331,6 +378,24 @@ class TestLanguage:
             assert text in TEXTS or text in ("", " "), text
         for english, chinese in TEXTS.items():
             assert len(re.findall(r"\{", english)) == len(re.findall(r"\{", chinese)), english
+
+    @pytest.mark.parametrize("path", RAISING, ids=lambda path: path.relative_to(ROOT).as_posix())
+    def test_every_error_of_the_library_has_its_chinese(self, path: Path) -> None:
+        with mock.patch.multiple(language, _chosen="zh"):
+            said = {message: language.say_error(message) for message in messages_raised(path)}
+
+        names = r"`.+?`|'.*?'|pip install.*|\w+\.\w+"
+        assert [message for message in said if re.search("[a-z]{3,} [a-z]{2,}", re.sub(names, "", said[message]))] == []
+
+    def test_a_translation_names_every_value_of_its_template(self) -> None:
+        for template, chinese in ERRORS.items():
+            places = set(range(template.count("{}")))
+            assert {int(place) for place in re.findall(r"\{(\d+)", chinese)} <= places, template
+
+    def test_values_stay_as_they_are_and_texts_within_are_translated(self, program: Program) -> None:
+        with mock.patch.multiple(language, _chosen="zh"):
+            assert language.say_error("no keyword has the id 'info'") == "没有 id 为 'info' 的关键词"
+            assert language.say_error("cannot use 'm': [Errno 28] No space left on device") == "无法使用 'm'：磁盘已满"
 
     def test_every_page_of_help_is_chinese(self, program: Program) -> None:
         for name in ["", *every_command()]:
@@ -394,7 +459,7 @@ class TestLanguage:
 
         assert "错误：日志 change_log.jsonl 第 " in program.run("show", "--lang", "zh", code=3)
 
-    def test_what_nobody_has_translated_stays_as_it_is(self, program: Program) -> None:
+    def test_what_has_no_translation_stays_as_it_is(self, program: Program) -> None:
         assert language.say_error("the moon is in the way") == "the moon is in the way"
 
     def test_json_keeps_its_keys_and_codes(self, program: Program) -> None:
@@ -500,8 +565,8 @@ class TestProgram:
         assert process.returncode in (0, 141)  # it may have been quicker than its reader's end
 
     def test_needs_no_stream_but_those_it_uses(self, program: Program) -> None:
-        for closed in ("<&-", ">&-", "2>&-"):
-            line = f"{shlex.join(PROGRAM)} info - --no-auto {closed}"
+        for closed, command in (("<&-", "metrics"), (">&-", "info - --no-auto"), ("2>&-", "info - --no-auto")):
+            line = f"{shlex.join(PROGRAM)} {command} {closed}"
             done = subprocess.run(
                 ["/bin/bash", "-c", line],
                 env={**ENVIRONMENT, "KEYWORD_TREE_DATA": str(program.data)},
@@ -509,7 +574,7 @@ class TestProgram:
                 capture_output=True,
             )
 
-            assert (done.returncode, done.stderr) == (0, b"")
+            assert (done.returncode, done.stderr) == (0, b""), closed
 
     @pytest.mark.parametrize(
         ("package", "extra", "arguments"),
@@ -598,6 +663,51 @@ class TestNewcomer:
         assert "notes 里没有可导入的内容" in program.run("import", "notes", code=2, KEYWORD_TREE_LANG="zh")
 
 
+class TestMounted:
+    """Commands of other parts, which these read with argparse."""
+
+    def test_every_command_and_option_is_shown_in_both_languages(self, program: Program) -> None:
+        for name in ("context", "hub", "shared", "mcp"):
+            command = every_command()[name]
+            inner = list(getattr(command, "commands_of_part", ()))
+            for words in ([name], *([name, one] for one in inner)):
+                english, chinese = (program.run(*words, "--help", "--lang", one) for one in language.LANGUAGES)
+
+                assert english.startswith("Usage: keyword-tree " + " ".join(words))
+                assert all(option in english for option in ("--data", "--json", "--lang"))
+                assert not re.search(r"^ .*  [A-Z][a-z]+ [a-z]+ [a-z]+", chinese, re.M), chinese
+            assert [one for one in inner if f"\n  {one}" not in program.run(name, "--help")] == []
+
+    def test_a_mistyped_one_and_a_wrong_value_are_refused_as_ours_are(self, program: Program) -> None:
+        assert "No such command 'sreve'. Did you mean serve?" in program.run("hub", "sreve", code=2)
+        assert "'--http' 的值不对：'x' 不是端口号" in program.run("mcp", "--http", "x", "--lang", "zh", code=2)
+        assert program.ask("hub", "token", "list", code=2)["message"] == "keyword-tree hub token has no answer in JSON"
+
+    def test_a_hub_takes_options_before_and_after_its_words(self, program: Program) -> None:
+        (program.data.parent / "k.jsonl").write_text('{"kind": "poem"}', encoding="utf-8")
+
+        before = program.ask("--data", "hub", "hub", "import", "k.jsonl", code=1)
+        after = program.ask("hub", "import", "k.jsonl", "--data", "other", code=1)
+        assert before == after
+        assert before["errors"][0]["line"] == 1
+        assert {"hub", "other"} <= {path.name for path in program.data.parent.iterdir()}
+
+    def test_trees_on_a_server_are_named_by_the_address_of_data(self, program: Program) -> None:
+        address = "postgresql://127.0.0.1:1/none#tree"
+        said = program.ask("shared", "--patience", "0.1", "list", "--data", address, code=3)
+
+        assert said["exit_code"] == 3
+        assert "Connection refused" in said["message"]
+
+    def test_the_former_name_says_what_to_install_where_its_extra_is_missing(self) -> None:
+        code = "import sys; sys.modules['cryptography'] = None; from Agent import command_line; "
+        code += "sys.exit(command_line.hub(['doctor']))"
+        done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True)
+
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "pip install '.[knowhub]'" in done.stderr
+
+
 class TestAdd:
     def test_makes_a_keyword_where_it_is_told(self, program: Program) -> None:
         said = program.run("add", "asyncio", "--parent", "编程/Python", "--alias", "aio", "--description", "loops")
@@ -675,14 +785,14 @@ class TestSearch:
     def test_finds_by_path_and_shows_infos(self, program: Program) -> None:
         said = program.run("search", "programming/cpython")
 
-        assert said.splitlines()[0] == "编程 / Python  = CPython  (it reads as a path)"
+        assert said.splitlines()[0] == "编程 / Python  = CPython  (exact path)"
         assert "  gil  PEP 703 makes the GIL optional.  peps.python.org" in said
 
     def test_explains_rounds_views_and_reasons(self, program: Program) -> None:
         said = program.run("search", "what", "does", "CPython", "do?", "--explain")
         answer = program.ask("search", "what does CPython do?", "--explain")
 
-        assert said.startswith("Round 1  beneath the top, 6 names shown\n")
+        assert said.startswith("Round 1  under the top, 6 names shown\n")
         assert any(line.split()[:1] == ["→"] and line.endswith("  编程 / Python") for line in said.splitlines())
         assert "   match: " in said
         assert "(the words fit it best)" in said
@@ -739,7 +849,7 @@ class TestSearch:
         places = [f"{place['path']} {place['confidence']:.2f}" for place in answer["nearest"]]
 
         assert said.splitlines()[:2] == [
-            "nothing found  (no keyword's words fit well enough)",
+            "nothing found  (no keyword fits well enough)",
             f"  nearest: {', '.join(places)}",
         ]
         assert {"name": "Python", "path": "编程 / Python"}.items() <= answer["nearest"][names.index("Python")].items()
@@ -824,7 +934,7 @@ class TestShow:
         assert "superseded" not in program.run("search", "--in-texts", "Rome")
 
     def test_lists_infos_on_no_keyword(self, program: Program) -> None:
-        assert program.run("show", "--unlinked") == "every info hangs on a keyword\n"
+        assert program.run("show", "--unlinked") == "every info has a keyword\n"
         for text in ("one", "other"):
             program.run("info", text, "--no-auto")
         said = program.run("show", "--unlinked", "--limit", "1").splitlines()
@@ -891,7 +1001,7 @@ class TestCorrecting:
     def test_a_confirmed_question_is_answered_at_once(self, program: Program) -> None:
         program.run("confirm", "who drinks what?", "kitchen")
 
-        assert program.run("search", "Who drinks what").startswith("kitchen  (the same query was confirmed to mean it)")
+        assert program.run("search", "Who drinks what").startswith("kitchen  (confirmed query)")
 
     def test_refuses_a_circle(self, program: Program) -> None:
         program.run("move", "编程", "Python", code=2)
@@ -948,12 +1058,12 @@ class TestDelete:
     def test_lets_children_and_infos_move_up(self, program: Program) -> None:
         said = program.run("delete", "Python")
 
-        assert "deleted 编程 / Python; 1 beneath it moved up  (undo " in said
+        assert "deleted 编程 / Python; 1 under it moved up  (undo " in said
         assert said.endswith("1 info moved to the parent\n")
         assert program.keyword("编程/open") is not None
         assert program.infos("编程") == ["PEP 703 makes the GIL optional."]
 
-    def test_takes_all_beneath_where_it_is_told(self, program: Program) -> None:
+    def test_takes_all_under_it_where_asked(self, program: Program) -> None:
         said = program.run("delete", "kitchen", "--cascade", "--infos", "delete")
 
         assert said.endswith("1 info deleted\n")
@@ -999,7 +1109,7 @@ class TestUndo:
         assert (program.infos("Python"), program.infos("kitchen")) == ([], ["Tea first, milk second."])
         program.run("redo")
         assert program.infos("kitchen") == []
-        assert "nothing was taken back" in program.run("redo", code=2)
+        assert "nothing was undone" in program.run("redo", code=2)
 
     def test_goes_back_to_an_empty_memory_and_says_that_nothing_is_left(self, program: Program) -> None:
         while program.run("undo", code=None).startswith("undone"):
@@ -1027,7 +1137,7 @@ class TestUndo:
         assert program.infos("Python") == ["PEP 703 makes the GIL optional."]
         program.run("redo", str(taken))
         assert program.infos("Python") == []
-        assert "nothing to bring back" in program.run("redo", str(taken), code=2)
+        assert "nothing to redo" in program.run("redo", str(taken), code=2)
 
     def test_a_conflict_names_what_to_take_back_first_and_the_command(self, program: Program) -> None:
         number = program.ask("add", "Rust", "--parent", "编程")["seq"]
@@ -1152,7 +1262,7 @@ class TestCarrying:
         assert (first["seq"] is None, second["seq"]) == (False, None)
         assert copy.run("show", "--depth", "0", "--infos") == program.run("show", "--depth", "0", "--infos")
 
-    def test_a_part_goes_to_standard_output_and_beneath_a_keyword(self, program: Program, tmp_path: Path) -> None:
+    def test_a_part_goes_to_standard_output_and_under_a_keyword(self, program: Program, tmp_path: Path) -> None:
         table = program.run("export", "-", "--format", "csv", "--from", "kitchen")
         (tmp_path / "table.csv").write_text("path,info\n茶/绿茶,Green tea.\n", encoding="utf-8")
         program.run("import", str(tmp_path / "table.csv"), "--parent", "kitchen")
@@ -1378,7 +1488,12 @@ class TestScreen:
             ("move", "--", name, "kitchen"),
             ("delete", "--", name),
         ]
-        lines += [("show", f"{name} nobody"), ("move", "--", name, name), ("restore", "--", name), ("undo", "--", name)]
+        lines += [
+            ("show", f"{name} nothing"),
+            ("move", "--", name, name),
+            ("restore", "--", name),
+            ("undo", "--", name),
+        ]
         for line in lines:
             for options in ((), ("--json",)):
                 seen = program.run(line[0], *options, *line[1:], code=None)
@@ -1393,7 +1508,13 @@ class TestScreen:
 
         rows = capsys.readouterr().out.splitlines()
         assert [row.split("  ")[0].strip() for row in rows] == names
-        assert {display_width(row) for row in rows} == {max(map(display_width, names)) + 3}
+        assert {cell_len(row) for row in rows} == {max(map(cell_len, names)) + 3}
+
+    def test_joined_emoji_are_as_wide_as_a_terminal_shows_them(self, capsys: pytest.CaptureFixture[str]) -> None:
+        Screen().print(table([(name, "|") for name in ("👩\u200d👩\u200d👧\u200d👦", "👍🏽", "🇨🇭", "茶")]))
+
+        rows = capsys.readouterr().out.splitlines()
+        assert {row[row.index("|") - 2 :] for row in rows} == {"  |"}
 
     def test_a_narrow_one_keeps_every_row_in_its_line(self, program: Program) -> None:
         with KeywordTree(str(program.data)) as tree:
@@ -1403,7 +1524,7 @@ class TestScreen:
 
         assert len([row for row in rows if row.strip()]) == 4
         assert any("…" in row for row in rows)
-        assert max(display_width(row) for row in rows if "\0" not in row) <= 60
+        assert max(cell_len(row) for row in rows if "\0" not in row) <= 60
 
     def test_in_one_of_forty_columns_nothing_is_left_out(self, program: Program) -> None:
         program.run("info", "Guido began it at Christmas.", "--to", "Python", "--source", "a book")
@@ -1413,7 +1534,7 @@ class TestScreen:
 
         assert plain.count("    Guido began it at Christmas.") == 2
         assert "    a book" in plain
-        assert max(map(display_width, plain)) <= 40
+        assert max(map(cell_len, plain)) <= 40
 
     def test_no_color_means_no_color(self, program: Program) -> None:
         coloured, plain = program.look("search", "Python"), program.look("search", "Python", NO_COLOR="1")
@@ -1446,15 +1567,6 @@ class TestMeaning:
 
 
 class TestBeginning:
-    def test_the_demo_builds_a_memory_that_can_be_kept(self, tmp_path: Path) -> None:
-        library = Program(tmp_path / "library")
-
-        counts = library.ask("demo", "json", "shutil", "--data", str(library.data))
-        said = library.run("search", "shutil/copytree")
-
-        assert counts["keywords"] > 20
-        assert said.startswith("shutil / copytree")
-
     def test_a_shell_learns_to_complete(self, program: Program) -> None:
         written = {shell: program.run("completion", shell) for shell in ("bash", "zsh", "fish")}
 

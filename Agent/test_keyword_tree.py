@@ -613,11 +613,13 @@ class TestModule:
                 public.add(statement.name)
             elif isinstance(statement, ast.Assign | ast.AnnAssign):
                 targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-                public |= {target.id for target in targets if isinstance(target, ast.Name)}
+                names = (name for target in targets for name in ast.walk(target))
+                public |= {name.id for name in names if isinstance(name, ast.Name)}
         public = {name for name in public if not name.startswith("_")}
 
-        assert len(kt.__all__) == len(set(kt.__all__))
-        assert set(kt.__all__) == public
+        exported = [*kt.__all__, *kt.__port__]
+        assert len(exported) == len(set(exported))
+        assert set(exported) == public
 
     def test_maps_its_rooms_in_its_docstring(self) -> None:
         rooms = re.findall(r"^# == (.+?) =+$", SOURCE.read_text("utf-8"), re.MULTILINE)
@@ -639,8 +641,13 @@ class TestModule:
         assert outcome.attempted > 0
         assert outcome.failed == 0
 
-    def test_grows_no_further_than_7000_lines(self) -> None:
-        assert len(SOURCE.read_text("utf-8").splitlines()) < 7000
+    def test_grows_no_further(self) -> None:
+        text = SOURCE.read_text("utf-8")
+        tree = next(each for each in ast.parse(text).body if getattr(each, "name", "") == "KeywordTree")
+
+        assert len(text.splitlines()) < 6700
+        assert (tree.end_lineno or 0) - tree.lineno < 900
+        assert text.count("# guard:") <= 20
 
     def test_takes_a_write_through_at_most_50_of_its_calls(self, tmp_path: Path) -> None:
         calls: list[str] = []
@@ -2785,7 +2792,7 @@ class TestLog:
 
     def test_is_padded_by_blanks_of_at_most_16_kib(self, tree: KeywordTree, folder: Path) -> None:
         for n in range(60):
-            tree.CreateInfo("x" * 97 * n)
+            tree.CreateInfo("x" * (97 * n + 1))
             data = (folder / LOG).read_bytes()
             written, padding = data.rstrip(b" \n"), data[len(data.rstrip(b" \n")) :]
 
@@ -4437,9 +4444,6 @@ class TestTree:
 
         assert re.search(r"KeywordTree .*1 keyword, 2 infos", repr(tree))
 
-    def test_is_true_even_when_empty(self, tree: KeywordTree) -> None:
-        assert bool(tree) is True
-
     def test_may_be_deep(self, tree: KeywordTree, folder: Path) -> None:
         parents = ["root", *(f"d{n}" for n in range(1500))]
         specs = [{"name": f"n{n}", "id": f"d{n}", "parent_id": parents[n]} for n in range(1500)]
@@ -4523,29 +4527,6 @@ class TestLinks:
 
         assert link.relation is RelationType.EXAMPLE
         assert tree.GetInfosOfKeyword(python, relation) == [info]
-
-
-class TestDrawing:
-    def test_prints_the_top_of_the_tree(self, tree: KeywordTree) -> None:
-        coding = add(tree, "编程")
-        add(tree, "asyncio", add(tree, "Python\x1b[31m", coding))
-        for number in range(11):
-            add(tree, f"k{number}", coding)
-        add(tree, "<b>旅行</b>")
-
-        lines = str(tree).splitlines()
-
-        assert lines[0] == repr(tree)
-        assert lines[1:5] == ["├── '编程'", "│   ├── 'Python\\x1b[31m'", "│   │   └── … 1 more", "│   ├── 'k0'"]
-        assert lines[-2:] == ["│   └── … 2 more", "└── '<b>旅行</b>'"]
-        assert "<b>" not in tree._repr_html_()
-        assert "&lt;b&gt;旅行" in tree._repr_html_()
-
-    def test_of_a_closed_tree_says_so(self, folder: Path) -> None:
-        tree = KeywordTree(str(folder))
-        tree.Close()
-
-        assert str(tree) == repr(tree)
 
 
 class TestTreeView:

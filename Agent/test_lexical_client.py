@@ -117,6 +117,25 @@ class TestSuggestParent:
 
         assert (reply["action"], reply["suggest_name"]) == ("missing", "Longjing tea")
 
+    @pytest.mark.parametrize(
+        ("name", "parent", "fits"),
+        [
+            ("Beethoven", "Oven", False),
+            ("Father", "Mother", False),
+            ("Grandfather", "Father", False),
+            ("Cello", "Cellar", False),
+            ("Motherboard", "Mother", False),
+            ("nut allergy", "Allergies", True),
+            ("50 mm lens", "Lenses", True),
+            ("Tornado", "Web frameworks", True),  # its description, or its siblings, may say so
+            ("贝多芬", "音乐", True),
+        ],
+    )
+    def test_shared_letters_are_no_reason(self, name: str, parent: str, fits: bool) -> None:
+        reply = ask(view([parent], name, "suggest_parent", scores=[0.9]))
+
+        assert reply["action"] == ("match" if fits else "missing")
+
 
 class TestLinkInfo:
     def test_links_what_the_content_names(self) -> None:

@@ -440,12 +440,22 @@ class TestProvenLine:
         self.damage(damaged, 8, lambda line: flip(self.scrawl(line), 8 * 130))
         self.proven(damaged, new, model, 8)
 
-    def test_was_damaged_in_both_copies(self, damaged: Path, new: Path, model: Path) -> None:
+    def test_was_damaged_in_one_bit_of_both_copies(self, damaged: Path, new: Path, model: Path) -> None:
+        self.damage(damaged, 8, self.scrawl)
+        rows = lines_of(damaged, "nodes.jsonl")
+        rows[6] = flip(rows[6], 8 * len(rows[6]) - 8 * 40)
+        write_lines(damaged, rows, "nodes.jsonl")
+        self.proven(damaged, new, model, 8)
+
+    def test_is_none_where_both_copies_have_several_wrong_bits(self, damaged: Path, new: Path) -> None:
         self.damage(damaged, 8, lambda line: flip(line, *(8 * len(line) - 8 * n for n in (30, 50, 70))))
         rows = lines_of(damaged, "nodes.jsonl")
         rows[6] = flip(rows[6], *(8 * len(rows[6]) - 8 * n for n in (40, 60, 80)))
         write_lines(damaged, rows, "nodes.jsonl")
-        self.proven(damaged, new, model, 8)
+        report = repaired(damaged, new)
+
+        assert report.corrected == ()
+        assert lost_numbers(report) == {8}
 
     def test_had_damage_in_what_was_there_before(self, damaged: Path, new: Path, model: Path) -> None:
         remove_projections(damaged)  # the operation before it holds the row

@@ -18,8 +18,11 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+import psycopg
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -109,8 +112,20 @@ def _write_for(place: Place, name: str, worker: int, seconds: float, begin: obje
         counts.put(count)  # type: ignore[attr-defined]
 
 
+def bare_inserts(dsn: str, number: int, seconds: float) -> float:
+    """Return how many rows of a line's size so many threads insert in a second, each on a connection of its own."""
+    with ExitStack() as stack:
+        connections = [stack.enter_context(psycopg.connect(dsn, autocommit=True)) for _ in range(number)]
+        connections[0].execute("CREATE TABLE IF NOT EXISTS bare (id bigserial PRIMARY KEY, line bytea)")
+
+        def insert(worker: int, count: int) -> object:
+            return connections[worker].execute("INSERT INTO bare (line) VALUES (%s)", (b"x" * 500,), prepare=True)
+
+        return _rate(insert, number, seconds)
+
+
 def writing(report: common.Report, places: dict[str, Place], options: Namespace) -> None:
-    """Compare durable writes by threads of one process."""
+    """Compare durable writes by threads of one process, and bare statements by as many connections."""
     rounds, seconds = options.rounds or (2 if options.quick else 5), 1.0 if options.quick else 2.0
     numbers, rows = (1, 8, 32), list[list[object]]()
     rates: dict[tuple[str, int], list[float]] = {}
@@ -121,13 +136,17 @@ def writing(report: common.Report, places: dict[str, Place], options: Namespace)
             )
             for name, place in places.items()
         }
+        runs["bare INSERTs"] = partial(bare_inserts, places["PostgreSQL"].dsn, number, seconds)
         for name, values in common.interleaved(rounds, runs).items():
             rates[name, number] = values
-    for name in places:
+    for name in runs:
         rows.append([name, *(f"{statistics.median(rates[name, number]):,.0f}" for number in numbers)])
     report.table("Durable writes a second, by threads of one process", ["", *map(str, numbers)], rows)
     ratio = common.median_ratio(rates["PostgreSQL", 1], rates["folder", 1])
     report.target("one writer, times as fast as a folder", ratio, 0.7)
+    for peer, least in (("folder", 0.4), ("bare INSERTs", 0.8)):
+        ratio = common.median_ratio(rates["PostgreSQL", 8], rates[peer, 8])
+        report.target(f"eight threads, times as fast as {peer}", ratio, least)
     growth = common.median_ratio(rates["PostgreSQL", 32], rates["PostgreSQL", 1])
     report.target("32 threads, times as fast as one", growth, 8)
 

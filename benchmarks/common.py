@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 """The repository."""
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 class Skip(Exception):  # noqa: N818  (nothing went wrong)
@@ -99,6 +100,28 @@ def file_system(path: Path) -> str:
     return kind
 
 
+def main(doc: str | None, run: Callable[[argparse.Namespace], None], roles: Mapping[str, Any] | None = None) -> None:
+    """Run a program, or one of its own workers (see `serve`)."""
+    if not serve(roles or {}):
+        run(parser(doc).parse_args())
+
+
+def run_parts(
+    title: str, parts: Mapping[str, Callable[[Report, Path, argparse.Namespace], None]], options: argparse.Namespace
+) -> None:
+    """Run the parts of a program that are wanted, each in a folder of its own."""
+    with working_folder(options) as scratch:
+        report = Report(title, options, scratch)
+        for name, part in parts.items():
+            if wanted(options, name):
+                report.line(f"\n### {name}")
+                with tempfile.TemporaryDirectory(dir=scratch) as folder:
+                    try:
+                        part(report, Path(folder), options)
+                    except Skip as reason:
+                        report.skipped(name, reason)
+
+
 # == Numbers =================================================================================
 
 
@@ -120,10 +143,10 @@ def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
-def interleaved(rounds: int, contenders: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
+def interleaved(rounds: int, contenders: Mapping[K, Callable[[], T]]) -> dict[K, list[T]]:
     """Run every contender once in every round, in an order that moves on by one each time."""
     names = list(contenders)
-    results: dict[str, list[T]] = {name: [] for name in names}
+    results: dict[K, list[T]] = {name: [] for name in names}
     for turn in range(rounds):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:

@@ -8,6 +8,8 @@ import pytest
 
 from Agent.tests.shared.own_server import find_programs
 
+pytest.importorskip("langgraph.graph")
+
 EXAMPLE = Path(__file__).with_name("two_machines.py")
 
 

@@ -1,11 +1,12 @@
-"""One memory on two machines, through a kill and a failover: `make shared`.
+"""A LangGraph agent on two machines with one memory, through a kill and a failover: `make shared`.
 
     $ python examples/two_machines.py
 
 Starts a PostgreSQL of its own on loopback, with a synchronous standby, in a temporary folder, and two processes that
-are two machines: one writes notes, the other searches for each as soon as it can. The writer is killed and started
-again; then the server crashes and the standby takes over. In the end each note that was acknowledged is looked for.
-Everything that was started is stopped. Needs PostgreSQL (`initdb`) and the extra `[postgres]`.
+are two machines. On each runs a LangGraph agent whose store is the same tree: A is given notes and puts them away, B is
+asked for each. A is killed and started again; then the server crashes and the standby takes over. In the end each note
+whose put returned is looked for. Everything that was started is stopped. The agents' model is a script: none is needed
+to see what the memory does. Needs PostgreSQL (`initdb`) and the extras `[postgres]` and `[langgraph]`.
 """
 
 from __future__ import annotations
@@ -17,58 +18,95 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
+from typing import Any, TypedDict
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from Agent.keyword_tree import KeywordTree, StoreError  # noqa: E402  the repository must be found first
+from langgraph.graph import END, START, StateGraph  # noqa: E402
+from langgraph.store.base import BaseStore  # noqa: E402
+
+from Agent.adapters.langgraph import KeywordTreeStore  # noqa: E402  the repository must be found first
+from Agent.keyword_tree import Info, KeywordTree, StoreError  # noqa: E402
 from Agent.shared_tree import SharedLog  # noqa: E402
 from Agent.tests.shared.own_server import OwnServer  # noqa: E402
 
-VARIABLE = "TWO_MACHINES_DSN"
+VARIABLE = "TWO_MACHINES_ADDRESS"
+NOTES = ("team", "笔记 notes")
 PAUSE_S = 0.02  # between two notes
+
+
+# -- the agent -------------------------------------------------------------------------
+
+
+class State(TypedDict):
+    """What a turn begins and ends with."""
+
+    number: int
+    said: str
+    answer: str
+
+
+def answer(state: State, *, store: BaseStore) -> State:
+    """Put away what was said; without it, answer from the memory."""
+    key = f"note {state['number']}"
+    if state["said"]:
+        store.put(NOTES, key, {"text": state["said"]})
+        return {**state, "answer": "I will remember that."}
+    item = store.get(NOTES, key)
+    return {**state, "answer": item.value["text"] if item else ""}
+
+
+def make_agent(store: BaseStore) -> Any:
+    """Return the graph, which is the same on both machines."""
+    graph = StateGraph(State)
+    graph.add_node("answer", answer)
+    graph.add_edge(START, "answer")
+    graph.add_edge("answer", END)
+    return graph.compile(store=store)
 
 
 # -- the two machines --------------------------------------------------------------
 
 
-def write(dsn: str, folder: str) -> None:
-    """Write notes, each beneath a topic, and say which are acknowledged."""
-    with SharedLog(dsn) as log, KeywordTree(folder, store=log.tree("team")) as tree:
-        topic = tree.Search("笔记 notes", llm_expand_query=False).node or tree.CreateKeyword("笔记 notes", "root")
-        number = len(tree.GetChildren(topic.id))
-        while True:
-            number += 1
-            tree.CreateKeyword(f"note {number}", topic.id, description=f"what machine A learned, {number}")
+def learn(address: str) -> None:
+    """Give the agent notes, after those that the memory holds, and print the number of each that it keeps."""
+    with KeywordTreeStore.from_folder(address) as store:
+        agent = make_agent(store)
+        for number in itertools.count(len(store.search(NOTES, limit=100_000)) + 1):
+            agent.invoke({"number": number, "said": f"what machine A learned, {number}", "answer": ""})
             print(number, flush=True)
             time.sleep(PAUSE_S)
 
 
-def search(dsn: str, folder: str) -> None:
-    """Search for each note until it is there, and say so."""
-    with SharedLog(dsn) as log, KeywordTree(folder, store=log.tree("team")) as tree:
-        number = 1
-        while True:
-            if tree.Search(f"note {number}", llm_expand_query=False).node is not None:
-                print(number, flush=True)
-                number += 1
-                continue
-            try:
-                log.follow([tree])
-            except StoreError:  # while the standby takes over
-                time.sleep(0.05)
-            time.sleep(0.005)
+def ask(address: str) -> None:
+    """Ask the agent for one note after the other, each until it knows it, and print its number."""
+    with KeywordTreeStore.from_folder(address) as store:
+        agent = make_agent(store)
+        for number in itertools.count(1):
+            while not _knows(agent, number):
+                time.sleep(0.01)
+            print(number, flush=True)
+
+
+def _knows(agent: Any, number: int) -> bool:
+    try:
+        turn = agent.invoke({"number": number, "said": "", "answer": ""})
+    except StoreError:  # while the standby takes over
+        return False
+    return bool(turn["answer"] == f"what machine A learned, {number}")
 
 
 class Machine:
     """A process that prints numbers; when each was read is kept."""
 
-    def __init__(self, job: str, dsn: str, folder: str) -> None:
+    def __init__(self, job: str, address: str, folder: str) -> None:
         self.times: dict[int, float] = {}
         # Not among the command's words, which others see: it holds a password.
-        environment = {**os.environ, VARIABLE: dsn}
-        command = [sys.executable, __file__, job, folder]
+        environment = {**os.environ, VARIABLE: address, "XDG_CACHE_HOME": folder}
+        command = [sys.executable, __file__, job, "machine"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
@@ -105,53 +143,61 @@ def main(notes: int = 60) -> None:
     with tempfile.TemporaryDirectory() as folder, OwnServer() as server, server.standby() as standby:
         server.configure({"synchronous_standby_names": "'standby'"})
         server.reload()
-        both = f"host=127.0.0.1,127.0.0.1 port={server.port},{standby.port} target_session_attrs=read-write"
-        dsn = f"{both} user=kt password={server.password} dbname=postgres"
+        hosts = f"127.0.0.1:{server.port},127.0.0.1:{standby.port}"
+        dsn = f"postgresql://kt:{server.password}@{hosts}/postgres?target_session_attrs=read-write"
+        address = f"{dsn}#team"
         with SharedLog(dsn) as log:
             log.setup()
         say("a PostgreSQL and its synchronous standby run, the tables are made")
-        writer = Machine("write", dsn, f"{folder}/a")
-        searcher = Machine("search", dsn, f"{folder}/b")
-        machines = [writer, searcher]
+        learner = Machine("learn", address, f"{folder}/a")
+        asker = Machine("ask", address, f"{folder}/b")
+        machines = [learner, asker]
         try:
-            searcher.wait_for(notes)
-            say(f"machine A wrote {len(writer.times)} notes, machine B found {len(searcher.times)}")
-            say(f"B found a note {delay_ms(writer, searcher):.0f} ms after A was told that it is durable (median)")
-            writer.kill()
-            say(f"machine A was killed behind note {max(writer.times)}, and starts again")
-            told = writer.times
-            writer = Machine("write", dsn, f"{folder}/a")
-            machines.append(writer)
-            writer.wait_for(notes)
-            say(f"it went on at once; B has found {len(searcher.times)}")
-            before = max(writer.times)
+            asker.wait_for(notes)
+            say(f"A's agent has put {len(learner.times)} notes, B's agent knows {len(asker.times)}")
+            say(f"B's agent knew a note {delay_ms(learner, asker):.0f} ms after A's put had returned (median)")
+            learner.kill()
+            acknowledged = learner.times
+            time.sleep(0.5)
+            say(f"A was killed after its put of note {max(acknowledged)}; B's agent knows {len(asker.times)} of them")
+            learner = Machine("learn", address, f"{folder}/a")
+            machines.append(learner)
+            learner.wait_for(notes)
+            say(f"A started again, found {min(learner.times) - 1} notes, went on; B's agent knows {len(asker.times)}")
+            before = max(learner.times)
             server.stop("immediate")
             standby.promote()
             say("the server crashed, and the standby was promoted")
-            writer.wait_for(notes)
-            searcher.wait_for(notes)
-            say(f"both go on; A's longest wait for an answer was {longest_wait_s(writer, before):.2f} s")
+            learner.wait_for(notes)
+            asker.wait_for(notes)
+            say(f"both agents go on; A's longest wait for a put was {longest_wait_s(learner, before):.2f} s")
         finally:
             for machine in machines:
                 machine.kill()
+        acknowledged |= learner.times
         with SharedLog(dsn) as log, KeywordTree(f"{folder}/c", store=log.tree("team")) as tree:
-            numbers = {**told, **writer.times}
-            lost = [number for number in numbers if not tree.FindByName(f"note {number}", 0, 1)]
-            twice = [number for number in numbers if len(tree.FindByName(f"note {number}", 0, 2)) > 1]
-            say(f"acknowledged {len(numbers)}: {len(lost)} lost, {len(twice)} doubled; {problems(tree)}")
+            puts = Counter(
+                record.metadata["langgraph"]["key"]
+                for change in tree.Changes(0)
+                for record in change.after
+                if isinstance(record, Info)
+            )
+            lost = [number for number in acknowledged if not puts[f"note {number}"]]
+            twice = [key for key, count in puts.items() if count > 1]
+            say(f"acknowledged {len(acknowledged)}: {len(lost)} lost, {len(twice)} doubled; {problems(tree)}")
             if lost or twice:
                 raise SystemExit(1)
 
 
-def delay_ms(writer: Machine, searcher: Machine) -> float:
+def delay_ms(learner: Machine, asker: Machine) -> float:
     """Return how long a note took from one machine to the other, at the median."""
-    delays = sorted(searcher.times[number] - when for number, when in writer.times.items() if number in searcher.times)
+    delays = sorted(asker.times[number] - when for number, when in learner.times.items() if number in asker.times)
     return 1000 * delays[len(delays) // 2]
 
 
-def longest_wait_s(writer: Machine, since: int) -> float:
+def longest_wait_s(learner: Machine, since: int) -> float:
     """Return the longest time between two acknowledged notes from that number on."""
-    times = [when for number, when in writer.times.items() if number >= since]
+    times = [when for number, when in learner.times.items() if number >= since]
     return max(later - when for when, later in itertools.pairwise(times)) - PAUSE_S
 
 
@@ -162,7 +208,7 @@ def problems(tree: KeywordTree) -> str:
 
 if __name__ == "__main__":
     if len(sys.argv) == 3:
-        {"write": write, "search": search}[sys.argv[1]](os.environ[VARIABLE], sys.argv[2])
+        {"learn": learn, "ask": ask}[sys.argv[1]](os.environ[VARIABLE])
     else:
         try:
             main(*map(int, sys.argv[1:2]))

@@ -12,6 +12,7 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
+from ..backup import backup
 from ..formats.records import import_id
 from ..keyword_tree import (
     Change,
@@ -51,7 +52,7 @@ __all__: list[str] = []
 @click.argument("keyword", type=KEYWORD, required=False)
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Operations shown.")
 def history(session: Session, keyword: str | None, limit: int) -> None:
-    """Tell what was done, newest first: everything, or to one keyword or info.
+    """List what was done, newest first: everything, or to one keyword or info.
 
     The number in the first column is what `undo` takes.
     """
@@ -62,7 +63,10 @@ def history(session: Session, keyword: str | None, limit: int) -> None:
             is_gone = not is_info and may_be_id(keyword) and not tree.GetKeyword(keyword) and tree.History(keyword, 1)
             id = keyword if is_info or is_gone else session.find(tree, keyword).id
         changes = tree.History(id, limit)
-        rows = [(str(change.seq), local_time(change.timestamp), op_of(change), describe(change)) for change in changes]
+        rows = [
+            (str(change.seq), local_time(change.timestamp), say_op(op_of(change)), describe(change))
+            for change in changes
+        ]
         value = [
             {**spell_row(change), "before": spell_records(change.before), "after": spell_records(change.after)}
             for change in changes
@@ -82,7 +86,7 @@ def describe(change: Change) -> str:
     gone = say(" (gone)") if records and all(record.deleted for record in records) else ""
     more = say(" and {:,} more", len(records) - 3) if len(records) > 3 else ""
     links = len(change.after) - len(records)
-    return f"{', '.join(names)}{more}{gone}" if records else count_of(links, "link")
+    return say(", ").join(names) + more + gone if records else count_of(links, "link")
 
 
 def spell_records(records: list[Any]) -> list[dict[str, Any]]:
@@ -94,7 +98,7 @@ def spell_records(records: list[Any]) -> list[dict[str, Any]]:
 @command("undo")
 @click.argument("operation", required=False)
 def undo(session: Session, operation: str | None) -> None:
-    """Take back an OPERATION, named by its number or its id.
+    """Undo an OPERATION, named by its number or its id.
 
     Without one, the newest; again, the one before, and so on. `redo` goes the other way.
     """
@@ -114,16 +118,14 @@ def undo(session: Session, operation: str | None) -> None:
 @command("redo")
 @click.argument("operation", required=False)
 def redo(session: Session, operation: str | None) -> None:
-    """Bring back an OPERATION that was taken back; without one, the last that was.
+    """Redo an OPERATION that was undone; without one, the last.
 
-    Once something else was written, only an operation that is named is brought back.
+    Once something else was written, the operation must be named.
     """
     with session.open() as tree:
         step = last_taken_back(tree) if operation is None else find_step(tree, operation)[0]
         if step is None:
-            raise InvalidInputError(
-                say("nothing was taken back since the last change: name the operation to bring back")
-            )
+            raise InvalidInputError(say("nothing was undone since the last change: name the operation to redo"))
         bring_back(session, tree, step)
 
 
@@ -138,7 +140,7 @@ def find_step(tree: KeywordTree, name: str) -> tuple[Step, bool]:
 def take_back(session: Session, tree: KeywordTree, step: Step) -> None:
     """Undo all parts of a step, as one operation."""
     if step.taken_back_by is not None:
-        raise InvalidInputError(say("{0} is taken back already: keyword-tree redo {0}", step.number))
+        raise InvalidInputError(say("{0} is undone already: keyword-tree redo {0}", step.number))
     try:
         with tree.Operation(f"undo {step.number}") as operation:
             for part in step.parts:
@@ -154,7 +156,7 @@ def take_back(session: Session, tree: KeywordTree, step: Step) -> None:
 def bring_back(session: Session, tree: KeywordTree, step: Step) -> None:
     """Redo a step, by undoing what took it back."""
     if step.taken_back_by is None:
-        raise InvalidInputError(say("{} stands: there is nothing to bring back", step.number))
+        raise InvalidInputError(say("{} is not undone: nothing to redo", step.number))
     with tree.Operation(f"redo {step.number}") as operation:
         tree.Undo(step.taken_back_by.operation_id)
     session.tell(tree, operation.id, spell_step("redone", step), "redone: {} {}, {}", *name_step(step))
@@ -169,7 +171,7 @@ def name_step(step: Step) -> tuple[str, str, str]:
     """Return an operation's number, what it is called and what it touched."""
     newest = step.parts[0]
     more = say(" and {:,} more parts", len(step.parts) - 1) if len(step.parts) > 1 else ""
-    return str(step.number), op_of(newest), describe(newest) + more
+    return str(step.number), say_op(op_of(newest)), describe(newest) + more
 
 
 def op_of(change: Change) -> str:
@@ -177,11 +179,17 @@ def op_of(change: Change) -> str:
     return "import" if import_id(change) else change.op
 
 
+def say_op(op: str) -> str:
+    """Return what an operation is called, in the chosen language: `undo 12` keeps its number."""
+    verb, space, number = op.partition(" ")
+    return f"{say(verb)}{space}{number}" if number.isdecimal() or not space else op
+
+
 @command("snapshot")
 @click.option("--copy", is_flag=True, help="Make a backup of its own, that shares no bytes with the memory.")
 @click.option("--list", "is_list", is_flag=True, help="List the snapshots there are instead.")
 def snapshot(session: Session, copy: bool, is_list: bool) -> None:
-    """Keep the present state, under the time as its name."""
+    """Save the present state; its name is the time."""
     if is_list:
         with session.open():
             names = session.snapshots()
@@ -190,6 +198,15 @@ def snapshot(session: Session, copy: bool, is_list: bool) -> None:
     with session.open() as tree:
         name = tree.Snapshot(copy)
         session.answer({"snapshot": name}, line(*parts("kept as {}", name)))
+
+
+@command("backup")
+@click.argument("folder", type=click.Path())
+def backup_into(session: Session, folder: str) -> None:
+    """Copy the memory into a new FOLDER, whole, while others write."""
+    with session.open() as tree:
+        count = backup(tree, folder)
+        session.answer({"folder": folder, "keywords": count}, line(*parts("copied into {}", folder)))
 
 
 @command("restore")
@@ -210,9 +227,9 @@ def restore(session: Session, name: str) -> None:
 def verify(session: Session) -> int:
     """Compare every byte on disk with what it should be.
 
-    Exit code 3 where something is wrong, or where opening the memory had to cut or mend something.
+    Exit code 3 where something is wrong, or where opening the memory had to cut or repair something.
     """
-    with session.open(tells=False) as tree:
+    with session.open(reports=False) as tree:
         with session.waiting(say("verifying …")):
             problems = tree.Verify()
         metrics = tree.TreeMetrics()
@@ -225,26 +242,32 @@ def verify(session: Session) -> int:
             said.append(line(say(SAVE), session.next_step() + " --take-cut" * has_cut, keep_lines=True))
         if not problems:
             well = say("the rest is well") if recovery else say("all is well")
-            said.append(line(f"{well}: {', '.join(counts)}"))
+            said.append(line(well + say(": ") + say(", ").join(counts)))
         session.answer({"problems": problems, "recovery": recovery}, *said)
     return STORE_PROBLEM if problems or recovery else FOUND
 
 
 @command("compact")
-@click.option("--forget-history", is_flag=True, help="Keep no byte of what was deleted or replaced: cannot be undone.")
+@click.option(
+    "--forget-history", is_flag=True, help="Remove every byte of what was deleted or replaced; this cannot be undone."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def compact(session: Session, forget_history: bool, yes: bool) -> None:
-    """Begin the log anew with the present state."""
+    """Compact the log to the present state."""
     with session.open() as tree:
         if forget_history and not yes:
             if session.as_json:
-                raise click.UsageError(say("--json asks nobody: add --yes"))
+                raise click.UsageError(say("--json cannot ask for confirmation: add --yes"))
             question = say("History and everything that was deleted will be gone for ever. Go on?")
             click.confirm(question, abort=True, err=True)
         with session.waiting(say("compacting …")):
             said = tree.CompactStorage(keep_history=not forget_history)
         kept = said["snapshots"]
-        note = [line((say("these snapshots may hold what was deleted: ") + ", ".join(kept), "yellow"))] if kept else []
+        note = (
+            [line((say("these snapshots may hold what was deleted: ") + say(", ").join(kept), "yellow"))]
+            if kept
+            else []
+        )
         session.answer(said, line(say("{:,} bytes became {:,}", said["bytes_before"], said["bytes_after"])), *note)
 
 
@@ -275,8 +298,8 @@ def repair(session: Session, new: str, take_cut: bool) -> int:
     return FOUND if report.has_all_data else STORE_PROBLEM
 
 
-DEVELOPERS = ("test", "check", "peers", "plots", "benchmarks")
-"""Extras that serve whoever changes the project."""
+DEVELOPERS = ("test", "check", "peers", "benchmarks")
+"""Extras for those who change the project."""
 
 
 def missing_of_extras() -> dict[str, list[str]]:
@@ -324,24 +347,24 @@ def doctor(session: Session) -> None:
         ("keyword-tree", version()),
         ("Python", platform.python_version()),
         ("SQLite", sqlite3.sqlite_version),
-        (say("memory"), f"{session.shown}  ({say('there is one') if has_memory else say('none yet')})"),
+        (say("memory"), session.shown + say("  ({})", say("there is one") if has_memory else say("none yet"))),
         (say("model"), client),
     ]
     for name, needs in missing.items():
-        rows.append((f"[{name}]", say("missing: {}", ", ".join(needs)) if needs else say("installed")))
+        rows.append((f"[{name}]", say("missing: {}", say(", ").join(needs)) if needs else say("installed")))
     session.answer(value, table(rows))
 
 
 @command("metrics")
 def metrics(session: Session) -> None:
-    """Count, measure and weigh the memory."""
+    """Show the size of the memory, in counts and bytes."""
     with session.open() as tree:
         said = tree.TreeMetrics()
         fullest = path_of(tree, said["fan_out_id"])
     notes = {
         "fan_out": say("children of {}", fullest),
         "depth": say("levels below the root"),
-        "same_names": say("names that several bear"),
+        "same_names": say("names that several keywords have"),
         "unlinked_infos": say("on no keyword: show --unlinked") if said["unlinked_infos"] else "",
     }
     rows = [
@@ -364,7 +387,7 @@ def metrics(session: Session) -> None:
 )
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Steps shown.")
 def reorganize(session: Session, keyword: str | None, apply: bool, plan: Any, limit: int) -> None:
-    r"""Plan a better order beneath a keyword.
+    r"""Plan a better order under a keyword.
 
     The plan is shown, and with --apply carried out.
 
@@ -414,7 +437,7 @@ def describe_step(tree: KeywordTree, step: dict[str, Any]) -> tuple[str, str, Te
         "move": lambda: say("{} to {}", name("id"), name("new_parent_id")),
         "link": lambda: say("info {} to {}", step.get("info_id"), name("keyword_id")),
         "group": lambda: say(
-            "{:,} keywords beneath {} as {}", len(step.get("ids", ())), name("parent_id"), step.get("name")
+            "{:,} keywords under {} as {}", len(step.get("ids", ())), name("parent_id"), step.get("name")
         ),
     }.get(action, lambda: "?")()
     return say(action), said, line((str(step.get("why", "")), "dim"))

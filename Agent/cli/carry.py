@@ -1,6 +1,5 @@
 """The commands that carry a memory in and out, and those to begin with."""
 
-import io
 import shutil
 import sys
 import tempfile
@@ -10,12 +9,11 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from ..context_engine.service.command_line import main as run_context
 from ..formats import FORMATS, READ_FORMATS, export_file, format_of, import_file
-from ..keyword_tree import InvalidInputError, KeywordTree
+from ..keyword_tree import InvalidInputError
 from .language import count_of, parts, say
 from .program import command, program
-from .screen import line, shorten, show_progress, spell_row
+from .screen import line, show_progress, spell_row
 from .session import BAD_USE, FOUND, KEYWORD, ROOT_ID, Session, user_files
 
 __all__: list[str] = []
@@ -26,15 +24,17 @@ KEEP_LOOSE = ("json", "html")
 
 @command("import")
 @click.argument("path", type=click.Path(exists=True))
-@click.option("--format", "format_name", type=click.Choice(READ_FORMATS), help="Without it, the file's suffix tells.")
-@click.option("--parent", type=KEYWORD, default="/", help="Where everything is hung.  [default: the root]")
+@click.option("--format", "format_name", type=click.Choice(READ_FORMATS), help="Without it, the file's suffix decides.")
+@click.option(
+    "--parent", type=KEYWORD, default="/", help="The keyword that everything goes under.  [default: the root]"
+)
 @click.option("--key", help="Names the source, so that it is known again where its file has moved.")
 @click.option("--encoding", default="utf-8-sig", show_default=True, help="Of the file.")
 def import_(session: Session, path: str, format_name: str | None, parent: str, key: str | None, encoding: str) -> None:
     """Take in a file or a folder of notes.
 
     What is there already is skipped: run it again at will.  It is written a thousand records at a time: an import that
-    is stopped keeps the whole thousands, and the same command goes on from there.  One `undo` takes back all of it.
+    is stopped keeps the whole thousands, and the same command goes on from there.  One `undo` undoes all of it.
     """
     with session.open(makes=True) as tree:
         parent_id = session.find(tree, parent).id
@@ -59,13 +59,13 @@ def import_(session: Session, path: str, format_name: str | None, parent: str, k
 
 @command("export")
 @click.argument("path", type=click.Path(allow_dash=True))
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Without it, the file's suffix tells.")
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Without it, the file's suffix decides.")
 @click.option("--from", "start", type=KEYWORD, default="/", help="Where to begin.  [default: the root]")
 @click.option("--no-history", is_flag=True, help="Leave out of a page (html) what was changed and replaced.")
 def export(session: Session, path: str, format_name: str | None, start: str, no_history: bool) -> None:
-    r"""Write all, or what is beneath a keyword, to a file.
+    r"""Write the whole tree, or the part under a keyword, to a file.
 
-    The suffix of PATH tells the format; a PATH without one becomes a folder of notes, - is standard output.  A file
+    The suffix of PATH decides the format; a PATH without one becomes a folder of notes, - is standard output.  A file
     that is there is replaced.
 
     \b
@@ -97,56 +97,6 @@ def export(session: Session, path: str, format_name: str | None, start: str, no_
         )
 
 
-@command("context", settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("words", metavar="COMMAND [ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
-def context(ctx: click.Context, session: Session, words: tuple[str, ...]) -> int:
-    r"""Keep an agent's sessions as folders that people can read.
-
-    A program of its own, with a folder of its own (--data, or CONTEXT_ENGINE_DATA).
-
-    \b
-    keyword-tree context --user ada --session monday commit transcript.json
-    keyword-tree context --user ada search "Does the tea want sugar?"
-    keyword-tree context search --help
-    """
-    if not words or words[0] in ("-h", "--help"):
-        click.echo(ctx.get_help())
-        return FOUND if words else BAD_USE
-    named = ["--data", session.data] if session.is_data_named else []
-    return run_context([*named, *["--json"] * session.as_json, *words])
-
-
-@command("demo")
-@click.argument("modules", metavar="[MODULE]...", nargs=-1)
-def demo(session: Session, modules: tuple[str, ...]) -> int:
-    """Show a memory of Python's own library at work.
-
-    It is built, searched, asked, closed and opened again: in a temporary folder, unless --data names one.  A MODULE or
-    several take in only these.
-    """
-    from .. import demo as library_demo  # what few commands need is imported there: a prompt waits for all of it
-    from ..demo_screen import Screen as DemoScreen
-
-    unknown = [module for module in modules if module not in sys.stdlib_module_names]
-    if unknown:
-        raise InvalidInputError(say("the library has no module called {}", shorten(", ".join(unknown), 60)))
-    screen = DemoScreen(io.StringIO() if session.as_json else sys.stdout)
-    with tempfile.TemporaryDirectory(prefix="keyword-tree-demo-") as temporary:
-        if session.is_data_named and session.is_shared:
-            raise InvalidInputError(say("the demo builds its memory in a folder: name one with --data"))
-        folder = Path(session.data if session.is_data_named else temporary)
-        try:
-            library_demo.run_demo(folder, screen, modules or None)
-        except library_demo.DemoError as error:
-            raise InvalidInputError(say("the demo stopped: {}", error)) from error
-        if session.as_json:
-            with KeywordTree(str(folder)) as tree:
-                session.answer(tree.TreeMetrics())
-        elif not session.is_data_named:
-            kept = say("(a temporary folder, gone now; to keep it: keyword-tree demo --data library-memory)")
-            screen.line(f"  {kept}", "dim")
-    return FOUND
 
 
 @command("completion")

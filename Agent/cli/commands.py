@@ -7,10 +7,10 @@ From a program, without a console:
 added 茶  (undo 2)
 0
 >>> main(["search", "TEA"])
-茶  = tea  (a name or an alias reads so)
+茶  = tea  (exact name or alias)
 0
 >>> main(["search", "coffee", "--names-only"])
-nothing found  (no name reads so, and no model was to be asked)
+nothing found  (no exact match, and no model was called)
   search --in-texts looks through the infos
 1
 """
@@ -46,28 +46,28 @@ from .session import FOUND, KEYWORD, NOT_FOUND, ROOT_ID, Session, Watcher, path_
 __all__ = ["REASONS"]
 
 REASONS = {
-    "exact": "a name or an alias reads so",
-    "path": "it reads as a path",
-    "normalized": "a name reads so, but for punctuation and spaces",
-    "confirmed": "the same query was confirmed to mean it",
-    "empty_query": "nothing was asked for",
-    "exact_miss_llm_disabled": "no name reads so, and no model was to be asked",
+    "exact": "exact name or alias",
+    "path": "exact path",
+    "normalized": "exact but for punctuation and spaces",
+    "confirmed": "confirmed query",
+    "empty_query": "empty query",
+    "exact_miss_llm_disabled": "no exact match, and no model was called",
     "agent_match": "the model chose it",
     "agent_ambiguous": "the model found several that fit",
     "agent_missing": "the model found nothing that fits",
     "agent_timeout": "the model gave no answer in time, or in so many rounds",
-    "agent_failure": "the model could not be asked",
+    "agent_failure": "the model could not be reached",
     "invalid_reply": "the model's answer cannot be used",
-    "invalid_jump": "the model wanted to look beneath what it was not shown",
+    "invalid_jump": "the model named an unknown candidate",
     "no_target": "the model named nothing",
-    "stale_view": "what the model was shown changed meanwhile",
+    "stale_view": "the tree changed while the model was called",
 }
 """What the codes in `SearchResult.reason` say."""
 
 LEXICAL_REASONS = {
     "agent_match": "the words fit it best",
     "agent_ambiguous": "the words fit several",
-    "agent_missing": "no keyword's words fit well enough",
+    "agent_missing": "no keyword fits well enough",
 }
 """What some of the codes say where words alone decide."""
 
@@ -111,12 +111,12 @@ def read_content(content: str) -> str:
 @command("add", asks=True)
 @click.argument("name")
 @click.option(
-    "--parent", type=KEYWORD, help="Where it hangs; without it the model, or where none is set up words alone, choose."
+    "--parent", type=KEYWORD, help="Its parent; without it the model, or words alone where none is set up, choose."
 )
 @click.option("--alias", "aliases", multiple=True, help="Another name; may be given several times.")
 @click.option("--description", default="", help="What it means.")
 def add(session: Session, name: str, parent: str | None, aliases: tuple[str, ...], description: str) -> None:
-    r"""Make a keyword.
+    r"""Create a keyword.
 
     \b
     keyword-tree add 编程 --parent / --alias programming
@@ -154,7 +154,7 @@ def info(
     auto: bool | None,
     change: str | None,
 ) -> None:
-    r"""Store an info, and hang it on keywords.
+    r"""Store an info and link it to keywords.
 
     \b
     keyword-tree info "PEP 703 makes the GIL optional." --to Python --source peps.python.org
@@ -180,7 +180,7 @@ def info(
         with tree.Operation("create_info") as operation:
             stored = tree.CreateInfo(read_content(content), source or "", ids, auto)
         links = [node for node, _ in tree.GetKeywordsOfInfo(stored.id)]
-        on = ", ".join(path_of(tree, node.id) for node in links)
+        on = say(", ").join(path_of(tree, node.id) for node in links)
         value = {"info": spell_row(stored), "keywords": spell_places(tree, links)}
         if links:
             session.tell(tree, operation.id, value, "stored {} on {}", stored.id, on)
@@ -199,9 +199,9 @@ def info(
     show_default=True,
     help="How it belongs.",
 )
-@click.option("--remove", is_flag=True, help="Take the info off the keyword instead.")
+@click.option("--remove", is_flag=True, help="Unlink the info from the keyword instead.")
 def link(session: Session, info_id: str, keyword: str, relation: str, remove: bool) -> None:
-    """Hang an info on one more keyword."""
+    """Link an info to another keyword."""
     with session.open() as tree:
         node = session.find(tree, keyword)
         if tree.GetInfo(info_id) is None:
@@ -241,7 +241,7 @@ def search(
     """
     if in_texts:
         if names_only or explain or context:
-            raise click.UsageError(say("--in-texts asks nobody: it goes with --limit alone"))
+            raise click.UsageError(say("--in-texts calls no model: only --limit goes with it"))
         with session.open() as tree:
             return search_texts(session, tree, " ".join(query), limit)
     watcher = Watcher(session.client())
@@ -267,7 +267,7 @@ def search(
 @click.argument("question", nargs=-1, required=True)
 @click.option("--limit", type=click.IntRange(1), default=5, show_default=True, help="Sentences shown.")
 def ask(session: Session, question: tuple[str, ...], limit: int) -> int:
-    r"""Find what the infos say about a question: the sentence, and where it hangs.
+    r"""Find the sentence of an info that answers a question, and its keyword.
 
     It asks no model: any of the words may fit, and the names of the keywords count, too. Exit code 1 where none fits.
 
@@ -312,7 +312,7 @@ def pairs_of(text: str) -> set[str]:
 
 
 def draw_recalled(texts: list[dict[str, Any]]) -> RenderableType:
-    """Return the sentences, each with where it hangs and where it is from; long ones whole, beneath that."""
+    """Return the sentences, each with its keyword and source; long ones in full on lines of their own."""
     rows = [
         (
             line((" / ".join(text["path"]) or say("no keyword"), "cyan")),
@@ -331,7 +331,7 @@ def draw_recalled(texts: list[dict[str, Any]]) -> RenderableType:
 
 
 def search_texts(session: Session, tree: KeywordTree, query: str, limit: int) -> int:
-    """Answer with the infos that hold every word, and where they hang."""
+    """Answer with the infos that hold every word, and their keywords."""
     words = fold(query).split()
     found: list[Info] = []
     count = 0
@@ -354,7 +354,7 @@ def search_texts(session: Session, tree: KeywordTree, query: str, limit: int) ->
 
 
 def all_infos(tree: KeywordTree, *, unlinked: bool = False) -> Iterator[Info]:
-    """Yield all infos, or those that hang on no keyword."""
+    """Yield all infos, or those without a keyword."""
     last: str | None = None
     while infos := tree.ListInfos(0, PAGE, unlinked, last):
         yield from infos
@@ -362,13 +362,13 @@ def all_infos(tree: KeywordTree, *, unlinked: bool = False) -> Iterator[Info]:
 
 
 def keywords_of(tree: KeywordTree, info: Info) -> list[KeywordNode]:
-    """Return the keywords that an info hangs on."""
+    """Return the keywords of an info."""
     return [node for node, _ in tree.GetKeywordsOfInfo(info.id)]
 
 
 def spell_paths(tree: KeywordTree, info: Info) -> str:
-    """Return where an info hangs."""
-    paths = ", ".join(path_of(tree, node.id) for node in keywords_of(tree, info))
+    """Return the paths of an info's keywords."""
+    paths = say(", ").join(path_of(tree, node.id) for node in keywords_of(tree, info))
     return superseded_by(info) or paths or say("no keyword")
 
 
@@ -417,7 +417,7 @@ def show_result(
     why = say(own.get(result.reason) or REASONS.get(result.reason, result.reason))
     if result.node is not None:
         aliases = f"  = {', '.join(result.node.aliases)}" if result.node.aliases else ""
-        print_line(line((path_of(tree, result.node.id), "bold"), aliases, (f"  ({why})", "dim")))
+        print_line(line((path_of(tree, result.node.id), "bold"), aliases, (say("  ({})", why), "dim")))
         if result.node.description:
             print_line(line(("  " + shorten(result.node.description), "dim")))
         infos = result.infos[: limit or None]
@@ -436,18 +436,18 @@ def show_result(
                 )
             )
     elif result.candidates:
-        print_line(line(say("{} fit", count_of(result.candidate_count, "keyword")), (f"  ({why})", "dim")))
+        print_line(line(say("{} fit", count_of(result.candidate_count, "keyword")), (say("  ({})", why), "dim")))
         places = spell_places(tree, result.candidates[: limit or None])
         print_line(table([(Text(clean(place["id"]), "dim"), place["path"]) for place in places]))
     else:
-        print_line(line(say("nothing found"), (f"  ({why})", "dim")))
+        print_line(line(say("nothing found"), (say("  ({})", why), "dim")))
         if near:
-            told = [f"{shorten(place['path'], 60)} {place['confidence']:.2f}" for place in near]
-            print_line(line((say("  nearest: "), "dim"), ", ".join(told)))
+            nearest = [f"{shorten(place['path'], 60)} {place['confidence']:.2f}" for place in near]
+            print_line(line((say("  nearest: "), "dim"), say(", ").join(nearest)))
         print_line(line((say("  search --in-texts looks through the infos"), "dim")))
         if result.suggested_name and not session.is_lexical:
             parent = path_of(tree, result.suggested_parent_id or ROOT_ID)
-            print_line(line("  ", *parts("it could be called {} and hang on {}", result.suggested_name, parent)))
+            print_line(line("  ", *parts("it could be called {}, under {}", result.suggested_name, parent)))
 
 
 @command("rank")
@@ -489,8 +489,8 @@ def show_rounds(session: Session, result: SearchResult, watcher: Watcher, limit:
     """Draw each round: the view with what was chosen, the action and its reason."""
     screen = session.screen
     for number, (shown, step) in enumerate(zip(watcher.rounds, result.steps, strict=False), 1):
-        beneath = " / ".join(shown["path"]) or say("the top")
-        screen.print(line((say("Round {}", number), "bold"), say("  beneath {}, {} names shown", beneath, step.shown)))
+        above = " / ".join(shown["path"]) or say("the top")
+        screen.print(line((say("Round {}", number), "bold"), say("  under {}, {} names shown", above, step.shown)))
         reply = shown["reply"] if isinstance(shown["reply"], dict) else {}
         named = [reply.get("node_id"), reply.get("node_ids"), reply.get("candidate_ids")]
         chosen = [idx for some in named for idx in (some if isinstance(some, list) else [some])]
@@ -525,11 +525,11 @@ def show_rounds(session: Session, result: SearchResult, watcher: Watcher, limit:
     show_default=True,
     help="Children of a keyword, and infos; 0 for all.",
 )
-@click.option("--infos", is_flag=True, help="Show what hangs on the keywords, too.")
+@click.option("--infos", is_flag=True, help="Show the infos of the keywords, too.")
 @click.option("--ids", is_flag=True, help="Show ids.")
-@click.option("--unlinked", is_flag=True, help="List the infos that hang on no keyword instead.")
+@click.option("--unlinked", is_flag=True, help="List the infos without a keyword instead.")
 def show(session: Session, keyword: str, depth: int | None, limit: int, infos: bool, ids: bool, unlinked: bool) -> None:
-    """Draw the tree, or show one info in full."""
+    """Show the tree, or one info in full."""
     with session.open() as tree:
         if unlinked:
             show_unlinked(session, tree, limit)
@@ -550,12 +550,12 @@ def show(session: Session, keyword: str, depth: int | None, limit: int, infos: b
 
 
 def show_unlinked(session: Session, tree: KeywordTree, limit: int) -> None:
-    """Draw the infos that hang on no keyword."""
+    """Draw the infos without a keyword."""
     count = tree.TreeMetrics()["unlinked_infos"]
     infos = list(itertools.islice(all_infos(tree, unlinked=True), limit or None))
     rows = [(Text(clean(info.id), "dim"), shorten(info.content), said_by(info)) for info in infos]
     rest = [line((say("… {:,} more", count - len(infos)), "dim"))] if count > len(infos) else []
-    drawn = [table(rows), *rest] if rows else [line(say("every info hangs on a keyword"))]
+    drawn = [table(rows), *rest] if rows else [line(say("every info has a keyword"))]
     session.answer({"info_count": count, "infos": [spell_row(info) for info in infos]}, *drawn)
 
 
@@ -575,7 +575,7 @@ def show_info(session: Session, tree: KeywordTree, info: Info) -> None:
 
 
 def walk(tree: KeywordTree, start: KeywordNode, depth: int, limit: int) -> Iterator[tuple[int, KeywordNode, int]]:
-    """Yield (depth, keyword, children that are not among what follows), each before what lies beneath it."""
+    """Yield (depth, keyword, children that are not among what follows), each before what is under it."""
     waiting = [(0, start)]
     while waiting:
         level, node = waiting.pop()
@@ -587,7 +587,7 @@ def walk(tree: KeywordTree, start: KeywordNode, depth: int, limit: int) -> Itera
 
 
 def is_small(tree: KeywordTree, start: KeywordNode) -> bool:
-    """Tell whether a keyword and all beneath it can be drawn whole."""
+    """Tell whether a keyword and all under it can be drawn whole."""
     return len(list(itertools.islice(walk(tree, start, 0, SMALL), SMALL + 1))) <= SMALL
 
 
@@ -609,7 +609,7 @@ def label_tree(
     tree: KeywordTree, start: KeywordNode, depth: int, limit: int, infos: bool, ids: bool
 ) -> Iterator[tuple[int, Text]]:
     """Yield what `draw_tree` draws: depth and label, and for children that are left out how many these are."""
-    more: list[tuple[int, int]] = []  # what is told behind the last child of a keyword: its depth, and the number
+    more: list[tuple[int, int]] = []  # what follows the last child of a keyword: its depth, and the number
     for level, node, hidden in walk(tree, start, depth, limit):
         while more and more[-1][0] > level:
             yield label_rest(*more.pop())
@@ -664,16 +664,16 @@ def rename(session: Session, keyword: str, name: str | None, description: str | 
 @command("alias")
 @click.argument("keyword", type=KEYWORD)
 @click.argument("aliases", metavar="ALIAS...", nargs=-1, required=True)
-@click.option("--remove", is_flag=True, help="Take these aliases away instead.")
+@click.option("--remove", is_flag=True, help="Remove these aliases instead.")
 def alias(session: Session, keyword: str, aliases: tuple[str, ...], remove: bool) -> None:
-    """Give a keyword further names."""
+    """Add aliases to a keyword."""
     with session.open() as tree:
         node = session.find(tree, keyword)
         with tree.Operation("remove_alias" if remove else "add_alias") as operation:
             for one in aliases:
                 node = (tree.RemoveAlias if remove else tree.AddAlias)(node.id, one)
         said = (
-            ("{} has the aliases {}", node.name, ", ".join(node.aliases))
+            ("{} has the aliases {}", node.name, say(", ").join(node.aliases))
             if node.aliases
             else ("{} has no alias", node.name)
         )
@@ -684,7 +684,7 @@ def alias(session: Session, keyword: str, aliases: tuple[str, ...], remove: bool
 @click.argument("query")
 @click.argument("keyword", type=KEYWORD)
 def confirm(session: Session, query: str, keyword: str) -> None:
-    r"""Keep that a question means a keyword.
+    r"""Store that a query means a keyword.
 
     The same QUERY is answered at once from then on, and similar ones rank better.
 
@@ -704,7 +704,7 @@ def confirm(session: Session, query: str, keyword: str) -> None:
 @click.argument("keyword", type=KEYWORD)
 @click.argument("parent", type=KEYWORD)
 def move(session: Session, keyword: str, parent: str) -> None:
-    """Hang a keyword, and all beneath it, elsewhere."""
+    """Move a keyword, with all under it, to another parent."""
     with session.open() as tree:
         node, above = session.find(tree, keyword), session.find(tree, parent)
         with tree.Operation("move_keyword") as operation:
@@ -717,9 +717,9 @@ def move(session: Session, keyword: str, parent: str) -> None:
 @click.argument("source", type=KEYWORD)
 @click.argument("target", type=KEYWORD)
 def merge(session: Session, source: str, target: str) -> None:
-    """Make one keyword of two.
+    """Merge two keywords.
 
-    All that SOURCE has goes to TARGET; what led to SOURCE leads to it.
+    All that SOURCE has goes to TARGET; the names and the id of SOURCE lead to it.
     """
     with session.open() as tree:
         one, other = session.find(tree, source), session.find(tree, target)
@@ -731,13 +731,13 @@ def merge(session: Session, source: str, target: str) -> None:
 
 @command("delete")
 @click.argument("keyword", type=KEYWORD)
-@click.option("--cascade", is_flag=True, help="Delete all beneath it, too; else its children move up.")
+@click.option("--cascade", is_flag=True, help="Delete all under it, too; else its children move up.")
 @click.option(
     "--infos",
     type=click.Choice(["reattach", "detach", "delete"]),
     default="reattach",
     show_default=True,
-    help="Its infos: hang them on the parent, leave them without it, or delete those that no other keyword holds.",
+    help="Its infos: move them to the parent, unlink them, or delete those that no other keyword has.",
 )
 def delete(session: Session, keyword: str, cascade: bool, infos: str) -> None:
     """Delete a keyword or an info."""
@@ -751,7 +751,7 @@ def delete(session: Session, keyword: str, cascade: bool, infos: str) -> None:
         else:
             node = session.find(tree, keyword)
             if node.id == ROOT_ID:
-                raise InvalidInputError(say("the root stays: delete what is beneath it"))
+                raise InvalidInputError(say("the root cannot be deleted: delete what is under it"))
             value, said = {"keyword": spell_keyword(tree, node)}, path_of(tree, node.id)
             count = len(node.children)
             with tree.Operation("delete_keyword") as operation:
@@ -759,7 +759,7 @@ def delete(session: Session, keyword: str, cascade: bool, infos: str) -> None:
             note = say_of_infos(tree, operation.id)
         text = "deleted {}"
         if count:
-            text = "deleted {}, with what was beneath" if cascade else "deleted {}; {} beneath it moved up"
+            text = "deleted {}, with all under it" if cascade else "deleted {}; {} under it moved up"
         session.tell(tree, operation.id, {"deleted": value}, text, said, f"{count:,}", note=note)
 
 
@@ -770,5 +770,5 @@ def say_of_infos(tree: KeywordTree, operation_id: str) -> str:
     gone = {record.id for record in change.after if isinstance(record, Info) and record.deleted}
     moved = {link.info_id for link in links if not link.deleted} - gone
     left = {link.info_id for link in links} - moved - gone
-    counts = {"{} moved to the parent": moved, "{} deleted": gone, "{} left without it": left}
+    counts = {"{} moved to the parent": moved, "{} deleted": gone, "{} unlinked": left}
     return say("; ").join(say(text, count_of(len(ids), "info")) for text, ids in counts.items() if ids)

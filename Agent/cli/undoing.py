@@ -1,4 +1,4 @@
-"""Which operation `undo` and `redo` mean, told from the log alone.
+"""Which operation `undo` and `redo` mean, decided from the log alone.
 
 Going back is an operation, too, and is called `undo 12` in the log; going forward is `redo 12`. The newest of the two
 decides whether 12 stands. The parts of a large import are one: it has the number of its last part.

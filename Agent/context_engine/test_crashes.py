@@ -30,7 +30,7 @@ import pytest
 from Agent.context_engine import ContextEngineService, ContextNode, RelationEdge, RequestContext
 from Agent.context_engine.fs import main_store
 from Agent.context_engine.fs.disk import Disk
-from Agent.tests.support.plain_reader import PlainReader
+from Agent.tests.support.plain_reader import PlainReader, dump
 
 STORM = bool(os.environ.get("KEYWORD_TREE_STORM"))
 SIZE = int(os.environ.get("KEYWORD_TREE_STORM_SIZE") or 10_000)
@@ -189,11 +189,11 @@ def check(folder: Path, done: int, states: list[dict[str, bytes]]) -> None:
         held = contents(folder)
         assert held in states[done : done + 2], f"after {done}: {differences(held, states[done : done + 2])}"
         assert told == []
-        dumps = [engine.words(space).dump() for space in SPACES]
+        dumps = [dump(engine, space) for space in SPACES]
         for space in SPACES:
             engine.spaces.words(space).discard()
             engine.worker.reconcile(space, recursive=True)
-        assert [engine.words(space).dump() for space in SPACES] == dumps
+        assert [dump(engine, space) for space in SPACES] == dumps
     finally:
         engine.close()
     if held in states[FORGOTTEN_AFTER:]:
@@ -561,11 +561,11 @@ def kill_together(folder: Path, each: int, rounds: int, seconds: float, chance: 
         assert engine.verify() == []
         for name in told:
             blocks = engine.search_memory(ADA, f"band{name}", top_k=2).blocks
-            assert {block.content_excerpt for block in blocks} == {f"I love band{name}."}
+            assert f"I love band{name}." in {block.content_excerpt for block in blocks}
             assert engine.fs.exists(ADA, f"{MEMORIES}/preferences/band{name}")
-        dumps = [engine.words(space).dump() for space in SPACES]
+        dumps = [dump(engine, space) for space in SPACES]
         engine.repair()
-        assert [engine.words(space).dump() for space in SPACES] == dumps
+        assert [dump(engine, space) for space in SPACES] == dumps
     return killed
 
 

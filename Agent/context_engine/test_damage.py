@@ -4,6 +4,7 @@ import logging
 import shutil
 import sqlite3
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,13 +61,12 @@ class TestAnIndex:
         fill(tmp_path)
         with ContextEngineService(tmp_path) as engine:
             engine.search_memory(ADA, "jazz")
-            engine.spaces.words(JAZZ).checkpoint()
             index_of(tmp_path).write_bytes(b"\xa5" * index_of(tmp_path).stat().st_size)
             use(engine)
             assert engine.verify() == []
 
     def test_that_another_program_holds_is_done_without(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("Agent.context_engine.providers.word_index._WAIT_S", 0.1)
+        monkeypatch.setattr("Agent.finding.index._WAIT_S", 0.1)
         fill(tmp_path)
         other = sqlite3.connect(index_of(tmp_path), isolation_level=None)
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -167,3 +167,40 @@ def test_forgetting_beside_a_reader_does_not_wait_and_says_what_stays(tmp_path: 
         reader.close()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in files if b"xylographer" in path.read_bytes()]
+
+
+def test_forgetting_beside_a_reader_of_the_index_does_not_wait_and_says_what_stays(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with ContextEngineService(tmp_path) as engine:
+        uri = engine.remember(ADA, "The secret word is xylographer.", "preferences", "word")
+        reader = sqlite3.connect(index_of(tmp_path), isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM document").fetchall()
+        began = time.monotonic()
+        engine.forget(ADA, uri)
+        assert time.monotonic() - began < 20
+        assert any("index" in report["text"] for report in engine.status()["reports"])
+        assert uri not in {block.uri for block in engine.search_memory(ADA, "xylographer").blocks}
+        reader.close()
+        engine.work()
+        assert engine.verify() == []
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"xylographer" in path.read_bytes()]
+
+
+def test_no_image_of_what_was_forgotten_stays_deflated(tmp_path: Path) -> None:
+    with ContextEngineService(tmp_path) as engine:
+        uri = engine.remember(ADA, "The secret word is xylographer. " * 20, "preferences", "word")
+        other = engine.remember(ADA, "Likes tea. " * 20, "preferences", "tea")
+        assert any(b"xylographer" in image for image in engine.fs.journal.images_of(uri, "content.md"))
+        engine.forget(ADA, uri)
+        assert engine.fs.journal.images_of(uri, "content.md") == set()
+        assert engine.fs.journal.images_of(other, "content.md")
+        with engine.words(uri).reading() as db:
+            texts = [row[0] for row in db.execute("SELECT data FROM document")]
+    data = [path.read_bytes() for path in (tmp_path / ".ctx").rglob("*.db*")]
+    assert not any(b"xylographer" in each for each in [*data, *map(_inflated, texts)])
+
+
+def _inflated(data: bytes) -> bytes:
+    return data if data[:1] == b"\0" else zlib.decompress(data)

@@ -1,4 +1,4 @@
-"""Tests of the other doors: asyncio, the command line, and a model's walk of the names."""
+"""Tests of the other doors: asyncio, and the command line."""
 
 import asyncio
 import io
@@ -10,9 +10,7 @@ import pytest
 
 from Agent.command_line import main as library
 from Agent.context_engine import AsyncContextEngineService, ContextEngineService, RequestContext
-from Agent.context_engine.providers.name_tree import NamedNode, descend
 from Agent.context_engine.service.command_line import main
-from Agent.lexical_client import LexicalLLMClient
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
 
@@ -86,27 +84,3 @@ class TestCommandLine:
     def test_is_a_command_of_the_library(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert library(["context", "--data", str(tmp_path), "remember", "tea", "--topic", "tea"]) == 0
         assert capsys.readouterr().out == "ctx://local/users/me/memories/preferences/tea\n"
-
-
-class TestNames:
-    def test_are_walked_where_words_find_nothing(self, tmp_path: Path) -> None:
-        with ContextEngineService(tmp_path, llm=LexicalLLMClient()) as engine:
-            uri = engine.remember(ADA, "Ada drinks it hot.", "preferences", "green tea")
-            engine.confirm(ADA, "the thing from Hangzhou", uri)
-            tree = engine.spaces.folder_of(uri)
-            assert tree is not None
-            assert not (tree / "tree").exists()
-            found = engine.search_memory(ADA, "teas", descend=True, deep=False)
-            assert [block.uri for block in found.blocks] == [uri]
-            engine.forget(ADA, uri)
-            assert not (tree / "tree").exists()
-
-    def test_are_planted_anew_where_they_have_changed(self, tmp_path: Path) -> None:
-        one = NamedNode("ctx://a/users/b/memories/x", "green tea", (), "", ())
-        two = NamedNode("ctx://a/users/b/memories/y/z", "black coffee", ("mocha",), "", ("morning",))
-        client = LexicalLLMClient()
-
-        assert descend(tmp_path / "t", [one], "green tea", client) == one.uri
-        assert descend(tmp_path / "t", [one, two], "mocha", client) == two.uri
-        assert descend(tmp_path / "t", [one, two], "morning", client) == two.uri
-        assert descend(tmp_path / "t", [two], "green tea", client) == ""

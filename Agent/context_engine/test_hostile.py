@@ -67,7 +67,7 @@ def others(folder: Path) -> dict[str, bytes]:
 
 def questions(engine: ContextEngineService) -> list[tuple[Callable[..., object], tuple[str, ...], tuple[str, ...]]]:
     """Return each reading call, with the arguments that it takes by place and by name."""
-    asked = ("target_uri", "categories", "top_k", "deep", "budget_tokens", "since", "until", "session_archive")
+    asked = ("target_uri", "categories", "top_k", "budget_tokens", "since", "until", "session_archive")
     return [
         (engine.search_memory, ("query",), asked),
         (engine.search_memory, ("query",), asked[:3]),

@@ -1,13 +1,11 @@
-"""Tests of likeness of meaning beside words: by `Agent.embeddings`, and behind the port."""
+"""Tests of similarity of meaning beside words, by `Agent.embeddings`."""
 
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from Agent.context_engine import AccessDeniedError, ContextEngineService, RequestContext
-from Agent.context_engine.core.objects import EmbeddingVector, IndexRecord
-from Agent.context_engine.providers.vector_index import EmbedderAdapter, LocalVectorIndex
+from Agent.context_engine import ContextEngineService, RequestContext
+from Agent.context_engine.core.objects import EmbeddingVector
+from Agent.context_engine.providers.vector_index import EmbedderAdapter
 from Agent.embeddings.embedder import HashingEmbedder
 from Agent.tests.support.plain_reader import open_engine
 
@@ -78,38 +76,6 @@ class TestEngine:
 
 
 class TestPort:
-    def records(self, sequence: int, text: str = "red car") -> list[IndexRecord]:
-        filters = {"account": "acme", "owner_space": "user:ada"}
-        uri = "ctx://acme/users/ada/memories/x"
-        return [IndexRecord("1", uri, "", "memory", "entities", 0, text, filters, {}, 0, sequence)]
-
-    def test_searches_within_one_space_alone(self) -> None:
-        index = LocalVectorIndex(EmbedderAdapter(MODEL))
-        index.upsert(self.records(1))
-        vector = next(iter(MODEL.embed(["automobile"])))
-        mine = {"account": "acme", "owner_space": "user:ada"}
-
-        assert index.search(vector, mine, 5)[0].uri.endswith("/x")
-        assert index.search(vector, {**mine, "owner_space": "user:bob"}, 5) == []
-        assert index.search(vector, mine, 5, level=1) == []
-        for filters in ({}, {"account": "acme"}, {"owner_space": "user:ada"}, {"account": "", "owner_space": "x"}):
-            with pytest.raises(AccessDeniedError):
-                index.search(vector, filters, 5)
-
-    def test_lets_no_lower_sequence_take_the_place_of_a_higher_one(self) -> None:
-        index = LocalVectorIndex(EmbedderAdapter(MODEL))
-        mine = {"account": "acme", "owner_space": "user:ada"}
-        vector = next(iter(MODEL.embed(["blue sky"])))
-        index.upsert(self.records(5, "blue sky"))
-        index.upsert(self.records(4, "red car"))
-        assert index.search(vector, mine, 1)[0].score > 0.9
-        index.move_uri("ctx://acme/users/ada/memories", "ctx://acme/users/ada/old")
-        assert index.search(vector, mine, 1)[0].uri == "ctx://acme/users/ada/old/x"
-        index.move_uri("ctx://acme/users/ada/old", "ctx://acme/users/ada/memories")
-        index.delete_by_uri("ctx://acme/users/ada/memories/x")
-        index.upsert(self.records(4))
-        assert index.search(vector, mine, 1) == []
-
     def test_takes_embedders_of_both_kinds(self) -> None:
         class Port:
             def embed_texts(self, texts: Any, model: Any = None) -> list[EmbeddingVector]:

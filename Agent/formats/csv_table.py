@@ -8,7 +8,7 @@ Of a table that a person made only `path` is needed, parted by `/` (a backslash 
 Rows with the same path are about the same keyword; a row whose `info`, `source` or `info_id` is not empty brings an
 info, any other one the keyword with its `aliases` (parted by `|`) and `description`. Keywords above it are made if no
 row brought them. Exported tables have the columns `keyword_id`, `info_id` and `relation` too: with them, keywords of
-one name stay apart, an info on several keywords stays one, and importing again makes no doubles.
+one name stay apart, an info on several keywords stays one, and importing again makes no duplicates.
 
 What comes back: ids, names, aliases, descriptions, contents, sources, links with their relation, the order of children
 and of a keyword's infos. What does not: metadata, creators, versions, times, and in which order an info's keywords
@@ -45,7 +45,7 @@ def unquote(cell: str) -> str:
 
 
 def write(view: View, out: TextIO, delimiter: str = ",") -> None:
-    """Write a row for each keyword, and beneath it one for each of its infos."""
+    """Write a row for each keyword, and under it one for each of its infos."""
     # All cells in quotes: a spreadsheet that parts cells at another character would else find a formula behind it.
     table = csv.writer(out, delimiter=delimiter, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
     table.writerow(COLUMNS)
@@ -61,7 +61,7 @@ def _rows(view: View) -> Iterator[dict[str, str]]:
         if depth:
             yield place | {"aliases": join_names(node.aliases, "|"), "description": node.description}
         for info in view.infos(node.id):
-            # A link that was taken away since the info was read has no relation any more, and is told no more.
+            # A link that was taken away since the info was read has no relation any more, and is left out.
             for relation in (relation for id, relation in view.keywords_of(info.id) if id == node.id):
                 yield place | {
                     "info_id": info.id,
@@ -77,7 +77,7 @@ def read(source: Source, outline: Outline, delimiter: str = ",") -> Iterator[Rec
     Raises:
         InvalidInputError: it is no such table.
     """
-    # A content has up to 16 MiB, a cell of `csv` no more than 128 KiB unless it is told.
+    # A content has up to 16 MiB, a cell of `csv` no more than 128 KiB unless it is set.
     csv.field_size_limit(max(csv.field_size_limit(), 1 << 26))
     with source.open_text() as file:
         rows = csv.DictReader(file, delimiter=delimiter, restval="", strict=True)

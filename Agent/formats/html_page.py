@@ -1,14 +1,14 @@
-r"""One HTML page with the whole tree in it: to be opened from a disk, kept, or sent to somebody.
+r"""One HTML page with the whole tree in it: to be opened from a disk, kept, or sent to others.
 
 It asks nothing of a network (its own policy forbids it), follows the reader's light or dark, speaks English or Chinese,
 opens branches when they are clicked, and searches names, aliases, descriptions and infos. Where keywords have
 relations, a picture shows the chosen one among those it has to do with, with the sentences that say so, and a click
-goes on. Each keyword and each info tells who made it and when, and what the log knows of its changes: of each record
+goes on. Each keyword and each info shows who made it and when, and what the log knows of its changes: of each record
 the newest few, shortened. The data stands in it as JSON in which no character can end the script, and the page shows
 it as text only.
 
 Of the log the newest operations are read, up to some 50,000 records. It says what was replaced and taken away, too:
-who sends the page to somebody may leave the history out (`with_history=False`).
+who sends the page to others may leave the history out (`with_history=False`).
 
 >>> import io, tempfile
 >>> from keyword_tree import KeywordTree
@@ -37,9 +37,9 @@ from .records import ROOT_ID, View, inert_json
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 
-_CHANGES = 8  # told of one record, the newest
-_DETAILS = 5  # told of one change of one record
-_EXCERPT = 120  # characters told of a text that was replaced
+_CHANGES = 8  # shown of one record, the newest
+_DETAILS = 5  # shown of one change of one record
+_EXCERPT = 120  # characters shown of a text that was replaced
 
 _Detail: TypeAlias = list[str | None]
 """A code, and what it is about: `["name", old, new]`; see `_Changes`."""
@@ -68,7 +68,7 @@ class _Data:
          "made": [[time, by], …], "operations": [[time, name, whether a model was asked], …],
          "relations": [[source's place, type, target's place, weight, info's place or -1, sentence], …]}
 
-    The end of a row is left out where it is empty. Infos are told by their place; by [place, relation] where they are
+    The end of a row is left out where it is empty. Infos are named by their place; by [place, relation] where they are
     not PRIMARY. `changes` are [operation's place, detail, …], newest first, and a number: how many are left out.
     """
 
@@ -90,7 +90,7 @@ class _Data:
             self._write_row(number, self._node_row(path[-1] if path else 0, node))
             self._said.take_node(node)
             path.append(number)
-        # What a memory was before it was corrected hangs on nothing, and does not hold.
+        # What a memory was before it was corrected has no keyword, and does not hold.
         unlinked = (info for info in self._view.unlinked() if not memory_fields(info).get("superseded_by"))
         loose = [self._place(info.id) for info in unlinked]
         self._out.write('],\n"infos":[\n')
@@ -172,7 +172,7 @@ class _Relations:
 
 
 class _Changes:
-    """What the log tells of each record but that it was made, newest first.
+    """What the log has of each record but that it was made, newest first.
 
     | detail                                 | says                                                               |
     |----------------------------------------|--------------------------------------------------------------------|

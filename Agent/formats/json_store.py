@@ -7,7 +7,7 @@
                 "links": [[keyword id, relation, created_by, created_at], …], "at_once"}, …],
      "links": [[info id, keyword id], …]}
 
-One record a line; a reader needs no line ends, and holds one record at a time. A parent stands before its children,
+One record a line. A parent stands before its children,
 infos stand in the order of their first links, those without a keyword last. A link is made together with its info,
 unless `at_once` says that only so many are: the others follow when all infos are there, in the order of `links`.
 
@@ -18,7 +18,7 @@ own, therefore what the document says is kept in the record's metadata, under `"
 back in its place, with the changes made since on top. What stood under that name already is kept inside it. So a
 document stays the same however often it is imported and exported.
 
-What does not come back, because a tree can be told none of it: the log (`History`, `Undo`, what models were asked: for
+What does not come back, because a tree takes none of it: the log (`History`, `Undo`, what models were asked: for
 these copy the folder, as `Snapshot(copy=True)` does), the old ids of merged keywords, which lead on, and version and
 times of the root. Its description and metadata come back where nothing is said of it yet. Of an exported part, links
 to keywords outside of it are left out.
@@ -48,7 +48,6 @@ from .records import ROOT_ID, Fact, Keyword, Link, Outline, Record, Source, View
 _VERSION = 2
 _TIMES = ("version", "created_at", "updated_at")
 _IMPORTED = "imported"
-_CHUNK = 1 << 16  # characters
 
 _Row: TypeAlias = dict[str, Any]
 
@@ -136,9 +135,9 @@ def _link_row(link: InfoKeywordLink, info: Info) -> list[Any]:
     said = info.metadata.get(_IMPORTED)
     if not _is_imported(said):
         return row
-    told = said.get("links", {}).get(link.keyword_id, [])
-    if told[:2] == row[1:3]:
-        row[3] = told[2]  # nobody has changed the link since
+    known = said.get("links", {}).get(link.keyword_id, [])
+    if known[:2] == row[1:3]:
+        row[3] = known[2]  # the link has not changed since
     elif link.created_at == info.created_at:
         row[3] = said["created_at"]
     return row
@@ -186,12 +185,12 @@ def _line(value: object) -> str:
 
 
 def read(source: Source, outline: Outline) -> Iterator[Record]:
-    """Yield the records of such a document; what hung on its root hangs on the outline's parent.
+    """Yield the records of such a document; what was under its root goes under the outline's parent.
 
     Raises:
         InvalidInputError: the file holds something else, or is of a later version.
 
-    Cost: holds a record, the ids of keywords, and the links that are made after all infos.
+    Cost: holds the whole document.
     """
     known: set[str] | None = None
     late: dict[tuple[str, str], Link] = {}
@@ -263,7 +262,7 @@ def _fact(row: _Row, outline: Outline) -> tuple[Fact, list[Link]]:
 
 
 def _metadata(row: _Row, more: _Row) -> _Row:
-    """Return a row's metadata, with what it says that the tree cannot be told."""
+    """Return a row's metadata, with what it says that the tree does not take."""
     metadata: _Row = row.get("metadata", {})
     said: _Row = {name: row[name] for name in _TIMES if name in row} | more
     if _IMPORTED in metadata:
@@ -288,86 +287,18 @@ def _texts(value: object) -> list[str]:
 
 
 def _members(source: Source) -> Iterator[tuple[str, Any, bool]]:
-    """Yield (key, value, whether it is an element of a list) for what the object in the file holds.
-
-    Of a list each element comes by itself. `json` reads whole documents, so this reads the object and its lists
-    itself, and leaves their elements to `json`.
-    """
+    """Yield (key, value, whether it is an element of a list) for what the object in the file holds."""
     with source.open_text() as file:
-        text = _Text(file, source)
-        text.expect("{")
-        if text.peek() == "}":
-            return
-        while True:
-            key = text.value()
-            text.expect(":")
-            if text.peek() == "[":
-                text.expect("[")
-                if text.peek() == "]":
-                    text.expect("]")
-                else:
-                    yield key, text.value(), True
-                    while text.expect(",]") == ",":
-                        yield key, text.value(), True
-            else:
-                yield key, text.value(), False
-            if text.expect(",}") == "}":
-                break
-        if text.peek():
-            raise refuse(source, "something stands behind the document's end")
-
-
-class _Text:
-    """Reads JSON values from a file, with as much of it in memory as the longest value takes."""
-
-    def __init__(self, file: TextIO, source: Source) -> None:
-        self._file = file
-        self._source = source
-        self._decoder = json.JSONDecoder()
-        self._text = ""
-        self._place = 0
-
-    def peek(self) -> str:
-        """Return the next character that is no blank; empty at the end."""
-        while True:
-            while self._place < len(self._text):
-                if self._text[self._place] not in " \t\r\n":
-                    return self._text[self._place]
-                self._place += 1
-            if not self._more(_CHUNK):
-                return ""
-
-    def expect(self, chars: str) -> str:
-        """Take one of these characters."""
-        char = self.peek()
-        if not char or char not in chars:
-            raise refuse(self._source, f"JSON needs one of {chars!r} here, not {char!r}")
-        self._place += 1
-        return char
-
-    def value(self) -> Any:
-        """Take a value."""
-        self.peek()
-        size = _CHUNK
-        while True:
-            try:
-                value, place = self._decoder.raw_decode(self._text, self._place)
-            except RecursionError as error:
-                raise refuse(self._source, "a value is nested too deeply") from error
-            except ValueError as error:
-                # It may merely not be here whole. Twice as much each time, lest a long one be tried too often.
-                if not self._more(size):
-                    raise refuse(self._source, f"this is no JSON: {error}") from error
-                size *= 2
-            else:
-                # A number at the very end may go on.
-                if place == len(self._text) and self._more(size):
-                    continue
-                self._place = place
-                return value
-
-    def _more(self, size: int) -> bool:
-        chunk = self._file.read(size)
-        self._text = self._text[self._place :] + chunk
-        self._place = 0
-        return bool(chunk)
+        try:
+            document = json.load(file)
+        except RecursionError as error:
+            raise refuse(source, "a value is nested too deeply") from error
+        except ValueError as error:
+            raise refuse(source, f"this is no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise refuse(source, "it is no KeywordTree document: it is no JSON object")
+    for key, value in document.items():
+        if isinstance(value, list):
+            yield from ((key, element, True) for element in value)
+        else:
+            yield key, value, False

@@ -1,15 +1,15 @@
 r"""A Markdown outline: headings and nested lists are keywords, links and paragraphs are infos.
 
     # 编程
-    _What machines can be told._
+    _What machines can execute._
 
     - Python
       - [requests](https://requests.readthedocs.io) - HTTP for humans.
 
-Read: a heading is a keyword beneath the last higher one; a list item is a keyword, what is nested in it lies beneath
+Read: a heading is a keyword under the last higher one; a list item is a keyword, what is nested in it lies under
 it. Its first line is the name; what it goes on with, on lines of its own, is an info. An item that begins with a link
 and holds no list is an info instead: its text the content, the address the source.
-A paragraph that is wholly emphasised, directly beneath its keyword, is the description; any other paragraph, code,
+A paragraph that is wholly emphasised, directly under its keyword, is the description; any other paragraph, code,
 quotation or table is an info, as it stands in the source. Passed over: HTML, rules, a YAML block at the top, and tables
 of contents (items that link to `#…`).
 
@@ -242,21 +242,21 @@ def _href(link: SyntaxTreeNode) -> str:
     return str(link.attrs.get("href", ""))
 
 
-def _plain(node: SyntaxTreeNode, newline: str, told: SyntaxTreeNode | None = None, addresses: bool = False) -> str:
+def _plain(node: SyntaxTreeNode, newline: str, skipped: SyntaxTreeNode | None = None, addresses: bool = False) -> str:
     """Return the text without its marks.
 
     Args:
         node: whose text it is.
         newline: what stands for a line end.
-        told: a link whose address is told elsewhere.
+        skipped: a link whose address is written elsewhere.
         addresses: whether the addresses of all other links follow them in brackets.
     """
     if node.type in ("softbreak", "hardbreak"):
         return newline
     if node.type in ("text", "code_inline"):
         return node.content
-    text = "".join(_plain(child, newline, told, addresses) for child in node.children)
-    if addresses and node.type == "link" and node is not told and _href(node) not in (text, ""):
+    text = "".join(_plain(child, newline, skipped, addresses) for child in node.children)
+    if addresses and node.type == "link" and node is not skipped and _href(node) not in (text, ""):
         return f"{text} ({_href(node)})"
     return text
 

@@ -3,10 +3,10 @@
     {"type": "entity", "name": "Ada", "entityType": "person", "observations": ["plays chess"]}
     {"type": "relation", "from": "Ada", "to": "Bern", "relationType": "lives in"}
 
-Read: an entity is a keyword beneath a keyword for its type, an observation is an info of it, a relation is an info
+Read: an entity is a keyword under a keyword for its type, an observation is an info of it, a relation is an info
 ("Ada lives in Bern") that belongs to the first entity and is RELATED to the second one. What has no place in a keyword
 goes into its metadata under `"mcp"`, so an imported graph is exported again as the same entities, observations and
-relations, in the order of the tree. A relation keeps the names of its ends, for one that leads to nobody.
+relations, in the order of the tree. A relation keeps the names of its ends, for one that leads nowhere.
 
 Written from any tree: a keyword is an entity of the type "keyword", named by its path where its name alone is taken,
 with its infos' contents as observations and a relation "is beneath" to its parent, which puts it there again when it is
@@ -58,7 +58,7 @@ def kind_of(said: dict[str, Any]) -> str:
 
 
 def kept_names(said: dict[str, Any]) -> tuple[str | None, str | None]:
-    """Return the names of a relation's two ends, as they were when it was made; None where nobody wrote them down."""
+    """Return the names of a relation's two ends, as they were when it was made; None where they are not recorded."""
     names = said.get("names")
     is_pair = isinstance(names, list) and len(names) == 2 and all(isinstance(name, str) for name in names)
     return (names[0], names[1]) if is_pair and names else (None, None)
@@ -79,7 +79,7 @@ def entity_id(outline: Outline, name: str) -> str:
 
 
 def type_keyword(outline: Outline, kind: str) -> Keyword:
-    """Return the keyword of a type, beneath which its entities hang."""
+    """Return the keyword of a type, the parent of its entities."""
     keyword = outline.keyword(outline.parent_id, kind, id=outline.id_of("type", kind))
     keyword.metadata = {_MCP: {"is": "type"}}
     return keyword
@@ -122,7 +122,7 @@ def write(view: View, out: TextIO) -> None:
     names: dict[str, str] = {}
     taken: set[str] = set()
     relations: dict[str, dict[str, Any]] = {}
-    beneath: list[tuple[str, str]] = []
+    parents: list[tuple[str, str]] = []
     path: list[str] = []
     for depth, node in view.walk():
         path[max(depth - 1, 0) :] = [node.name] if depth else []
@@ -132,16 +132,16 @@ def write(view: View, out: TextIO) -> None:
         names[node.id] = name = free_name(str(said.get("name", node.name)), path, taken)
         taken.add(name)
         if "type" not in said and node.parent_id in names:
-            beneath.append((name, names[node.parent_id]))
+            parents.append((name, names[node.parent_id]))
         infos = list(view.infos(node.id))
         relations |= {info.id: about for info in infos if "relation" in (about := said_of(info))}
         observations = [info.content for info in infos if info.id not in relations]
         _write_line(out, {"type": "entity", "name": name, "entityType": kind_of(said), "observations": observations})
-    for start, end in beneath:
+    for start, end in parents:
         _write_line(out, {"type": "relation", "from": start, "to": end, "relationType": BENEATH})
     relations |= {info.id: about for info in view.unlinked() if "relation" in (about := said_of(info))}
     for about in relations.values():
-        # Of a part of a tree, a relation that leads out of it is left out; of a whole one, it leads to nobody.
+        # Of a part of a tree, a relation that leads out of it is left out; of a whole one, it leads nowhere.
         kept = kept_names(about) if view.root.id == ROOT_ID else (None, None)
         ends = [names.get(str(about.get(end)), name) for end, name in zip(("from", "to"), kept, strict=True)]
         if None not in ends:
@@ -159,7 +159,7 @@ def _write_line(out: TextIO, row: dict[str, Any]) -> None:
 def read(source: Source, outline: Outline) -> Iterator[Record]:
     """Yield the records of a graph.
 
-    A relation of which only one end is there belongs to that one, one without any hangs nowhere; an entity without a
+    A relation of which only one end is there belongs to that one, one without any has no keyword; an entity without a
     name is passed over.
 
     Raises:
@@ -203,7 +203,7 @@ class _Graph:
         return entity_id(self._outline, name)
 
     def _is_placed(self, name: str) -> bool:
-        """Tell whether a relation puts this entity beneath another one."""
+        """Tell whether a relation puts this entity under another one."""
         return self._kinds[name] == KEYWORD and self._parents.get(name) in self._kinds
 
     def _entity(self, name: str) -> Iterator[Record]:
@@ -243,9 +243,9 @@ def _rows(source: Source) -> Iterator[dict[str, Any]]:
             try:
                 row = json.loads(line)
                 fields = ("name", "entityType") if row["type"] == "entity" else ("from", "to", "relationType")
-                told = row.get("observations", [])
-                texts = [row[name] for name in fields] + list(told)
-                is_known = row["type"] in ("entity", "relation") and isinstance(told, list)
+                texts_of_it = row.get("observations", [])
+                texts = [row[name] for name in fields] + list(texts_of_it)
+                is_known = row["type"] in ("entity", "relation") and isinstance(texts_of_it, list)
                 if not is_known or not all(isinstance(text, str) for text in texts):
                     raise ValueError("neither an entity nor a relation, or a field is no text")
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

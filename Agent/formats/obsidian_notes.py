@@ -6,16 +6,16 @@
                                     ---
                                     Simpler than [[C++]].
 
-Read: a folder is a keyword, a note is a keyword beneath it (`Python/Python.md` speaks for the folder `Python`), its
+Read: a folder is a keyword, a note is a keyword under it (`Python/Python.md` speaks for the folder `Python`), its
 text an info, its path the source. Frontmatter `aliases` and `description` belong to the keyword; each of the `tags`,
-and each `#tag` in the text outside of code, is a keyword beneath the top keyword "tags", to which the text is RELATED;
+and each `#tag` in the text outside of code, is a keyword under the top keyword "tags", to which the text is RELATED;
 so it is to the note that a `[[wikilink]]` names, by path or by name. A keyword's own text stands before those of notes
 that link to it. Hidden folders, files that are not `.md`, and symbolic links are passed over.
 
-Written: a note for each keyword, in a folder where something lies beneath it. File names hold what every file system
-takes; where that is not the name, the frontmatter has it. Each info stands beneath a comment that has its id, source
+Written: a note for each keyword, in a folder where something lies under it. File names hold what every file system
+takes; where that is not the name, the frontmatter has it. Each info stands under a comment that has its id, source
 and links, since a note may hold several; `related` in the frontmatter shows the links to Obsidian's graph. Ids are
-kept, so an export can be imported again without doubles.
+kept, so an export can be imported again without duplicates.
 
 What comes back: ids, names, aliases, descriptions, contents, sources, links and relations. What does not: metadata,
 creators, versions, times; an info's keywords and a level's children come in the order of the files.

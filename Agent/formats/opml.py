@@ -1,15 +1,15 @@
 """OPML 2.0, which outliners, mind maps and feed readers speak.
 
-An `<outline text="…">` is a keyword, what stands in it lies beneath it. An outline with an address (`url`, `xmlUrl` or
-`htmlUrl`: a bookmark, a feed) and nothing beneath it is an info, the address its source; so is one of `type="info"`,
+An `<outline text="…">` is a keyword, what stands in it lies under it. An outline with an address (`url`, `xmlUrl` or
+`htmlUrl`: a bookmark, a feed) and nothing under it is an info, the address its source; so is one of `type="info"`,
 which exports write. `_note`, as other outliners have it, is the description; `_aliases` are parted by `|`; `_id` keeps
-an id, so that an export can be imported again without doubles.
+an id, so that an export can be imported again without duplicates.
 
 What comes back: ids, names, aliases, descriptions, contents and sources; of an info on several keywords the same info
 and its links, all as PRIMARY. Control characters, which XML cannot hold, become U+FFFD.
 
 The parser is the standard library's expat, and every document that declares an entity is refused, as `defusedxml` would
-do it (which nobody has released anew since 2021): without one nothing can be expanded or fetched, and OPML has no use
+do it (whose last release is of 2021): without one nothing can be expanded or fetched, and OPML has no use
 for them.
 
 >>> import io, tempfile

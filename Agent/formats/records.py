@@ -41,16 +41,16 @@ BATCH = 1000
 
 _NAME_LIMIT = 512  # characters, the tree's own limit
 _PAGE = 500  # records asked of the tree at once
-_HISTORY_RECORDS = 50_000  # beyond these the oldest changes are not told
+_HISTORY_RECORDS = 50_000  # beyond these the oldest changes are left out
 _NAMESPACE = uuid.UUID("5a4f9a52-7d0e-5a3b-9f0e-6b6579776f72")  # ours alone; another value would double every import
 
 Progress: TypeAlias = Callable[[int, float | None], None]
-"""Called with the records done so far, and the share of the source that was read: 0 to 1, None where nobody knows."""
+"""Called with the records done so far, and the share of the source that was read: 0 to 1, None where it is unknown."""
 
 
 @dataclass
 class Keyword:
-    """A keyword to be made, beneath one that exists or came earlier."""
+    """A keyword to be made, under one that exists or came earlier."""
 
     id: str
     parent_id: str
@@ -112,7 +112,7 @@ class Source:
         self.path = path
         self.encoding = encoding
         self.folder_share: float | None = None
-        """Set by a reader that reads a folder; what a file's position tells otherwise."""
+        """Set by a reader that reads a folder; otherwise from a file's position."""
         self._raw: io.FileIO | None = None
 
     def open(self) -> io.BufferedReader:
@@ -416,7 +416,7 @@ class View:
         self._total = tree.TreeMetrics()["keywords"] if knows_total else 0
 
     def walk(self, is_counted: bool = True) -> Iterator[tuple[int, KeywordNode]]:
-        """Yield (depth, keyword), each before what lies beneath it; the tree's root has depth 0, a top keyword 1.
+        """Yield (depth, keyword), each before what lies under it; the tree's root has depth 0, a top keyword 1.
 
         Args:
             is_counted: whether what is yielded counts as done; a writer that walks twice counts once.
@@ -471,7 +471,7 @@ class View:
         return self._tree.GetInfo(id)
 
     def unlinked(self) -> Iterator[Info]:
-        """Yield the infos that hang on no keyword; none where the view begins beneath the root.
+        """Yield the infos without a keyword; none where the view begins under the root.
 
         Cost: a step for each info.
         """
@@ -496,7 +496,7 @@ class View:
             if not self._with_history:
                 return []
             changes = self._tree.History(limit=limit)
-            # Nobody knows how much an operation holds before it is read; so the log is read again, four times as far.
+            # How much an operation holds is unknown before it is read; so the log is read again, four times as far.
             if len(changes) < limit or 4 * sum(len(change.after) for change in changes) > _HISTORY_RECORDS:
                 return changes
             limit *= 4

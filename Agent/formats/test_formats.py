@@ -129,7 +129,7 @@ Outline: TypeAlias = list[Any]
 
 @st.composite
 def records(draw: st.DrawFn) -> list[Keyword | Fact | Link]:
-    """Draw the records of a whole tree: keywords anywhere beneath the root, infos on some of them, links made later."""
+    """Draw the records of a whole tree: keywords anywhere under the root, infos on some of them, links made later."""
     ids = ["root"]
     made: list[Keyword | Fact | Link] = []
     for number in range(draw(st.integers(0, 6))):
@@ -200,7 +200,7 @@ RICH: list[Step] = [
     ("describe", ("Everything.", {"mine": 2})),
     ("together", (1, 2, 0)),
 ]
-"""One of each, with links in an order that neither their keywords' nor their infos' order tells."""
+"""One of each, with links in an order that neither their keywords' nor their infos' order gives."""
 
 
 def live_through(tree: KeywordTree, steps: list[Step]) -> None:
@@ -633,11 +633,11 @@ class TestImport:
 
     def test_tells_how_far_it_is(self, tree: KeywordTree, tmp_path: Path) -> None:
         path = write(tmp_path, "a.csv", "path\n" + "".join(f"{number:0900}\n" for number in range(500)))
-        told: list[tuple[int, float | None]] = []
-        import_file(tree, path, batch_size=100, progress=lambda done, share: told.append((done, share)))
-        shares = [share for _, share in told if share is not None]
+        seen: list[tuple[int, float | None]] = []
+        import_file(tree, path, batch_size=100, progress=lambda done, share: seen.append((done, share)))
+        shares = [share for _, share in seen if share is not None]
 
-        assert [done for done, _ in told] == [100, 200, 300, 400, 500, 500]
+        assert [done for done, _ in seen] == [100, 200, 300, 400, 500, 500]
         assert 0 < shares[0] < 0.5
         assert shares == sorted(shares)
         assert shares[-1] == 1
@@ -749,11 +749,11 @@ class TestExport:
 
     def test_tells_how_far_it_is(self, tree: KeywordTree, tmp_path: Path) -> None:
         load(tree, [Keyword(f"k{number}", "root", "n") for number in range(3999)])
-        told: list[tuple[int, float | None]] = []
-        export_file(tree, tmp_path / "out.csv", progress=lambda done, share: told.append((done, share)))
+        seen: list[tuple[int, float | None]] = []
+        export_file(tree, tmp_path / "out.csv", progress=lambda done, share: seen.append((done, share)))
 
-        assert [done for done, _ in told] == [1000, 2000, 3000, 4000]
-        assert [share for _, share in told if share is not None] == pytest.approx([0.25, 0.5, 0.75, 1], abs=0.001)
+        assert [done for done, _ in seen] == [1000, 2000, 3000, 4000]
+        assert [share for _, share in seen if share is not None] == pytest.approx([0.25, 0.5, 0.75, 1], abs=0.001)
 
     def test_a_folder_that_holds_something_is_refused(self, tree: KeywordTree, tmp_path: Path) -> None:
         need("notes")
@@ -947,7 +947,7 @@ class TestOpml:
             <?xml version="1.0"?><opml version="1.0"><head><title>t</title></head><body>
             <outline title="Feeds"><outline type="rss" text="LWN" xmlUrl="https://lwn.net/rss"/></outline>
             <outline text=""><outline text="食物" _note="What one eats."/></outline>
-            <outline text="Links" url="https://example.org/"><outline text="beneath"/></outline>
+            <outline text="Links" url="https://example.org/"><outline text="below"/></outline>
             </body></opml>
             """,
         )
@@ -959,7 +959,7 @@ class TestOpml:
             "食物",
             "Links",
             "  • Links <https://example.org/>",
-            "  beneath",
+            "  below",
         ]
         assert tree.FindByName("食物")[0].description == "What one eats."
 
@@ -1014,7 +1014,7 @@ class TestMarkdown:
             # 编程
 
             _What machines
-            can be told._
+            can execute._
 
             Prose with a [link](https://a.example/x).
 
@@ -1055,7 +1055,7 @@ class TestMarkdown:
             "      • that goes on",
             "  Rust",
         ]
-        assert tree.FindByName("编程")[0].description == "What machines\ncan be told."
+        assert tree.FindByName("编程")[0].description == "What machines\ncan execute."
 
     def test_a_line_too_long_for_a_name_is_kept_in_the_description(self, tree: KeywordTree, tmp_path: Path) -> None:
         import_file(tree, write(tmp_path, "a.md", "- " + "x" * 600 + "\n"))
@@ -1122,12 +1122,12 @@ class TestNotes:
         vault = tmp_path / "vault"
         write(vault, ".obsidian/app.md", "not a note")
         write(vault, "picture.png", "")
-        write(vault, "编程/编程.md", "---\ndescription: What machines can be told.\n---\n")
+        write(vault, "编程/编程.md", "---\ndescription: What machines can execute.\n---\n")
         write(
             vault,
             "编程/Python.md",
             "---\naliases: [CPython, no, 2024-01-01]\ntags:\n  - language/dynamic\n---\n"
-            "[[c++|C]], [[Nobody]], [[Rust#Why]]",
+            "[[c++|C]], [[Nowhere]], [[Rust#Why]]",
         )
         write(vault, "编程/C++.md", "---\nalias: cpp\ntags: '#language, old'\n---\n")
         write(vault, "notes/Rust.md", "---\n: : no yaml\n  - [\n---\nSafe.")
@@ -1139,20 +1139,20 @@ class TestNotes:
             "notes",
             "  Rust",
             "    • ---\n: : no yaml\n  - [\n---\nSafe. <notes/Rust.md>",
-            "    • [[c++|C]], [[Nobody]], [[Rust#Why]] <编程/Python.md>",
+            "    • [[c++|C]], [[Nowhere]], [[Rust#Why]] <编程/Python.md>",
             "编程",
             "  C++",
-            "    • [[c++|C]], [[Nobody]], [[Rust#Why]] <编程/Python.md>",
+            "    • [[c++|C]], [[Nowhere]], [[Rust#Why]] <编程/Python.md>",
             "  Python",
-            "    • [[c++|C]], [[Nobody]], [[Rust#Why]] <编程/Python.md>",
+            "    • [[c++|C]], [[Nowhere]], [[Rust#Why]] <编程/Python.md>",
             "tags",
             "  language",
             "    dynamic",
-            "      • [[c++|C]], [[Nobody]], [[Rust#Why]] <编程/Python.md>",
+            "      • [[c++|C]], [[Nowhere]], [[Rust#Why]] <编程/Python.md>",
             "  old",
         ]
         assert python.aliases == ["CPython", "no", "2024-01-01"]
-        assert tree.FindByName("编程")[0].description == "What machines can be told."
+        assert tree.FindByName("编程")[0].description == "What machines can execute."
         assert [(node.name, relation.value) for node, relation in tree.GetKeywordsOfInfo(info.id)] == [
             ("Python", "PRIMARY"),
             ("C++", "RELATED"),

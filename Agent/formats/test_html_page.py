@@ -193,7 +193,7 @@ def data_of(path: Path) -> dict[str, Any]:
 
 
 def changes_of(path: Path, name: str) -> list[list[Any]]:
-    """Return what the page tells of a keyword's changes, each without its time and operation."""
+    """Return what the page shows of a keyword's changes, each without its time and operation."""
     [row] = [row for row in data_of(path)["nodes"] if row[1] == name]
     return [entry[1:] for entry in (row[6] if len(row) > 6 else []) if isinstance(entry, list)]
 
@@ -203,7 +203,7 @@ def fact(id: str, content: str, source: str, keyword_id: str) -> Fact:
 
 
 SMALL: list[Record] = [
-    Keyword("p", "root", "编程", ["programming"], "What machines\ncan be told."),
+    Keyword("p", "root", "编程", ["programming"], "What machines\ncan execute."),
     Keyword("py", "p", "Python", ["CPython", "蟒蛇"]),
     Keyword("r", "p", "Rust"),
     Keyword("f", "root", "食物"),
@@ -296,8 +296,8 @@ class TestRelations:
         data = data_of(tmp_path / "all.html")
         names = [row[1] for row in data["nodes"]]
 
-        told = {(names[a], kind, names[b]) for a, kind, b, *_ in data["relations"]}
-        assert told == {("Adele", "works_on", "Apollo"), ("Adele", "lives_in", "Rome"), ("Apollo", "seen_from", "Rome")}
+        seen = {(names[a], kind, names[b]) for a, kind, b, *_ in data["relations"]}
+        assert seen == {("Adele", "works_on", "Apollo"), ("Adele", "lives_in", "Rome"), ("Apollo", "seen_from", "Rome")}
         assert data_of(tmp_path / "places.html")["relations"] == []
 
     def test_of_a_plain_tree_there_are_none(self, tmp_path: Path) -> None:
@@ -512,7 +512,7 @@ class TestInABrowser:
         both = Fact("3", "shared", "", [("r", RelationType.SOURCE), ("f", RelationType.PRIMARY)])
         page.open(export(tmp_path, [*SMALL, both]))
         seen = []
-        for place, name in ((".beneath", "编程"), (".beneath", "Rust"), ("article", "食物")):
+        for place, name in ((".below", "编程"), (".below", "Rust"), ("article", "食物")):
             page.click(name, f"main {place}", ".step")
             seen.append((page.text("h2"), page.text("#tree .name[aria-current=true] bdi")))
         badges = page.run("document.querySelectorAll('.badge').length")
@@ -622,7 +622,7 @@ class TestInABrowser:
             ("programming", ["编程"]),
             ("解释器", ["Python"]),
             ("pep optional", ["Python"]),
-            ("told", ["编程"]),
+            ("execute", ["编程"]),
             ("no such thing", []),
         ],
     )

@@ -6,11 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from .gate import PROBLEM_TYPE, problem_headers
-from .schemas import (
-    PROBLEMS,
-    Json,
-    KnowHubError,
-)
+from .schemas import PROBLEMS, Json, KnowHubError, Plan
 
 try:
     from fastapi import Response
@@ -177,7 +173,7 @@ class SlimOut(_Answer):
     merged: int
     operation_id: str
     skipped: list[dict[str, Any]]
-    plan: dict[str, Any]
+    plan: Plan
 
 
 class ResourceOut(_Answer):
@@ -293,27 +289,16 @@ def read_version(if_match: str | None, *, needed: bool) -> int | None:
     """Return the version that If-Match names; None is any.
 
     Raises:
-        KnowHubError: `version-needed` where it is missing, `changed` where it can be none of ours.
+        KnowHubError: `version-needed` where it is missing.
     """
     if if_match is None:
         if needed:
             raise KnowHubError("version-needed", 'If-Match must name the version that was seen: `If-Match: "3"`')
         return None
-    text = if_match.strip()
-    if text == "*":
-        return None
-    if (
-        len(text) > 2
-        and text[0] == text[-1] == '"'
-        and text[1:-1].isascii()
-        and text[1:-1].isdigit()
-        and len(text) < 20
-    ):
-        return int(text[1:-1])
-    raise KnowHubError("changed", "If-Match names no version of it")
+    return None if if_match.strip() == "*" else int(if_match.strip().strip('"'))
 
 
-_EVERYWHERE = (400, 401, 403, 404, 405, 408, 413, 421, 422, 429, 431, 500, 503, 507)
+_EVERYWHERE = (400, 401, 403, 404, 405, 408, 409, 413, 421, 422, 429, 431, 500, 503, 507)
 
 
 def told(model: type[BaseModel], *also: int, status: int = 200, with_version: bool = False) -> dict[int | str, Json]:

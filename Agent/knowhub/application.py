@@ -14,22 +14,14 @@
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from .answers import (
-    ProblemOut,
-    answer,
-    problem,
-)
+from .answers import ProblemOut, answer, problem
 from .checks import need, problem_of
 from .gate import Gate, Receive, Scope, Send, Settings
 from .hub import KnowHub
-from .schemas import (
-    Json,
-    KnowHubError,
-)
+from .schemas import Json, KnowHubError
 from .server import Who, add_routes
 
 try:
@@ -197,11 +189,8 @@ def _add_house(api: FastAPI, application: Application) -> None:
 
     @api.get("/readyz", include_in_schema=False)
     async def readyz() -> Response:
-        """Say whether it has caught up, and whether the disk can be written."""
-        is_writable = os.access(hub.folder, os.W_OK)
-        with contextlib.suppress(OSError):
-            status = os.statvfs(hub.folder)
-            is_writable = is_writable and status.f_bavail * status.f_frsize > 16 * 1024 * 1024
+        """Say whether it has caught up, and whether the disk or the database can be written."""
+        is_writable = await run_in_threadpool(hub.tokens.files.is_writable)
         is_ready = hub.catalog.is_ready and is_writable
         state = {"status": "ready" if is_ready else "not ready", "caught_up": hub.catalog.is_ready}
         return answer({**state, "disk_writable": is_writable}, 200 if is_ready else 503)
@@ -226,6 +215,14 @@ def _describe_problems(api: FastAPI) -> None:
         schemas["ProblemOut"] = ProblemOut.model_json_schema()
         schemas.pop("HTTPValidationError", None)
         schemas.pop("ValidationError", None)
+        for path in made["paths"].values():
+            for method in path.keys() & {"patch", "delete"}:
+                for parameter in path[method].get("parameters", ()):  # missing, it is 428 and not 422
+                    parameter["required"] = parameter["required"] or parameter["name"] == "If-Match"
+        for field in (field for schema in schemas.values() for field in schema.get("properties", {}).values()):
+            for each in (field, *field.get("anyOf", ())):
+                if "patternProperties" in each:  # pydantic refuses the names that it does not mention here
+                    each["additionalProperties"] = False
         return made
 
     api.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's own pages tell to do it

@@ -1,39 +1,18 @@
 """What every door passes what it was given through: the right, the form of a body, refusals that repeat nothing.
 
+>>> from .schemas import SearchQuery
 >>> parse(SearchQuery, {"q": "tea", "top_k": 99})  # doctest: +IGNORE_EXCEPTION_DETAIL
 Traceback (most recent call last):
 Agent.knowhub.schemas.KnowHubError: /top_k: Input should be less than or equal to 50
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from .schemas import (
-    RESOURCE_ID_PATTERN,
-    AcceptIn,
-    BatchIn,
-    Case,
-    FeedbackIn,
-    FeedbackLine,
-    GoalIn,
-    GoalsIn,
-    KnowHubError,
-    KnowledgeLine,
-    KnowledgePatch,
-    KnowledgeUpdate,
-    ListQuery,
-    ProposalQuery,
-    ResourceIn,
-    ResourceQuery,
-    SearchQuery,
-    SlimIn,
-    Source,
-    TokenIn,
-    invalid,
-)
+from .schemas import RESOURCE_ID_LIMIT, RESOURCE_ID_PATTERN, Body, KnowHubError, Parameters, invalid
 from .tokens import Token
 
 __all__ = ["check_resource_id", "is_storable", "need", "parse", "problem_of"]
@@ -97,11 +76,16 @@ def problem_of(errors: Sequence[Any], skip: int = 0) -> KnowHubError:
 _HARMLESS = frozenset(["string_too_long", "string_too_short", "greater_than_equal", "less_than_equal", "too_long"])
 _HARMLESS |= {"too_short", "literal_error", "value_error", "string_pattern_mismatch", "int_parsing"}
 _DETAILS = {"json_invalid": "it is not JSON", "datetime_from_date_parsing": "it is no time in ISO 8601"}
-_MODELS: Sequence[type[BaseModel]] = (
-    *(KnowledgeLine, KnowledgePatch, KnowledgeUpdate, BatchIn, SlimIn, ResourceIn, GoalsIn, TokenIn, AcceptIn, Case),
-    *(FeedbackIn, FeedbackLine, SearchQuery, ListQuery, ResourceQuery, ProposalQuery, Source, GoalIn),
-)
-_FIELDS = frozenset(name for model in _MODELS for name in model.model_fields)
+
+
+def _all(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    yield model
+    for each in model.__subclasses__():
+        yield from _all(each)
+
+
+_FIELDS = frozenset(name for top in (Body, Parameters) for model in _all(top) for name in model.model_fields)
+_FIELDS |= {"If-Match", "Idempotency-Key"}
 
 
 def _is_ours(step: str) -> bool:
@@ -115,7 +99,7 @@ def check_resource_id(id: str) -> None:
     Raises:
         KnowHubError: `invalid`.
     """
-    if not isinstance(id, str) or len(id) > 200 or _RESOURCE_ID(id) is None:
+    if not isinstance(id, str) or len(id) > RESOURCE_ID_LIMIT or _RESOURCE_ID(id) is None:
         raise invalid("/id", "1 to 8 segments of letters, digits, `._-`, none of dots alone, 200 characters at most")
 
 

@@ -3,28 +3,29 @@
 >>> check_rewrite("Wait 7 s, see https://example.com/a.", "Wait 7 s, see https://example.com/a!", "")
 []
 >>> check_rewrite("Wait 7 s before `retry()`.", "Wait a while before `retry()`.", "")
-['it loses 7', 'it changes a number (7)']
+['it loses 7', 'it changes a number (7)', 'it changes a word (7)']
 >>> check_rewrite("Wait 7 s before `retry()`.", "Wait 9 s before `retry()`.", "7 s is too short, 9 works")
-['it changes a number (7)']
+['it changes a number (7)', 'it changes a word (7)']
 >>> check_rewrite("Wait 7 s and retry.", "Wait 7 s at http://evil.example", "be clearer")
-['it brings in http://evil.example', 'it changes a host (evil.example)']
+['it brings in http://evil.example', 'it changes a host (evil.example)', 'it changes a word (retry)']
 
 A *specific* is what a paraphrase would lose: a number, an address, code, a quotation, an identifier, a resource id.
 Each of the old text must be in the new one, or in the feedback, which speaks of it. Addresses, code and the shape of a
 secret must not be in the new text unless one of the two has them. A negation or order, a command, a number or a host
-that changes stops a rewriting, whatever the feedback says. What a guard stops becomes a proposal for a person.
+that changes stops a rewriting, whatever the feedback says; so does a word that is lost, moved, or in neither text. What
+a guard stops becomes a proposal for a person.
 """
 
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 
 from ..secrets_in_text import secret_shape
-from .schemas import CONTENT_LIMIT, TASK_LIMIT, Json
+from .schemas import CONTENT_LIMIT
 
-__all__ = ["Cluster", "check_merge", "check_rewrite", "find_clusters", "specifics_of"]
+__all__ = ["check_merge", "check_rewrite", "find_clusters", "specifics_of"]
 
 LENGTHS = (0.5, 2.0)
 """A rewriting is at least half and at most twice as long."""
@@ -78,7 +79,8 @@ def check_rewrite(old: str, new: str, feedback: str) -> list[str]:
     said = [
         f"it loses {_short(each)}" for each in specifics_of(old) if not _says(new, each) and not _says(feedback, each)
     ]
-    return said + _check_new(new, [old, feedback], len(old), script_of(old)) + _check_sense([old], new)
+    said += _check_new(new, [old, feedback], len(old), script_of(old))
+    return said + _check_sense([old], new) + _check_words(old, new, [feedback])
 
 
 def check_merge(sources: Sequence[str], new: str) -> list[str]:
@@ -92,7 +94,8 @@ def check_merge(sources: Sequence[str], new: str) -> list[str]:
     scripts = {script_of(source) for source in sources}
     script = scripts.pop() if len(scripts) == 1 else ""
     found = list(dict.fromkeys(said)) + _check_new(new, sources, longest, script, has_most=False)
-    return found + _check_sense(sources, new)
+    moved = [_check_words(source, new, sources) for source in sources]
+    return found + _check_sense(sources, new) + min(moved, key=len, default=[])
 
 
 # What turns advice around: a change of one of them is for a person, whatever the feedback says.
@@ -123,6 +126,33 @@ def _check_sense(olds: Sequence[str], new: str) -> list[str]:
     hosts = {host.lower() for old in olds for host in _HOST.findall(old)}
     lost = hosts ^ {host.lower() for host in _HOST.findall(new)}
     return said + [f"it changes a host ({_short(host)})" for host in sorted(lost)[:1]]
+
+
+# Words without advice in them. All others must stay, in their order: no list holds every pair of opposites, and "back
+# up, then drop" says something else than "drop, then back up".
+_FILLERS = frozenset(
+    re.findall(
+        r"\S+",
+        "a an the this that these those it its is are was were be been and then also so please just very you your we"
+        " our they their there here of 的 了 着 地 得 呢 啊 吧 请 就 也 是 一 个",
+    )
+)
+_WORD = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
+
+
+def _check_words(old: str, new: str, others: Sequence[str]) -> list[str]:
+    """Return which words a text loses, moves, or has from nowhere; fillers may come and go."""
+    before, after = _words_in(old), _words_in(new)
+    known = {word for other in others for word in _words_in(other)}
+    changed = []
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag != "equal":
+            changed += [*before[i1:i2], *(word for word in after[j1:j2] if word not in known)]
+    return [f"it changes a word ({_short(changed[0])})"] if changed else []
+
+
+def _words_in(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text.lower()) if word not in _FILLERS]
 
 
 def _turns_in(text: str) -> Counter[str]:
@@ -191,54 +221,6 @@ def script_of(text: str) -> str:
 
 
 # Slimming
-
-
-@dataclass
-class Cluster:
-    """Entries that seem to say the same; who may see one may see all."""
-
-    keep: str
-    """The best by quality: its id stays."""
-    others: list[str]
-    """What is to be merged into it."""
-    task: str = ""
-    content: str = ""
-    """What the one that stays is to say."""
-    reason: str = ""
-    """`"equal"`, or `"model"`."""
-    versions: dict[str, int] = field(default_factory=dict)
-    """Of all of them: a plan that they have outgrown is refused."""
-
-    def to_json(self) -> Json:
-        """Return it as a plan has it."""
-        return {
-            "keep": self.keep,
-            "merge": self.others,
-            "task": self.task,
-            "content": self.content,
-            "reason": self.reason,
-            "versions": self.versions,
-        }
-
-    @classmethod
-    def from_json(cls, told: object) -> "Cluster":
-        """Return what a plan says.
-
-        Raises:
-            ValueError: It is no such thing.
-        """
-        if not isinstance(told, Mapping):
-            raise ValueError("a cluster must be an object")
-        keep, others, versions = told.get("keep"), told.get("merge"), told.get("versions")
-        task, content, reason = (str(told.get(name, "")) for name in ("task", "content", "reason"))
-        is_list = isinstance(others, list) and bool(others) and all(isinstance(id, str) for id in others)
-        if not isinstance(keep, str) or not is_list or keep in (others or ()) or not isinstance(versions, Mapping):
-            raise ValueError("a cluster needs keep, merge and versions")
-        assert isinstance(others, list)
-        seen = {str(id): version for id, version in versions.items() if isinstance(version, int)}
-        if set(seen) != {keep, *others} or not 0 < len(task) <= TASK_LIMIT or not 0 < len(content) <= CONTENT_LIMIT:
-            raise ValueError("a cluster needs the version of each entry, a task and a content")
-        return cls(keep, list(dict.fromkeys(others)), task, content, reason, seen)
 
 
 def find_clusters(ids: Iterable[str], alike: Mapping[str, Iterable[str]]) -> list[list[str]]:

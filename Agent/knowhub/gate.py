@@ -14,7 +14,7 @@ import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,6 +23,7 @@ from .tokens import Token, Tokens
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Histogram
+    from starlette.concurrency import run_in_threadpool
 except ImportError as error:  # pragma: no cover - the tests run with the extra
     raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
@@ -74,8 +75,6 @@ class Settings:
     """For one token; 0 is no limit."""
     is_secure: bool = False
     """Whether browsers come by https."""
-    data: Json = field(default_factory=dict)
-    """What pages show of the server."""
 
 
 def problem_bytes(error: KnowHubError, instance: str) -> tuple[int, bytes]:
@@ -154,7 +153,10 @@ class Gate:
         host = _without_port(headers.get(b"host", b"").decode("latin-1")).lower()
         if host not in self._settings.allowed_hosts:
             raise KnowHubError("wrong-host", "start it with --allowed-host for each name that it may be called by")
-        token = self._identify(scope, headers)
+        if self._tokens.files.is_remote:
+            token = await run_in_threadpool(self._identify, scope, headers)
+        else:  # a thread would take longer than the look at a file
+            token = self._identify(scope, headers)
         scope["state"]["token"] = token
         if token is not None:
             self.count(token)

@@ -1,4 +1,4 @@
-"""`KnowHub`, the door: it checks who asks and what they may, then acts. Every other door asks it. See `rooms`.
+"""`KnowHub`, the service itself: it checks who calls and what they may, then acts. REST, pages, tools and MCP call it.
 
 >>> import tempfile
 >>> folder = tempfile.TemporaryDirectory()
@@ -23,37 +23,43 @@ is `not-found`, whatever is asked of it. Bodies are dicts or the models of `sche
 Errors are `KnowHubError`; nothing was written then, but for `outcome-unknown`.
 """
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-from ..addresses import refuse_address
 from ..keyword_tree import LLMClient
 from ..memory.memories import Ranker
 from .catalog import Catalog
+from .files import open_files
 from .ledger import TreeLedger
-from .rooms.finding import Finding
-from .rooms.operations import Operations
-from .rooms.slimming import Slimming
-from .rooms.token_keeping import TokenKeeping
-from .rooms.traces import Traces
-from .rooms.transfer import Transfer
-from .routing import (
-    Models,
-)
+from .routing import Models
+from .services.entries import Entries
+from .services.finding import Finding
+from .services.judging import Judging
+from .services.operations import Operations
+from .services.resources import Resources
+from .services.rewriting import Rewriting
+from .services.slimming import Slimming
+from .services.store import Store
+from .services.token_keeping import TokenKeeping
+from .services.traces import Traces
+from .services.transfer import Transfer
 from .tokens import LOCAL, Tokens
 from .vault import KeyRing, Vault
 
 __all__ = ["LOCAL", "KnowHub"]
 
 
-class KnowHub(Finding, Slimming, Operations, Traces, TokenKeeping, Transfer):
-    """Knowledge, resources and secrets in one folder; a context manager, safe for many threads and processes.
+class KnowHub:
+    """Knowledge, resources and secrets in one place; a context manager, safe for many threads and processes.
+
+    Its methods are those of `services`, which share one `Store`.
 
     Args:
-        folder: Holds `tree`, `vault`, `tokens` and `indexes`; made for its owner alone.
+        place: A folder, which holds `tree`, `vault`, `tokens` and `indexes` and is made for its owner alone; or an
+            address (`postgresql://db/agents#hub`), which several machines may serve at once: all of that is there, and
+            only indexes in a folder of this machine.
         llm_client: The model that routes searches and rewrites; None: by words, and said so.
         models: Several, by name; the first is the default.
         ring: The master keys; None finds them when the first secret comes.
@@ -61,12 +67,15 @@ class KnowHub(Finding, Slimming, Operations, Traces, TokenKeeping, Transfer):
         clock: Seconds since the epoch.
         allow_secret_shapes: Take knowledge that looks as if it held a key.
 
+    Raises:
+        InvalidInputError: An address that cannot be used, or its extra `[postgres]` is missing.
+
     Cost: opening reads all there is, some 0.1 ms for an entry.
     """
 
     def __init__(
         self,
-        folder: str | Path,
+        place: str | Path,
         llm_client: LLMClient | None = None,
         *,
         models: Mapping[str, LLMClient] | None = None,
@@ -75,25 +84,50 @@ class KnowHub(Finding, Slimming, Operations, Traces, TokenKeeping, Transfer):
         clock: Callable[[], float] = time.time,
         allow_secret_shapes: bool = False,
     ) -> None:
-        refuse_address(folder, "a hub's folder")
-        self.folder = Path(folder).absolute()
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if models is None and llm_client is not None:
             models = {str(getattr(llm_client, "model", "") or type(llm_client).__name__): llm_client}
-        self._clock = clock
-        self._allow_secret_shapes = allow_secret_shapes
+        self.files = open_files(place)
+        self.folder = self.files.folder
         self.models = Models(models)
-        self.tokens = Tokens(self.folder / "tokens", clock)
-        self.vault = Vault(self.folder / "vault", ring, clock)
-        self.ledger = TreeLedger(self.folder / "tree", clock=clock)
-        self.catalog = Catalog(self.ledger, self.folder / "indexes" / "knowhub.index", ranker)
+        self.tokens = Tokens(self.files.tokens, clock)
+        self.vault = Vault(self.files.secrets, ring, clock, self.folder)
         self._is_closed = False
-        self._slimming = threading.Lock()
+        try:
+            self.ledger = TreeLedger(self.files.tree, self.folder / "indexes" / "operations.sqlite", clock=clock)
+        except BaseException:
+            self.files.close()
+            raise
+        self.catalog = Catalog(self.ledger, self.folder / "indexes" / "knowhub.index", ranker)
         try:
             self.catalog.open()
         except BaseException:
             self.close()
             raise
+        store = Store(self.ledger, self.catalog, self.vault, self.tokens, self.models, clock, allow_secret_shapes)
+
+        entries, finding, resources = Entries(store), Finding(store), Resources(store)
+        self.save, self.get, self.list_knowledge = entries.save, entries.get, entries.list_knowledge
+        self.patch, self.delete, self.history = entries.patch, entries.delete, entries.history
+        self.search, self.begin_search, self.finish_search = finding.search, finding.begin_search, finding.finish_search
+        self.put_resource, self.get_resource = resources.put_resource, resources.get_resource
+        self.list_resources, self.delete_resource = resources.list_resources, resources.delete_resource
+        self.reveal, self.sweep = resources.reveal, resources.sweep
+
+        rewriting = Rewriting(store, entries)
+        judging, slimming = Judging(store, entries, rewriting), Slimming(store)
+        self.update, self.begin_update = judging.update, judging.begin_update
+        self.batch_update, self.feedback = judging.batch_update, judging.feedback
+        self.finish_evolving, self.proposals = rewriting.finish_evolving, rewriting.proposals
+        self.accept, self.reject, self.slim = rewriting.accept, rewriting.reject, slimming.slim
+
+        operations, traces, keeping = Operations(store), Traces(store), TokenKeeping(store)
+        self.operations, self.undo, self.purge = operations.operations, operations.undo, operations.purge
+        self.get_goals, self.put_goals = traces.get_goals, traces.put_goals
+        self.delete_goals, self.list_goals = traces.delete_goals, traces.list_goals
+        self.make_token, self.list_tokens = keeping.make_token, keeping.list_tokens
+        self.revoke_token = keeping.revoke_token
+        transfer = Transfer(store, entries, judging, resources)
+        self.export, self.take_in = transfer.export, transfer.take_in
 
     def close(self) -> None:
         """Leave the index on disk and close the store.  Closing twice is no error."""
@@ -102,6 +136,7 @@ class KnowHub(Finding, Slimming, Operations, Traces, TokenKeeping, Transfer):
             self.models.close()
             self.catalog.close()
             self.ledger.close()
+            self.files.close()
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Where a person's own files lie, and who they are to a hub: the data folder, the principal, the token."""
+"""Where a person's own files lie, and who they are to a hub: its place, the principal, the token."""
 
 import contextlib
 import getpass
@@ -7,16 +7,22 @@ import re
 import subprocess
 from pathlib import Path
 
-from ..addresses import refuse_address
+from ..addresses import is_address, refuse_address
+from ..keyword_tree import InvalidInputError
+from .files import write_new
 from .schemas import RIGHTS
-from .tokens import Token, Tokens, write_new
+from .tokens import Token, Tokens
 from .vault import config_folder
 
-__all__ = ["data_folder", "own_principal", "own_token", "token_path"]
+__all__ = ["hub_place", "own_principal", "own_token", "token_path"]
 
 
-def data_folder(given: str | None = None) -> Path:
-    """Return the data folder: the one given, KNOWHUB_DATA, or a person's own."""
+def hub_place(given: str | None = None, log: str | None = None) -> str | Path:
+    """Return where a hub is: an address (given, or KNOWHUB_LOG), else a folder (given, or KNOWHUB_DATA)."""
+    if address := log or ("" if given else os.environ.get("KNOWHUB_LOG")):
+        if not is_address(address):
+            raise InvalidInputError("--log must be the address of a tree: postgresql://host/database#name")
+        return address
     if place := given or os.environ.get("KNOWHUB_DATA"):
         refuse_address(place, "the data folder")
         return Path(place)

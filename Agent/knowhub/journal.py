@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..keyword_tree import Change, Info, KeywordTree
+from ..memory.log_follower import LogFollower, Position
 from .schemas import KnowHubError, Record
 
 __all__ = ["Entry", "Journal"]
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS place (seq INTEGER);
+CREATE TABLE IF NOT EXISTS place (seq INTEGER, id TEXT);
 CREATE TABLE IF NOT EXISTS operation (seq INTEGER PRIMARY KEY, id TEXT UNIQUE, op TEXT, at REAL, mark TEXT);
 CREATE TABLE IF NOT EXISTS touched (
     record TEXT, seq INTEGER, version INTEGER, before TEXT, PRIMARY KEY (record, seq)) WITHOUT ROWID;
@@ -89,6 +90,8 @@ class Journal:
         self._tree, self._path, self._read, self._record_of = tree, path, read, record_of
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._is_known = False
+        """Whether the file is of this log."""
 
     def close(self) -> None:
         """Close the file."""
@@ -129,15 +132,21 @@ class Journal:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            [[seq]] = connection.execute("SELECT max(seq) FROM place").fetchall()
-            place = int(seq or 0)
-            for change in self._tree.Changes(place):
+            place = Position(*(connection.execute("SELECT seq, id FROM place").fetchone() or ()))
+            if place.seq and not self._is_known and not LogFollower(self._tree).resume(place):
+                place = Position()  # another log has come in its place: a backup, say
+            if not place.seq:
+                connection.execute("DELETE FROM operation")
+                connection.execute("DELETE FROM touched")
+            before = place
+            for change in self._tree.Changes(place.seq):
                 self._take(connection, change)
-                place = change.seq
-            if place != seq:
+                place = Position(change.seq, change.operation_id)
+            if place != before:
                 connection.execute("DELETE FROM place")
-                connection.execute("INSERT INTO place VALUES (?)", (place,))
+                connection.execute("INSERT INTO place VALUES (?, ?)", place)
             connection.execute("COMMIT")
+            self._is_known = True
         except BaseException:
             connection.execute("ROLLBACK")
             raise

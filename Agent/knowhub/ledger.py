@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from ..addresses import open_tree
 from ..keyword_tree import (
     ConflictError,
     DuplicateIdError,
     Info,
     InvalidInputError,
-    KeywordTree,
     NotFoundError,
     StoreCorruptError,
     StoreError,
@@ -76,21 +76,21 @@ def record_of(info: Info) -> Record | None:
 
 
 class TreeLedger:
-    """A ledger in a folder; a context manager, safe for many threads and processes.
+    """A ledger in a tree; a context manager, safe for many threads and processes.
 
     Args:
-        folder: Holds the tree.
+        place: The tree's folder, or its address.
         index: The file of the journal; None is `indexes/operations.sqlite` in the folder.
         options: For `KeywordTree`: a clock, say.
 
     Cost: opening reads all; a write is one sync, and several at once share one.
     """
 
-    def __init__(self, folder: str | Path, index: Path | None = None, **options: Any) -> None:
+    def __init__(self, place: str | Path, index: Path | None = None, **options: Any) -> None:
         with _told():
-            self.tree = KeywordTree(str(folder), **options)
-        place = index or Path(folder, "indexes", "operations.sqlite")
-        self.journal = Journal(self.tree, place, self.stored, record_of)
+            self.tree = open_tree(place, **options)
+        path = index or Path(place, "indexes", "operations.sqlite")
+        self.journal = Journal(self.tree, path, self.stored, record_of)
 
     def __enter__(self) -> Self:
         return self
@@ -285,7 +285,12 @@ def _told() -> Iterator[None]:
             raise KnowHubError(
                 "outcome-unknown", "the disk failed while it was written: look before you retry"
             ) from error
-        raise KnowHubError("disk-full", f"the disk refuses the write ({_why(error)}); nothing was changed") from error
+        why = _why(error)
+        if not why:  # no disk of this machine: a database
+            raise KnowHubError(
+                "busy", "the store does not take it now; nothing was changed", retry_after_s=5.0
+            ) from error
+        raise KnowHubError("disk-full", f"the disk refuses the write ({why}); nothing was changed") from error
 
 
 def _why(error: BaseException) -> str:
@@ -294,4 +299,4 @@ def _why(error: BaseException) -> str:
         if isinstance(cause, OSError) and cause.errno is not None:
             return errno.errorcode.get(cause.errno, "?")
         cause = cause.__cause__ or cause.__context__
-    return "no reason given"
+    return ""

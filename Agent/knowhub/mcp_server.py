@@ -34,9 +34,7 @@ try:
     from mcp.server.transport_security import TransportSecuritySettings
     from starlette.routing import Route
 except ImportError as error:
-    raise ImportError(
-        "KnowHub's MCP server needs its extra: pip install '.[knowhub-mcp]' 'mcp>=2.3,<3'"
-    ) from error
+    raise ImportError("KnowHub's MCP server needs its extra: pip install '.[knowhub-mcp]' 'mcp>=2.3,<3'") from error
 
 __all__ = ["add_mcp", "make_server", "serve_stdio"]
 

@@ -25,15 +25,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..cli.language import choose_from_environment, say
 from ..keyword_tree import KeywordTreeError, LLMClient
 from ..model_clients import client_from_environment
+from .files import HubFiles, open_files
 from .hub import LOCAL, KnowHub
-from .identity import data_folder, own_principal, own_token, token_path
+from .identity import hub_place, own_principal, own_token, token_path
 from .schemas import RIGHTS, Json, KnowHubError
 from .tokens import Tokens
 from .vault import Vault, key_path
 
-__all__ = ["main", "make_app"]
+__all__ = ["main", "make_app", "make_parser", "run"]
 
 PORT = 8790
 _SETTINGS = "KNOWHUB_SERVE"  # what the workers of one server are told
@@ -51,6 +53,10 @@ def make_models(names: Sequence[str]) -> dict[str, LLMClient]:
     return found
 
 
+def _place(options: argparse.Namespace) -> str | Path:
+    return hub_place(options.data, options.log)
+
+
 # Serving
 
 
@@ -65,9 +71,7 @@ def make_app() -> Any:
     hub = KnowHub(
         told["data"], models=make_models(told["models"]), allow_secret_shapes=bool(told["allow_secret_shapes"])
     )
-    settings = Settings(
-        tuple(told["hosts"]), told["cors"], float(told["rate"]), bool(told["is_secure"]), {"data": told["data"]}
-    )
+    settings = Settings(tuple(told["hosts"]), told["cors"], float(told["rate"]), bool(told["is_secure"]))
     app = create_app(hub, settings, closes_hub=True)
     add_pages(app)
     with contextlib.suppress(ImportError):  # the extra `[knowhub-mcp]`
@@ -91,18 +95,23 @@ def _serve(options: argparse.Namespace) -> int:
         needed = "say --allowed-host NAME, and --tls-cert FILE --tls-key FILE or --behind-proxy"
         raise KnowHubError("invalid", f"{options.host} can be reached from outside: {needed}")
     _check_free(options.host, options.port)
-    folder = data_folder(options.data)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_key(folder)
-    tokens = Tokens(folder / "tokens")
+    place = _place(options)
+    files = open_files(place)
+    _check_key(files)
+    tokens = Tokens(files.tokens)
     _, mine = own_token(tokens)
     scheme = "https" if options.tls_cert else "http"
-    told = {"data": str(folder), "models": options.models, "hosts": [host.lower() for host in hosts]}
+    told = {
+        "data": str(place),
+        "shown": files.shown,
+        "models": options.models,
+        "hosts": [host.lower() for host in hosts],
+    }
     told |= {"cors": options.cors, "rate": options.rate, "is_secure": bool(options.tls_cert or options.behind_proxy)}
     told |= {"allow_secret_shapes": options.allow_secret_shapes}
     os.environ[_SETTINGS] = json.dumps(told)
     address = f"{scheme}://{options.host if ':' not in options.host else f'[{options.host}]'}:{options.port}"
-    said = f"KnowHub on {address}   data: {folder}   your token: {token_path()}"
+    said = f"KnowHub on {address}   data: {files.shown}   your token: {token_path()}"
     if options.allowed_host:  # the address that it listens on may be none that it answers to: 0.0.0.0, say
         name = options.allowed_host[0].lower()
         address = f"https://{name}" if options.behind_proxy else f"{scheme}://{name}:{options.port}"
@@ -138,10 +147,10 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check_key(folder: Path) -> None:
+def _check_key(files: HubFiles) -> None:
     """Refuse a master key that is not the one of this hub's secrets, before anything is served or sealed."""
-    vault = Vault(folder / "vault")
-    if vault.references():
+    vault = Vault(files.secrets, folder=files.folder)
+    if vault.is_used():
         vault.prove()
 
 
@@ -188,13 +197,16 @@ def _allow_connections() -> None:
 
 
 def _ask(options: argparse.Namespace) -> int:
-    with KnowHub(data_folder(options.data), models=make_models(options.models)) as hub:
+    with KnowHub(_place(options), models=make_models(options.models)) as hub:
         began = time.perf_counter()
         found = hub.search(LOCAL, {"q": options.question, "top_k": options.top_k, "min_score": 1})
         took_ms = (time.perf_counter() - began) * 1000
+        if options.json:
+            print(json.dumps(found, ensure_ascii=False))
+            return 0
         _show(found, took_ms)
         if not hub.catalog.counts().get("knowledge"):
-            print("The hub is empty: `knowhub import FILE` reads knowledge in.")
+            print(say("The hub is empty: `knowhub import FILE` reads knowledge in."))
     return 0
 
 
@@ -202,11 +214,12 @@ def _show(found: Json, took_ms: float) -> None:
     for result in found["results"]:
         judged = result["eval"]
         print(f"\n{result['task']}")
-        print(f"  score {judged['score']}, helpful {judged['helpful']}, harmful {judged['harmful']}, {result['id']}")
+        counts = judged["score"], judged["helpful"], judged["harmful"]
+        print("  " + say("score {}, helpful {}, harmful {}, {}", *counts, result["id"]))
         for line in result["content"].strip().splitlines()[:6]:
             print(f"  {_printable(line)[:110]}")
-    how = f"by {found['routing']}" + (f" ({found['reason']})" if found["reason"] else "")
-    print(f"\n{found['count']} of {found['eligible']} entries, {how}, {took_ms:.1f} ms")
+    how = found["routing"] + (f" ({found['reason']})" if found["reason"] else "")
+    print("\n" + say("{} of {} entries, by {}, {:.1f} ms", found["count"], found["eligible"], how, took_ms))
 
 
 def _printable(text: str) -> str:
@@ -214,20 +227,19 @@ def _printable(text: str) -> str:
 
 
 def _token(options: argparse.Namespace) -> int:
-    folder = data_folder(options.data)
-    tokens = Tokens(folder / "tokens")
+    tokens = Tokens(open_files(_place(options)).tokens)
     if options.action == "list":
         for token in tokens.all():
             scopes = ",".join(sorted(token.scopes)) or "-"
             print(f"{token.digest[:12]}  {token.principal}  {','.join(sorted(token.rights))}  {scopes}")
         for name in tokens.damaged():
-            print(f"{name[:12]}  damaged: this file holds no token")
+            print(f"{name[:12]}  {say('damaged: this file holds no token')}")
     elif options.action == "revoke":
         found = [token for token in tokens.all() if options.id and token.digest.startswith(options.id)]
         if len(found) != 1:
             raise KnowHubError("not-found", f"{len(found)} tokens begin with {options.id!r}: see `knowhub token list`")
         tokens.revoke(found[0].digest)
-        print(f"revoked: {found[0].principal}")
+        print(say("revoked: {}", found[0].principal))
     elif options.action == "login":
         print(f"http://127.0.0.1:{options.port}/login?code={tokens.make_login(own_token(tokens)[1])}")
     else:
@@ -245,7 +257,7 @@ def _key(options: argparse.Namespace) -> int:
         print("KNOWHUB_KEY" if os.environ.get("KNOWHUB_KEY") else key_path())
         return 0
     is_given = bool(os.environ.get("KNOWHUB_KEY"))
-    with KnowHub(data_folder(options.data)) as hub:
+    with KnowHub(_place(options)) as hub:
         if is_given and len(hub.vault.ring()) < 2:
             detail = "the key stands in KNOWHUB_KEY: put a new one before it there, and rotate again"
             raise KnowHubError("invalid", detail)
@@ -260,12 +272,15 @@ def _key(options: argparse.Namespace) -> int:
 
 
 def _import(options: argparse.Namespace) -> int:
-    with KnowHub(data_folder(options.data)) as hub, contextlib.ExitStack() as stack:
+    with KnowHub(_place(options)) as hub, contextlib.ExitStack() as stack:
         source: Any = sys.stdin
         if options.file != "-":
             source = stack.enter_context(open(options.file, encoding="utf-8-sig"))
         report = hub.take_in(LOCAL, _lines(source))
-    print(f"{report['written']} written, {report['skipped']} there already")
+    if options.json:
+        print(json.dumps(report, ensure_ascii=False))
+        return 1 if report["errors"] else 0
+    print(say("{} written, {} there already", report["written"], report["skipped"]))
     for error in report["errors"]:
         print(f"line {error['line']}: {error['detail']}", file=sys.stderr)
     return 1 if report["errors"] else 0
@@ -282,7 +297,7 @@ def _lines(source: Iterable[str]) -> Iterator[Json]:
 
 
 def _export(options: argparse.Namespace) -> int:
-    with KnowHub(data_folder(options.data)) as hub, contextlib.ExitStack() as stack:
+    with KnowHub(_place(options)) as hub, contextlib.ExitStack() as stack:
         out: Any = sys.stdout
         if options.file != "-":
             descriptor = os.open(options.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -294,20 +309,20 @@ def _export(options: argparse.Namespace) -> int:
 
 def _doctor(options: argparse.Namespace) -> int:
     try:
-        problems = _look(data_folder(options.data))
+        problems = _look(_place(options))
     except KnowHubError as error:
         if error.code != "store-damaged":
             raise
         problems = [f"the store is damaged: {error.__cause__}"]
     for said in problems:
         print(f"! {said}")
-    print("all is well" if not problems else f"{len(problems)} problems")
+    print(say("{} problems", len(problems)) if problems else say("all is well"))
     return 1 if problems else 0
 
 
-def _look(folder: Path) -> list[str]:
+def _look(place: str | Path) -> list[str]:
     """Print what a hub holds; return what is wrong."""
-    with KnowHub(folder) as hub:
+    with KnowHub(place) as hub:
         problems = [*hub.ledger.tree.recovery, *hub.ledger.tree.Verify()]
         if hub.vault.references():
             try:
@@ -323,28 +338,28 @@ def _look(folder: Path) -> list[str]:
         counts = hub.catalog.counts()
         sealed, named = set(hub.vault.references()), hub.catalog.secret_references()
         orphans = len(sealed - named)
-        print("  ".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or "empty")
-        print(f"secrets: {len(sealed & named)}, without an owner: {orphans}, tokens: {len(hub.tokens.all())}")
+        print("  ".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or say("empty"))
+        held = len(sealed & named), orphans, len(hub.tokens.all())
+        print(say("secrets: {}, without an owner: {}, tokens: {}", *held))
     return problems
 
 
 def _purge(options: argparse.Namespace) -> int:
     if not options.yes:
         raise KnowHubError("invalid", "it forgets all history and what was deleted, for good: say --yes")
-    folder = data_folder(options.data)
-    with KnowHub(folder) as hub:
+    with KnowHub(_place(options)) as hub:
         hub.purge(LOCAL)
-    for indexes in (folder / "indexes", folder / "tree" / "indexes"):
+    for indexes in (hub.folder / "indexes", hub.folder / "tree" / "indexes"):
         shutil.rmtree(indexes, ignore_errors=True)
-    print("What was deleted is gone; snapshots, if there are any, still hold it.")
+    print(say("What was deleted is gone; snapshots, if there are any, still hold it."))
     return 0
 
 
 def _mcp(options: argparse.Namespace) -> int:
     from .mcp_server import serve_stdio
 
-    _check_key(data_folder(options.data))
-    with KnowHub(data_folder(options.data), models=make_models(options.models)) as hub:
+    _check_key(open_files(_place(options)))
+    with KnowHub(_place(options), models=make_models(options.models)) as hub:
         _, token = own_token(hub.tokens)
         serve_stdio(hub, token)
     return 0
@@ -360,10 +375,13 @@ def make_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    def add(name: str, run: Any, text: str, *, models: bool = False) -> argparse.ArgumentParser:
+    def add(name: str, run: Any, text: str, *, models: bool = False, json: bool = False) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
         made.set_defaults(run=run)
         made.add_argument("--data", help="the data folder; KNOWHUB_DATA, else ~/.local/share/knowhub")
+        made.add_argument("--log", help="instead: postgresql://host/database#name, for several machines; KNOWHUB_LOG")
+        if json:
+            made.add_argument("--json", action="store_true", help="answer in JSON, for programs")
         if models:
             made.add_argument(
                 "--models", default=[], type=lambda text: [name for name in text.split(",") if name],
@@ -382,7 +400,7 @@ def make_parser() -> argparse.ArgumentParser:
     serve.add_argument("--cors", default="", help="the one origin whose scripts may ask it")
     serve.add_argument("--rate", type=float, default=50.0, help="requests a second for one token; 0 is no limit")
     serve.add_argument("--allow-secret-shapes", action="store_true", help="take knowledge that looks like a key")
-    ask = add("ask", _ask, "search from the terminal", models=True)
+    ask = add("ask", _ask, "search from the terminal", models=True, json=True)
     ask.add_argument("question")
     ask.add_argument("--top-k", type=int, default=3)
     token = add("token", _token, "make, list or revoke tokens; log a browser in")
@@ -398,7 +416,7 @@ def make_parser() -> argparse.ArgumentParser:
     key.add_argument(
         "--drop-old", action="store_true", help="forget the old keys: old backups, and hubs not rotated, open no more"
     )
-    take = add("import", _import, "read knowledge in")
+    take = add("import", _import, "read knowledge in", json=True)
     take.add_argument("file", help="- is stdin")
     give = add("export", _export, "write all as JSON lines, no secrets")
     give.add_argument("file", nargs="?", default="-")
@@ -409,11 +427,17 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def run(options: argparse.Namespace) -> int:
+    """Run a command whose words were read; errors are the caller's."""
+    return int(options.run(options))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
+    choose_from_environment()
     options = make_parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        return run(options)
     except (KeywordTreeError, OSError, ImportError) as error:
         print(f"knowhub: {error}", file=sys.stderr)
         return 2

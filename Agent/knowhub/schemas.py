@@ -12,7 +12,7 @@ A body is one of the models here, and unknown fields are refused. No error repea
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias
@@ -121,13 +121,13 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "method-not-allowed": (405, "The path knows other methods"),
     "timeout": (408, "The request took too long to arrive"),
     "conflict": (409, "Something stands in the way"),
+    "key-reused": (409, "The Idempotency-Key was used for another request"),
     "gone": (410, "The secret has expired or was destroyed"),
     "changed": (412, "It has another version by now"),
     "too-large": (413, "The request is too large"),
     "wrong-host": (421, "This server does not answer to that name"),
     "invalid": (422, "The request is not valid"),
     "secret-shape": (422, "Knowledge must not hold what looks like a secret"),
-    "key-reused": (422, "The Idempotency-Key was used for another body"),
     "version-needed": (428, "If-Match must say which version is meant"),
     "too-many-requests": (429, "Too many requests"),
     "headers-too-large": (431, "The request's head is too large"),
@@ -230,16 +230,6 @@ def kind_of(id: str) -> str:
     return (found[1] or found[2]) if found else ""
 
 
-@dataclass(slots=True)
-class Reading:
-    """An entry's judgement, computed from its living feedback."""
-
-    helpful: int = 0
-    harmful: int = 0
-    helpful_history: list[Json] = field(default_factory=list)
-    harmful_history: list[Json] = field(default_factory=list)
-
-
 # Bodies
 
 
@@ -256,6 +246,11 @@ def _iso(value: object) -> object:
     if isinstance(value, datetime) or (isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d[Tt ]", value)):
         return value
     raise ValueError("it must be a time in ISO 8601, with its zone")
+
+
+def _whole(value: object) -> object:
+    """Return 5.0 as 5, which JSON does not tell apart."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _in_utc(time: datetime) -> datetime:
@@ -286,7 +281,7 @@ Type = Literal["user_profile", "strategy", "tool", "usecase", "definition", "pla
 Category = Literal["paper", "exp", "skill", "book"]
 ContentType = Literal["text", "code", "credential", "cookie"]
 Right = Literal["read", "write", "curate", "secrets", "admin"]
-Score = Annotated[int, Field(ge=1, le=5, strict=True)]
+Score = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=5, strict=True)]
 Confidence = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]
 Types = Annotated[list[Type], Field(min_length=1, max_length=20)]
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=20)]
@@ -425,12 +420,34 @@ class BatchIn(Body):
     atomic: Annotated[bool, Field(strict=True)] = True
 
 
+class Cluster(Body):
+    """Entries that seem to say the same; who may see one may see all."""
+
+    keep: KnowledgeId
+    """The best by quality: its id stays."""
+    merge: Annotated[list[KnowledgeId], Field(min_length=1, max_length=10_000)]
+    """What is to be merged into it."""
+    task: Task
+    content: Content
+    """What the one that stays is to say."""
+    reason: Short = ""
+    """`"equal"`, or `"model"`."""
+    versions: Annotated[dict[KnowledgeId, int], Field(max_length=10_001)]
+    """Of all of them: a plan that they have outgrown is refused."""
+
+
+class Plan(Body):
+    """What a dry run of slimming gives, and what is to be merged then."""
+
+    clusters: Annotated[list[Cluster], Field(max_length=10_000)]
+
+
 class SlimIn(Body):
     """What to merge, and who writes it."""
 
     model: Model = ""
     dry_run: Annotated[bool, Field(strict=True)] = False
-    plan: dict[str, Any] | None = None
+    plan: Plan | None = None
 
 
 class ResourceIn(Body):

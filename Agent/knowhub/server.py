@@ -39,6 +39,8 @@ from .checks import need
 from .hub import KnowHub
 from .routing import wait_for
 from .schemas import (
+    RESOURCE_ID_LIMIT,
+    RESOURCE_ID_PATTERN,
     AcceptIn,
     BatchIn,
     GoalsIn,
@@ -97,10 +99,15 @@ _Key = Annotated[
         description="of the caller's choice: the same request once more gets the first answer",
     ),
 ]
-_IfMatch = Annotated[str | None, Header(alias="If-Match", description='the ETag that was seen, as `"3"`')]
+_IfMatch = Annotated[
+    str | None,
+    Header(alias="If-Match", pattern=r'^(\*|"[0-9]{1,15}")$', description='the ETag that was seen, as `"3"`, or `*`'),
+]
 _KnowledgeIdPath = Annotated[str, Path(pattern=r"^knowledge-[0-9A-Za-z-]{1,60}$", examples=["knowledge-20260305-a1b2"])]
 _ProposalIdPath = Annotated[str, Path(pattern=r"^proposal-[0-9A-Za-z-]{1,60}$")]
-_ResourceIdPath = Annotated[str, Path(max_length=200, examples=["credentials/website_a"])]
+_ResourceIdPath = Annotated[
+    str, Path(max_length=RESOURCE_ID_LIMIT, pattern=RESOURCE_ID_PATTERN, examples=["credentials/website_a"])
+]
 _TraceIdPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$")]
 Who = Annotated[Token, Depends(_who)]
 
@@ -149,14 +156,14 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
         made = hub.save(token, body, key or "")
         return answer(made, 201, made["entry"]["version"])
 
-    @api.post(f"{path}/batch_update", responses=told(BatchOut, 409), openapi_extra=_SECURED)
+    @api.post(f"{path}/batch_update", responses=told(BatchOut), openapi_extra=_SECURED)
     def batch_update_knowledge(body: BatchIn, token: Who, key: _Key = None) -> Response:
         """Judge several entries."""
         return answer(hub.batch_update(token, body, key or ""))
 
     slimming = ThreadPoolExecutor(1, "KnowHub slim")  # it may take minutes, and must hold no thread that writes need
 
-    @api.post(f"{path}/slim", responses=told(SlimOut, 409), openapi_extra=_SECURED)
+    @api.post(f"{path}/slim", responses=told(SlimOut), openapi_extra=_SECURED)
     async def slim_knowledge(body: SlimIn, token: Who, key: _Key = None) -> Response:
         """Merge entries that say the same."""
         need(token, "curate")
@@ -169,7 +176,8 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
     async def get_knowledge(id: _KnowledgeIdPath, token: Who) -> Response:
         """Return an entry."""
         with contextlib.suppress(KnowHubError):  # what is known is answered from memory, without a thread
-            if hub.catalog.get(id) is not None and sum(hub.catalog.votes(id)) < _FEW_VOTES:
+            is_here = hub.catalog.get(id) is not None and not hub.tokens.files.is_remote
+            if is_here and sum(hub.catalog.votes(id)) < _FEW_VOTES:
                 entry = hub.get(token, id)
                 return answer(entry, version=entry["version"])
         entry = await run_in_threadpool(hub.get, token, id)
@@ -197,7 +205,7 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
 def _add_feedback(api: FastAPI, hub: KnowHub) -> None:
     one = "/api/knowledge/{id:knowledge_id}"
 
-    @api.put(one, responses=told(UpdatedOut, 409, with_version=True), openapi_extra=_SECURED)
+    @api.put(one, responses=told(UpdatedOut, with_version=True), openapi_extra=_SECURED)
     async def update_knowledge(id: _KnowledgeIdPath, body: KnowledgeUpdate, token: Who, key: _Key = None) -> Response:
         """Judge an entry, score it, or let it be rewritten."""
         made, evolving = await run_in_threadpool(hub.begin_update, token, id, body, key or "")
@@ -221,16 +229,14 @@ def _add_proposals(api: FastAPI, hub: KnowHub) -> None:
         return answer(hub.proposals(token, query))
 
     @api.post(
-        "/api/proposal/{id:proposal_id}/accept",
-        responses=told(ChangedOut, 409, with_version=True),
-        openapi_extra=_SECURED,
+        "/api/proposal/{id:proposal_id}/accept", responses=told(ChangedOut, with_version=True), openapi_extra=_SECURED
     )
     def accept_proposal(id: _ProposalIdPath, token: Who, body: AcceptIn | None = None, key: _Key = None) -> Response:
         """Give an entry the text that was proposed, or another one."""
         made = hub.accept(token, id, body or AcceptIn(), key or "")
         return answer(made, version=made["entry"]["version"])
 
-    @api.post("/api/proposal/{id:proposal_id}/reject", responses=told(DoneOut, 409, 412), openapi_extra=_SECURED)
+    @api.post("/api/proposal/{id:proposal_id}/reject", responses=told(DoneOut, 412), openapi_extra=_SECURED)
     def reject_proposal(id: _ProposalIdPath, token: Who, key: _Key = None) -> Response:
         """Close a proposal."""
         return answer(hub.reject(token, id, key or ""))
@@ -250,7 +256,7 @@ def _add_resources(api: FastAPI, hub: KnowHub) -> None:
         found = hub.get_resource(token, id)
         return answer(found, version=found["version"])
 
-    put_told = told(KeptOut, 409, 412, 428, with_version=True)
+    put_told = told(KeptOut, 412, 428, with_version=True)
     put_told[201] = put_told[200]
 
     @api.put(one, responses=put_told, openapi_extra=_SECURED)
@@ -282,7 +288,7 @@ def _add_operations(api: FastAPI, hub: KnowHub) -> None:
         """List the newest operations on what the token sees."""
         return answer(hub.operations(token, query))
 
-    @api.post("/api/operation/{id}/undo", responses=told(UndoneOut, 409), openapi_extra=_SECURED)
+    @api.post("/api/operation/{id}/undo", responses=told(UndoneOut), openapi_extra=_SECURED)
     def undo_operation(id: Annotated[str, Path(max_length=100)], token: Who, key: _Key = None) -> Response:
         """Take an operation back."""
         return answer(hub.undo(token, id, key or ""))
@@ -296,7 +302,7 @@ def _add_goals(api: FastAPI, hub: KnowHub) -> None:
         """Return a goal tree of one's own."""
         return answer(hub.get_goals(token, id))
 
-    @api.put(goals, responses=told(GoalsKeptOut, 409), openapi_extra=_SECURED)
+    @api.put(goals, responses=told(GoalsKeptOut), openapi_extra=_SECURED)
     def put_goals(id: _TraceIdPath, body: GoalsIn, token: Who, key: _Key = None) -> Response:
         """Keep a goal tree."""
         return answer(hub.put_goals(token, id, body, key or ""))
@@ -313,7 +319,7 @@ def _add_tokens(api: FastAPI, hub: KnowHub) -> None:
         """List tokens, without their texts."""
         return answer(hub.list_tokens(token))
 
-    @api.post("/api/token", status_code=201, responses=told(TokenOut, 409, status=201), openapi_extra=_SECURED)
+    @api.post("/api/token", status_code=201, responses=told(TokenOut, status=201), openapi_extra=_SECURED)
     def make_token(body: TokenIn, token: Who, key: _Key = None) -> Response:
         """Make a token; its text is told this once."""
         return answer(hub.make_token(token, body, key or ""), 201)
@@ -337,7 +343,7 @@ def _add_transfer(api: FastAPI, hub: KnowHub) -> None:
         media_type = "text/plain" if is_text else "application/x-ndjson"
         return StreamingResponse(_in_blocks(_lines(hub, token)), media_type=media_type)
 
-    @api.post("/api/import", responses=told(ImportOut, 409), openapi_extra=_SECURED)
+    @api.post("/api/import", responses=told(ImportOut), openapi_extra=_SECURED)
     def take_in(body: ImportIn, token: Who, key: _Key = None) -> Response:
         """Write what an export holds; what is there already is skipped."""
         return answer(hub.take_in(token, body.lines, key or ""))

@@ -42,7 +42,7 @@ class TestRewrite:
             ("Stir it well and then wait for quite a while.", "Stir.", "", "less than half"),
             ("Stir it well and then wait.", " ", "", "blank"),
             ("Stir it well and then wait a while.", "搅拌均匀后等一会儿再继续下一步。", "", "another script"),
-            ("搅拌均匀,再等 5 分钟。", "搅拌均匀后再等 5 分钟即可。", "", ""),
+            ("搅拌均匀,再等 5 分钟。", "请搅拌均匀,再等 5 分钟。", "", ""),
             ("随机等待,设置「用户代理」。", "随机等待,设置代理。", "", "loses 「用户代理」"),
             ("see code/selenium/login", "see the code there now", "", "loses code/selenium/login"),
             (OLD, OLD + " -----BEGIN RSA " + "PRIVATE KEY-----", "", "shape of a secret (private key)"),
@@ -158,6 +158,49 @@ REVERSED = [
     ("You can't reuse the token.", "You can reuse the token."),
     ("不要以 root 运行。", "要以 root 运行。"),
     ("必须先备份，禁止直接删除。", "可以先备份，直接删除。"),
+    # Without a word that any list would hold: by order, or by opposites.
+    ("Never run it as root; it may delete the home folder.", "Always run it as root; it may delete the home folder."),
+    ("Do not commit the lock file to the repository.", "Do commit the lock file to the repository."),
+    ("Restart the worker before you migrate the database.", "Restart the worker after you migrate the database."),
+    ("Back up the table, then drop it.", "Drop the table, then back it up."),
+    ("Use a lower timeout on slow networks.", "Use a higher timeout on slow networks."),
+    ("The old endpoint is deprecated; prefer the new one.", "The new endpoint is deprecated; prefer the old one."),
+    (
+        "It is safe to retry a read, and dangerous to retry a payment.",
+        "It is dangerous to retry a read, and safe to retry a payment.",
+    ),
+    ("Keep retries small in production.", "Keep retries large in production."),
+    ("Set the flag to off while you test.", "Set the flag to on while you test."),
+    ("Merge first and rebase later.", "Rebase first and merge later."),
+    ("Few requests pass; most are blocked.", "Most requests pass; few are blocked."),
+    (
+        "Users with a token are refused, users without one are let in.",
+        "Users without a token are refused, users with one are let in.",
+    ),
+    ("Prefer Firefox over Chrome here.", "Prefer Chrome over Firefox here."),
+    ("Hardly any site checks the referrer.", "Nearly every site checks the referrer."),
+    ("Reject self-signed certificates.", "Accept self-signed certificates."),
+    ("Scale up when the queue grows.", "Scale down when the queue grows."),
+    ("Open the port to the internal network.", "Open the port to the public network."),
+    ("The test account is read-only.", "The test account is read-write."),
+    ("Run as the app user with minimal permissions.", "Run as the admin user with full permissions."),
+    ("Disable the cache when debugging.", "Use the cache when debugging."),
+    ("Please encrypt the backups.", "Please decrypt the backups."),
+    ("Log in daily.", "Log in weekly."),
+    ("Copy from staging to production.", "Copy from production to staging."),
+    ("不要在生产环境直接执行删除语句。", "请在生产环境直接执行删除语句。"),
+    ("先备份再升级。", "先升级再备份。"),
+    ("超时时间应该调大。", "超时时间应该调小。"),
+    ("晚上可以批量请求,白天很容易被封。", "白天可以批量请求,晚上很容易被封。"),
+    ("推荐使用旧接口,新接口不稳定。", "推荐使用新接口,旧接口不稳定。"),
+    ("登录后等待五秒再点击。", "登录后立即点击。"),
+    ("开启代理后再访问。", "关闭代理后再访问。"),
+    ("优先使用测试账号。", "优先使用正式账号。"),
+    ("很少需要重启服务。", "经常需要重启服务。"),
+    ("从主库读取,写入从库会失败。", "从从库读取,写入主库会失败。"),
+    ("此方法可行。", "此方法不可行。"),
+    ("勿信任外部输入。", "可信任外部输入。"),
+    ("慢速请求更稳妥。", "快速请求更稳妥。"),
 ]
 
 
@@ -231,7 +274,7 @@ class TestSlim:
         assert (told["merged"], told["skipped"][0]["reason"]) == (0, "more than a fifth would go at once")
 
     def test_a_model_writes_one_of_similar_ones(self, tmp_path: Path) -> None:
-        reply = {"same": True, "task": "log in to the site", "content": "Wait 3 s at random, with a proxy."}
+        reply = {"same": True, "task": "log in to the site", "content": "Wait 3 s at random, and a proxy."}
         with KnowHub(tmp_path / "hub", StubLLMClient([reply])) as hub:
             self.fill(hub, "Wait 3 s at random.", "Wait 3 s at random, proxy.")
             told = hub.slim(LOCAL)

@@ -399,7 +399,7 @@ class TestRouting:
             assert len(client.calls) == 3
 
     def test_a_slow_one_is_not_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("Agent.knowhub.rooms.finding.ROUTE_S", 0.05)
+        monkeypatch.setattr("Agent.knowhub.services.finding.ROUTE_S", 0.05)
         go_on = threading.Event()
 
         class Slow(StubLLMClient):
@@ -499,15 +499,19 @@ class TestFeedback:
 
         assert (judged["score"], judged["helpful"], judged["harmful"]) == (3, 0, 0)
 
-    def test_nothing_to_update_is_refused(self, hub: KnowHub) -> None:
-        refused("invalid", hub.update, LOCAL, save(hub), {})
+    def test_nothing_to_update_writes_nothing(self, hub: KnowHub) -> None:
+        id = save(hub)
+        answer = hub.update(LOCAL, id, {"model": "m", "add_helpful_case": None})
+
+        assert (answer["operation_id"], answer["entry"]["version"]) == ("", 1)
+        assert hub.operations(LOCAL)["count"] == 1
 
     def test_a_batch_is_all_or_nothing_and_names_the_bad_ones(self, hub: KnowHub) -> None:
         ids = [save(hub), save(hub)]
         feedback = [
             {"knowledge_id": id, "is_helpful": True, "case": {"task": "t"}} for id in (ids[0], "knowledge-x", ids[1])
         ]
-        problem = refused("invalid", hub.batch_update, LOCAL, {"feedback_list": feedback})
+        problem = refused("conflict", hub.batch_update, LOCAL, {"feedback_list": feedback})
 
         assert [each["pointer"] for each in problem.errors] == ["/feedback_list/1"]
         assert [hub.get(LOCAL, id)["eval"]["helpful"] for id in ids] == [0, 0]
@@ -557,7 +561,7 @@ class TestList:
 
     def test_a_foreign_cursor_is_refused(self, hub: KnowHub) -> None:
         for cursor in ("x", "bm9uZQ", "W10", "WyJhIiwgMV0"):
-            refused("invalid", hub.list_knowledge, LOCAL, {"cursor": cursor})
+            refused("not-found", hub.list_knowledge, LOCAL, {"cursor": cursor})
 
 
 class TestChange:
@@ -667,7 +671,7 @@ class TestChange:
     def test_who_sees_little_reads_no_more_of_the_log_at_once(
         self, hub: KnowHub, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("Agent.knowhub.rooms.operations._READ_AT_ONCE", 5)
+        monkeypatch.setattr("Agent.knowhub.services.operations._READ_AT_ONCE", 5)
         mine = [hub.save(ADA, told(scopes=["team:a"]))["operation_id"]]
         for _ in range(12):
             save(hub)
@@ -754,14 +758,15 @@ class TestProcesses:
     ) -> None:
         id = save(hub)
         with KnowHub(tmp_path / "hub") as other:
-            check_owner = other._check_owner
+            store = other.patch.__self__._store  # type: ignore[attr-defined]
+            check_owner = store.check_owner
 
             def change_meanwhile(token: Token, record: Any) -> None:
                 hub.patch(LOCAL, id, {"content": "new"}, 1)
                 other.ledger.refresh()
                 check_owner(token, record)
 
-            monkeypatch.setattr(other, "_check_owner", change_meanwhile)
+            monkeypatch.setattr(store, "check_owner", change_meanwhile)
             refused("changed", other.patch, LOCAL, id, {"score": 5}, 1)
 
             assert other.get(LOCAL, id)["content"] == "new"

@@ -336,7 +336,8 @@ def test_generated_programs_leak_nothing(monkeypatch: pytest.MonkeyPatch, first:
 
 
 def test_the_search_for_leaks_finds_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("tokens", "catalog", *(f"rooms.{room}" for room in ("entries", "judging", "rewriting", "transfer"))):
+    services = (f"services.{name}" for name in ("entries", "judging", "rewriting", "transfer"))
+    for name in ("tokens", "catalog", *services):
         monkeypatch.setattr(f"Agent.knowhub.{name}.is_visible", lambda *_: True)
     with KnowHub(tmp_path / "hub", Echo()) as hub:
         programs = [Program(hub, seed) for seed in range(20)]

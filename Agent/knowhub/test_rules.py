@@ -11,8 +11,8 @@ import pytest
 from Agent.knowhub import catalog, evolving, gate, program, routing, schemas, tokens, vault
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.ledger import ATTEMPTS
-from Agent.knowhub.rooms import entries
 from Agent.knowhub.schemas import Json, KnowHubError
+from Agent.knowhub.services import entries
 
 ENTRY = {"task": "boil an egg", "content": "Seven minutes.", "types": ["usecase"]}
 

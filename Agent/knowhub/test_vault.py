@@ -19,11 +19,12 @@ from urllib.parse import quote
 import pytest
 
 from Agent.keyword_tree import StubLLMClient
+from Agent.knowhub.files import write_new
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.program import main
 from Agent.knowhub.schemas import Json, KnowHubError, ResourceIn
 from Agent.knowhub.support import serve
-from Agent.knowhub.tokens import Token, write_new
+from Agent.knowhub.tokens import Token
 from Agent.knowhub.vault import KeyRing, Vault, find_ring, key_path
 from Agent.secrets_in_text import secret_shape
 
@@ -425,14 +426,14 @@ class TestMasterKey:
                 time.sleep(0.3)  # it has its key, and has not written
             write_new(path, data, **more)
 
-        monkeypatch.setattr("Agent.knowhub.vault.write_new", write_late)
+        monkeypatch.setattr("Agent.knowhub.files.write_new", write_late)
         late = threading.Thread(target=lambda: sealed.append(vault.seal("r/2", SECRET)))
         late.start()
         sealing.wait()
-        Vault(vault._folder).rotate(drop_old=True)
+        Vault(tmp_path / "hub" / "vault").rotate(drop_old=True)
         late.join()
 
-        assert Vault(vault._folder).open(sealed[0], "r/2") == SECRET
+        assert Vault(tmp_path / "hub" / "vault").open(sealed[0], "r/2") == SECRET
 
     def test_of_two_first_keys_one_stays(self, tmp_path: Path) -> None:
         for number in range(20):

@@ -12,17 +12,16 @@ Who reads the folder cannot log in by it: 32 random bytes need no slow hash. Unl
 browser's session is a token of its own, which ends with the one that logged it in.
 """
 
-import contextlib
 import hashlib
 import json
-import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from .files import Files, FolderFiles
 from .schemas import OWNER_SCOPE, RIGHTS, Record
 
 __all__ = ["LOCAL", "SESSION_S", "Token", "Tokens", "is_visible"]
@@ -76,6 +75,10 @@ class Token:
         """Return whether it may write into a scope."""
         return scope == OWNER_SCOPE or scope in self.scopes or self.sees_all()
 
+    def owned(self, scopes: Iterable[str]) -> list[str]:
+        """Return those of an entry's scopes that it may write into: what it says of the entry is for these."""
+        return [scope for scope in scopes if self.owns_scope(scope)]
+
 
 LOCAL = Token("local", frozenset(RIGHTS), frozenset("*"))
 """Whoever runs the process: a hub in process needs no file."""
@@ -103,16 +106,16 @@ class Tokens:
     """The tokens of one hub; safe for many threads and processes.
 
     Args:
-        folder: Holds a file each; made for its owner alone.
+        files: Hold one each; or their folder.
         clock: Seconds since the epoch.
 
     Cost: finding one is a hash and a look at its file.
     """
 
-    def __init__(self, folder: str | Path, clock: Callable[[], float] = time.time) -> None:
-        self._folder = Path(folder)
+    def __init__(self, files: Files | str | Path, clock: Callable[[], float] = time.time) -> None:
+        self.files = FolderFiles(files) if isinstance(files, (str, Path)) else files
         self._clock = clock
-        self._read: dict[str, tuple[tuple[int, int, int], Token]] = {}  # by digest
+        self._read: dict[str, tuple[object, Token]] = {}  # by digest
 
     def make(
         self,
@@ -179,12 +182,8 @@ class Tokens:
         """End a token; says whether it was there."""
         if not _is_digest(digest):
             return False
-        try:
-            (self._folder / digest).unlink()
-        except FileNotFoundError:
-            return False
         self._read.pop(digest, None)
-        return True
+        return self.files.remove(digest)
 
     def is_token(self, digest: str) -> bool:
         """Return whether a digest is that of a token, expired ones too; sessions and links are none."""
@@ -212,17 +211,14 @@ class Tokens:
                 self.revoke(digest)
 
     def _digests(self) -> Iterator[str]:
-        with contextlib.suppress(FileNotFoundError):
-            yield from sorted(name for name in os.listdir(self._folder) if _is_digest(name))
+        return filter(_is_digest, self.files.names())
 
     def _load(self, digest: str) -> Token | None:
         if not _is_digest(digest):
             return None
-        try:
-            status = os.stat(self._folder / digest)
-        except OSError:
+        mark = self.files.mark(digest)
+        if mark is None:
             return None
-        mark = (status.st_ino, status.st_mtime_ns, status.st_size)
         known = self._read.get(digest)
         if known is None or known[0] != mark:
             token = self._parse(digest)
@@ -234,7 +230,7 @@ class Tokens:
 
     def _parse(self, digest: str) -> Token | None:
         try:
-            held = json.loads((self._folder / digest).read_bytes())
+            held = json.loads(self.files.read(digest) or b"")
             expires_at = held["expires_at"]
             rights, scopes = held["rights"], held["scopes"]
             texts = [held["principal"], held["parent"], held["kind"], *rights, *scopes]
@@ -248,7 +244,6 @@ class Tokens:
             return None
 
     def _write(self, token: Token) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         held = {
             "principal": token.principal,
             "rights": sorted(token.rights),
@@ -259,7 +254,7 @@ class Tokens:
             "created_at": token.created_at,
             "mark": token.mark,
         }
-        write_new(self._folder / token.digest, json.dumps(held, ensure_ascii=False).encode() + b"\n")
+        self.files.write(token.digest, json.dumps(held, ensure_ascii=False).encode() + b"\n")
 
 
 def _digest(text: str) -> str:
@@ -267,35 +262,3 @@ def _digest(text: str) -> str:
 
 
 _is_digest = re.compile("[0-9a-f]{64}").fullmatch
-
-
-def write_new(path: Path, data: bytes, *, is_first: bool = False) -> None:
-    """Write a file that nobody else may read, whole and durable, under its name only when it is.
-
-    Raises:
-        FileExistsError: It was to be the first one of its name, and there is one.
-    """
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if is_first:
-            os.link(beside, path)
-        else:
-            os.replace(beside, path)
-    finally:
-        with contextlib.suppress(OSError):  # where it was replaced, it has gone
-            os.unlink(beside)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make what was named or unlinked in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -27,8 +27,8 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from .files import Files, FolderFiles, write_new
 from .schemas import KnowHubError
-from .tokens import sync_folder, write_new
 
 try:
     from cryptography.exceptions import InvalidTag
@@ -170,15 +170,23 @@ class Vault:
     """Sealed texts in a folder; safe for many threads and processes.
 
     Args:
-        folder: Holds a file each.
+        files: Hold one each; or their folder.
         ring: The master keys; None finds them when they are first needed, see `find_ring`.
         clock: Seconds since the epoch.
+        folder: The hub's own, where no master key may lie; None is that of the files' folder.
 
     Cost: sealing is two syncs; opening a read and two decryptions, some 50 µs.
     """
 
-    def __init__(self, folder: Path, ring: KeyRing | None = None, clock: Callable[[], float] = time.time) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        files: Files | Path,
+        ring: KeyRing | None = None,
+        clock: Callable[[], float] = time.time,
+        folder: Path | None = None,
+    ) -> None:
+        self._files = FolderFiles(files) if isinstance(files, Path) else files
+        self._folder = folder or (files.parent if isinstance(files, Path) else Path())
         self._given = ring
         self._found: tuple[object, KeyRing] | None = None  # where the keys came from, as it was then
         self._clock = clock
@@ -195,7 +203,7 @@ class Vault:
             return self._given
         mark, found = _mark_of_keys(), self._found
         if found is None or mark not in (found[0], None):  # another process may have rotated them
-            found = self._found = mark, find_ring(self._folder.parent, may_make=not self.references())
+            found = self._found = mark, find_ring(self._folder, may_make=not self.references())
         return found[1]
 
     @contextlib.contextmanager
@@ -220,7 +228,7 @@ class Vault:
             KnowHubError: `vault-locked`: they do not open what was sealed here.
         """
         ring = self.ring()
-        if self._proved is ring or not self._folder.exists():
+        if self._proved is ring:
             return
         self._proved = ring
         try:
@@ -247,13 +255,12 @@ class Vault:
         nonce, nonce2 = secrets.token_bytes(12), secrets.token_bytes(12)
         sealed = AESGCM(data_key).encrypt(nonce2, text.encode(), bound)
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._keys_held():
                 self.prove()
                 name, master = self.ring().newest()
                 held = {"key": name, "nonce": _b64(nonce), "nonce2": _b64(nonce2), "for": resource_id}
                 held |= {"wrapped": _b64(AESGCM(master).encrypt(nonce, data_key, bound)), "sealed": _b64(sealed)}
-                write_new(self._folder / reference, json.dumps(held).encode() + b"\n", is_first=bool(known))
+                self._files.write(reference, json.dumps(held).encode() + b"\n", is_first=bool(known))
         except FileExistsError:  # the known text: another process was quicker
             raise
         except OSError as error:
@@ -278,38 +285,25 @@ class Vault:
                 "vault-locked", "the secret does not open: it was changed, or belongs elsewhere"
             ) from None
 
+    def is_used(self) -> bool:
+        """Return whether anything was ever sealed here."""
+        return self._files.mark(_KNOWN) is not None or bool(self.references())
+
     def exists(self, reference: str) -> bool:
         """Return whether a secret is still there."""
-        return bool(_REFERENCE(reference)) and (self._folder / reference).exists()
+        return bool(_REFERENCE(reference)) and self._files.mark(reference) is not None
 
     def destroy(self, reference: str) -> bool:
         """Overwrite and unlink a secret; says whether it was there.
 
-        On a disk that moves what it writes, the old bytes may stay: they are of use only with the master key, so for
-        old backups rotate, and destroy the old key.
+        On a disk that moves what it writes, and in a database's log and backups, the old bytes may stay: they are of
+        use only with the master key, so for old backups rotate, and destroy the old key.
         """
-        if not _REFERENCE(reference):
-            return False
-        path = self._folder / reference
-        try:
-            with open(path, "r+b") as file:
-                size = os.fstat(file.fileno()).st_size
-                file.write(secrets.token_bytes(size))
-                file.flush()
-                os.fsync(file.fileno())
-            path.unlink()
-        except FileNotFoundError:
-            return False
-        with contextlib.suppress(OSError):
-            sync_folder(self._folder)
-        return True
+        return bool(_REFERENCE(reference)) and self._files.remove(reference, wipe=True)
 
     def references(self) -> list[str]:
         """Return the references of all secrets."""
-        try:
-            return sorted(name for name in os.listdir(self._folder) if _REFERENCE(name) and name != _KNOWN)
-        except FileNotFoundError:
-            return []
+        return [name for name in self._files.names() if _REFERENCE(name) and name != _KNOWN]
 
     def sweep(self, named: Collection[str], *, is_purge: bool = False) -> int:
         """Destroy what no resource has named for an hour, and return how many; unfinished files likewise.
@@ -317,19 +311,12 @@ class Vault:
         The hour is that of a clock that cannot be set, since this process saw the file; of a purge, that of the file.
         """
         count, now = 0, time.monotonic()
-        with contextlib.suppress(FileNotFoundError):
-            present = os.listdir(self._folder)
-            self._unnamed = {name: self._unnamed.get(name, now) for name in present if name not in named}
-            for name in list(self._unnamed):
-                path = self._folder / name
-                with contextlib.suppress(OSError):
-                    age = self._clock() - path.stat().st_mtime if is_purge else now - self._unnamed[name]
-                    if age < ORPHAN_S or name == _KNOWN:
-                        continue
-                    if _REFERENCE(name) and name not in named:
-                        count += self.destroy(name)
-                    elif name.endswith(".new"):
-                        path.unlink()
+        self._unnamed = {name: self._unnamed.get(name, now) for name in self._files.names() if name not in named}
+        for name, since in self._unnamed.items():
+            with contextlib.suppress(OSError):
+                age = self._clock() - (self._files.made_at(name) or self._clock()) if is_purge else now - since
+                if age >= ORPHAN_S and name != _KNOWN and (_REFERENCE(name) or name.endswith(".new")):
+                    count += self._files.remove(name, wipe=True) and not name.endswith(".new")
         return count
 
     def rotate(self, *, drop_old: bool = False) -> int:
@@ -369,9 +356,7 @@ class Vault:
             nonce = secrets.token_bytes(12)
             wrapped = AESGCM(master).encrypt(nonce, data_key, bound)
             held |= {"key": name, "nonce": _b64(nonce), "wrapped": _b64(wrapped)}
-            status = os.stat(self._folder / reference)
-            write_new(self._folder / reference, json.dumps(held).encode() + b"\n")
-            os.utime(self._folder / reference, ns=(status.st_atime_ns, status.st_mtime_ns))
+            self._files.write(reference, json.dumps(held).encode() + b"\n")
             count += reference != _KNOWN
         return count
 
@@ -400,9 +385,10 @@ class Vault:
         if not _REFERENCE(reference):
             return None
         try:
-            held = json.loads((self._folder / reference).read_bytes())
-        except FileNotFoundError:
-            return None
+            data = self._files.read(reference)
+            if data is None:
+                return None
+            held = json.loads(data)
         except (OSError, ValueError):
             held = None
         if not isinstance(held, dict):

@@ -17,7 +17,7 @@ Optional; the library in `keyword_tree.keyword_tree` knows nothing of it. Read i
     knowledge        keywords as pages: "what is X"
     log_follower     how what is derived from a tree's log stays true
     memories         which infos say what is asked for: an index of words (`finding`) that follows the log
-    relation_words   which relations a question asks for
+    relation_words   which relations a question asks for, and of whom a text states them
     retriever        finds memories for a question, through both channels
     eviction         what may be forgotten, and why
     store            `MemoryStore`, the door: remember, recall, correct, forget

@@ -196,11 +196,6 @@ class Fact(NamedTuple):
 class ReplyFormError(KeywordTreeError, ValueError):
     """A model's reply that is no extraction."""
 
-    def __init__(self, message: str, *, is_decision: bool = False) -> None:
-        super().__init__(message)
-        self.is_decision = is_decision
-        """Whether it is a decision about keywords: then the client knows no other question, as one without a model."""
-
 
 # The port
 
@@ -371,11 +366,7 @@ class ModelExtractor(Extractor):
         shown = [Shown(looked_at)]
         question = make_question(shown, ("entities", "relations"), self._find_existing(looked_at), dict.fromkeys(known))
         system = f"{question.pop('task')}\nReply schema: {_encode(SCHEMA)}"
-        decision = {"query": "", "path": [], "candidates": []}  # a client without a model looks for these
-        messages = [
-            {"role": "system", "content": system},
-            {"role": "user", "content": _encode({**question, **decision})},
-        ]
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": _encode(question)}]
         reply = within(self._seconds, lambda: self._client.Chat(messages, SCHEMA))
         return check_reply(reply, text, find_known, self._find_tags)
 
@@ -455,8 +446,7 @@ def check_reply(
         ReplyFormError: It has no such form at all.
     """
     if not isinstance(reply, Mapping) or not isinstance(reply.get("entities"), list):
-        is_decision = isinstance(reply, Mapping) and "action" in reply
-        raise ReplyFormError(f"the reply has no list of entities: {shorten(reply)}", is_decision=is_decision)
+        raise ReplyFormError(f"the reply has no list of entities: {shorten(reply)}")
     own = _Words(own_words(text[:TEXT_LIMIT]))
     entities: dict[str, ExtractedEntity] = {}
     for item in reply["entities"][:_ENTITY_LIMIT]:

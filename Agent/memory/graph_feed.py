@@ -33,7 +33,7 @@ from ..keyword_tree import (
     NotFoundError,
     RelationType,
 )
-from .extraction import ENTITY_TYPES, Extraction, Extractor, ModelExtractor, ReplyFormError, check_extraction
+from .extraction import ENTITY_TYPES, Extraction, Extractor, ModelExtractor, check_extraction
 from .graph import normalize_tag
 from .memory_fields import memory_fields
 from .messages import shorten
@@ -85,13 +85,12 @@ class GraphFeed:
     Args:
         tree: Where the keywords are.
         graph: The tree as a graph.
-        extract: `"auto"` asks the model where there is one that can answer; `"model"`; an `Extractor`; None reads
-            nothing.
+        extract: `"model"`; an `Extractor`; None reads nothing.
         client: The model.
         find_existing: What is known of the subjects of a text, for the model: name and text of each.
 
     Raises:
-        InvalidInputError: `extract` is none of these, or `"model"` without a client.
+        InvalidInputError: `extract` is none of these, or `"model"` without a client that understands texts.
 
     Attributes:
         failure: Why the last reading failed; "" where it did not.
@@ -105,62 +104,41 @@ class GraphFeed:
         client: LLMClient | None,
         find_existing: Callable[[str], Iterable[tuple[str, str]]] = lambda _: (),
     ) -> None:
-        if not (extract is None or isinstance(extract, Extractor) or extract in ("auto", "model")):
-            raise InvalidInputError(f'extract must be "auto", "model", an Extractor or None, not {shorten(extract)}')
-        if extract == "model" and client is None:
-            raise InvalidInputError('extract="model" needs an llm_client')
+        if not (extract is None or extract == "model" or isinstance(extract, Extractor)):
+            raise InvalidInputError(f'extract must be "model", an Extractor or None, not {shorten(extract)}')
         self.failure = ""
         self._tree = tree
         self._graph = graph
-        self._client = client
-        is_model = client is not None and isinstance(extract, str)
-        self._model = ModelExtractor(client, self._find_tags, find_existing) if client and is_model else None
-        self._is_auto = extract == "auto"
-        self._decisions = 0  # replies in a row that answer another question
-        self._chosen = extract if isinstance(extract, Extractor) else None
+        self._means = "" if extract is None else "custom" if isinstance(extract, Extractor) else "model"
+        self._extractor = extract if isinstance(extract, Extractor) else None
+        if self._means == "model":
+            if client is None or not client.judges:
+                raise InvalidInputError('extract="model" needs an llm_client that understands texts')
+            self._extractor = ModelExtractor(client, graph.find_tags, find_existing)
 
     # -- reading --
 
     def means(self) -> str:
-        """Return what reads a memory now: "model", "custom", or "" where nothing does."""
-        if self._chosen is not None:
-            return "custom"
-        if self._model is None or self._client is None or (self._is_auto and self._client.Silent()):
-            return ""
-        return "model"
+        """Return what reads a memory: "model", "custom", or "" where nothing does."""
+        return self._means
 
     def read(self, text: str) -> Reading | Failure | None:
         """Return what was found in a text; where that failed, `failure` tells why; None where nothing reads.
 
         Nothing is written, and no lock is held.
         """
-        means = self.means()
+        if self._extractor is None:
+            return None
         try:
-            found = self._read(text, means)
+            found = self._extractor.extract(text, self.find_known)
+            read = Reading(self._means, check_extraction(found, text))
         except ClosedError:
             raise
         except Exception as error:  # whatever an extractor or a model's client raises: the memory is kept all the same
             self.failure = f"{type(error).__name__}: {error}"
             _log.warning("a memory was kept without its entities: %s", self.failure)
-            return Failure(means, _is_down(error))
+            return Failure(self._means, _is_down(error))
         self.failure = ""
-        return found
-
-    def _read(self, text: str, means: str) -> Reading | None:
-        if self._chosen is not None:
-            return Reading(means, check_extraction(self._chosen.extract(text, self.find_known), text))
-        if self._model is None or not means:
-            return None
-        try:
-            read = Reading(means, self._model.extract(text, self.find_known))
-        except ReplyFormError as error:
-            if not (self._is_auto and error.is_decision):
-                raise
-            self._decisions += 1
-            if self._decisions == TRIES:  # it answers searches of the tree alone, and is not asked again
-                self._model = None
-            return None
-        self._decisions = 0
         return read
 
     def find_known(self, name: str) -> str | None:
@@ -191,9 +169,6 @@ class GraphFeed:
             found = self._tree.FindByName(name, 0, 2)
             return next((node for node in found if node.parent_id is not None), None)
         return None
-
-    def _find_tags(self, tag: str) -> list[str]:
-        return self._graph.find_tags(tag)
 
     # -- writing: within an operation --
 
@@ -291,7 +266,7 @@ class GraphFeed:
         if self._tree.GetChildren(node.id, 0, 1) or self._tree.GetInfosOfKeyword(node.id, page=0):
             return False
         # Somebody may have taken a memory off it that names it all the same.
-        if not set(self._graph.view().memories_of(node.id)) <= set(memory_ids):
+        if not set(self._graph.memories_of(node.id)) <= set(memory_ids):
             return False
         try:
             relations = self._graph.get_relations(node.id)

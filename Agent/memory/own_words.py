@@ -226,9 +226,10 @@ def is_denied(text: str) -> bool:
     return bool(_DENIES(text))
 
 
-def clauses_of(sentence: str) -> list[str]:
-    """Return the clauses of a sentence, without those that are blank."""
-    return [clause for clause in _split_clauses(sentence) if clause and clause.strip()]
+def clauses_of(text: str) -> list[str]:
+    """Return the clauses of the sentences of a text, without those that are blank."""
+    sentences = (text[start:end] for start, end in sentences_of(text))
+    return [clause for sentence in sentences for clause in _split_clauses(sentence) if clause and clause.strip()]
 
 
 def is_about_speaker(clause: str, before: str = "") -> bool:

@@ -5,22 +5,25 @@
 >>> sorted(asked_relations("小林的爱人住在哪里？"))
 ['lives_in', 'married_to']
 
-A question in other words asks for nothing here, and recall goes by the text. A relation of another type, which a model
-named, is asked for by the words of its name: `allergic_to` by "allergic".
+A question in other words asks for nothing here, and recall goes by the text.
 """
 
 import re
 from collections.abc import Iterable
 
 from ..finding.texts import terms as terms_of
+from .keywords import STOP_WORDS
+from .own_words import clauses_of, is_about_speaker, is_stated, sentences_of
 
 __all__ = [
     "ONE_AT_A_TIME",
     "RELATION_TYPES",
-    "AskedRelations",
+    "SPEAKER",
     "asked_relations",
+    "asked_subjects",
     "relation_of",
     "says_relation",
+    "subjects_of",
     "words_of",
 ]
 
@@ -90,7 +93,7 @@ def words_of(relation_types: Iterable[str]) -> str:
 def relation_of(term: str, relation_types: Iterable[str]) -> str:
     """Return which of some types a term is a word of; the term itself where it is none's.
 
-    >>> relation_of("move", ["lives_in"]), relation_of("我住", ["lives_in"]), relation_of("tea", ["lives_in"])
+    >>> relation_of("mov", ["lives_in"]), relation_of("我住", ["lives_in"]), relation_of("tea", ["lives_in"])
     ('lives_in', 'lives_in', 'tea')
     """
     for kind in relation_types:
@@ -117,23 +120,42 @@ def says_relation(text: str, relation_type: str) -> bool:
 _SMALL = frozenset(re.findall(r"\w+", "a an and as at by for from has have in is of on the to was were with"))
 
 
-class AskedRelations:
-    """Which relations a question asks for, of those that have words of their own and of all others.
+SPEAKER = "\0speaker"
+"""Stands for who speaks among the subjects of a text."""
 
-    Args:
-        question: The question.
+
+def subjects_of(text: str, relation_type: str) -> frozenset[str]:
+    """Return the terms of who has a relation by what a text states, `SPEAKER` for who speaks.
+
+    >>> sorted(subjects_of("In June Ada moved to Rome. Does Bob live in Oslo?", "lives_in"))
+    ['ada', 'jun']
+    >>> subjects_of("I moved to Rome.", "lives_in") == {SPEAKER} == subjects_of("我搬到罗马了。", "lives_in")
+    True
     """
+    found: set[str] = set()
+    for start, end in sentences_of(text):
+        before = ""
+        for clause in clauses_of(text[start:end]) if is_stated(text[start:end]) else ():
+            place = _find_word(clause, relation_type) if _names_place(clause) else None
+            if place is not None and is_about_speaker(clause, before):
+                found.add(SPEAKER)
+            elif place is not None:
+                found |= set(terms_of(clause[:place])) - STOP_WORDS
+            before = clause
+    return frozenset(found)
 
-    def __init__(self, question: str) -> None:
-        self._asked = asked_relations(question)
-        self._terms = frozenset(terms_of(question))
-        self._known: dict[str, bool] = {"": False}
 
-    def includes(self, relation_type: str) -> bool:
-        """Tell whether a relation is asked for: by its type, or by the words of its type's name."""
-        if relation_type not in self._known:
-            by_name = relation_type not in _WORDS and bool(
-                self._terms.intersection(terms_of(relation_type.replace("_", " ")))
-            )
-            self._known[relation_type] = by_name or relation_type in self._asked
-        return self._known[relation_type]
+def asked_subjects(question: str) -> frozenset[str]:
+    """Return the terms of whom a question may be about, `SPEAKER` for who asks."""
+    return frozenset(terms_of(question)) - STOP_WORDS | ({SPEAKER} if is_about_speaker(question) else set())
+
+
+def _find_word(clause: str, relation_type: str) -> int | None:
+    """Return where the first word of a relation stands."""
+    stems, places = _STEMS[relation_type], [clause.find(word) for word in _UNSPACED[relation_type]]
+    places += [match.start() for match in _find_words(clause) if not stems.isdisjoint(terms_of(match[0]))]
+    return min((place for place in places if place >= 0), default=None)
+
+
+_find_words = re.compile(r"[A-Za-z]+").finditer
+_names_place = re.compile(r"(?i:\b(?:at|in|to|for|with|from|near|as)\b)|[在到去于]").search

@@ -16,11 +16,6 @@ Two channels look side by side: the content channel asks a full-text index over 
 the infos of the keywords that it comes to. What both found is scored by a `ScoringStrategy`, cut below `min_score`, and
 the first are returned.
 
-A question may need two facts, of which it names only one: "Where does the person who works on Apollo live?" So from
-Apollo the graph is walked two steps, and what memories say on the way counts as if they named Apollo, for a half: most
-where the relation is one that the question asks for (`relation_words`), less where it is another one. Who stands in
-both memories is the *bridge*; a name that very many memories have is none.
-
 The text overlap is the full-text index's own score, not a Dice coefficient over the whole text:
 that one shrinks with the length of the body and cannot tell a rare word from a common one (putting the first 50 in its
 order lost a third of LoCoMo's evidence). What hangs on a keyword that the question names is found by that name as well:
@@ -30,22 +25,22 @@ the words that the name says and the text does not count twice.
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from ..finding import texts
 from ..finding.texts import terms as terms_of
 from ..keyword_tree import Info, InvalidInputError, KeywordTree
 from .extraction import ENTITY_TYPES
 from .graph import KnowledgeGraph, RelationDirection, Step
+from .in_memory_graph import InMemoryGraph
 from .keywords import ChineseKeywordExtractor, KeywordExtractor
-from .knowledge import TreeKnowledge
+from .knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
 from .memories import Choice, Filters, Found, InfoFacts, Memories, Ranker
 from .memory_fields import memory_fields
 from .messages import shorten
-from .relation_words import AskedRelations
+from .relation_words import ONE_AT_A_TIME, asked_relations, asked_subjects, subjects_of, words_of
 from .scoring import (
     HALF_LIFE_S,
     DiceOverlap,
@@ -57,11 +52,12 @@ from .scoring import (
     temporal_decay,
     text_overlap,
 )
-from .tree_graph import GraphView, TreeGraph
+from .tree_graph import TreeGraph
 
 _T = TypeVar("_T")
+_Scored: TypeAlias = tuple[float, str, ScoreBreakdown]
 
-__all__ = ["Bridge", "MemoryRetriever", "RetrievalStrategy", "Retrieved", "RetrieverConfig"]
+__all__ = ["MemoryRetriever", "RetrievalStrategy", "Retrieved", "RetrieverConfig"]
 
 
 class RetrievalStrategy(str, Enum):  # noqa: UP042  as the enumerations of the library
@@ -89,8 +85,6 @@ class RetrieverConfig:
     """So many steps are walked in the graph."""
     half_life_s: float = HALF_LIFE_S
     """After so many seconds a memory counts half as new."""
-    bridging: float = 0.5
-    """What a memory lends to another one that names somebody whom it names, too; 0 lends nothing."""
 
     def __post_init__(self) -> None:
         # "graph_only" is as good as GRAPH_ONLY
@@ -103,25 +97,6 @@ class RetrieverConfig:
             raise InvalidInputError(f"min_score must be a number, not {shorten(self.min_score)}")
         if not isinstance(self.half_life_s, (int, float)) or not self.half_life_s > 0:
             raise InvalidInputError(f"half_life_s must be above 0, not {shorten(self.half_life_s)}")
-        if not isinstance(self.bridging, (int, float)) or not 0.0 <= self.bridging <= 1.0:
-            raise InvalidInputError(f"bridging must be between 0.0 and 1.0, not {shorten(self.bridging)}")
-
-
-@dataclass(frozen=True)
-class Bridge:
-    """The memory that led to another one, and who stands in both."""
-
-    gained: float
-    """What it lent, from 0 to 1."""
-    entity: str
-    """The name that both have."""
-    memory_id: str
-    """The memory that led there."""
-    passage: str
-    """What that one says."""
-
-    def __str__(self) -> str:
-        return f"{self.gained:.2f} by way of {self.entity}: “{self.passage}”"
 
 
 @dataclass
@@ -140,15 +115,14 @@ class Retrieved:
     """The part of it that fits best."""
     scoring: ScoringStrategy = field(repr=False)
     """What weighed the figures."""
-    bridge: Bridge | None = None
-    """What led to it, where another memory did; its part is in the text overlap."""
     steps: list[Step] = field(default_factory=list)
     """The walk from what the question names to its keyword, where the graph was walked."""
+    later: str = ""
+    """The id of a later memory that says otherwise of the same subject: then this one was so, and may be so no more."""
 
     def explain(self) -> str:
         """Return the sum as a person would write it down, with the sentences that led there, a line for each."""
-        reasons = [self.bridge, *self.steps] if self.bridge is not None else self.steps
-        return "\n".join([self.breakdown.explain(self.scoring), *map(str, reasons)])
+        return "\n".join([self.breakdown.explain(self.scoring), *map(str, self.steps)])
 
 
 class MemoryRetriever:
@@ -162,8 +136,9 @@ class MemoryRetriever:
         ranker: Another ranking, as one by embeddings, mixed into the full-text one.
         clock: Seconds since the epoch.
         index_path: Where to keep the full-text index between two openings; None makes it anew each time.
-        knowledge_store, knowledge_graph, keyword_extractor: Other names of `tree`, `graph` and `extractor`; of a
-            `KnowledgeStore` over a tree, the tree is taken.
+        knowledge_store, knowledge_graph, keyword_extractor: Other names of `tree`, `graph` and `extractor`. Of a
+            `TreeKnowledge` the tree is taken; of any other `KnowledgeStore` pages are found by the keywords of the
+            question, and by the names of what the graph leads to; their text overlap is `text_overlap`.
 
     Raises:
         InvalidInputError: One thing is given under both of its names, or no tree.
@@ -181,19 +156,24 @@ class MemoryRetriever:
         clock: Callable[[], float] = time.time,
         index_path: Path | None = None,
         *,
-        knowledge_store: TreeKnowledge | None = None,
+        knowledge_store: KnowledgeStore | None = None,
         knowledge_graph: KnowledgeGraph | None = None,
         keyword_extractor: KeywordExtractor | None = None,
     ) -> None:
-        tree = _either("tree", tree, "knowledge_store", None if knowledge_store is None else knowledge_store.tree)
-        if tree is None:
+        _either("tree", tree, "knowledge_store", knowledge_store)
+        self._pages = None if isinstance(knowledge_store, TreeKnowledge) else knowledge_store
+        tree = knowledge_store.tree if isinstance(knowledge_store, TreeKnowledge) else tree
+        graph = _either("graph", graph, "knowledge_graph", knowledge_graph)
+        if tree is not None:
+            self._tree, self._graph = tree, graph or TreeGraph(tree)
+            self.index = Memories(tree, index_path, ranker)
+        elif self._pages is not None:
+            self._graph = graph or InMemoryGraph()
+        else:
             raise InvalidInputError("tree is missing")
-        self._tree = tree
-        self._graph = _either("graph", graph, "knowledge_graph", knowledge_graph) or TreeGraph(tree)
         extractor = _either("extractor", extractor, "keyword_extractor", keyword_extractor)
         self._extractor = extractor or ChineseKeywordExtractor()
         self.config = config or RetrieverConfig()
-        self.index = Memories(tree, index_path, ranker)
         self._clock = clock
 
     def retrieve(
@@ -218,27 +198,27 @@ class MemoryRetriever:
         config = config or self.config
         graph_only = config.strategy is RetrievalStrategy.GRAPH_ONLY
         scoring = config.scoring or (GraphDistance() if graph_only else TextOverlap())
+        if self._pages is not None:
+            if filters is not None:
+                raise InvalidInputError(f"filters need a tree; pages have no {shorten(filters)}")
+            return self._retrieve_pages(self._pages, query, limit, config, scoring)
         self.index.catch_up()
         among = self.index.choose(filters)
         near: dict[str, float] = {}
         steps: dict[str, list[Step]] = {}
         if config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY:
             near, steps = self._walk(query, config.depth)
-        view = self._graph.view() if near and isinstance(self._graph, TreeGraph) else None
-        hanging = self._infos_of(near, [], among, view)
-        bridges: dict[str, Bridge] = {}
+        hanging = self._infos_of(near, [], among)
         lent = self._lend_names(query, hanging)
-        if view is not None and config.strategy is RetrievalStrategy.HYBRID and config.bridging:
-            bridges = self._find_bridges(view, query, near, among, config.bridging, lent)
         by_dice = isinstance(scoring, DiceOverlap)
         # Another order may bring forward what the text alone ranks later.
         reach = limit if _is_text_alone(scoring) and not by_dice else max(100, 4 * limit)
         said = {} if graph_only else {found.id: found for found in self.index.rank(query, reach, among, lent)}
-        hanging = self._infos_of(near, said, among, view)
-        known = self.index.facts({*said, *bridges, *hanging})
+        hanging = self._infos_of(near, said, among)
+        known = self.index.facts({*said, *hanging})
         now = self._clock()
         scored = []
-        for id in dict.fromkeys([*said, *bridges, *hanging]):
+        for id in dict.fromkeys([*said, *hanging]):
             if id not in known:
                 continue
             breakdown = ScoreBreakdown(
@@ -251,16 +231,49 @@ class MemoryRetriever:
             if total > 0.0 and total >= config.min_score:
                 scored.append((total, id, breakdown))
         scored.sort(key=lambda item: -item[0])  # stable: equals stay in the order of the channels
+        scored, later = self._newest_first(query, scored, limit, among) if not graph_only else (scored, {})
         results: list[Retrieved] = []
         for total, id, breakdown in scored:
             if len(results) == limit:
                 break
             result = self._result(id, total, breakdown, said, hanging, scoring)
             if result is not None:
-                result.bridge = self._tell(bridges.get(id))
+                result.later = later.get(id, "")
                 result.steps = steps.get(hanging[id][1], []) if id in hanging else []
                 results.append(result)
         return results
+
+    def _retrieve_pages(
+        self, pages: KnowledgeStore, query: str, limit: int, config: RetrieverConfig, scoring: ScoringStrategy
+    ) -> list[Retrieved]:
+        """Return the pages of a store that fit a question, each as an info of its title, summary and body."""
+        found: dict[str, KnowledgePage] = {}
+        near: dict[str, float] = {}
+        steps: dict[str, list[Step]] = {}
+        if config.strategy is not RetrievalStrategy.GRAPH_ONLY:
+            keywords = self._extractor.extract(query)
+            found = {page.id: page for page in pages.find_by_keywords(keywords, max(100, 4 * limit))}
+        knows_graph = config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY
+        knows_graph = config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY
+        walked, walks = self._walk(query, config.depth) if knows_graph else ({}, {})
+        for entity_id, nearness in walked.items():
+            entity = self._graph.get_entity(entity_id)
+            page = pages.what_is(entity.name) if entity is not None else None
+            if page is not None:
+                found.setdefault(page.id, page)
+                near.setdefault(page.id, nearness)
+                steps.setdefault(page.id, walks.get(entity_id, []))
+        results = []
+        for id, page in found.items():
+            overlap = text_overlap(query, page.title, page.summary, page.body)
+            breakdown = ScoreBreakdown(overlap, near.get(id, 0.0))
+            total = scoring.total(breakdown)
+            if total > 0.0 and total >= config.min_score:
+                text = "\n".join(filter(None, (page.title, page.summary, page.body)))
+                info = Info(id, text, "", {}, 1, 0.0, 0.0)
+                passage = (page.summary or page.body or page.title)[:_PASSAGE]
+                results.append(Retrieved(info, total, breakdown, [page.title], passage, scoring, steps.get(id, [])))
+        return sorted(results, key=lambda each: -each.score)[:limit]
 
     def known(self) -> dict[str, InfoFacts]:
         """Return what may be found, by id: kind, source, time and metadata of each."""
@@ -295,66 +308,38 @@ class MemoryRetriever:
         named = {id: names.get(keyword_id) for id, (nearness, keyword_id) in hanging.items() if nearness == 1.0}
         return {id: dict(terms) for id, terms in named.items() if terms}
 
-    def _find_bridges(
-        self,
-        graph: GraphView,
-        query: str,
-        named_ids: Iterable[str],
-        among: Choice | None,
-        share_lent: float,
-        lent: dict[str, dict[str, float]],
-    ) -> dict[str, Bridge]:
-        """Return bridges to memories one or two steps away from what a question names; `lent` gets their terms."""
-        asked_terms, asked = set(terms_of(query)), AskedRelations(query)
-        named = {id: terms for id in named_ids if (terms := self._terms_of_name(graph, id, asked_terms))}
-        bridges: dict[str, Bridge] = {}
-        terms_for: dict[str, Set[str]] = {}
+    def _newest_first(
+        self, query: str, scored: list[_Scored], limit: int, among: Choice | None
+    ) -> tuple[list[_Scored], dict[str, str]]:
+        """Put what was said later of the same subject before what it takes back, and return which does: older → newer.
 
-        def lend(id: str, gained: float, entity_id: str, lender: str) -> None:
-            if id not in bridges or gained > bridges[id].gained:
-                bridges[id], terms_for[id] = Bridge(gained, entity_id, lender, ""), named[start]
+        Somebody lives in one place at a time: "I moved to Rome" has no word of "Where do I live?", and goes before "I
+        live in Paris", with its score.
+        """
+        kinds, asked = asked_relations(query) & ONE_AT_A_TIME, asked_subjects(query)
+        if not kinds or not scored:
+            return scored, {}
+        ranked = {id: (total, id, breakdown) for total, id, breakdown in scored[:limit]}
+        wider = [found.id for found in self.index.rank(f"{query} {words_of(kinds)}", _WIDER, among)]
+        facts = self.index.facts({*ranked, *wider})
 
-        left = _LOOKED_AT  # bounds the time, whoever is named
-        for start in sorted(named, key=lambda id: -len(named[id]))[:_STARTS]:
-            for lender in graph.memories_of(start)[-_HUB:]:
-                for bridge_id, kind in self._neighbours(graph, lender, start):
-                    fits = asked.includes(kind)
-                    if fits:
-                        lend(lender, share_lent / 2, start, lender)
-                    memories = graph.memories_of(bridge_id) if bridge_id not in named else ()
-                    first = share_lent if fits else share_lent * _NOT_ASKED
-                    left -= len(memories)
-                    for id in memories if len(memories) <= _HUB and left >= 0 else ():
-                        onward = self._neighbours(graph, id, bridge_id)
-                        if id == lender or any(other == start for other, _ in onward):
-                            continue
-                        # What was asked for once leads no further: of the people of one city, none is asked for.
-                        is_end = any(each != kind and asked.includes(each) for _, each in onward)
-                        lend(id, first if is_end else first * _NOT_ASKED, bridge_id, lender)
-        allowed = _allowed(among, bridges)
-        best = sorted((id for id in bridges if id in allowed), key=lambda id: -bridges[id].gained)[:_BORROWERS]
-        for id in best:
-            shares = lent.setdefault(id, {})
-            shares |= {term: max(shares.get(term, 0.0), bridges[id].gained) for term in terms_for[id]}
-        return {id: bridges[id] for id in best}
+        def has_subject(id: str) -> bool:
+            info = self._tree.GetInfo(id) if id in facts else None
+            return info is not None and any(not asked.isdisjoint(subjects_of(info.content, kind)) for kind in kinds)
 
-    def _terms_of_name(self, graph: GraphView, entity_id: str, asked: Set[str]) -> Set[str]:
-        """Return the terms of that name of an entity of which a question has all."""
-        entity = graph.entity(entity_id)
-        for name in () if entity is None else (entity.name, *entity.aliases):
-            terms = set(terms_of(name))
-            if terms and terms <= asked:
-                return terms
-        return frozenset()
-
-    def _neighbours(self, graph: GraphView, memory_id: str, entity_id: str) -> list[tuple[str, str]]:
-        """Return who else stands in a memory, each with the relation that the memory says; "" where it says none."""
-        related = {
-            (target if source == entity_id else source): kind
-            for source, kind, target in graph.relations_of(memory_id)
-            if entity_id in (source, target)
-        }
-        return [(other, related.get(other, "")) for other in graph.entities_of(memory_id) if other != entity_id]
+        group = [id for id in ranked if has_subject(id)]
+        if not group:
+            return scored, {}
+        first = ranked[group[0]]
+        group += [id for id in wider if id not in ranked and facts[id].time > facts[group[0]].time and has_subject(id)]
+        group.sort(key=lambda id: -facts[id].time)
+        total, placed = first[0], list[_Scored]()
+        for id in group:
+            total = min(total, ranked[id][0]) if placed and id in ranked else total
+            placed.append((total, id, ranked.get(id, first)[2]))
+        at = scored.index(first)
+        others = [[each for each in part if each[1] not in group] for part in (scored[:at], scored[at:])]
+        return [*others[0], *placed, *others[1]], dict.fromkeys(group[1:], group[0])
 
     def _dice(self, query: str, id: str) -> float:
         """Return the overlap with an info, whose keywords are the title, and their descriptions the summary."""
@@ -363,20 +348,8 @@ class MemoryRetriever:
         title, summary = " ".join(node.name for node in keywords), " ".join(node.description for node in keywords)
         return text_overlap(query, title, summary.strip(), "" if info is None else info.content)
 
-    def _tell(self, bridge: Bridge | None) -> Bridge | None:
-        """Return a bridge with the name and the words that a reader knows it by."""
-        info = None if bridge is None else self._tree.GetInfo(bridge.memory_id)
-        entity = None if bridge is None else self._graph.get_entity(bridge.entity)
-        if bridge is None or info is None or entity is None:
-            return None
-        return replace(bridge, entity=entity.name, passage=next(texts.passages(info.content), ""))
-
     def _infos_of(
-        self,
-        near: Mapping[str, float],
-        said: Iterable[str],
-        among: Choice | None,
-        view: GraphView | None,
+        self, near: Mapping[str, float], said: Iterable[str], among: Choice | None
     ) -> dict[str, tuple[float, str]]:
         """Return the infos of keywords, the nearest first: id → (nearness, keyword)."""
         found: dict[str, tuple[float, str]] = {}
@@ -386,9 +359,7 @@ class MemoryRetriever:
             for id in self._ids_of(keyword_id, among):
                 found.setdefault(id, (nearness, keyword_id))
         for id in said if near else ():  # a keyword's first pages do not hold all
-            # What was read for the graph keeps its keywords in memory; else the tree reads them from disk.
-            held = view.entities_of(id) if view is not None else []
-            keyword_ids = held or [link.keyword_id for link in self._tree.GetLinks(id)]
+            keyword_ids = [link.keyword_id for link in self._tree.GetLinks(id)]
             best = max(((near.get(keyword_id, 0.0), keyword_id) for keyword_id in keyword_ids), default=(0.0, ""))
             if best[0] > found.get(id, (0.0, ""))[0]:
                 found[id] = best
@@ -426,11 +397,7 @@ class MemoryRetriever:
 _ENTITIES = 20  # of those that a question names
 _HANGING = 200  # infos, after which no further keyword's are looked at
 _PAGES = 8  # of a keyword's infos, where few of them may be found
-_STARTS = 5  # of what a question names: where walks begin
-_NOT_ASKED = 0.3  # what a step counts that the question does not ask for
-_LOOKED_AT = 400  # memories two steps away
-_BORROWERS = 20  # memories that may be found so
-_HUB = 30  # memories that name an entity, above which it tells nothing of them
+_WIDER = 50  # memories that are looked at for a later statement
 _QUERY_LIMIT = 8_000  # characters
 _PASSAGE = 160  # characters
 

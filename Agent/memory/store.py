@@ -170,10 +170,9 @@ class MemoryStore:
     Args:
         folder: Holds one directory for each namespace.
         user, agent, session: The namespace; what is written in one is never seen in another.
-        llm_client: Who reads memories for the graph.
-        extract: Who finds entities and relations in what is remembered: `"auto"`, the model where there is one that
-            answers; `"model"`; an `Extractor`; None, nobody. Without a model a memory hangs on the keywords that the
-            caller names, and is found by its words. See `graph_feed`.
+        llm_client: The model, for the tree and for `extract="model"`.
+        extract: What finds entities and relations in what is remembered: `"model"`, the `llm_client`; an `Extractor`;
+            None, nothing: a memory is its text, on the keywords that the caller names. See `graph_feed`.
         extract_in_background: Whether that is done by a thread, after `remember` has returned. What is still to be
             read is in the log: when the process dies, the next one that opens the store so goes on with it.
         config: How `recall` looks.
@@ -201,7 +200,7 @@ class MemoryStore:
         config: RetrieverConfig | None = None,
         ranker: Ranker | None = None,
         clock: Callable[[], float] = time.time,
-        extract: str | Extractor | None = "auto",
+        extract: str | Extractor | None = None,
         extract_in_background: bool = False,
         log: Callable[[str], Callable[[], Any]] | None = None,
     ) -> None:
@@ -351,10 +350,10 @@ class MemoryStore:
                 return self._remember_new({**spec, "id": record.id}, names)
 
     def _remember_new(self, spec: dict[str, Any], names: list[str]) -> str:
-        found = [self._find_keyword(name) for name in names]
-        if None not in found:  # a single write is an operation by itself, at half the price
+        found = [id for name in names if (id := self._find_keyword(name)) is not None]
+        if len(found) == len(names):  # a single write is an operation by itself, at half the price
             with contextlib.suppress(NotFoundError):  # deleted meanwhile
-                return self.tree.BatchCreateInfos([{**spec, "keyword_ids": list(dict.fromkeys(found))}])[0].id
+                return self.tree.CreateInfo(**spec, keyword_ids=list(dict.fromkeys(found))).id
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(NotFoundError, ConflictError):  # a keyword was deleted meanwhile
                 return self._write_new(spec, names)
@@ -438,7 +437,7 @@ class MemoryStore:
 
     def _named(self, name: str, limit: int) -> list[KeywordNode]:
         # `Search` would pass over symbols (C and C#), and ask a model. The tree's own top is called "root".
-        return [node for node in self.tree.FindByName(name, 0, limit) if node.parent_id is not None]
+        return [node for node in self.tree.FindByName(name, 0, limit) if node.id != "root"]
 
     def _keyword_id(self, name: str, created_by: str) -> str:
         made = self._find_keyword(name)

@@ -42,7 +42,6 @@ CALLS: dict[str, Call] = {
     "strategy": lambda _, value: RetrieverConfig(strategy=value),
     "depth": lambda _, value: RetrieverConfig(depth=value),
     "min_score": lambda _, value: RetrieverConfig(min_score=value),
-    "bridging": lambda _, value: RetrieverConfig(bridging=value),
     "correct": lambda store, value: store.correct(value, "x"),
     "correction": lambda store, value: store.correct(store.recall("Ada")[0].info.id, value),
     "forget": lambda store, value: store.forget(value),

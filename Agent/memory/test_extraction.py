@@ -158,6 +158,8 @@ class TestReply:
             ("Bo says that Ada works on Apollo.", "works_on", False),
             ("Ada works on Hermes and Bo lives in Apollo.", "lives_in", False),
             ("Ada sleeps, Bo works on Apollo.", "works_on", False),
+            ("Ada sleeps. Bo works on Apollo.", "works_on", False),
+            ("Ada睡了。小林参与Apollo项目。", "works_on", False),
             ("> Ada works on Apollo.", "works_on", False),
             ("```\nAda works on Apollo.\n```", "works_on", False),
             ("Ada没有参与Apollo项目。", "works_on", False),

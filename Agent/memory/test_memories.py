@@ -243,7 +243,7 @@ class TestSuperseded:
 class TestFile:
     def test_spares_reading_all(self, tree: KeywordTree, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         [old] = create(tree, "old tea")
-        create(tree, "绿茶 green tea?", "龙井 tea!", "", "no ？", kind="skill", links=[old], time=5)
+        create(tree, "绿茶 green tea?", "龙井 tea!", "…", "no ？", kind="skill", links=[old], time=5)
         create(tree, "newest tea", supersedes=old)
         index = Memories(tree, path)
         index.catch_up()

@@ -1,16 +1,18 @@
 """Tests of `retriever`: both channels, three strategies, filters, reasons, and that it follows the log."""
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from Agent.finding.calibration import ANSWER_BAR
 from Agent.keyword_tree import InvalidInputError, KeywordTree
-from Agent.memory.graph import GraphRelation
+from Agent.memory.graph import GraphEntity, GraphRelation
+from Agent.memory.in_memory_graph import InMemoryGraph
 from Agent.memory.keywords import SimpleKeywordExtractor
-from Agent.memory.knowledge import TreeKnowledge
+from Agent.memory.knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
 from Agent.memory.memories import Filters, Memories
 from Agent.memory.retriever import MemoryRetriever, RetrievalStrategy, RetrieverConfig
 from Agent.memory.scoring import (
@@ -483,6 +485,115 @@ class TestOtherNames:
             MemoryRetriever(tree, TreeGraph(tree), knowledge_graph=TreeGraph(tree))
         with pytest.raises(InvalidInputError, match="tree"):
             MemoryRetriever()
+
+
+class Wiki(KnowledgeStore):
+    """A store that nobody here wrote: pages in a dict."""
+
+    def __init__(self, *pages: KnowledgePage) -> None:
+        self.pages = {page.id: page for page in pages}
+        self.asked: list[list[str]] = []
+
+    def add_page(self, page: KnowledgePage) -> str:
+        self.pages[page.id] = page
+        return page.id
+
+    def get_page(self, id: str) -> KnowledgePage | None:
+        return self.pages.get(id)
+
+    def remove_page(self, id: str) -> None:
+        del self.pages[id]
+
+    def what_is(self, name: str) -> KnowledgePage | None:
+        return next((page for page in self.pages.values() if page.title == name), None)
+
+    def find_by_keywords(self, keywords: Iterable[str], limit: int = 10) -> list[KnowledgePage]:
+        self.asked.append(list(keywords))
+        return [page for page in self.pages.values() if any(word in page.body for word in self.asked[-1])][:limit]
+
+
+class TestKnowledgeStoreOfOthers:
+    PAGES = (
+        KnowledgePage("1", "Kettle", "boils water", "A kettle stands in the kitchen."),
+        KnowledgePage("2", "Kitchen", "", "A room."),
+        KnowledgePage("3", "Attic", "", "Another room."),
+    )
+
+    def test_is_asked_by_the_keywords_and_followed_through_the_graph(self) -> None:
+        wiki, graph = Wiki(*self.PAGES), InMemoryGraph()
+        for id, name in (("k", "Kettle"), ("r", "Kitchen")):
+            graph.add_entity(GraphEntity(id, name, "thing"))
+        graph.add_relation(GraphRelation("k", "r", "stands_in"))
+        retriever = MemoryRetriever(knowledge_store=wiki, knowledge_graph=graph)
+        found = retriever.retrieve("Where is the kettle?", config=RetrieverConfig(scoring=Hybrid()))
+
+        assert wiki.asked == [["kettle"]]
+        assert [(each.info.id, each.breakdown.graph_score) for each in found] == [("1", 1.0), ("2", 0.5)]
+        assert found[0].info.content == "Kettle\nboils water\nA kettle stands in the kitchen."
+        assert [str(step) for step in found[1].steps] == ["Kettle stands_in Kitchen"]
+
+    @pytest.mark.parametrize(
+        ("strategy", "ids"), [(RetrievalStrategy.KNOWLEDGE_ONLY, ["1"]), (RetrievalStrategy.GRAPH_ONLY, [])]
+    )
+    def test_is_asked_as_the_strategy_says(self, strategy: RetrievalStrategy, ids: list[str]) -> None:
+        wiki = Wiki(*self.PAGES)
+        retriever = MemoryRetriever(knowledge_store=wiki, config=RetrieverConfig(strategy))
+
+        assert [each.info.id for each in retriever.retrieve("kettle")] == ids
+        assert len(wiki.asked) == len(ids)
+
+    def test_refuses_filters_which_pages_do_not_have(self) -> None:
+        with pytest.raises(InvalidInputError, match="filters need a tree"):
+            MemoryRetriever(knowledge_store=Wiki()).retrieve("kettle", filters=Filters(kinds=["fact"]))
+
+
+class TestWhatWasTakenBack:
+    @pytest.fixture
+    def tree(self, tmp_path: Path) -> Iterator[KeywordTree]:
+        times = itertools.count(DAY_S, DAY_S)
+        with KeywordTree(str(tmp_path), clock=lambda: next(times)) as opened:
+            yield opened
+
+    @pytest.mark.parametrize(
+        ("older", "newer", "questions"),
+        [
+            (
+                "I live in Paris.",
+                "I moved to Rome.",
+                ["Where do I live?", "Do I live in Paris?", "Where do I live now?"],
+            ),
+            ("我住在巴黎。", "我搬到罗马了。", ["我住在哪里？", "我现在住哪儿？"]),
+            ("I work at Acme.", "Last week I started a job at Globex.", ["Where do I work?"]),
+            ("Ada lives in Paris.", "In June Ada moved to Rome.", ["Where does Ada live?"]),
+        ],
+    )
+    def test_stands_after_what_takes_it_back(
+        self, tree: KeywordTree, older: str, newer: str, questions: list[str]
+    ) -> None:
+        old, new = (tree.CreateInfo(text).id for text in (older, newer))
+        tree.CreateInfo("Bob moved to Oslo. My sister lives in Lima, and she works at Initech.")
+        for question in questions:
+            found = MemoryRetriever(tree).retrieve(question)
+
+            assert [(each.info.id, each.later) for each in found[:2]] == [(new, ""), (old, new)]
+            assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+
+    @pytest.mark.parametrize(
+        "later", ["My sister moved to Rome.", "Bob moved to Rome.", "Do I live in Rome?", 'She said "I moved to Rome".']
+    )
+    def test_nothing_else_takes_it_back(self, tree: KeywordTree, later: str) -> None:
+        old = tree.CreateInfo("I live in Paris.").id
+        tree.CreateInfo(later)
+        found = [each for each in MemoryRetriever(tree).retrieve("Where do I live?") if each.info.id == old]
+
+        assert [each.later for each in found] == [""]
+
+    def test_stays_where_a_filter_leaves_the_later_one_out(self, tree: KeywordTree) -> None:
+        old = tree.CreateInfo("I live in Paris.", "a").id
+        tree.CreateInfo("I moved to Rome.", "b")
+        found = MemoryRetriever(tree).retrieve("Where do I live?", filters=Filters(sources=["a"]))
+
+        assert [(each.info.id, each.later) for each in found] == [(old, "")]
 
 
 def test_hybrid_walks_the_graph_as_far_as_depth_says(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from .log_follower import LogChanges, LogFollower, all_infos, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, superseded_ids
 from .sayings import NOTHING_SAID, SaidRelation, Sayings, Waits, read_sayings, waits_for
 
-__all__ = ["GraphView", "TreeGraph", "is_relation", "split_relation_key"]
+__all__ = ["TreeGraph", "is_relation", "split_relation_key"]
 
 
 class TreeGraph(KnowledgeGraph):
@@ -256,11 +256,11 @@ class TreeGraph(KnowledgeGraph):
 
     # -- who says so --
 
-    def view(self) -> "GraphView":
-        """Return what memories say, as the log has it now: for many questions that ask for the log once."""
+    def memories_of(self, entity_id: str) -> list[str]:
+        """Return the memories that name an entity, in the order of saying; none of an id that nothing has."""
         with self._lock:
             self._catch_up()
-        return GraphView(self)
+            return [memory for written in self._written_as(entity_id) for memory in self._memories.get(written, ())]
 
     def waiting(self) -> dict[str, Waits]:
         """Return the memories that wait to be read, the oldest first: id → (what they wait for, tries)."""
@@ -532,40 +532,6 @@ class TreeGraph(KnowledgeGraph):
                 if found is not None:
                     return found
         return own.entity_within(self.tag_constraints().max_tags_per_entity)
-
-
-class GraphView:
-    """Who names whom; see `TreeGraph.view`. What is asked for an id that nobody knows is empty."""
-
-    def __init__(self, graph: TreeGraph) -> None:
-        self._graph = graph
-
-    def entity(self, id: str) -> GraphEntity | None:
-        """Return an entity."""
-        return self._graph._found.get_entity(id)
-
-    def memories_of(self, entity_id: str) -> list[str]:
-        """Return the memories that name an entity, in the order of saying."""
-        graph = self._graph
-        with graph._lock:
-            return [memory for written in graph._written_as(entity_id) for memory in graph._memories.get(written, ())]
-
-    def entities_of(self, memory_id: str) -> list[str]:
-        """Return the ids of the entities that a memory names; those that were merged by what they became."""
-        graph = self._graph
-        with graph._lock:
-            written = graph._sayings.get(memory_id, NOTHING_SAID).entities
-            found = dict.fromkeys(graph._chain(id)[-1] for id in written)
-            return [id for id in found if id in graph._own]
-
-    def relations_of(self, memory_id: str) -> list[tuple[str, str, str]]:
-        """Return what a memory says: (source's id, type, target's id)."""
-        graph = self._graph
-        with graph._lock:
-            said = graph._sayings.get(memory_id, NOTHING_SAID).relations
-            return [
-                (graph._chain(row.source_id)[-1], row.relation_type, graph._chain(row.target_id)[-1]) for row in said
-            ]
 
 
 class _Own(NamedTuple):

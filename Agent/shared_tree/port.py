@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
+from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeAlias, cast
 
 from .. import keyword_tree as core
 from ..keyword_tree import KeywordTree, StoreCorruptError, StoreError
@@ -23,11 +23,13 @@ __all__ = [
     "Chain",
     "Line",
     "Operation",
+    "PastLog",
     "Place",
     "Records",
     "ReplacedError",
     "State",
     "StatePart",
+    "Store",
     "encode_lines",
     "encode_state",
     "id_in_row",
@@ -47,20 +49,21 @@ __all__ = [
     "unread",
 ]
 
-BehindError = core._BehindError
-ReplacedError = core._ReplacedError
-Line: TypeAlias = core._Line
-Operation: TypeAlias = core._Operation
-Records: TypeAlias = core._Records
+BehindError = core.BehindError
+ReplacedError = core.ReplacedError
+Line: TypeAlias = core.LogLine
+Operation: TypeAlias = core.LoggedOperation
+Records: TypeAlias = core.Rows
 State: TypeAlias = core._State
 
-CHUNK = core._CHUNK
-FIRST_CRC = core._FIRST_CRC
-FORMAT_FIELD = core._FORMAT_FIELD
-LOST = core._LOST
-_STATE, _CHECKPOINT = core._STATE, core._CHECKPOINT
+CHUNK = core.CHUNK
+FIRST_CRC = core.FIRST_CRC
+PART_ROWS = 4096  # at most, of a part of a state
+FORMAT_FIELD = core.FORMAT_FIELD
+LOST = core.LOST
+_STATE, _CHECKPOINT = core.STATE, core.CHECKPOINT
 
-no_records = core._NoRecords
+no_records = core.NoRows
 new_id = core._NewId
 shorten = core._Shorten
 
@@ -87,7 +90,102 @@ def locate(key: int, part: int, start: int, row: bytes) -> Place:
 
 def raise_corrupt(tree_id: str, seq: int, detail: str) -> NoReturn:
     """Raise the error for a log that cannot be read; `seq` is the operation, 0 where none is meant."""
-    raise StoreCorruptError(f"the log of the tree {core._Shorten(tree_id)}", seq, detail)
+    raise StoreCorruptError(f"the log of the tree {shorten(tree_id)}", seq, detail)
+
+
+# What a tree asks of a store
+
+
+class PastLog(Protocol):
+    """A log as it was, or is, that is read from its beginning."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+    def Read(self) -> Iterator[Records]:
+        """Yield all rows, in the order of the log."""
+
+    def ReadRow(self, held: Any) -> bytes:
+        """Return a row whose place `Read` told."""
+
+
+class Store(Protocol):
+    """Where the truth lies.  One thread at a time opens it, writes, and closes it; any may read beside that."""
+
+    least: str
+    """What an opening must find: the position that a tree had read before it opens again; "" for none."""
+    recovery: list[str]
+    is_readonly: bool
+    is_lost: bool
+    """Whether the log no longer holds what was read of it."""
+    is_guess: bool
+    """Whether the last `Begin` put off to ask what others wrote, as a store on a database does."""
+
+    @property
+    def seq(self) -> int:
+        """Return the number of the last operation that was read or written."""
+
+    @property
+    def position(self) -> str:
+        """Return that number, and what else tells the operation from another log's."""
+
+    @property
+    def next_ordinal(self) -> int:
+        """Return what a compaction has left: at least the next one."""
+
+    def Open(self, first: Callable[[], Operation], state: State) -> None:
+        """Give all rows to `state`; an empty log begins with `first()` of whichever process is first."""
+
+    def Begin(self, apply: Callable[[Records], None], for_commit: bool = False) -> None:
+        """Let `apply` take in what was acknowledged anywhere before the call.
+
+        Before a commit a store that has far to ask may guess that there is nothing: `Append` and `Confirm` will tell.
+        """
+
+    def Append(self, operations: list[Operation]) -> None:
+        """Make all or none durable, right after what was read; fills in the places of long rows.
+
+        Raises:
+            BehindError: another writer was quicker.
+            StoreError: nothing was written; with `outcome_unknown` it may come in once, later, whole.
+        """
+
+    def Confirm(self) -> None:
+        """Raise BehindError where `Begin` guessed wrong: what writes nothing is decided on what all wrote, too."""
+
+    def End(self) -> None:
+        """Let others write; called after `Begin`, and where opening fails; twice is no error."""
+
+    def ReadRow(self, held: Any) -> bytes:
+        """Return a row, its checksum compared; from any thread.  A place ends with length and checksum."""
+
+    def ReadBack(self, with_history: bool, id: str = "") -> Generator[tuple[Line | None, bytes], None, None]:
+        """Yield the lines, or those that may touch a record, newest first; None where one is not whole, or missing."""
+
+    def Snapshot(self, stamp: str, copy: bool) -> str:
+        """Keep the present state under `stamp`, with a number where that is taken; return the name."""
+
+    def OpenSnapshot(self, name: str) -> PastLog:
+        """Return a snapshot's log, whose checksum is right."""
+
+    def SnapshotNames(self) -> list[str]:
+        """Return the names of all snapshots that were finished, oldest first."""
+
+    def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
+        """Write a new log with the rows of each kind; the store is of no use after it."""
+
+    def Sizes(self) -> dict[str, int]:
+        """Return the bytes of each file."""
+
+    def FindProblems(self, fresh: State) -> Iterator[str]:
+        """Read everything again into `fresh`, and yield what is wrong; StoreCorruptError where the log is."""
+
+    def Close(self, apply: Callable[[Records], None]) -> bool:
+        """Leave everything tidy, as far as the disk allows; return whether all that is in the log was taken in."""
+
+    def Release(self) -> None:
+        """Let go of descriptors, as the end of the process would."""
 
 
 # Lines
@@ -98,19 +196,19 @@ def encode_lines(operations: Iterable[Operation], seq: int, crc: bytes, extra: s
     lines, durable = [], seq
     for operation in operations:
         seq += 1
-        line, crc = core._EncodeLine(seq, crc, durable, operation, extra)
+        line, crc = core.EncodeLine(seq, crc, durable, operation, extra)
         lines.append(line)
     return lines, crc
 
 
 def places_in(line: bytes, key: int, start: int) -> dict[int, Any]:
     """Return the places of the long rows that a line brings; it begins at `start` of the batch with this key."""
-    return core._ReadAfter(line[:-1], lambda begins, row: locate(key, 0, start + begins, row)).places
+    return core.ReadAfter(line[:-1], lambda begins, row: locate(key, 0, start + begins, row)).places
 
 
 def is_beginning(lines: bytes) -> bool:
     """Tell whether these lines begin a log: the first follows nothing."""
-    line = core._ReadLine(lines.partition(b"\n")[0])
+    line = core.ReadLine(lines.partition(b"\n")[0])
     return line is not None and line.prev == FIRST_CRC
 
 
@@ -133,7 +231,7 @@ class Chain:
         if rest:
             raise_corrupt(self.tree_id, self.seq + 1, "its row holds more than whole lines")
         for raw in whole:
-            line = core._ReadLine(raw)
+            line = core.ReadLine(raw)
             if line is None:
                 raise_corrupt(self.tree_id, self.seq + 1, "the line is damaged")
             if self.seq == 0:
@@ -146,12 +244,8 @@ class Chain:
             start += len(raw) + 1
 
     def _take_rows(self, raw: bytes, seq: int, key: int, start: int, into: Records) -> None:
-        after = raw.find(core._AFTER) + len(core._AFTER)
-        if core._MatchNodeStart(raw, after):  # most lines bring one keyword
-            into.nodes.append(raw[after:-1])
-            return
         try:
-            into.Extend(core._ReadAfter(raw, lambda begins, row: locate(key, 0, start + begins, row)))
+            core.ReadRowsInto(into, raw, lambda begins, row: locate(key, 0, start + begins, row))
         except StoreCorruptError as error:
             raise_corrupt(self.tree_id, seq, error.detail)
 
@@ -160,30 +254,29 @@ class Chain:
             raise_corrupt(self.tree_id, line.seq, "the log lacks what comes before")
         if line.format is None:
             raise_corrupt(self.tree_id, line.seq, "the first line does not tell the format")
-        if line.format > core._FORMAT:
+        if line.format > core.FORMAT:
             raise StoreError(
-                f"the log of {core._Shorten(self.tree_id)} has format {line.format}, this version reads up to "
-                f"{core._FORMAT}: use a newer version"
+                f"the log of {shorten(self.tree_id)} has format {line.format}, this version reads up to "
+                f"{core.FORMAT}: use a newer version"
             )
-        match = core._FindNextOrdinal(raw, 0, 512)
-        self.next_ordinal = 0 if match is None else int(match[1])
+        self.next_ordinal = core.ReadNextOrdinal(raw)
 
 
 def read_lines_back(lines: bytes) -> Iterator[tuple[Line | None, bytes]]:
     """Yield the lines of a batch, newest first; None for one that is not whole."""
     for raw in reversed(lines.split(b"\n")[:-1]):
-        yield core._ReadLine(raw), raw
+        yield core.ReadLine(raw), raw
 
 
 def id_in_row(id: str) -> bytes:
     """Return an id as it stands in each row of its record."""
-    return core._EncodeString(id).encode()
+    return core._EncodeText(id).encode()
 
 
 # A compacted log
 
 
-encode_state = core._EncodeState
+encode_state = core.EncodeState
 """Yields a log that begins with the present state: number, checksum, line.
 
 They are those that a folder's compaction writes, the checkpoint at their end included, so that the rows of a compacted
@@ -220,16 +313,16 @@ def read_state(state: State, read: Callable[[list[Any]], list[bytes]], is_full: 
 
     Long rows stay in the log, where their places lead, unless all is to be there.
     """
-    for kind in range(len(core._KINDS)):
+    for kind in range(3):
         part, size = StatePart(kind), 0
         for held, row in read_ahead(state.RowsOf(kind, lambda held: held, True), read):
             if isinstance(held, Place) and not is_full:
                 part.places.append((len(part.rows), held))
-                match = core._MatchInfo(row)
+                match = core.MatchInfo(row)
                 row = row if match is None else match[0]
             part.rows.append(row)
             size += len(row)
-            if size > CHUNK or len(part.rows) == core._BULK:
+            if size > CHUNK or len(part.rows) == PART_ROWS:
                 yield part
                 part, size = StatePart(kind), 0
         if part.rows:
@@ -251,7 +344,7 @@ def records_of(part: StatePart, seq: int, number: int) -> Records:
         records.places.update(part.places)
         start = 0
         for index, row in enumerate(part.rows):
-            if len(row) > core._RESIDENT_LIMIT:
+            if len(row) > core.RESIDENT_LIMIT:
                 records.places[index] = locate(~seq, number, start, row)
             start += len(row) + 1
     return records

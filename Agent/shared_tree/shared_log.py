@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Self
 
+from ..addresses import refuse_address
 from ..keyword_tree import InvalidInputError, KeywordTree, NotFoundError, StoreError
 from . import port
 from .connections import Pool
@@ -154,6 +155,7 @@ class SharedLog:
 
         Cost: reads the log, and writes it in one transaction.
         """
+        refuse_address(folder, "what is copied")
         return copy_in(self._rows, folder, _check_id(tree_id))
 
     def copy_out(self, tree_id: str, folder: str | os.PathLike[str]) -> int:
@@ -164,6 +166,7 @@ class SharedLog:
 
         Cost: reads the log, writes it, and opens the folder once.
         """
+        refuse_address(folder, "the copy's place")
         self._check_known(tree_id)
         return copy_out(self._rows, tree_id, folder)
 

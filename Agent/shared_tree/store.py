@@ -68,8 +68,8 @@ class SharedStore(Reader):
 
     @property
     def position(self) -> str:
-        """That number; the log's id tells it from another one's."""
-        return str(self.seq)
+        """That number, and the checksum of its line, which tells it from another log's."""
+        return f"{self.seq} {self._at.crc.decode()}"
 
     # -- opening --------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class SharedStore(Reader):
                 state.Apply(records)
         if log_id is not None and not self.seq:
             self._lose("the log is gone, though the tree is known")
-        if self.seq < (least := int(self.least or 0)):
+        if self.seq < (least := int(self.least.partition(" ")[0] or 0)):
             self._lose(f"it ends there, though operation {least} was read: an older one, or cut")
         if log_id is None:
             self._create(first())

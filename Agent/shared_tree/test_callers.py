@@ -15,6 +15,7 @@ from Agent.shared_tree import SharedLog
 from Agent.shared_tree.address import cache_folder, parse_address
 from Agent.shared_tree.conftest import port_of
 from Agent.tests.shared.memory_log import MemoryLog
+from Agent.tests.support import inside
 
 
 class TestCommandLine:
@@ -58,7 +59,7 @@ class TestCommandLine:
         wrong = data.replace(password, "Geheimnis")
         said = []
         for address in (data, wrong, data.replace("#u42", "#nobody"), data.replace("#u42", "")):
-            for words in (["show"], ["search", "nothing"], ["undo", "99"], ["repair", "new"], ["demo"]):
+            for words in (["show"], ["search", "nothing"], ["undo", "99"], ["repair", "new"]):
                 code, out, err = self.run(capsys, address, *words)
                 said.append(out + err)
                 assert code in (0, 1, 2, 3)
@@ -154,6 +155,28 @@ class TestCaches:
             tree.Search("coffee")
 
         assert list((tmp_path / "cache" / "u42" / "indexes").glob("keywords-*"))
+
+    def test_the_words_index_is_kept_for_the_log_that_it_is_of(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        inside.set_limits(monkeypatch, kept_from=2)
+        read: list[str] = []
+        inside.note_keywords_told(monkeypatch, read.append)
+        log = MemoryLog()
+
+        def best(tree_id: str) -> list[str]:
+            read.clear()
+            with KeywordTree(str(tmp_path / "cache"), store=log.tree(tree_id)) as tree:
+                return [node.name for node, _ in tree.RankCandidates("tea", 5)]
+
+        for tree_id, name in (("one", "green tea"), ("other", "black tea")):
+            with KeywordTree(str(tmp_path / "elsewhere"), store=log.tree(tree_id)) as tree:
+                for each in (name, "rye", "oat"):
+                    tree.CreateKeyword(each, "root")
+        best("one")
+
+        assert (best("one"), read) == (["green tea"], [])
+        assert (best("other"), len(read)) == (["black tea"], 3)
 
     def test_that_cannot_be_written_are_reported(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         store = self.open_store(MemoryLog(), tmp_path / "cache")

@@ -7,6 +7,7 @@ in a console is run by Agent/test_command_line.py.
 import doctest
 import re
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,6 +153,12 @@ class TestPages:
 
         assert re.findall(r"^#+ |^```\w*", ours, re.MULTILINE) == re.findall(r"^#+ |^```\w*", theirs, re.MULTILINE)
 
+    @pytest.mark.parametrize("page", READMES)
+    def test_the_table_of_installing_has_every_extra(self, page: str) -> None:
+        project = tomllib.loads(read("pyproject.toml"))["project"]
+
+        assert [name for name in project["optional-dependencies"] if f"`'.[{name}]'`" not in read(page)] == []
+
     def test_the_chinese_page_stores_chinese_facts(self) -> None:
         stored = re.findall(r"(?:CreateInfo|remember|info)[( ]\"([^\"]+)\"", read("README.zh-CN.md"))
 
@@ -177,7 +184,7 @@ class TestPages:
         assert sorted(code for code in codes if f"`{code}" not in read(page)) == []
 
     def test_each_page_of_the_index_begins_with_an_example(self) -> None:
-        tables = {"docs/README.md", "docs/zh/README.md", "docs/operating.md", "docs/zh/operating.md"}
+        tables = {f"docs/{folder}{page}.md" for folder in ("", "zh/") for page in ("README", "operating", "reference")}
         for page in (page for page in PAGES if page.startswith("docs/") and page not in tables):
             assert "```" in "\n".join(read(page).splitlines()[:20]), page
 

@@ -49,7 +49,7 @@ def run_their_tests(folder: Path) -> tuple[int, int, list[str]]:
         "KEYWORD_TREE_MCP": json.dumps([sys.executable, "-m", "Agent.adapters.mcp"]),
         "PYTHONPATH": str(ROOT),
     }
-    command = ["npx", "vitest", "run", "ours", "--reporter=json", "--testTimeout=60000"]
+    command = ["npx", "vitest", "run", "ours", "--reporter=json", "--testTimeout=60000", "--hookTimeout=60000"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     report = json.loads(done.stdout[done.stdout.index("{") :])
     results = [test for file in report["testResults"] for test in file["assertionResults"]]

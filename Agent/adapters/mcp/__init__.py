@@ -7,6 +7,7 @@ Read in this order:
     graph         `MemoryGraph`: what the nine tools do
     ..walking     `TreeWalk`: what the six tools do
     server        `build_server`: the tools and the resource as MCP has them, with either generation of its SDK
+    sessions      a session of a context engine's folder: `commit`, `search`, `brief`
     __main__      the command line
 
 The first three need nothing but the library; the server needs the extra `[mcp]`.

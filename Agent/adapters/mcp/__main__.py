@@ -4,6 +4,7 @@
     keyword-tree-mcp FOLDER             # on stdin and stdout, as a host starts it
     keyword-tree-mcp FOLDER --http 8000 # on http://127.0.0.1:8000/mcp, for this machine alone
     keyword-tree-mcp postgresql://host/database#tree
+    keyword-tree-mcp FOLDER --session ACCOUNT/USER/AGENT/SESSION   # of a context engine: commit, search, brief
 
 Several servers may serve one folder at the same time. A file of the reference memory server, named by the environment
 variable MEMORY_FILE_PATH, is taken in once, as one operation. Ends with 0 where the host ends it, with 1 where the
@@ -17,9 +18,39 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...addresses import open_tree
+from ...context_engine import ContextEngineService
 from ...keyword_tree import KeywordTreeError
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser", "run"]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return what reads the command's words."""
+    parser = argparse.ArgumentParser("keyword-tree-mcp", description="Serve a memory to MCP hosts.")
+    parser.add_argument("folder", metavar="FOLDER", help="where the memory is, or the address of one on a server")
+    parser.add_argument("--http", metavar="PORT", type=_port, help="serve on this port of 127.0.0.1, not on stdin")
+    session = "serve this session of a context engine's folder, and no tree"
+    parser.add_argument("--session", metavar="ACCOUNT/USER/AGENT/SESSION", help=session)
+    return parser
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serve until the host ends it; errors are the caller's."""
+    from .graph import MemoryGraph
+    from .sdk import run as run_server
+    from .server import build_server
+    from .sessions import build_session_server, read_session
+
+    if options.session is not None:
+        ctx = read_session(options.session)
+        with ContextEngineService(options.folder) as engine:
+            run_server(build_session_server(engine, ctx), options.http)
+        return
+    with open_tree(options.folder) as tree:
+        file = os.environ.get("MEMORY_FILE_PATH")
+        if file and Path(file).is_file():
+            MemoryGraph(tree).import_once(Path(file))
+        run_server(build_server(tree), options.http)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,25 +62,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    parser = argparse.ArgumentParser("keyword-tree-mcp", description="Serve a memory to MCP hosts.")
-    parser.add_argument("folder", metavar="FOLDER", help="where the memory is, or the address of one on a server")
-    parser.add_argument("--http", metavar="PORT", type=_port, help="serve on this port of 127.0.0.1, not on stdin")
-    options = parser.parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
-        from .graph import MemoryGraph
-        from .sdk import run
-        from .server import build_server
+        run(options)
     except ImportError as error:
         if "pip install" not in str(error):
             raise
         print(f"keyword-tree-mcp: {error}", file=sys.stderr)
         return 2
-    try:
-        with open_tree(options.folder) as tree:
-            file = os.environ.get("MEMORY_FILE_PATH")
-            if file and Path(file).is_file():
-                MemoryGraph(tree).import_once(Path(file))
-            run(build_server(tree), options.http)
     except (KeywordTreeError, OSError) as error:
         print(f"keyword-tree-mcp: {error}", file=sys.stderr)
         return 1

@@ -61,22 +61,24 @@ def client_of(context: Any) -> str | None:
 
 
 def shorten_schemas(server: Any) -> None:
-    """Take the titles out of the tools' schemas: a model reads them with each request, and they repeat the names."""
+    """Shorten the tools' schemas, which a model reads with each request: no titles, no definitions to look up."""
     for tool in server._tool_manager.list_tools():
-        tool.parameters = _without_titles(tool.parameters)
+        tool.parameters = _shorten(tool.parameters, tool.parameters.get("$defs", {}))
 
 
-def _without_titles(schema: Any) -> Any:
+def _shorten(schema: Any, definitions: dict[str, Any]) -> Any:
     if isinstance(schema, list):
-        return [_without_titles(each) for each in schema]
+        return [_shorten(each, definitions) for each in schema]
     if not isinstance(schema, dict):
         return schema
+    if "$ref" in schema:
+        return _shorten(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     return {
-        name: {each: _without_titles(inner) for each, inner in value.items()}
-        if name in ("properties", "$defs")
-        else _without_titles(value)
+        name: {each: _shorten(inner, definitions) for each, inner in value.items()}
+        if name == "properties"
+        else _shorten(value, definitions)
         for name, value in schema.items()
-        if name != "title"
+        if name not in ("title", "$defs")
     }
 
 

@@ -85,7 +85,7 @@ class PolicyRouter:
         query = f"{candidate.routing_key} {candidate.content}"
         nodes = []
         for uri in self._ask(
-            above, lambda words: [hit.uri for hit in words.rank(query, _SHOWN, "heads", target=above, level=0)]
+            above, lambda words: [hit.uri for hit in words.rank(query, _SHOWN, (0,), target=above)]
         ):
             with contextlib.suppress(ContextEngineError):
                 nodes.append(self._fs.read_node(ctx, uri))

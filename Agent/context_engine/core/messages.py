@@ -28,6 +28,7 @@ __all__ = [
     "decode_message",
     "decode_messages",
     "encode_messages",
+    "lines_of",
     "own_words",
     "read_message",
     "read_messages",
@@ -320,20 +321,20 @@ def decode_messages(data: bytes, where: str = "messages.jsonl") -> list[Message]
     Raises:
         StoreCorruptError: A line is none of ours.
     """
-    return [_decode(line, number, where) for number, line in enumerate(_lines_of(data), 1)]
+    return [_decode(line, number, where) for number, line in enumerate(lines_of(data), 1)]
 
 
-def decode_message(data: bytes, number: int, where: str = "messages.jsonl") -> Message | None:
-    """Return one message of a file, counted from 1, without reading the others; None where there are not so many.
+def decode_message(lines: Sequence[bytes], number: int, where: str = "messages.jsonl") -> Message | None:
+    """Return one message of a file's lines, counted from 1; None where there are not so many.
 
     Raises:
         StoreCorruptError: Its line is none of ours.
     """
-    lines = _lines_of(data)
     return _decode(lines[number - 1], number, where) if 1 <= number <= len(lines) else None
 
 
-def _lines_of(data: bytes) -> list[bytes]:
+def lines_of(data: bytes) -> list[bytes]:
+    """Return the lines of a file of messages."""
     return [line for line in data.split(b"\n") if line.strip()]
 
 

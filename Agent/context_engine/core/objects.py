@@ -239,7 +239,7 @@ class TypedQuery:
     filters: dict[str, Any] = field(default_factory=dict)
     """`since`, `until` (seconds), `session`."""
     hints: dict[str, Any] = field(default_factory=dict)
-    """`raised` (category → factor), `deep`, `budget_tokens`, `descend`."""
+    """`raised` (category → factor), `budget_tokens`."""
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,9 @@ class GraphStore(Protocol):
     def upsert_edges(self, edges: Sequence[RelationEdge]) -> None:
         """Take edges in, one for each (from, to, type)."""
 
+    def remove_edges(self, from_uri: str) -> None:
+        """Drop the edges of a node: it is gone, or all that it has now follow."""
+
     def neighbors(self, uri: str, relation_types: Sequence[str] | None = None, depth: int = 1) -> list[RelationEdge]:
         """Return the edges within `depth` steps of a node."""
 

@@ -2,7 +2,6 @@
 
 uri             what a URI is, whose it is, and what its folder is called
 disk            the one door to the operating system
-memory_disk     the same in memory
 folders         a node's files as one image; symlinks are errors
 journal         .ctx/journal.db: the write-ahead log, what was last written, and the outbox
 redo            what a dead process or a power cut left undone

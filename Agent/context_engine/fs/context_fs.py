@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from ...addresses import is_address
 from ..core.checks import check_count
 from ..core.config import ABSTRACT, CONTENT, LEVEL_TOKENS, LEVELS, META, OVERVIEW
 from ..core.errors import ConflictError, ContextEngineError, InvalidInputError, NodeNotFoundError
@@ -74,6 +75,8 @@ class ContextFS(MainStore):
         disk: Disk | None = None,
         readonly: bool | None = None,
     ) -> None:
+        if root is not None and is_address(root):
+            raise InvalidInputError("the context engine needs a folder, and cannot use the address of a server")
         self.count_tokens = count_tokens
         self._history, self._edits = History(self), HandEdits(self)
         super().__init__(root, clock=clock, new_id=new_id, disk=disk, readonly=readonly)

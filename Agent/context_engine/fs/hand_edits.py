@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ..core.config import CONTENT, META, UPSERT_CONTEXT
@@ -11,10 +10,8 @@ from ..core.objects import OutboxEvent, RequestContext
 from .checks import decode
 from .journal import put_event
 from .meta import leads_on, state_of
+from .transaction import Store
 from .uri import Uri, parse_uri
-
-if TYPE_CHECKING:
-    from .main_store import MainStore
 
 __all__ = ["HandEdits"]
 
@@ -26,7 +23,7 @@ class HandEdits:
         store: The main store.
     """
 
-    def __init__(self, store: "MainStore") -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     def is_edited(self, uri: Uri) -> bool:

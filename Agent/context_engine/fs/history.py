@@ -4,7 +4,7 @@ import json
 import logging
 import shutil
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.checks import check_count
 from ..core.config import META
@@ -14,11 +14,8 @@ from ..core.text import clean, mapping_of, shorten, to_json
 from .journal import MOVE, Commit, Journal, Step
 from .meta import leads_on, read_meta
 from .rescue import copies_of
-from .transaction import Staged, Transaction
+from .transaction import Staged, Store, Transaction
 from .uri import Uri, check_access, check_context, is_visible, parse_uri
-
-if TYPE_CHECKING:
-    from .main_store import MainStore
 
 __all__ = ["History"]
 
@@ -32,7 +29,7 @@ class History:
         store: The main store.
     """
 
-    def __init__(self, store: "MainStore") -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     @property

@@ -21,6 +21,7 @@ import logging
 import os
 import sqlite3
 import threading
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +74,35 @@ class Step(NamedTuple):
     file: str
     before: bytes | None
     after: bytes | None
+
+
+def _pack(step: Step) -> Step:
+    """Return a step as it is kept: its images deflated, but for a move's URI, which is looked for."""
+    if step.file == MOVE:
+        return step
+    return step._replace(before=_deflate(step.before), after=_deflate(step.after))
+
+
+def _unpack(uri: str, file: str, before: bytes | None, after: bytes | None) -> Step:
+    return Step(uri, file, *(image if image is None else _inflate(image) for image in (before, after)))
+
+
+_DEFLATED = b"x\x9c"  # how zlib's data begins; no text in UTF-8 does
+
+
+def _deflate(image: bytes | None) -> bytes | None:
+    if image is None:
+        return None
+    made = zlib.compress(image)
+    return made if len(made) < len(image) or image.startswith(_DEFLATED) else image
+
+
+def _inflate(kept: bytes) -> bytes:
+    """Return an image; those of an older journal are as they were."""
+    if kept[:2] == _DEFLATED:
+        with contextlib.suppress(zlib.error):
+            return zlib.decompress(kept)
+    return bytes(kept)
 
 
 class NodeRow(NamedTuple):
@@ -273,7 +303,7 @@ class Journal:
                 size,
             )
             connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-            rows = [(commit.sequence, number, *step) for number, step in enumerate(commit.steps)]
+            rows = [(commit.sequence, number, *_pack(step)) for number, step in enumerate(commit.steps)]
             connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", rows)
             for step in commit.steps:
                 if step.file == MOVE:
@@ -309,14 +339,14 @@ class Journal:
     def steps(self, sequence: int) -> list[Step]:
         """Return what a commit changed."""
         rows = self.query("SELECT uri, file, before, after FROM changes WHERE sequence = ? ORDER BY step", (sequence,))
-        return [Step(*row) for row in rows]
+        return [_unpack(*row) for row in rows]
 
     def add_step(self, sequence: int, step: Step) -> None:
         """Add to a commit what was found in a file's place while it was written."""
         with self.writing() as connection:
             connection.execute(
                 "INSERT INTO changes SELECT ?, coalesce(max(step), 0) + 1, ?, ?, ?, ? FROM changes WHERE sequence = ?",
-                (sequence, *step, sequence),
+                (sequence, *_pack(step), sequence),
             )
 
     def find_commit(self, commit_id: str) -> Commit | None:
@@ -329,13 +359,13 @@ class Journal:
     def images_of(self, uri: str, file: str) -> set[bytes]:
         """Return every image of a file that the journal holds."""
         rows = self.query("SELECT before, after FROM changes WHERE uri = ? AND file = ?", (uri, file))
-        return {bytes(image) for row in rows for image in row if image is not None}
+        return {_inflate(image) for row in rows for image in row if image is not None}
 
     def last_images(self, uri: str) -> dict[str, bytes | None]:
         """Return each of a node's files as the journal last wrote it, None where it holds no image of it."""
         found: dict[str, bytes | None] = dict.fromkeys(FILES)
         rows = self.query("SELECT file, after FROM changes WHERE uri = ? AND file <> ? ORDER BY sequence", (uri, MOVE))
-        found |= {file: image if image is None else bytes(image) for file, image in rows}
+        found |= {file: image if image is None else _inflate(image) for file, image in rows}
         return {file: image for file, image in found.items() if file != META or image is not None}
 
     def mark_synced(self) -> None:

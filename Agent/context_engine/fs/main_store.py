@@ -75,7 +75,6 @@ class MainStore:
         self._failure = ""
         self._is_closed = False
         self._commits_since, self._bytes_since = 0, 0  # the last checkpoint
-        self.on_checkpoint: list[Callable[[], object]] = []  # called under the lock, after the sync
         self._known_edits: OrderedDict[str, str] = OrderedDict()  # uri -> state that was read under the lock
         watch_forks(self)
         if self.readonly:
@@ -200,8 +199,6 @@ class MainStore:
                     self._disk.close(fd)
             self.journal.mark_synced()
             self.journal.truncate()
-            for follow in self.on_checkpoint:
-                follow()
 
     # -- transactions --
 

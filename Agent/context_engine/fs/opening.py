@@ -8,7 +8,6 @@ import logging
 import os
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..core.config import EXTRACT_ARCHIVE, SESSIONS, SPACE, UPSERT_CONTEXT
 from ..core.errors import ContextEngineError, StoreCorruptError, StoreError
@@ -18,17 +17,15 @@ from ..providers.sqlite_files import is_damage
 from .journal import DAMAGED, NodeRow, put_event
 from .meta import read_meta, state_of
 from .redo import redo
+from .transaction import Store
 from .uri import parse_uri
-
-if TYPE_CHECKING:
-    from .main_store import MainStore
 
 __all__ = ["adopt_folder", "open_store", "set_journal_aside"]
 
 _log = logging.getLogger(__name__)
 
 
-def open_store(store: "MainStore") -> None:
+def open_store(store: Store) -> None:
     """Open a store that may be written.
 
     Raises:
@@ -68,12 +65,12 @@ def _make_folder(root: Path) -> None:
         raise StoreError(f"no store can be made at {str(root)!r}: {error}") from error
 
 
-def _has_started_anew(store: "MainStore") -> bool:
+def _has_started_anew(store: Store) -> bool:
     # Where the machine does not tell its starts, each opening may be the first one.
     return not store.boot or not store.journal.query("SELECT 1 FROM counters WHERE name = ?", (f"boot {store.boot}",))
 
 
-def _note_boot(store: "MainStore") -> None:
+def _note_boot(store: Store) -> None:
     """Remember which start of the machine this is; what the index did before may be lost."""
     store.journal.revive_events()
     with store.journal.writing() as connection:
@@ -81,7 +78,7 @@ def _note_boot(store: "MainStore") -> None:
         connection.execute("INSERT INTO counters VALUES (?, 1)", (f"boot {store.boot}",))
 
 
-def set_journal_aside(store: "MainStore", error: Exception) -> None:
+def set_journal_aside(store: Store, error: Exception) -> None:
     """Begin another journal: the files are the store, and the damaged one is kept. The lock is held."""
     store.journal.close()
     path = Path(store.journal.path)
@@ -100,7 +97,7 @@ def set_journal_aside(store: "MainStore", error: Exception) -> None:
     )
 
 
-def adopt_folder(store: "MainStore") -> None:
+def adopt_folder(store: Store) -> None:
     """Take in what is there without a journal: sequences go on above the highest, and all is indexed anew."""
     rows, waiting, spaces = [], list[OutboxEvent](), store.spaces()
     for space in spaces:

@@ -69,8 +69,7 @@ def add(fs: ContextFS, line: str, tx: object) -> None:
 
 def kept(fs: ContextFS) -> str:
     """Return all that the store keeps of the node's content: the file, its history, and what was put aside."""
-    rows = fs.journal.query("SELECT before, after FROM changes WHERE file = 'content.md'")
-    images = [bytes(image).decode("utf-8", "replace") for row in rows for image in row if image is not None]
+    images = [image.decode("utf-8", "replace") for image in fs.journal.images_of(TEA, "content.md")]
     aside = [path.read_text("utf-8") for path in fs.aside.rglob("content.md*")]
     return "\n".join([content_of(fs).read_text("utf-8"), *images, *aside])
 

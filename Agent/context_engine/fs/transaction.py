@@ -9,9 +9,11 @@
 What was staged is what the same transaction reads. The events follow from the changes: no write misses the index.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from ..core.config import (
     ABSTRACT,
@@ -28,16 +30,15 @@ from ..core.config import (
 from ..core.errors import ConflictError, InvalidInputError, NodeNotFoundError, StoreError, VersionConflictError
 from ..core.objects import OutboxEvent, RequestContext, WritePlan
 from ..core.text import to_json
-from .folders import Image
-from .journal import MOVE, Commit, NodeRow, Step
+from .folders import Folders, Image
+from .journal import MOVE, Commit, Journal, NodeRow, Step
 from .meta import leads_on, read_meta, state_of, write_meta
 from .rescue import Rescue
 from .uri import Uri, parse_uri
 
-if TYPE_CHECKING:
-    from .main_store import MainStore
+__all__ = ["Staged", "Store", "Transaction", "apply_steps"]
 
-__all__ = ["Staged", "Transaction", "apply_steps"]
+T = TypeVar("T")
 
 _EMPTY: Image = {ABSTRACT: b"", OVERVIEW: b"", CONTENT: b"", RELATIONS: b"[]\n"}
 """What every node has, at least."""
@@ -55,7 +56,7 @@ class Staged:
 class Transaction:
     """Changes that are committed together; made by `MainStore.transaction`."""
 
-    fs: "MainStore"
+    fs: "Store"
     ctx: RequestContext
     name: str
     commit_id: str
@@ -251,6 +252,49 @@ class Transaction:
         ]
 
 
+class Store(Protocol):
+    """What the parts of the main store ask of the whole, which is `MainStore`; none of them imports it."""
+
+    root: Path
+    space: Path
+    aside: Path
+    boot: str
+    clock: Callable[[], float]
+    new_id: Callable[[], str]
+    journal: Journal
+    folders: Folders
+
+    def locked(self, recover: bool = True) -> AbstractContextManager[None]:
+        """Hold the store's lock."""
+
+    def log_and_apply(
+        self,
+        commit: Commit,
+        nodes: Sequence[NodeRow],
+        events: Sequence[tuple[OutboxEvent, float]],
+        ended: Sequence[str],
+    ) -> None:
+        """Write a commit to the journal, then to the files."""
+
+    def checkpoint(self) -> None:
+        """Let all files last."""
+
+    def run(self, ctx: RequestContext, name: str, change: Callable[[Transaction], T]) -> T:
+        """Run a change as a transaction."""
+
+    def read_image(self, uri: Uri, may_lock: bool = True) -> Image:
+        """Return a node's files as they are, whole."""
+
+    def follow(self, ctx: RequestContext, uri: str) -> Uri:
+        """Return where a node is now."""
+
+    def walk(self, uri: Uri) -> Iterator[Uri]:
+        """Yield a node and all under it."""
+
+    def spaces(self) -> list[str]:
+        """Return the URI of every space."""
+
+
 def _write_meta(uri: Uri, meta: dict[str, Any], files: Image) -> bytes:
     try:
         return write_meta(uri, meta, files)
@@ -271,7 +315,7 @@ def _describe(plan: WritePlan) -> dict[str, Any]:
     }
 
 
-def apply_steps(fs: "MainStore", commit: Commit) -> None:
+def apply_steps(fs: Store, commit: Commit) -> None:
     """Bring a commit's changes into the files.
 
     Raises:
@@ -295,7 +339,7 @@ def apply_steps(fs: "MainStore", commit: Commit) -> None:
         ) from error
 
 
-def _write(fs: "MainStore", commit: Commit, grouped: Mapping[str, Sequence[Step]]) -> None:
+def _write(fs: Store, commit: Commit, grouped: Mapping[str, Sequence[Step]]) -> None:
     for uri, steps in grouped.items():
         before = {step.file: step.before for step in steps}
         rescue = Rescue(fs.journal, fs.aside, uri, before, sequence=commit.sequence)

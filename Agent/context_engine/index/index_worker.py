@@ -7,7 +7,6 @@ while the index is held for writing, so that of two workers none leaves an older
 import contextlib
 import logging
 import os
-import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from ..core.config import (
     MESSAGES,
     META,
     MOVE_CONTEXT,
+    RELATIONS,
     SESSIONS,
     UPSERT_CONTEXT,
     UPSERT_RELATION,
@@ -31,17 +31,15 @@ from ..fs.folders import Image
 from ..fs.meta import digests_of, leads_on, read_edges, read_meta
 from ..fs.uri import Uri, parse_uri
 from ..providers import passages
-from ..providers.sqlite_files import is_damage
-from ..providers.word_index import IndexedNode, WordIndex
+from ..providers.word_index import IndexedNode, LostIndexError, WordIndex
 from .index_projector import IndexProjector
 from .outbox_store import OutboxStore
-from .record_builder import record_id
 from .spaces import IndexSpaces
 
 __all__ = ["IndexWorker", "context_of", "projected_digest"]
 
 _log = logging.getLogger(__name__)
-_CHUNK = 1_000  # nodes that are projected while the index is held
+_CHUNK = 100  # nodes that are projected while the index is held: others wait for it two seconds
 
 Handler = Callable[[OutboxEvent, RequestContext], None]
 
@@ -80,9 +78,9 @@ class IndexWorker:
         self.worker_id = worker_id or f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.handlers: dict[str, Handler] = {
             UPSERT_CONTEXT: lambda event, ctx: self.reconcile(event.uri, bool(event.payload.get("recursive"))),
-            DELETE_CONTEXT: lambda event, ctx: self.reconcile(event.uri, True),
+            DELETE_CONTEXT: self._delete,
             MOVE_CONTEXT: self._move,
-            UPSERT_RELATION: self._copy_edges,
+            UPSERT_RELATION: lambda event, ctx: self.copy_edges(event.uri),
         }
         """What is done for each type; whoever can extract adds its own."""
 
@@ -112,8 +110,8 @@ class IndexWorker:
             self._outbox.postpone(event.event_type, str(error))
             result.retried += 1
         except Exception as error:  # whatever it is, the other events go on, and this one is not lost
-            if isinstance(error, sqlite3.DatabaseError) and is_damage(error):
-                self._spaces.mend(event.uri, error)
+            if isinstance(error, LostIndexError):
+                self._spaces.recover(event.uri, error)
             is_final = isinstance(error, (StoreCorruptError, InvalidUriError, KeyError))
             _log.warning("event %s at %s failed: %s", event.event_type, event.uri, error)
             self._outbox.mark_failed(event.event_id, f"{type(error).__name__}: {error}", not is_final, self.worker_id)
@@ -173,7 +171,7 @@ class IndexWorker:
                 for each in chunk:
                     self._project(index, each)
         with index.writing():
-            for node in index.nodes_beneath(parsed.text):
+            for node in index.nodes_under(parsed.text):
                 if node.uri not in found:
                     self._project(index, parse_uri(node.uri))
         if parsed.text == parsed.space:
@@ -209,21 +207,26 @@ class IndexWorker:
         index.replace(named, records, _names_of(uri, node), uri.parent if node.category == SESSIONS else "")
 
     def _move(self, event: OutboxEvent, ctx: RequestContext) -> None:
-        """Let what was at one place be at another: nothing is read or embedded again."""
         projection = self._projector.build_move_records(event.uri, str(event.payload["to_uri"]))
-        index = self._spaces.words(event.uri)
-        with index.writing():
-            for node in index.nodes_beneath(projection.old_uri):
-                to = projection.new_uri + node.uri[len(projection.old_uri) :]
-                if self._fs.folders.exists(parse_uri(to).folders):
-                    index.move(node.uri, to, record_id)
         self.reconcile(projection.old_uri, recursive=True)
         self.reconcile(projection.new_uri, recursive=True)
 
-    def _copy_edges(self, event: OutboxEvent, ctx: RequestContext) -> None:
-        """Let the graph have a node's edges, where there is one."""
-        if self._graph is not None and self._fs.exists(ctx, event.uri):
-            self._graph.upsert_edges(read_edges(event.uri, self._fs.read_file(ctx, event.uri, ".relations.json")))
+        for uri in self._fs.walk(parse_uri(projection.new_uri)) if self._graph is not None else ():
+            self.copy_edges(projection.old_uri + uri.text[len(projection.new_uri) :])
+            self.copy_edges(uri.text)
+
+    def _delete(self, event: OutboxEvent, ctx: RequestContext) -> None:
+        self.reconcile(event.uri, recursive=True)
+        self.copy_edges(event.uri)
+
+    def copy_edges(self, uri: str) -> None:
+        """Let the graph have the edges that a node has now, where there is a graph; a node that is gone has none."""
+        if self._graph is not None:
+            image = self._fs.folders.read(parse_uri(uri).folders, (RELATIONS,))
+            if hasattr(self._graph, "remove_edges"):  # a later addition to the port
+                self._graph.remove_edges(uri)
+            if edges := read_edges(uri, image.get(RELATIONS, b"")):
+                self._graph.upsert_edges(edges)
 
 
 def projected_digest(uri: Uri, image: Image) -> str:

@@ -1,7 +1,7 @@
 """A node's levels, passages and messages as records.
 
-Level 0 is the abstract with title and aliases, level 1 the overview. Level 2 is a record for each entry or passage of
-the content, and of an archive for each passage of each message, with who said it.
+Level 0 is the abstract with title and aliases, level 1 the overview; an archive has none. Level 2 is a record for each
+entry or passage of the content, and of an archive for each passage of each message, with who said it.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def build_records(node: ContextNode, messages: Sequence[Message] = ()) -> list[I
     names = [] if node.category == SESSIONS else [node.metadata.get("title") or "", *node.metadata.get("aliases", ())]
     head = "\n".join(filter(None, [*dict.fromkeys(names), node.abstract]))
     found = [record(0, 0, head, {"at": at})]
-    if node.overview.strip():
+    if node.overview.strip() and node.category != SESSIONS:  # an archive is found by its messages
         found.append(record(1, 0, node.overview, {"at": at}))
     for part, text, metadata in passages_of(node, messages):
         found.append(record(2, part, text, metadata))

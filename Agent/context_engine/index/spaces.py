@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ..core.forks import watch_forks
 from ..fs.uri import parse_uri
-from ..providers.sqlite_files import is_damage
-from ..providers.word_index import WordIndex
+from ..providers.word_index import LostIndexError, WordIndex
 
 __all__ = ["IndexSpaces"]
 
@@ -51,7 +50,7 @@ class IndexSpaces:
             if made is None:
                 try:
                     made = self._open[space] = WordIndex(self.folder_of(space) / "index.db", self._readonly)
-                except (sqlite3.Error, OSError) as error:
+                except (sqlite3.Error, OSError, LostIndexError) as error:
                     made = self._stand_in(space, error)
             return made
 
@@ -61,49 +60,33 @@ class IndexSpaces:
         made = self._open[space] = WordIndex(None)
         return made
 
-    def mend(self, uri: str, error: BaseException) -> None:
-        """Let a space be found again after sqlite3 has refused its index.
+    def recover(self, uri: str, error: BaseException) -> None:
+        """Let a space be found again after its index has failed.
 
-        What is damaged is begun again; what is locked, or on a full disk, is done without until `retry`.
+        One that was damaged is empty by now, and is filled again; what is locked, or on a full disk, is done without
+        until `retry`.
         """
         space = parse_uri(uri).space
         with self._lock:
-            index = self._open.get(space)
-            if index is None or space in self.notes:
-                return
-            try:
-                if not is_damage(error):
-                    raise error
-                _log.warning("the index of %s is damaged, and made again: %s", space, error)
-                index.discard(is_damaged=True)
-            except (sqlite3.Error, OSError) as why:
-                self._stand_in(space, why)
+            if isinstance(error, LostIndexError) and not self._readonly:
+                _log.warning("the index of %s was damaged, and is made again: %s", space, error)
+            elif space not in self.notes:
+                self._stand_in(space, error)
 
     def retry(self) -> None:
         """Try the files again of what is kept in memory meanwhile."""
         with self._lock:
             for space in list(self.notes):
-                with contextlib.suppress(sqlite3.Error, OSError):
+                with contextlib.suppress(sqlite3.Error, OSError, LostIndexError):
                     made = WordIndex(self.folder_of(space) / "index.db", self._readonly)
-                    made.try_writing()
+                    with contextlib.nullcontext() if self._readonly else made.writing():
+                        pass
                     self._open[space] = made
                     del self.notes[space]
 
     def note(self, uri: str) -> str:
         """Return why the index of a space is not used, "" where it is."""
         return self.notes.get(parse_uri(uri).space, "")
-
-    def is_large(self, limit: int) -> bool:
-        """Whether a WAL of what is open has more bytes than a limit."""
-        with self._lock:
-            wals = [self.folder_of(space) / "index.db-wal" for space in self._open]
-        return any(wal.stat().st_size > limit for wal in wals if wal.exists())
-
-    def checkpoint(self) -> None:
-        """Empty the WALs of what is open; the caller holds the store's lock, so that no two do it at once."""
-        with self._lock:
-            for index in self._open.values():
-                index.checkpoint()
 
     def close(self) -> None:
         """Close all that is open."""

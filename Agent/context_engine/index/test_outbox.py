@@ -17,6 +17,7 @@ from Agent.context_engine.index.record_builder import record_id
 from Agent.context_engine.providers.word_index import IndexedNode
 
 ADA = RequestContext("acme", "ada", "helper", "s1")
+TREES = ("oak", "elm", "fir", "ash", "yew")
 SPACE = "ctx://acme/users/ada"
 TEA = f"{SPACE}/memories/preferences/tea"
 
@@ -146,7 +147,7 @@ class TestWorker:
     def test_looks_again_so_that_order_and_number_do_not_matter(self, tmp_path: Path) -> None:
         with ContextEngineService(tmp_path, index="worker") as engine:
             for number in range(5):
-                node = ContextNode(TEA, "", "memory", "preferences", "", f"tea {number}", "", f"- cup{number}\n")
+                node = ContextNode(TEA, "", "memory", "preferences", "", f"tea {number}", "", f"- {TREES[number]}\n")
                 engine.fs.write_node(ADA, node)
             events = engine.outbox.claim_batch("all", 100)
             rows = engine.fs.journal.query("SELECT event_id FROM outbox ORDER BY number DESC")
@@ -156,8 +157,8 @@ class TestWorker:
                 engine.worker.handle_event(found, ADA)
 
             assert len(events) == 1
-            assert engine.search_memory(ADA, "cup4").blocks[0].content_excerpt == "cup4"
-            assert engine.search_memory(ADA, "cup3").blocks == []
+            assert engine.search_memory(ADA, "yew").blocks[0].content_excerpt == "yew"
+            assert engine.search_memory(ADA, "ash").blocks == []
 
     def test_never_lets_an_older_state_take_the_place_of_a_newer_one(self, engine: ContextEngineService) -> None:
         words = engine.words(SPACE)
@@ -167,7 +168,7 @@ class TestWorker:
         assert words.node(TEA) == IndexedNode(TEA, 7, "new", "preferences")
         assert words.uris_by_name("old") == []
 
-    def test_hands_edges_to_the_graph(self, tmp_path: Path) -> None:
+    def test_hands_edges_to_the_graph_and_takes_them_away(self, tmp_path: Path) -> None:
         class Graph:
             def __init__(self) -> None:
                 self.edges: list[RelationEdge] = []
@@ -175,17 +176,34 @@ class TestWorker:
             def upsert_edges(self, edges: Any) -> None:
                 self.edges += edges
 
+            def remove_edges(self, from_uri: str) -> None:
+                self.edges = [edge for edge in self.edges if edge.from_uri != from_uri]
+
             def neighbors(self, uri: str, relation_types: Any = None, depth: int = 1) -> list[RelationEdge]:
                 return [edge for edge in self.edges if edge.from_uri == uri]
 
-        graph = Graph()
+        graph, edge = Graph(), RelationEdge(TEA, f"{SPACE}/x", "near")
         with ContextEngineService(tmp_path, graph=graph) as engine:
             engine.write_node(ADA, ContextNode(TEA, "", "memory", "preferences", "", "tea"))
-            with engine.fs.transaction(ADA):
-                engine.relations.upsert_edges(ADA, TEA, [RelationEdge(TEA, f"{SPACE}/x", "near")])
+            engine.relations.upsert_edges(ADA, TEA, [edge])
             engine.work()
+            assert graph.edges == [edge]
+            engine.relations.remove_edges(ADA, TEA)
+            engine.work()
+            assert graph.edges == []
+            engine.relations.upsert_edges(ADA, TEA, [edge])
+            engine.move_node(ADA, TEA, f"{TEA}-2")
+            engine.work()
+            assert [each.from_uri for each in graph.edges] == [f"{TEA}-2"]
+            engine.delete_node(ADA, f"{TEA}-2")
+            engine.work()
+            assert graph.edges == []
+            engine.write_node(ADA, ContextNode(f"{TEA}-3", "", "memory", "preferences", "", "tea"))
+            engine.relations.upsert_edges(ADA, f"{TEA}-3", [RelationEdge(f"{TEA}-3", f"{SPACE}/x", "near")])
+            engine.work()
+            engine.forget(ADA, f"{TEA}-3")
 
-        assert [edge.to_uri for edge in graph.neighbors(TEA)] == [f"{SPACE}/x"]
+        assert graph.edges == []
 
 
 class TestProjector:

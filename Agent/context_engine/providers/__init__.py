@@ -2,7 +2,7 @@
 
 names         folders and slugs, as the rest of the library makes them
 llm           `LLMClientAdapter`: any `LLMClient` of the library as an `LLM`
-word_index    words on disk: sqlite3's FTS5, ranked as `memory.fulltext` ranks
+word_index    the words of a space: the library's one finder (`finding.index`)
 vector_index  vectors of texts, from `keyword_tree.embeddings`
-name_tree     a `KeywordTree` of the nodes, for a model's descent
+relations     which relations words name, from `memory.relation_words`
 """

@@ -1,15 +1,12 @@
 """`LLMClientAdapter`: any `LLMClient` of the library as an `LLM`."""
 
-import json
 from typing import Any
-
-from typing_extensions import override
 
 from ...keyword_tree import LLMClient
 from ..core.objects import RequestContext
 from ..core.ports import LLM
 
-__all__ = ["LLMClientAdapter", "as_client", "as_llm"]
+__all__ = ["LLMClientAdapter", "as_llm"]
 
 
 class LLMClientAdapter:
@@ -38,17 +35,3 @@ def as_llm(model: LLM | LLMClient | None) -> LLM | None:
     return LLMClientAdapter(model) if isinstance(model, LLMClient) else model
 
 
-class _ClientOfLLM(LLMClient):
-    """An `LLM` as the tree asks it."""
-
-    def __init__(self, llm: LLM) -> None:
-        self._llm = llm
-
-    @override
-    def Chat(self, messages: list[dict[str, str]], json_schema: dict[str, Any]) -> dict[str, Any]:
-        return self._llm.complete_json(json.dumps(messages, ensure_ascii=False), json_schema)
-
-
-def as_client(model: LLM | LLMClient) -> LLMClient:
-    """Return a model as a tree asks it."""
-    return model if isinstance(model, LLMClient) else _ClientOfLLM(model)

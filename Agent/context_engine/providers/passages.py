@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..core.config import PASSAGE_CHARACTERS, SESSIONS
+from ..core.config import SESSIONS
 from ..core.entries import parse_entries
 from ..core.messages import decode_message
 from ..core.objects import ContextNode, Message
@@ -27,11 +27,11 @@ def projected_digest(uri: str, meta: Mapping[str, Any], category: str, digests: 
     return digest_of(json.dumps([named, dict(digests)], sort_keys=True), size=8)
 
 
-def passage_of_archive(data: bytes, part: int, where: str) -> tuple[str, str, str, str]:
+def passage_of_archive(lines: Sequence[bytes], part: int, where: str) -> tuple[str, str, str, str]:
     """Return one passage of an archive's messages, its message, that one's role and name, without reading the others.
 
     Args:
-        data: The archive's `messages.jsonl`.
+        lines: Those of the archive's `messages.jsonl`.
         part: As `passages_of` counts them; what is not there gives empty texts.
         where: What an error calls the archive.
 
@@ -39,10 +39,10 @@ def passage_of_archive(data: bytes, part: int, where: str) -> tuple[str, str, st
         StoreCorruptError: The message's line is none.
     """
     number = (part >> _PLACES) + 1
-    message = decode_message(data, number, where)
+    message = decode_message(lines, number, where)
     if message is None or message.forgotten:
         return "", "", "", ""
-    place, passages = part & ((1 << _PLACES) - 1), split_passages(said_text(message), PASSAGE_CHARACTERS)
+    place, passages = part & ((1 << _PLACES) - 1), split_passages(said_text(message))
     if place >= len(passages):
         return "", "", "", ""
     return passages[place], f"m{number}", message.role, message.name
@@ -60,7 +60,7 @@ def passages_of(node: ContextNode, messages: Sequence[Message] = ()) -> Iterator
 def _passages_of_messages(messages: Sequence[Message]) -> Iterator[tuple[int, str, dict[str, Any]]]:
     for place, message in enumerate(messages):
         if not message.forgotten and message.text.strip():
-            for number, passage in enumerate(split_passages(said_text(message), PASSAGE_CHARACTERS)):
+            for number, passage in enumerate(split_passages(said_text(message))):
                 yield place << _PLACES | number, passage, {"said": f"m{place + 1}", "at": message.at}
 
 
@@ -74,9 +74,9 @@ def _passages_of_entries(node: ContextNode) -> Iterator[tuple[str, float]]:
             text = (
                 entry.text.replace("_", " ", entry.key.count("_")) if entry.key else entry.text
             )  # lives_in is two words
-            for passage in split_passages(text, PASSAGE_CHARACTERS):
+            for passage in split_passages(text):
                 yield passage, at
     text = "\n".join(prose).strip()
     if text:
-        for passage in split_passages(text, PASSAGE_CHARACTERS):
+        for passage in split_passages(text):
             yield passage, node.metadata.get("updated_at") or 0.0

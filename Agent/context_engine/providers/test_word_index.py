@@ -1,6 +1,5 @@
-"""Tests of the words of one space: whom a bounded look ranks, and a file that several processes open."""
+"""Tests of the words of one space: what is found, by which filters, and a file that several processes open."""
 
-import random
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,18 +8,26 @@ import pytest
 
 from Agent.context_engine.core.objects import IndexRecord
 from Agent.context_engine.index.record_builder import record_id
-from Agent.context_engine.providers import word_index
-from Agent.context_engine.providers.word_index import IndexedNode, WordIndex
+from Agent.context_engine.providers.word_index import IndexedNode, LostIndexError, WordIndex
 
 SPACE = "ctx://acme/users/ada"
 
 
+def record(uri: str, text: str, level: int = 2, part: int = 0, at: float = 0.0) -> IndexRecord:
+    """Return one row of a node."""
+    return IndexRecord(record_id(uri, level, part), uri, SPACE, "memory", "entities", level, text, {}, {"at": at}, part)
+
+
 def fill(index: WordIndex, *texts: str) -> None:
-    """Give an index a node for each text, with one passage."""
+    """Give an index a node for each text, with one passage, said at its number."""
     for number, text in enumerate(texts):
         uri = f"{SPACE}/memories/entities/n{number}"
-        record = IndexRecord(record_id(uri, 2), uri, SPACE, "memory", "entities", 2, text)
-        index.replace(IndexedNode(uri, number + 1, text, "entities"), [record], [])
+        index.replace(IndexedNode(uri, number + 1, text, "entities"), [record(uri, text, at=number)], [])
+
+
+def found(index: WordIndex, query: str, limit: int = 10, **filters: object) -> list[str]:
+    """Return the names of what is found."""
+    return [hit.uri.rpartition("/")[2] for hit in index.rank(query, limit, **filters)]  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -31,66 +38,85 @@ def index(tmp_path: Path) -> Iterator[WordIndex]:
 
 
 class TestRanking:
-    def test_looks_at_rows_of_the_rarest_terms_and_ranks_them_by_all(
-        self, index: WordIndex, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(word_index, "POSTINGS_LIMIT", 10)
-        monkeypatch.setattr(word_index, "CANDIDATES", 1)
-        common = [f"harbour boat number{each}" for each in range(40)]
-        rare = [f"walrus alone number{each}" for each in range(5)]
-        fill(index, "walrus harbour boat", *rare, *common)
+    def test_finds_an_answer_by_the_question_before_it_even_in_another_archive(self, index: WordIndex) -> None:
+        session = f"{SPACE}/sessions/s1"
+        for number, text in enumerate(("What is the name of your walrus?", "Oliver, of course.", "I see.")):
+            uri = f"{session}/000{number}-x"
+            index.replace(IndexedNode(uri, number + 1, text, "sessions"), [record(uri, text)], [], session)
 
-        found = index.rank("walrus harbour boat", 1)
-        assert [hit.text for hit in found] == ["walrus harbour boat"]
-        assert {hit.text.split()[0] for hit in index.rank("walrus harbour boat", 50)} == {"walrus"}
+        assert found(index, "walrus") == ["0000-x", "0001-x"]
+        assert [hit.is_answer for hit in index.rank("walrus", 2)] == [False, True]
+        assert [hit.terms for hit in index.rank("walrus", 2)] == [("walru",), ()]
 
-    def test_finds_what_a_look_at_all_rows_finds(self, index: WordIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-        chance = random.Random(18)
-        words = [f"word{number}" for number in range(300)]
-        fill(index, *(" ".join(words[int(300 * chance.random() ** 2)] for _ in range(12)) for _ in range(400)))
-        queries = [" ".join(words[int(300 * chance.random() ** 2)] for _ in range(5)) for _ in range(40)]
+    def test_goes_by_levels_and_filters(self, index: WordIndex) -> None:
+        fill(index, "walrus", "walrus", "walrus")
+        uri = f"{SPACE}/memories/events/e"
+        index.replace(IndexedNode(uri, 9, "x", "events"), [record(uri, "walrus", level) for level in range(3)], [])
 
-        def firsts(limit: int) -> list[list[str]]:
-            monkeypatch.setattr(word_index, "POSTINGS_LIMIT", limit)
-            return [[hit.text for hit in index.rank(query, 10)] for query in queries]
+        assert set(found(index, "walrus")) == {"n0", "n1", "n2", "e"}
+        assert [hit.level for hit in index.rank("walrus", 9, (0, 1))] == [0, 1]
+        assert found(index, "walrus", categories=["events"]) == ["e"]
+        assert found(index, "walrus", target=f"{SPACE}/memories/events") == ["e"]
+        assert set(found(index, "walrus", since=1.0)) == {"n1", "n2"}
+        assert set(found(index, "walrus", until=1.0)) == {"n0", "e"}
 
-        bounded, all_of_it = firsts(60), firsts(10**6)
-        shared = sum(len(set(few) & set(many)) for few, many in zip(bounded, all_of_it, strict=True))
-        assert shared > 0.9 * sum(map(len, all_of_it))
+    def test_shows_a_message_of_several_passages_once(self, index: WordIndex) -> None:
+        uri = f"{SPACE}/sessions/s1/0001-x"
+        rows = [record(uri, "walrus", part=part) for part in range(3)]
+        for row, said in zip(rows, ("m1", "m1", "m2"), strict=True):
+            row.metadata["said"] = said
+        index.replace(IndexedNode(uri, 1, "x", "sessions"), rows, [], f"{SPACE}/sessions/s1")
 
-    def test_counts_a_term_anew_once_rows_have_changed(self, index: WordIndex) -> None:
+        assert sorted(hit.said for hit in index.rank("walrus", 9)) == ["m1", "m2"]
+
+    def test_sees_what_has_changed_since_the_same_question(self, index: WordIndex) -> None:
         fill(index, "walrus", "boat")
-        before = index.rank("walrus boat", 2)[0].score
+        assert found(index, "walrus") == ["n0"]
         other = WordIndex(index._path)
-        fill(other, *("walrus boat" for _ in range(20)))
+        fill(other, "boat", "walrus")
         other.close()
 
-        assert index.rank("walrus boat", 2)[0].score != before
-        assert index._frequencies("passages") == {"walru": 20, "boat": 20}
+        assert found(index, "walrus") == ["n1"]
 
 
 class TestOneFileOfSeveralProcesses:
-    def test_is_kept_where_somebody_has_just_made_it(self, tmp_path: Path) -> None:
-        path = tmp_path / "index.db"
-        maker = sqlite3.connect(path)
-        maker.execute("PRAGMA journal_mode = WAL")
-        before = path.stat().st_ino
-        index = WordIndex(path)
-        fill(index, "walrus")
-
-        assert path.stat().st_ino == before
-        assert maker.execute("SELECT count(*) FROM passages").fetchone() == (1,)
-        maker.close()
-        index.close()
-
-    def test_is_emptied_in_its_place(self, index: WordIndex) -> None:
+    def test_is_seen_empty_once_another_has_discarded_it(self, index: WordIndex) -> None:
         fill(index, "walrus")
         index.mark_whole()
         other = WordIndex(index._path)
-        index.discard()
+        other.discard()
 
         assert index.is_new
-        assert other.rank("walrus", 1) == []
+        assert index.rank("walrus", 1) == []
         fill(other, "boat")
-        assert [hit.text for hit in index.rank("boat", 1)] == ["boat"]
+        assert found(index, "boat") == ["n0"]
         other.close()
+
+    def test_of_the_format_before_is_begun_again_and_leaves_no_byte(self, tmp_path: Path) -> None:
+        path = tmp_path / "index.db"
+        maker = sqlite3.connect(path)
+        maker.executescript("PRAGMA journal_mode = WAL; CREATE TABLE passages(text)")
+        maker.executescript("INSERT INTO passages VALUES ('kiwi')")
+        maker.close()
+        index = WordIndex(path)
+
+        assert index.is_new
+        assert not [each for each in tmp_path.iterdir() if b"kiwi" in each.read_bytes()]
+        index.close()
+
+    def test_that_may_only_be_read_is_not_changed_and_damaged_refused(self, index: WordIndex) -> None:
+        fill(index, "walrus")
+        index.close()
+        assert index._path is not None
+        before = {each: each.read_bytes() for each in index._path.parent.iterdir()}
+        reader = WordIndex(index._path, readonly=True)
+        assert found(reader, "walrus") == ["n0"]
+        with pytest.raises(sqlite3.OperationalError):
+            reader.remove(f"{SPACE}/memories/entities/n0")
+        reader.close()
+        assert {each: each.read_bytes() for each in index._path.parent.iterdir()} == before
+
+        index._path.write_bytes(b"nonsense" * 512)
+        with pytest.raises(LostIndexError):
+            WordIndex(index._path, readonly=True)
+        assert index._path.read_bytes() == b"nonsense" * 512

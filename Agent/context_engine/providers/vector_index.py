@@ -1,20 +1,18 @@
 """Vectors of one space, by text: what moves embeds nothing, and what is said twice is embedded once.
 
 `SpaceVectors` is what the engine uses by itself, over `keyword_tree.embeddings.Vectors` (the extra `[embeddings]`).
-`LocalVectorIndex` is the same behind the port `VectorIndex`, in memory.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import AccessDeniedError
-from ..core.objects import EmbeddingVector, IndexRecord, VectorHit
+from ..core.objects import EmbeddingVector
 from ..core.ports import Embedder
 from .word_index import WordHit, WordIndex
 
-__all__ = ["EmbedderAdapter", "LocalVectorIndex", "SpaceVectors", "forget_vectors"]
+__all__ = ["EmbedderAdapter", "SpaceVectors", "forget_vectors"]
 
 
 class EmbedderAdapter:
@@ -56,18 +54,22 @@ class SpaceVectors:
 
         self._vectors = Vectors(EmbedderAdapter(embedder), path)
         self.path = path
-        self._held: dict[str, int] = {}
+        self._rows: dict[str, list[WordHit]] = {}  # by text
+        self._state: object = None  # of the words that they are of
 
     def take(self, words: WordIndex) -> None:
-        """Hold the texts that the words hold, and no others. Cost: reads them; embeds nothing."""
-        wanted: dict[str, int] = {}
-        for _, text in words.texts():
-            wanted[text] = 1
-        for text in wanted.keys() - self._held.keys():
+        """Hold the texts that the words hold, and no others; embeds nothing. Cost: reads them, if they have changed."""
+        state = id(words), words.state()
+        if state == self._state:
+            return
+        rows: dict[str, list[WordHit]] = {}
+        for row, text in words.rows():
+            rows.setdefault(text, []).append(row)
+        for text in rows.keys() - self._rows.keys():
             self._vectors.add(text)
-        for text in self._held.keys() - wanted.keys():
+        for text in self._rows.keys() - rows.keys():
             self._vectors.remove(text)
-        self._held = wanted
+        self._rows, self._state = rows, state
 
     def catch_up(self, limit: int | None = None) -> int:
         """Embed what waits, and return how many texts still do; a model that fails is left alone for a while."""
@@ -87,26 +89,25 @@ class SpaceVectors:
         self,
         query: str,
         count: int,
-        shelf: str,
+        levels: Collection[int],
         words: WordIndex,
         target: str = "",
         categories: Collection[str] = (),
         since: float | None = None,
         until: float | None = None,
     ) -> list[WordHit]:
-        """Return the rows of a shelf that are nearest to a question; none where the model does not answer."""
+        """Return the rows of some levels that are nearest to a question; none where the model does not answer."""
         self.take(words)
         self._vectors.catch_up([query], limit=128)
-        near = self._vectors.nearest(query, 4 * count)
-        rows = words.rows_of_texts([text for _, text in near], shelf)
         hits = [
-            WordHit(uri, round(likeness, 4), level, part, category, at, said, text, (), False)
-            for likeness, text in near
-            for uri, level, part, category, at, said in rows.get(text, ())
-            if (not target or uri == target or uri.startswith(f"{target}/"))
-            and (not categories or category in categories)
-            and (since is None or at >= since)
-            and (until is None or at < until)
+            row._replace(score=round(similarity, 4))
+            for similarity, text in self._vectors.nearest(query, 4 * count)
+            for row in self._rows.get(text, ())
+            if row.level in levels
+            and (not target or row.uri == target or row.uri.startswith(f"{target}/"))
+            and (not categories or row.category in categories)
+            and (since is None or row.at >= since)
+            and (until is None or row.at < until)
         ]
         return hits[:count]
 
@@ -132,63 +133,3 @@ def forget_vectors(path: Path, words: WordIndex) -> None:
         vectors.forget()
     except (ImportError, ValueError, KeyError, TypeError, OSError):
         path.unlink(missing_ok=True)
-
-
-class LocalVectorIndex:
-    """The port `VectorIndex` in memory: exact, for tests and for small stores."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self._records: dict[str, tuple[IndexRecord, Sequence[float]]] = {}
-        self._gone: dict[str, int] = {}
-
-    def upsert(self, records: Sequence[IndexRecord]) -> None:
-        """Take records in; one with a lower `sequence` than what is there, or than its deletion, changes nothing."""
-        fresh = [record for record in records if record.sequence >= self._sequence_of(record)]
-        vectors = self._embedder.embed_texts([record.text for record in fresh]) if fresh else []
-        for record, vector in zip(fresh, vectors, strict=True):
-            self._records[record.id] = (record, vector.dense_vector)
-
-    def _sequence_of(self, record: IndexRecord) -> int:
-        held = self._records.get(record.id)
-        return max(held[0].sequence if held else 0, self._gone.get(record.uri, 0))
-
-    def delete_by_uri(self, uri: str) -> None:
-        """Drop what a node has."""
-        for id, (record, _) in list(self._records.items()):
-            if record.uri == uri:
-                self._gone[uri] = max(self._gone.get(uri, 0), record.sequence)
-                del self._records[id]
-
-    def move_uri(self, from_uri: str, to_uri: str) -> None:
-        """Let all that is beneath one URI be beneath another."""
-        for id, (record, vector) in list(self._records.items()):
-            if record.uri == from_uri or record.uri.startswith(f"{from_uri}/"):
-                uri = to_uri + record.uri[len(from_uri) :]
-                moved = IndexRecord(**{**vars(record), "uri": uri, "parent_uri": uri.rpartition("/")[0]})
-                self._records[id] = (moved, vector)
-
-    def search(
-        self, query_vector: Sequence[float], filters: Mapping[str, Any], top_k: int, level: int = 0
-    ) -> list[VectorHit]:
-        """Return what is nearest, best first.
-
-        Raises:
-            AccessDeniedError: `filters` name no account and owner space: nothing is searched across tenants.
-        """
-        if not filters.get("account") or not filters.get("owner_space"):
-            raise AccessDeniedError(f"a vector search needs account and owner_space, not {dict(filters)!r}")
-        hits = [
-            VectorHit(
-                record.id, record.uri, _cosine(query_vector, vector), record.level, record.filters, record.metadata
-            )
-            for record, vector in self._records.values()
-            if record.level == level and all(record.filters.get(name) == value for name, value in filters.items())
-        ]
-        return sorted(hits, key=lambda hit: (-hit.score, hit.id))[:top_k]
-
-
-def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    dot = sum(a * b for a, b in zip(one, other, strict=True))
-    size = (sum(a * a for a in one) * sum(b * b for b in other)) ** 0.5
-    return dot / size if size else 0.0

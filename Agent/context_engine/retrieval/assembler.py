@@ -8,15 +8,16 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ...memory.relation_words import ONE_AT_A_TIME
 from ..core.config import BUDGET_TOKENS, MESSAGES, PASSAGE_CHARACTERS, RELATIONS, SESSIONS
 from ..core.errors import ContextEngineError, NodeNotFoundError
+from ..core.messages import lines_of
 from ..core.objects import ContextNode, NodeHit, RelationEdge, RequestContext, RetrievedBlock, TypedQuery
 from ..core.text import CountTokens, count_tokens
 from ..fs.context_fs import ContextFS
 from ..fs.meta import read_edges
 from ..fs.uri import is_visible
 from ..providers.passages import passage_of_archive, passages_of, projected_digest
+from ..providers.relations import ONE_AT_A_TIME
 from ..providers.word_index import WordIndex
 
 __all__ = ["RetrievalAssembler"]
@@ -27,7 +28,8 @@ _ALMOST = 0.8
 
 class _Seen(NamedTuple):
     node: ContextNode
-    messages: bytes
+    messages: list[bytes]
+    """The lines of an archive's file: to split it costs more than to read one of them."""
     passages: dict[int, str]
     edges: list[RelationEdge]
     is_stale: bool
@@ -158,14 +160,14 @@ class RetrievalAssembler:
         known = self._words(node.uri).node(node.uri)
         digest = projected_digest(node.uri, node.metadata, node.category, node.metadata["digests"])
         is_stale = node.category != SESSIONS and (known is None or known.digest != digest)
-        return _Seen(node, files.get(MESSAGES, b""), passages, edges, is_stale)
+        return _Seen(node, lines_of(files.get(MESSAGES, b"")), passages, edges, is_stale)
 
     def _find_again(self, uri: str, query: TypedQuery, parts: dict[str, int]) -> None:
         """Let the index have a node as it is now, and note the passage that fits best; none where none does."""
         self._on_stale(uri)
         parts.pop(uri, None)
         if not self._fs.readonly:
-            found = self._words(uri).rank(query.text, 1, "passages", uri)
+            found = self._words(uri).rank(query.text, 1, target=uri)
             parts.update((hit.uri, hit.part) for hit in found if hit.uri == uri)
 
     def _excerpt(self, hit: NodeHit, held: _Seen, best_parts: Mapping[str, int]) -> tuple[str, str, str]:

@@ -1,17 +1,17 @@
 """`HierarchicalSearcher`: the second round, overviews, passages and messages beneath what was found and what is meant.
 
-Reading is what costs, not looking: by default every level of the request's spaces is looked at, and a message is found
-by what it says, though nothing above it says so. `deep=False` stays with the seeds.
+Reading is what costs, not looking: every level of the request's spaces is looked at, and a message is found by what it
+says, though nothing above it says so.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...memory.relation_words import ONE_AT_A_TIME, asked_relations, relation_of, words_of
 from ..core.config import SESSIONS
 from ..core.objects import NodeHit, RequestContext, SeedHit, TypedQuery
 from ..core.text import date_of
 from ..fs.uri import check_access
+from ..providers.relations import ONE_AT_A_TIME, asked_relations, relation_of, words_of
 from ..providers.vector_index import SpaceVectors
 from ..providers.word_index import WordHit, WordIndex, terms_of
 from .fusing import fuse
@@ -42,13 +42,12 @@ class HierarchicalSearcher:
 
         Cost: some milliseconds a space.
         """
-        deep = typed_query.hints.get("deep", True)
         hits = [
             NodeHit(seed.uri, seed.score, 0, 0, _named(seed.score) or f"L0 {seed.score:.2f}: its abstract fits")
             for seed in seeds
-            if not deep or seed.category != SESSIONS
+            if seed.category != SESSIONS
         ]
-        for space in spaces_of(typed_query, ctx) if deep else ():
+        for space in spaces_of(typed_query, ctx):
             hits += self._look(space, typed_query.target_uri, typed_query)
         return sorted(hits, key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
 
@@ -62,14 +61,14 @@ class HierarchicalSearcher:
         words = self._words(space)
         filters = (target, query.categories, query.filters.get("since"), query.filters.get("until"))
         count = 3 * query.top_k
-        found = words.rank(query.text, count, "passages", *filters)
-        found += [hit for hit in words.rank(query.text, count, "heads", *filters, level=1) if hit.category != SESSIONS]
+        found = words.rank(query.text, count, (2,), *filters)
+        found += words.rank(query.text, count, (1,), *filters)
         raised = query.hints.get("raised", {})
         scores = {_place(hit): hit.score * raised.get(hit.category, 1.0) for hit in found}
         written = _written_terms(query.text)
         reasons = {_place(hit): _reason(hit, written) for hit in found}
         if self._vectors is not None:
-            near = self._vectors(space).nearest(query.text, count, "passages", words, *filters)
+            near = self._vectors(space).nearest(query.text, count, (2,), words, *filters)
             for hit in near:
                 reasons.setdefault(_place(hit), f"L{hit.level}: near in meaning ({hit.score:.2f}){_where(hit)}")
             scores = fuse(scores, {_place(hit): hit.score for hit in near})
@@ -78,7 +77,7 @@ class HierarchicalSearcher:
         # has no score, and is shown only before an older message that says the same (see `RetrievalAssembler`).
         asked = sorted(asked_relations(query.text) & ONE_AT_A_TIME)
         wider = f"{query.text} {words_of(asked)}"
-        others = words.rank(wider, count, "passages", *filters) if asked else []
+        others = words.rank(wider, count, (2,), *filters) if asked else []
         held = {_place(hit): hit for hit in [*found, *others]}
         reasons = {_place(hit): _reason(hit, _written_terms(wider)) for hit in others} | reasons
         return [

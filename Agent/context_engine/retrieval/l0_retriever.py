@@ -61,12 +61,12 @@ class L0Retriever:
 
     def _by_content(self, space: str, words: WordIndex, query: TypedQuery) -> dict[str, float]:
         filters = _filters_of(query)
-        hits = words.rank(query.text, 3 * query.top_k, "heads", *filters, level=0)
+        hits = words.rank(query.text, 3 * query.top_k, (0,), *filters)
         by_words = {hit.uri: hit.score * query.hints.get("raised", {}).get(hit.category, 1.0) for hit in hits}
         if self._vectors is None:
             return by_words
-        near = self._vectors(space).nearest(query.text, 3 * query.top_k, "heads", words, *filters)
-        return fuse(by_words, {hit.uri: hit.score for hit in near if hit.level == 0})
+        near = self._vectors(space).nearest(query.text, 3 * query.top_k, (0,), words, *filters)
+        return fuse(by_words, {hit.uri: hit.score for hit in near})
 
     def _seed(self, ctx: RequestContext, uri: str, score: float) -> SeedHit | None:
         try:

@@ -51,7 +51,7 @@ class QueryPlanner:
         Args:
             query: The question, as it was asked.
             session_archive: What was said just before; its last messages make a second query, which counts less.
-            hints: `categories`, `target_uri`, `top_k`, `filters`, `deep`, `budget_tokens`, `descend`.
+            hints: `categories`, `target_uri`, `top_k`, `filters`, `budget_tokens`.
             ctx: Who asks; needed.
 
         Raises:
@@ -75,8 +75,6 @@ class QueryPlanner:
             filters=_check_filters(given.get("filters")),
             hints={
                 "raised": _raised(query),
-                "deep": bool(given.get("deep", True)),
-                "descend": bool(given.get("descend", False)),
                 "budget_tokens": check_count("budget_tokens", given.get("budget_tokens", BUDGET_TOKENS)),
                 "weight": 1.0,
             },

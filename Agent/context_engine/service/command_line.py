@@ -19,13 +19,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...addresses import is_address
+from ...cli.language import choose_from_environment, say
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.objects import RequestContext
 from ..core.text import one_line
 from ..fs.uri import join_uri
 from .context_engine_service import ContextEngineService
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser", "run"]
 
 NOT_FOUND, BAD_USE, STORE = 1, 2, 3
 _ENVIRONMENT = "CONTEXT_ENGINE_"
@@ -62,7 +64,8 @@ def _commit(engine: ContextEngineService, ctx: RequestContext, options: argparse
     told = {"status": result.status, "stats": result.stats, "commit_id": result.commit_id}
     told["memories"] = [write.uri for write in result.write_results if write.action != "skip"]
     why = f"\n{result.stats['why']}" if result.stats.get("why") else ""
-    return told, f"{result.status}: {len(told['memories'])} memories, {result.stats['new']} new messages{why}"
+    counts = len(told["memories"]), result.stats["new"]
+    return told, say("{}: {} memories, {} new messages", say(result.status), *counts) + why
 
 
 def _read_messages(text: str) -> list[Any]:
@@ -106,8 +109,9 @@ def _search(engine: ContextEngineService, ctx: RequestContext, options: argparse
     lines = [
         f"{block.content_excerpt or block.abstract}\n    {block.uri}  [{block.match_reason}]" for block in found.blocks
     ]
-    lines += [f"({found.omitted} more did not fit)"] if found.omitted else []
-    lines = lines or [f"nothing fits for user {ctx.user_id!r}, agent {ctx.agent_id!r}, account {ctx.account_id!r}"]
+    lines += [say("({} more did not fit)", found.omitted)] if found.omitted else []
+    nothing = "nothing fits for user {!r}, agent {!r}, account {!r}"
+    lines = lines or [say(nothing, ctx.user_id, ctx.agent_id, ctx.account_id)]
     return found, "\n".join(lines), 0 if found.blocks else NOT_FOUND
 
 
@@ -142,14 +146,16 @@ def _tree(engine: ContextEngineService, ctx: RequestContext, options: argparse.N
 def _log(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """List the last commits."""
     rows = engine.fs.log(ctx, options.limit)
-    return rows, "\n".join(f"{_time(row['at'])}  {row['id']}  {row['name']}  {len(row['uris'])} nodes" for row in rows)
+    return rows, "\n".join(
+        f"{_time(row['at'])}  {row['id']}  {row['name']}  {say('{} nodes', len(row['uris']))}" for row in rows
+    )
 
 
 @_command("show", _URI)
 def _show(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Show what commits made of a node."""
     entries = engine.history(ctx, _uri(ctx, options.uri))
-    lines = [f"{_time(each.at)}  {each.commit_id}  {each.change} by {each.name}" for each in entries]
+    lines = [f"{_time(each.at)}  {each.commit_id}  {say('{} by {}', say(each.change), each.name)}" for each in entries]
     return entries, "\n".join(lines), 0 if entries else NOT_FOUND
 
 
@@ -157,7 +163,7 @@ def _show(engine: ContextEngineService, ctx: RequestContext, options: argparse.N
 def _undo(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Take a commit back, as a new one."""
     undone = engine.undo(ctx, options.commit_id)
-    return {"commit_id": undone}, f"undone by {undone}"
+    return {"commit_id": undone}, say("undone by {}", undone)
 
 
 @_command("mv", _argument("from_uri"), _argument("to_uri"))
@@ -172,8 +178,8 @@ def _mv(engine: ContextEngineService, ctx: RequestContext, options: argparse.Nam
 def _forget(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Take a memory, and the messages it cites, out of every file."""
     result = engine.forget(ctx, _uri(ctx, options.uri), options.sources)
-    also = "".join(f"\nkept, and citing the same: {uri}" for uri in result.also_cited_by)
-    return result, f"forgot {len(result.uris)} memories and {len(result.messages)} messages{also}"
+    also = "".join("\n" + say("kept, and citing the same: {}", uri) for uri in result.also_cited_by)
+    return result, say("forgot {} memories and {} messages", len(result.uris), len(result.messages)) + also
 
 
 @_command("adopt", _ANY_URI)
@@ -181,7 +187,7 @@ def _adopt(engine: ContextEngineService, ctx: RequestContext, options: argparse.
     """Make versions of what hands have changed."""
     uri = _uri(ctx, options.uri)
     adopted = ([uri] if engine.adopt(ctx, uri) else []) if options.uri else engine.adopt_all(ctx)
-    return adopted, "\n".join(adopted) or "nothing has changed"
+    return adopted, "\n".join(adopted) or say("nothing has changed")
 
 
 @_command("worker", _argument("--once", action="store_true", help="work off what is due, and end"))
@@ -191,7 +197,8 @@ def _worker(engine: ContextEngineService, ctx: RequestContext, options: argparse
     while True:
         done = engine.work(adopt=options.once)
         if options.once:
-            return done, f"{done.succeeded} done, {done.retried} to be tried again, {done.failed} dead"
+            counts = done.succeeded, done.retried, done.failed
+            return done, say("{} done, {} to be tried again, {} dead", *counts)
         if not done.claimed and time.monotonic() > next_look:  # it reads all of the store
             engine.adopt_all()
             next_look = time.monotonic() + _LOOK_S
@@ -209,21 +216,21 @@ def _status(engine: ContextEngineService, ctx: RequestContext, options: argparse
 def _prune(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Drop the history of commits older than some days; what is now stays."""
     count = engine.prune(time.time() - 86_400 * options.days)
-    return {"commits": count}, f"{count} commits cannot be undone any more"
+    return {"commits": count}, say("{} commits cannot be undone any more", count)
 
 
 @_command("verify")
 def _verify(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Compare files, journal, index and outbox; change nothing."""
     found = engine.verify()
-    return found, "\n".join(found) or "all agrees", NOT_FOUND if found else 0
+    return found, "\n".join(found) or say("all agrees"), NOT_FOUND if found else 0
 
 
 @_command("repair")
 def _repair(engine: ContextEngineService, ctx: RequestContext, options: argparse.Namespace) -> Any:
     """Make the index anew, and let dead events be tried again."""
     found = engine.repair()
-    return found, "\n".join(found) or "all agrees", NOT_FOUND if found else 0
+    return found, "\n".join(found) or say("all agrees"), NOT_FOUND if found else 0
 
 
 def _uri(ctx: RequestContext, text: str) -> str:
@@ -237,7 +244,8 @@ def _time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return what reads the command's words."""
     made = argparse.ArgumentParser("keyword-tree context", description="Sessions as folders that people can read.")
     for name, default in (("data", "memory"), ("account", "local"), ("user", "me"), ("agent", "cli"), ("session", "")):
         variable = f"{_ENVIRONMENT}{name.upper()}"
@@ -252,18 +260,29 @@ def _parser() -> argparse.ArgumentParser:
     return made
 
 
+def run(options: argparse.Namespace) -> int:
+    """Run one command whose words were read, and return its exit code; errors are the caller's."""
+    ctx = RequestContext(options.account, options.user, options.agent, options.session)
+    if is_address(options.data):
+        raise InvalidInputError("--data must be a folder, and cannot be the address of a server")
+    if options.command not in ("commit", "remember") and not Path(options.data).is_dir():
+        raise InvalidInputError(f"there is no memory in {options.data!r}: name its folder with --data")
+    with ContextEngineService(options.data) as engine:
+        answer = _COMMANDS[options.command][0](engine, ctx, options)
+    data, text, code = (*answer, 0) if len(answer) == 2 else answer
+    print(json.dumps(data, ensure_ascii=False, default=_plain) if options.json else text)
+    return int(code)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, and return its exit code."""
+    choose_from_environment()
     try:
-        options = _parser().parse_args(arguments)
+        options = make_parser().parse_args(arguments)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else BAD_USE
-    ctx = RequestContext(options.account, options.user, options.agent, options.session)
     try:
-        if options.command not in ("commit", "remember") and not Path(options.data).is_dir():
-            raise InvalidInputError(f"there is no memory in {options.data!r}: name its folder with --data")
-        with ContextEngineService(options.data) as engine:
-            answer = _COMMANDS[options.command][0](engine, ctx, options)
+        return run(options)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -275,9 +294,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             isinstance(error, OSError) and not isinstance(error, (ContextEngineError, FileNotFoundError))
         )
         return NOT_FOUND if isinstance(error, NodeNotFoundError) else STORE if is_store else BAD_USE
-    data, text, code = (*answer, 0) if len(answer) == 2 else answer
-    print(json.dumps(data, ensure_ascii=False, default=_plain) if options.json else text)
-    return int(code)
 
 
 def _plain(value: object) -> object:

@@ -25,7 +25,7 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from ...keyword_tree import LLMClient
@@ -38,7 +38,7 @@ from ..commit.policies import AggregateTopicPolicy, AppendOnlyPolicy, ProfilePol
 from ..commit.policy_router import PolicyRouter
 from ..commit.relation_writer import RelationWriter
 from ..core.checks import check_count, check_time
-from ..core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF, SESSIONS, WAL_BYTES
+from ..core.config import BUDGET_TOKENS, EXTRACT_ARCHIVE, OWNER_OF
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
 from ..core.objects import (
     Brief,
@@ -69,11 +69,9 @@ from ..fs.uri import category_uri, is_visible, parse_uri, space_uris
 from ..index.index_worker import IndexWorker, context_of
 from ..index.outbox_store import OutboxStore
 from ..index.spaces import IndexSpaces
-from ..providers.llm import as_client, as_llm
-from ..providers.name_tree import NamedNode
-from ..providers.name_tree import descend as name_tree_descend
+from ..providers.llm import as_llm
 from ..providers.vector_index import SpaceVectors
-from ..providers.word_index import WordIndex
+from ..providers.word_index import LostIndexError, WordIndex
 from ..retrieval.assembler import RetrievalAssembler
 from ..retrieval.hierarchical_searcher import HierarchicalSearcher
 from ..retrieval.l0_retriever import L0Retriever
@@ -103,7 +101,7 @@ class ContextEngineService:
             that goes when the engine is closed: for tests, and for what nobody keeps.
         llm: A model that extracts and merges, as `LLM` or as the library's `LLMClient`. Without one sessions are
             archived and searched, and profile, preferences and entities are what `remember` writes.
-        embedder: Likeness of meaning beside words, as `Embedder` or one of `Agent.embeddings`; None goes by words.
+        embedder: Similarity of meaning beside words, as `Embedder` or one of `Agent.embeddings`; None goes by words.
         reranker: What orders the first blocks anew.
         graph: A copy of the relations.
         index: `"inline"` lets a search find what was just said; `"worker"` leaves that to who calls `work`.
@@ -144,11 +142,9 @@ class ContextEngineService:
         self.relations = RelationStore(self.fs)
         self.outbox = OutboxStore(self.fs.journal, clock)
         self.spaces = IndexSpaces(self.fs.space / "index", self.fs.readonly)
-        self.fs.on_checkpoint.append(self.spaces.checkpoint)
         self.worker = IndexWorker(self.fs, self.outbox, self.spaces, graph=graph)
         self._lock = threading.RLock()
         self._vectors: dict[str, SpaceVectors] = {}
-        self._client = as_client(llm) if llm is not None else None
         self._build(as_llm(llm))
         self.worker.handlers[EXTRACT_ARCHIVE] = self._extract_event
         self.worker.handlers[FORGET] = lambda event, ctx: self._forgetter.finish(event.payload)
@@ -180,11 +176,11 @@ class ContextEngineService:
         self.searcher = HierarchicalSearcher(self.words, vectors)
         self.assembler = RetrievalAssembler(self.fs, self.words, self._count, self._on_stale)
         self.reader = MemoryReadService(self.fs, self.relations)
-        self._forgetter = Forgetter(self.fs, self.worker, self.spaces, builder, self._vectors)
+        self._forgetter = Forgetter(self.fs, self.worker, self.spaces, self.outbox, self._vectors)
 
     def close(self) -> None:
         """Let all that was written last, and close the store.  Closing twice is no error."""
-        self.fs.close()  # whose checkpoint empties the WALs of the indexes, too
+        self.fs.close()
         self.spaces.close()
 
     def __enter__(self) -> Self:
@@ -201,7 +197,6 @@ class ContextEngineService:
         if found.is_new:
             with self._lock:
                 if found.is_new:
-                    found.is_new = False
                     self.worker.reconcile(parse_uri(uri).space, recursive=True)
         return found
 
@@ -210,9 +205,11 @@ class ContextEngineService:
         for _ in range(2):
             try:
                 return run()
-            except sqlite3.DatabaseError as error:
+            except ContextEngineError:
+                raise
+            except (sqlite3.Error, LostIndexError, OSError) as error:
                 for uri in uris:
-                    self.spaces.mend(uri, error)
+                    self.spaces.recover(uri, error)
         return run()
 
     def _ask(self, uri: str, ask: Callable[[WordIndex], T]) -> T:
@@ -249,9 +246,6 @@ class ContextEngineService:
                     self.outbox.mark_done(event.event_id)
             except Exception as error:  # the commit has happened; the index comes after
                 _log.warning("the index does not follow %s yet: %s", event.uri, error)
-        if self._is_inline and self.spaces.is_large(WAL_BYTES):
-            with self.fs.locked():
-                self.spaces.checkpoint()
 
     def _follow(self, event: OutboxEvent, words: WordIndex) -> None:
         self.worker.handle_event(event, context_of(event.uri))
@@ -397,8 +391,6 @@ class ContextEngineService:
         top_k: int = 10,
         session_archive: SessionArchive | None = None,
         *,
-        deep: bool = True,
-        descend: bool = False,
         budget_tokens: int = BUDGET_TOKENS,
         since: float | None = None,
         until: float | None = None,
@@ -412,8 +404,6 @@ class ContextEngineService:
             categories: Only these; `"sessions"` are the archives.
             top_k: At most so many blocks.
             session_archive: What was said just before.
-            deep: Whether overviews, passages and messages are looked at, too; False stays with names and abstracts.
-            descend: Whether a model may walk the tree of names, where words find nothing.
             budget_tokens: What all blocks together may cost their reader.
             since: Not older, in seconds since the epoch: of a message when it was said, of a memory when it was last
                 written.
@@ -428,19 +418,17 @@ class ContextEngineService:
             "target_uri": target_uri,
             "categories": categories,
             "top_k": top_k,
-            "deep": deep,
-            "descend": descend,
             "budget_tokens": budget_tokens,
             "filters": {"since": since, "until": until},
         }
         plans = self.planner.plan(query, session_archive, hints, ctx)
         spaces = space_uris(ctx)
         with self.fs.reading_once():
-            found = self._safely(spaces, lambda: self._search(ctx, query, plans, descend))
+            found = self._safely(spaces, lambda: self._search(ctx, query, plans))
         found.note = "; ".join(filter(None, map(self.spaces.note, spaces)))
         return found
 
-    def _search(self, ctx: RequestContext, query: str, plans: Sequence[TypedQuery], descend: bool) -> SearchResult:
+    def _search(self, ctx: RequestContext, query: str, plans: Sequence[TypedQuery]) -> SearchResult:
         seeds: list[SeedHit] = []
         hits: dict[tuple[str, int, int], NodeHit] = {}
         for plan in plans:
@@ -450,38 +438,10 @@ class ContextEngineService:
                 known = hits.get((hit.uri, hit.level, hit.part))
                 if known is None or known.score < hit.score:
                     hits[hit.uri, hit.level, hit.part] = hit
-        if descend and not any(hit.score > 0.0 for hit in hits.values()):
-            hits = {(hit.uri, 0, 0): hit for hit in self._descend(ctx, query)}
         ranked = sorted(hits.values(), key=lambda hit: (-hit.score, hit.uri, hit.level, hit.part))
         blocks = self._rerank(query, self.assembler.assemble(plans[0], ranked, ctx))
         total = int(plans[0].hints["total"])
         return SearchResult(list(plans), seeds, blocks, total, total - len(blocks))
-
-    def _descend(self, ctx: RequestContext, query: str) -> list[NodeHit]:
-        """Let a model walk the names of the request's spaces; nothing where there is none, or it fails."""
-        found = []
-        for space in space_uris(ctx) if self._client is not None and not self.fs.readonly else ():
-            folder = self.spaces.folder_of(space)
-            nodes = [NamedNode(*row) for row in self._named(space)]
-            if not nodes or self._client is None:
-                continue
-            try:
-                uri = name_tree_descend(folder / "tree", nodes, query, self._client)
-            except Exception as error:  # the model's port, and a tree that is derived
-                _log.warning("the walk of the names failed: %s", error)
-                continue
-            if uri:
-                found.append(NodeHit(uri, 0.5, 0, 0, "L0 0.50: a model's walk of the names ends here"))
-        return found
-
-    def _named(self, space: str) -> Iterator[tuple[str, str, tuple[str, ...], str, tuple[str, ...]]]:
-        ctx = context_of(space)
-        for known in self.words(space).nodes_beneath(space):
-            with contextlib.suppress(ContextEngineError):
-                if known.category != SESSIONS:
-                    node = self.fs.read_node(ctx, known.uri, include_content=False)
-                    meta = node.metadata
-                    yield node.uri, meta["title"], tuple(meta["aliases"]), node.abstract, tuple(meta["confirmed"])
 
     def _rerank(self, query: str, blocks: list[RetrievedBlock]) -> list[RetrievedBlock]:
         """Order blocks by the reranker, where there is one and it answers."""

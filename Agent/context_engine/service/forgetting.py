@@ -7,24 +7,26 @@ crash. What stays of a message is its id and a digest, so that the session, comm
 """
 
 import contextlib
-import shutil
-from collections.abc import Iterator, Mapping
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from ..commit.archive_builder import ArchiveBuilder, render_archive
-from ..core.config import META, RELATIONS, SESSIONS
+from ..commit.archive_builder import render_archive
+from ..core.config import META, RELATIONS, SESSIONS, UPSERT_CONTEXT
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.messages import decode_messages
-from ..core.objects import ForgetResult, Message, RequestContext
+from ..core.objects import ForgetResult, Message, OutboxEvent, RequestContext
 from ..core.text import digest_of, mapping_of, shorten, strings_of
 from ..fs.context_fs import ContextFS
 from ..fs.meta import leads_on, read_edges, read_meta, write_edges
 from ..fs.transaction import Staged, Transaction
 from ..fs.uri import Uri, check_access, parse_uri, space_uris
 from ..index.index_worker import IndexWorker
+from ..index.outbox_store import OutboxStore
 from ..index.spaces import IndexSpaces
 from ..providers.vector_index import SpaceVectors, forget_vectors
+from ..providers.word_index import LostIndexError
 
 __all__ = ["FORGET", "Forgetter"]
 
@@ -39,10 +41,10 @@ class Forgetter:
         fs: ContextFS,
         worker: IndexWorker,
         spaces: IndexSpaces,
-        builder: ArchiveBuilder,
+        outbox: OutboxStore,
         vectors: Mapping[str, SpaceVectors],
     ) -> None:
-        self._fs, self._worker, self._spaces, self._builder, self._vectors = fs, worker, spaces, builder, vectors
+        self._fs, self._worker, self._spaces, self._outbox, self._vectors = fs, worker, spaces, outbox, vectors
 
     def forget(self, ctx: RequestContext, uri: str, sources: str) -> ForgetResult:
         """Forget a memory; see `ContextEngineService.forget`."""
@@ -177,22 +179,33 @@ class Forgetter:
         for folders in (parse_uri(uri).folders for uri in gone):
             if not self._fs.folders.exists(folders):  # else it was said anew, before a worker finished this
                 self._fs.folders.empty(folders)
-        for uri in [*gone, *kept]:
-            self._worker.reconcile(uri)
-        for space in {parse_uri(uri).space for uri in [*gone, *kept]}:
-            words = self._spaces.words(space)
-            with self._fs.locked():
-                words.rewrite()
-            folder = self._spaces.folder_of(space)
-            shutil.rmtree(folder / "tree", ignore_errors=True)
-            if space in self._vectors:
-                self._vectors[space].take(words)
-                self._vectors[space].forget()
-            mine = self._vectors[space].path if space in self._vectors else None
-            for path in folder.glob("*.vectors"):
-                if path != mine:  # of a model that is not here: it keeps what is not forgotten
-                    forget_vectors(path, words)
+        spaces = {parse_uri(uri).space for uri in [*gone, *kept]}
+        late = [space for space in sorted(spaces) if not self._clear(space, gone, kept)]
         self._fs.erase([*gone, *(uri for uri in former if uri not in kept)], kept)
+        for space in late:
+            text = f"the index of {space} holds what was forgotten until a worker can write it"
+            self._fs.journal.report(self._fs.clock(), space, text)
+            self._outbox.append(OutboxEvent("", UPSERT_CONTEXT, space, {"recursive": True}, "pending", 0, 0.0))
+
+    def _clear(self, space: str, gone: Sequence[str], kept: Sequence[str]) -> bool:
+        """Take what is gone out of a space's index and vectors; False where its file cannot be written now."""
+        try:
+            for uri in [*gone, *kept]:
+                if parse_uri(uri).space == space:
+                    self._worker.reconcile(uri)
+                    self._worker.copy_edges(uri)
+        except (sqlite3.Error, LostIndexError) as error:
+            self._spaces.recover(space, error)
+            return False
+        words, folder = self._spaces.words(space), self._spaces.folder_of(space)
+        if space in self._vectors:
+            self._vectors[space].take(words)
+            self._vectors[space].forget()
+        mine = self._vectors[space].path if space in self._vectors else None
+        for path in folder.glob("*.vectors"):
+            if path != mine:  # of a model that is not here: it keeps what is not forgotten
+                forget_vectors(path, words)
+        return not self._spaces.note(space)  # what is in memory alone is not done
 
 
 def _without_candidates(ledger: Mapping[str, Any], emptied: set[str]) -> dict[str, Any]:

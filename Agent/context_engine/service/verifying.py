@@ -11,6 +11,7 @@ from ..fs.uri import parse_uri
 from ..index.index_worker import context_of, projected_digest
 from ..index.outbox_store import OutboxStore
 from ..index.spaces import IndexSpaces
+from ..providers.word_index import LostIndexError
 
 __all__ = ["verify_store"]
 
@@ -56,11 +57,11 @@ def _index(fs: ContextFS, spaces: IndexSpaces, space: str) -> Iterator[str]:
         return
     words = spaces.words(space)
     try:
-        known = {node.uri: node.digest for node in words.nodes_beneath(space)}
+        known = {node.uri: node.digest for node in words.nodes_under(space)}
         for each in fs.walk(parse_uri(space)):
             image = fs.folders.read(each.folders)
             if not leads_on(image.get(META, b"")) and known.pop(each.text, None) != projected_digest(each, image):
                 yield f"index: {each.text} is not up to date"
         yield from (f"index: {uri} is there, and no such node" for uri in known)
-    except (sqlite3.DatabaseError, ContextEngineError) as error:
+    except (sqlite3.DatabaseError, LostIndexError, ContextEngineError) as error:
         yield f"index: {space}: {error}"

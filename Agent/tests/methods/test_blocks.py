@@ -42,9 +42,9 @@ class TestAnInterruptAtTheEndOfABlock:
 
         assert "ended" in repr(op)
         with KeywordTree(tree.data_dir) as other:
-            assert [node.name for node in other] == ["after"]
+            assert [node.name for node in other.Walk()][1:] == ["after"]
             assert other.GetKeyword(after.id) == after
-        assert [node.name for node in tree] == ["after"]
+        assert [node.name for node in tree.Walk()][1:] == ["after"]
         tree.Close()
 
     def test_is_noticed_while_the_error_is_handled(self, tree: KeywordTree) -> None:
@@ -56,7 +56,7 @@ class TestAnInterruptAtTheEndOfABlock:
             tree.CreateKeyword("handling", "root")
 
         with KeywordTree(tree.data_dir) as other:
-            assert [node.name for node in other] == ["handling"]
+            assert [node.name for node in other.Walk()][1:] == ["handling"]
 
     def test_of_an_inner_one_that_failed_takes_its_writes_back(self, tree: KeywordTree) -> None:
         with tree.Operation():
@@ -67,7 +67,7 @@ class TestAnInterruptAtTheEndOfABlock:
                 raise ValueError
             tree.CreateKeyword("outer too", "root")
 
-        assert [node.name for node in tree] == ["outer", "outer too"]
+        assert [node.name for node in tree.Walk()][1:] == ["outer", "outer too"]
 
     def test_of_an_inner_one_at_the_end_of_the_outer_takes_its_writes_back(self, tree: KeywordTree) -> None:
         with tree.Operation():
@@ -76,7 +76,7 @@ class TestAnInterruptAtTheEndOfABlock:
                 tree.CreateKeyword("inner", "root")
                 interrupt_next_call()
 
-        assert [node.name for node in tree] == ["outer"]
+        assert [node.name for node in tree.Walk()][1:] == ["outer"]
 
 
 class TestABlock:
@@ -110,7 +110,7 @@ class TestCloseBesideAnOpenBlock:
                 tree.Close()
             tree.CreateKeyword("b", "root")
 
-        assert [node.name for node in tree] == ["a", "b"]
+        assert [node.name for node in tree.Walk()][1:] == ["a", "b"]
         tree.Close()
 
     def test_is_done_where_it_holds_none(self, tree: KeywordTree) -> None:

@@ -128,9 +128,7 @@ VALUES = st.recursive(
 ACTIONS = st.sampled_from(["match", "jump", "missing", "ambiguous"])
 IDS = st.sampled_from(["root", "top 1", "a", "a 7", "a 60", "group:0", "nowhere", ""])
 TARGETS = st.one_of(st.integers(-2, 55), st.integers(0, 9), IDS, st.none(), st.booleans(), VALUES)
-LISTS = st.one_of(
-    st.lists(st.one_of(st.integers(0, 52), TARGETS), max_size=4), st.lists(st.integers(0, 9)), VALUES
-)
+LISTS = st.one_of(st.lists(st.one_of(st.integers(0, 52), TARGETS), max_size=4), st.lists(st.integers(0, 9)), VALUES)
 WORDS = st.one_of(ANY_TEXT, st.none(), VALUES)
 NEARLY_VALID = st.fixed_dictionaries(
     {"action": st.one_of(ACTIONS, ACTIONS, ACTIONS, VALUES)},
@@ -281,9 +279,7 @@ JSON_LIKE = st.recursive(
     ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.one_of(st.text(st.characters(), max_size=8), st.integers(0, 3)), inner, max_size=3
-        ),
+        st.dictionaries(st.one_of(st.text(st.characters(), max_size=8), st.integers(0, 3)), inner, max_size=3),
         st.tuples(inner),
     ),
     max_leaves=8,
@@ -374,9 +370,7 @@ FULL_WIDTH = {code: code + 0xFEE0 for code in range(0x21, 0x7F)} | {0x20: 0x3000
 PLAIN = st.text(
     st.one_of(
         st.characters(min_codepoint=0x20, max_codepoint=0x7E),
-        st.sampled_from(
-            "äöüñéåøžščПриветЖфщяМедведьαβγδωΑΒΓΔ编程语言知识树日本語ひらがなカタカナ한국어ไทยहिन्दी🐍€≤"
-        ),
+        st.sampled_from("äöüñéåøžščПриветЖфщяМедведьαβγδωΑΒΓΔ编程语言知识树日本語ひらがなカタカナ한국어ไทยहिन्दी🐍€≤"),
     ),
     max_size=20,
 )
@@ -389,9 +383,7 @@ def folded(text: str) -> str:
 
 def tokenised(text: str) -> str:
     """Make the token as the contract says it."""
-    kept = [
-        c for c in folded(text) if (k := unicodedata.category(c))[0] not in "PZ" and k not in ("Cc", "Cf")
-    ]
+    kept = [c for c in folded(text) if (k := unicodedata.category(c))[0] not in "PZ" and k not in ("Cc", "Cf")]
     return "".join(kept) or folded(text)
 
 
@@ -407,9 +399,7 @@ class TestNormalize:
     def test_is_what_the_contract_says(self, empty: KeywordTree, text: str) -> None:
         [token] = empty._Normalize(text)
 
-        assert unicodedata.normalize("NFKC", token.strip()) == unicodedata.normalize(
-            "NFKC", tokenised(text).strip()
-        )
+        assert unicodedata.normalize("NFKC", token.strip()) == unicodedata.normalize("NFKC", tokenised(text).strip())
 
     @thorough(2000)
     @given(text=st.text(max_size=20))
@@ -544,9 +534,7 @@ SHORT = st.text(st.characters(codec="utf-8"), max_size=6).map(lambda text: f"n{t
 CLEAN = st.dictionaries(
     st.text(max_size=4), st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=6)), max_size=2
 )
-CONTENTS = st.one_of(
-    st.text(max_size=20), st.integers(4090, 4100).map(lambda size: "知" * (size // 3) + '"\n' * 9)
-)
+CONTENTS = st.one_of(st.text(max_size=20), st.integers(4090, 4100).map(lambda size: "知" * (size // 3) + '"\n' * 9))
 
 
 class Histories(RuleBasedStateMachine):
@@ -598,9 +586,7 @@ class Histories(RuleBasedStateMachine):
         self.tree.LinkInfo(info, keyword, relation)
         self.oracle.link(info, keyword, relation)
 
-    @rule(
-        target=keywords, parent=keywords, names=st.lists(SHORT, min_size=1, max_size=4), chained=st.booleans()
-    )
+    @rule(target=keywords, parent=keywords, names=st.lists(SHORT, min_size=1, max_size=4), chained=st.booleans())
     def create_batch(self, parent: str, names: list[str], chained: bool) -> Any:
         ids = [f'{next(self.numbers)} ", {{"id":"' for _ in names]
         parents = [parent, *ids] if chained else [parent] * len(names)
@@ -647,9 +633,7 @@ class Histories(RuleBasedStateMachine):
     def crash_within_a_write(self, parent: str, share: float, kept: bool) -> None:
         before = disk(self.folder)
         start = len(before[LOG].rstrip(b" \n")) + 1
-        self.tree.BatchCreateKeywords(
-            [{"name": "torn", "parent_id": parent}, {"name": "too", "parent_id": parent}]
-        )
+        self.tree.BatchCreateKeywords([{"name": "torn", "parent_id": parent}, {"name": "too", "parent_id": parent}])
         after = disk(self.folder)
         end = len(after[LOG].rstrip(b" \n"))
         cut = start + int(share * (end - start))

@@ -9,10 +9,18 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from Agent.keyword_tree import InvalidInputError, KeywordTree, KeywordTreeError, NotFoundError, StoreError
+from Agent.keyword_tree import (
+    InvalidInputError,
+    KeywordTree,
+    KeywordTreeError,
+    NotFoundError,
+    StoreCorruptError,
+    StoreError,
+)
 from Agent.tests.support import inside
 
 
@@ -90,7 +98,7 @@ def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(folder: Path, name: 
             KeywordTree(str(folder))
         return
     with KeywordTree(str(folder)) as again:
-        assert [node.name for node in again] == ["a"]
+        assert [node.name for node in again.Walk()][1:] == ["a"]
         assert again.recovery
 
 
@@ -141,3 +149,68 @@ def test_a_name_in_the_place_of_an_id_is_answered_with_the_id(tree: KeywordTree,
             write()
         assert (caught.value.kind, caught.value.id) == ("keyword", name)
     assert not tree.ListInfos()
+
+
+@pytest.mark.parametrize("missing", ["newest", "middle"])
+def test_what_a_missing_file_of_the_history_held_is_refused(folder: Path, missing: str) -> None:
+    with KeywordTree(str(folder)) as tree:
+        ids, ends = [], []
+        for name in ("a", "b", "c"):
+            ids.append(tree.CreateKeyword(name, "root").id)
+            ends.append(tree.History(limit=1)[0].seq)
+            tree.CompactStorage()
+        newest = tree.CreateKeyword("d", "root")
+        lost = {"middle": 1, "newest": 2}[missing]
+        (folder / "history" / f"{ends[lost]:018d}.jsonl").unlink()
+
+        problems = tree.Verify()
+        assert [problem for problem in problems if f"to {ends[lost]}, of history" in problem] == problems
+        assert len(problems) == 1
+        for ask in (
+            lambda: tree.At(ends[lost]),
+            lambda: tree.At(ends[0]),
+            lambda: tree.History(limit=100),
+            lambda: tree.History(ids[0]),
+            lambda: tree.Undo(str(newest.id)),
+        ):
+            with pytest.raises(StoreCorruptError, match="missing"):
+                ask()
+        assert [change.op for change in tree.History(limit=1)] == ["create_keyword"]
+        assert len(tree.At(ends[2] + 1)) == 3
+
+
+def test_a_history_of_one_record_says_where_a_line_is_damaged(folder: Path) -> None:
+    with KeywordTree(str(folder)) as tree:
+        tea = tree.CreateKeyword("tea", "root")
+        tree.CreateKeyword("coffee", "root")
+        log = folder / "change_log.jsonl"
+        log.write_bytes(log.read_bytes().replace(tea.id.encode(), b"x" * len(tea.id)))
+
+        for id in (None, tea.id):
+            with pytest.raises(StoreCorruptError, match="has changed since it was read"):
+                tree.History(id)
+
+
+def test_a_record_is_accepted_where_its_id_is_wanted(tree: KeywordTree) -> None:
+    tea = tree.CreateKeyword("tea", "root")
+    green = tree.CreateKeyword("green", tea)  # type: ignore[arg-type]
+    info = tree.CreateInfo("Longjing is green.", "", [green])  # type: ignore[list-item]
+    calls: Any = tree
+
+    calls.LinkInfo(info, tea)
+    assert [keyword.name for keyword, _ in calls.GetKeywordsOfInfo(info)] == ["green", "tea"]
+    assert [each.id for each in calls.GetInfosOfKeyword(tea)] == [each.info_id for each in calls.GetLinks(info)][:1]
+    assert [node.name for node in calls.GetPath(green)] == ["root", "tea", "green"]
+    assert calls.GetChildren(tea) == [calls.GetKeyword(green)] == list(calls.Walk(tea))[1:]
+    assert calls.GetInfo(info) == info
+    assert [change.op for change in calls.History(green)] == ["create_info", "create_keyword"]
+    assert calls.ListInfos(after=info) == []
+    assert calls.UnlinkInfo(info, tea)
+    calls.MoveKeyword(green, "root")
+    calls.UpdateInfo(info, {"content": "It is."})
+    calls.BatchCreateKeywords([{"name": "white", "parent_id": tea}])
+    calls.BatchCreateInfos([{"content": "Silver needle is white.", "keyword_ids": [tea]}])
+    calls.DeleteInfo(info)
+    calls.MergeKeywords(green, tea)
+    calls.DeleteKeyword(tea, cascade=True)
+    assert len(tree) == 0

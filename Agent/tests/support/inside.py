@@ -31,7 +31,6 @@ OUTCOMES: Mapping[str, tuple[str | None, str]] = kt._OUTCOMES
 """What a reply comes to, and the reason that is told: the table of the descent."""
 
 PROMPT_VERSION = kt._PROMPT_VERSION
-DECISION_SCHEMA = kt._DECISION_SCHEMA
 build_messages = kt._BuildMessages
 
 
@@ -40,9 +39,9 @@ build_messages = kt._BuildMessages
 _LIMITS = {
     "checkpoint_operations": "_CHECKPOINT_OPERATIONS",  # so many operations make a checkpoint due,
     "checkpoint_bytes": "_CHECKPOINT_BYTES",  # or so many bytes of the log
-    "chunk_bytes": "_CHUNK",  # how much is read at once
+    "chunk_bytes": "CHUNK",  # how much is read at once
     "padding": "_PADDING",  # what a log is made longer by in advance
-    "resident_bytes": "_RESIDENT_LIMIT",  # a longer row is read from the disk when it is asked for
+    "resident_bytes": "RESIDENT_LIMIT",  # a longer row is read from the disk when it is asked for
     "postings_read": "_READ",  # how much a ranking reads of a common term
     "share_read": "_READ_SHARE",
     "kept_from": "_KEPT_FROM",  # keywords from which on the ranking's index is kept on disk
@@ -124,13 +123,13 @@ def finalize(tree: KeywordTree) -> None:
 
 def note_lines_read(patch: pytest.MonkeyPatch, note: Callable[[bytes], object]) -> None:
     """Tell of each line of a log that is read and checked."""
-    real = kt._ReadLine
+    real = kt.ReadLine
 
     def read(raw: bytes) -> Any:
         note(raw)
         return real(raw)
 
-    patch.setattr(kt, "_ReadLine", read)
+    patch.setattr(kt, "ReadLine", read)
 
 
 # == Commits ==============================================================================================
@@ -445,8 +444,8 @@ shorten: Callable[[object], str] = kt._Shorten
 def check_tables(tree: KeywordTree) -> None:
     """Compare what this thread sees, in an open operation too, with a state that is made of the same rows afresh."""
     with tree._engine.SeeOwn() as seen:
-        fresh = kt._State(seen._normalizer)
-        rows = kt._NoRecords()
+        fresh = kt._State(seen.normalizer)
+        rows = kt.NoRows()
         rows.nodes.extend(sorted(seen.nodes.values(), key=kt._OrdinalOf))
         rows.infos.extend(tree._engine.ReadRow(held) for held in seen.infos.values())
         rows.links.extend(sorted(seen.Links(), key=kt._OrdinalOf))

@@ -52,3 +52,14 @@ def fact(category: str, topic: str, key: str, text: str, quote: str, idx: int = 
 def open_engine(*args: Any, **more: Any) -> ContextEngineService:
     """Return an engine with this model, unless another one is named."""
     return ContextEngineService(*args, **{"llm": PlainReader(), **more})
+
+
+def dump(engine: ContextEngineService, uri: str) -> list[tuple[Any, ...]]:
+    """Return all that the index of a space holds, in an order that does not depend on the order of writing."""
+    words = engine.words(uri)
+    with words.reading() as db:
+        found = db.execute("select uri, digest, category from node order by uri").fetchall()
+        found += db.execute("select name, uri from name order by name, uri").fetchall()
+        found += sorted(db.execute("select term, n from posting where first = 0"))
+    # Not the time of an abstract: a commit that changes only a ledger leaves the index as it is.
+    return found + sorted((hit[:5], hit.said, text) for hit, text in words.rows())

@@ -1,0 +1,324 @@
+"""Small files that are written whole, tokens and sealed secrets: in a folder, or in a table that machines share.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     files = FolderFiles(folder)
+...     files.write("a1", b"text")
+...     files.read("a1"), files.names(), files.remove("a1"), files.read("a1")
+(b'text', ['a1'], True, None)
+"""
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ..addresses import is_address
+from ..keyword_tree import InvalidInputError, StoreError
+from .schemas import KnowHubError
+
+if TYPE_CHECKING:
+    from ..shared_tree.connections import Pool
+
+__all__ = ["Files", "FolderFiles", "HubFiles", "TableFiles", "open_files", "write_new"]
+
+FRESH_S = 1.0
+"""Seconds for which a row that was read counts as the present one: so soon a token revoked elsewhere is refused."""
+
+PATIENCE_S = 10.0
+"""Seconds for which a database that does not answer is asked again."""
+
+_T = TypeVar("_T")
+
+
+class Files(Protocol):
+    """Files by name; safe for many threads and processes.
+
+    Attributes:
+        is_remote: Whether a look at one may wait for a network.
+    """
+
+    is_remote: bool
+
+    def mark(self, name: str) -> object:
+        """Return what changes when the file does; None where it is not there."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's content, or None."""
+
+    def write(self, name: str, data: bytes, *, is_first: bool = False) -> None:
+        """Write a file, durably, under its name only when it is whole.
+
+        Raises:
+            FileExistsError: It was to be the first one of its name, and there is one.
+            OSError: The disk refuses it.
+        """
+
+    def remove(self, name: str, *, wipe: bool = False) -> bool:
+        """Delete a file; says whether it was there.  `wipe` overwrites it first, where a disk can do that."""
+
+    def names(self) -> list[str]:
+        """Return the names of all files, in order."""
+
+    def made_at(self, name: str) -> float | None:
+        """Return when a file was written, in seconds since the epoch."""
+
+    def is_writable(self) -> bool:
+        """Return whether a file could be written now."""
+
+
+class FolderFiles:
+    """Files in a folder.
+
+    Args:
+        folder: Made for its owner alone when the first file is written.
+
+    Cost: a write is two syncs, a mark one look at the file.
+    """
+
+    is_remote = False
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def mark(self, name: str) -> object:
+        """See `Files`."""
+        try:
+            status = os.stat(self.folder / name)
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    def read(self, name: str) -> bytes | None:
+        """See `Files`."""
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes, *, is_first: bool = False) -> None:
+        """See `Files`."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_new(self.folder / name, data, is_first=is_first)
+
+    def remove(self, name: str, *, wipe: bool = False) -> bool:
+        """See `Files`."""
+        path = self.folder / name
+        try:
+            if wipe:
+                with open(path, "r+b") as file:
+                    file.write(secrets.token_bytes(os.fstat(file.fileno()).st_size))
+                    file.flush()
+                    os.fsync(file.fileno())
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        with contextlib.suppress(OSError):
+            _sync_folder(self.folder)
+        return True
+
+    def names(self) -> list[str]:
+        """See `Files`."""
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(os.listdir(self.folder))
+        return []
+
+    def made_at(self, name: str) -> float | None:
+        """See `Files`."""
+        with contextlib.suppress(OSError):
+            return os.stat(self.folder / name).st_mtime
+        return None
+
+    def is_writable(self) -> bool:
+        """See `Files`."""
+        with contextlib.suppress(OSError):
+            status = os.statvfs(self.folder.parent)
+            return os.access(self.folder.parent, os.W_OK) and status.f_bavail * status.f_frsize > 16 * 1024 * 1024
+        return False
+
+
+_TABLE = """CREATE TABLE IF NOT EXISTS kt_knowhub_file (
+    tree_id text COLLATE "C", kind text COLLATE "C", name text COLLATE "C", data bytea NOT NULL,
+    made_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (tree_id, kind, name))"""
+_ONE = "tree_id = %s AND kind = %s AND name = %s"
+
+
+class TableFiles:
+    """Files as rows of a table beside a shared tree's log.
+
+    Args:
+        pool: Connections to the database.
+        tree_id: Whose files.
+        kind: `"token"` or `"secret"`.
+
+    Cost: a round trip; a read within a second of another one of the same file none. Statements whose answer is lost are
+    sent again, for the pool's `patience`: each of them may be done twice.
+    """
+
+    is_remote = True
+
+    def __init__(self, pool: "Pool", tree_id: str, kind: str) -> None:
+        self._pool, self._key = pool, (tree_id, kind)
+        self._cache: dict[str, tuple[float, bytes | None]] = {}
+
+    @staticmethod
+    def prepare(pool: "Pool") -> None:
+        """Make the table, where it is not there; a role that may not make any needs no right to."""
+        found = _rows(pool, "SELECT to_regclass('kt_knowhub_file')", ())
+        if found[0][0] is None:
+            with contextlib.suppress(KnowHubError):  # two who make it at once: one of them is refused, and it is there
+                _rows(pool, _TABLE, ())
+            _rows(pool, f"SELECT 1 FROM kt_knowhub_file WHERE {_ONE}", ("", "", ""))
+
+    def mark(self, name: str) -> object:
+        """See `Files`."""
+        return self.read(name)
+
+    def read(self, name: str) -> bytes | None:
+        """See `Files`."""
+        now = time.monotonic()
+        known = self._cache.get(name)
+        if known is None or known[0] <= now:
+            found = _rows(self._pool, f"SELECT data FROM kt_knowhub_file WHERE {_ONE}", (*self._key, name))
+            if len(self._cache) > 10_000:
+                self._cache.clear()
+            known = self._cache[name] = (now + FRESH_S, bytes(found[0][0]) if found else None)
+        return known[1]
+
+    def write(self, name: str, data: bytes, *, is_first: bool = False) -> None:
+        """See `Files`."""
+        kept = "SET data = kt_knowhub_file.data" if is_first else "SET data = excluded.data"
+        sql = f"INSERT INTO kt_knowhub_file VALUES (%s, %s, %s, %s) ON CONFLICT (tree_id, kind, name) DO UPDATE {kept}"
+        [[there]] = _rows(self._pool, f"{sql} RETURNING data", (*self._key, name, data))
+        self._cache.pop(name, None)
+        if bytes(there) != data:
+            raise FileExistsError(name)
+
+    def remove(self, name: str, *, wipe: bool = False) -> bool:
+        """See `Files`."""
+        gone = _rows(self._pool, f"DELETE FROM kt_knowhub_file WHERE {_ONE} RETURNING 1", (*self._key, name))
+        self._cache.pop(name, None)
+        return bool(gone)
+
+    def names(self) -> list[str]:
+        """See `Files`."""
+        sql = "SELECT name FROM kt_knowhub_file WHERE tree_id = %s AND kind = %s ORDER BY name"
+        return [str(row[0]) for row in _rows(self._pool, sql, self._key)]
+
+    def made_at(self, name: str) -> float | None:
+        """See `Files`."""
+        sql = f"SELECT extract(epoch FROM made_at) FROM kt_knowhub_file WHERE {_ONE}"
+        found = _rows(self._pool, sql, (*self._key, name))
+        return float(found[0][0]) if found else None
+
+    def is_writable(self) -> bool:
+        """See `Files`."""
+        with contextlib.suppress(KnowHubError):
+            return not _rows(self._pool, "SELECT pg_is_in_recovery()", ())[0][0]
+        return False
+
+
+@dataclass(frozen=True)
+class HubFiles:
+    """Where the parts of a hub are."""
+
+    folder: Path
+    """Of this machine: of a hub in a folder all of it, else what can be derived again."""
+    tree: str
+    """The folder or the address of the tree."""
+    shown: str
+    """What may be shown of that: no password, no server."""
+    tokens: Files
+    secrets: Files
+    close: Callable[[], None]
+    """Closes the connections."""
+
+
+def open_files(place: str | Path) -> HubFiles:
+    """Return where the parts of a hub are, in a folder or at an address.
+
+    Raises:
+        InvalidInputError: An address that cannot be used, or its extra `[postgres]` is missing.
+    """
+    if not is_address(place):
+        folder = Path(place).absolute()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kinds = FolderFiles(folder / "tokens"), FolderFiles(folder / "vault")
+        return HubFiles(folder, str(folder / "tree"), str(folder), *kinds, lambda: None)
+    try:
+        from ..shared_tree.address import cache_folder, parse_address
+        from ..shared_tree.connections import Pool
+        from ..shared_tree.shared_log import SharedLog
+    except ImportError as error:
+        raise InvalidInputError(str(error)) from error
+    address = parse_address(str(place))
+    folder = cache_folder(address) / "knowhub"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    pool = Pool(address.dsn, 4, PATIENCE_S, False)
+    TableFiles.prepare(pool)
+    with SharedLog(address.dsn) as log:
+        try:
+            log.prepare()
+        except StoreError:  # another machine is in the middle of making the tables
+            log.setup()
+    tokens, secrets_ = (TableFiles(pool, address.tree_id, kind) for kind in ("token", "secret"))
+    return HubFiles(folder, str(place), str(address), tokens, secrets_, pool.close)
+
+
+def _rows(pool: "Pool", sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def work(connection: Any) -> list[tuple[Any, ...]]:
+        cursor = connection.execute(sql, values)
+        return list(cursor.fetchall()) if cursor.description else []
+
+    return _patiently(lambda: pool.run(work), pool.patience)
+
+
+def _patiently(run: Callable[[], _T], patience_s: float) -> _T:
+    from ..shared_tree.rows import NotSentError, UnansweredError
+
+    end = time.monotonic() + patience_s
+    while True:
+        try:
+            return run()
+        except (NotSentError, UnansweredError) as error:
+            if time.monotonic() > end:
+                raise KnowHubError("busy", "the database does not answer: try again", retry_after_s=5.0) from error
+            time.sleep(0.05)
+        except StoreError as error:
+            raise KnowHubError("busy", "the database refuses tokens and secrets: see its log") from error
+
+
+def write_new(path: Path, data: bytes, *, is_first: bool = False) -> None:
+    """Write a file that only its owner may read, whole and durable, under its name only when it is.
+
+    Raises:
+        FileExistsError: It was to be the first one of its name, and there is one.
+    """
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if is_first:
+            os.link(beside, path)
+        else:
+            os.replace(beside, path)
+    finally:
+        with contextlib.suppress(OSError):  # where it was replaced, it has gone
+            os.unlink(beside)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make what was named or unlinked in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,171 @@
+"""Judging entries: each judgement is a record of its own, so that no two judges can overwrite each other."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...keyword_tree import DuplicateIdError, VersionConflictError
+from ..checks import need, parse
+from ..ledger import ATTEMPTS
+from ..schemas import BatchIn, Case, Json, KnowHubError, KnowledgeUpdate, PageQuery, Record, iso_time
+from ..tokens import Token, is_visible
+from .entries import Entries
+from .rewriting import Evolving, Rewriting
+from .store import Store, asker_of, digest_of, gone_since, read_case, read_cursor, write_cursor
+
+__all__ = ["Judging"]
+
+
+class Judging:
+    """Feedback."""
+
+    def __init__(self, store: Store, entries: Entries, rewriting: Rewriting) -> None:
+        self._store, self._entries, self._rewriting = store, entries, rewriting
+
+    def update(self, token: Token, id: str, body: KnowledgeUpdate | Mapping[str, Any], key: str = "") -> Json:
+        """Judge an entry, score it, or let it be rewritten; what is judged is one operation.
+
+        Cost: one sync; with `evolve_feedback` a model's time, at most 20 s, and one sync more.
+        """
+        answer, evolving = self.begin_update(token, id, body, key)
+        if evolving is not None:
+            reply = self._store.models.ask(evolving.asked) if evolving.asked else None
+            answer["evolution"] = self._rewriting.finish_evolving(evolving, reply)
+            answer["entry"] = self._entries.get(token, id)
+        return answer
+
+    def begin_update(
+        self, token: Token, id: str, body: KnowledgeUpdate | Mapping[str, Any], key: str = ""
+    ) -> tuple[Json, Evolving | None]:
+        """Do all of an update but waiting for a model."""
+        need(token, "write")
+        body = parse(KnowledgeUpdate, body)
+        record = self._store.record(token, id, "knowledge")
+        if body.update_score is not None:
+            self._store.check_owner(token, record)
+            self._store.check_scopes(token, record.fields["scopes"], record)
+        if body.evolve_feedback is not None and not self._store.models.available(body.model):
+            self._store.models.check_share(asker_of(token))
+        cases = [(True, body.add_helpful_case), (False, body.add_harmful_case)]
+        given = [(is_helpful, case) for is_helpful, case in cases if case is not None]
+        self._store.check_secrets(body.model_dump(mode="json"))
+        request = digest_of(f"{record.id}\0{body.model_dump_json()}")
+        made = [
+            self.new_feedback(token, record, is_helpful, case, key, request, str(is_helpful))
+            for is_helpful, case in given
+        ]
+        proposal = None
+        if body.evolve_feedback is not None:
+            proposal = self._rewriting.new_proposal(token, record, body.evolve_feedback, key, request)
+            made.append(proposal)
+        if key and (earlier := self._earlier(made, request)) is not None:
+            return {"entry": self._entries.show(token, record), **earlier}, None
+        if not made and body.update_score is None:  # nothing is to be updated
+            return {"entry": self._entries.show(token, record), "operation_id": ""}, None
+        operation_id, records = self._judge(token, record, made, body.update_score)
+        entry = self._entries.show(token, self._store.ledger.read(record.id) or record)
+        answer: Json = {"entry": entry, "operation_id": operation_id}
+        if proposal is None:
+            return answer, None
+        stored = next(each for each in records if each.id == proposal.id)
+        return answer, self._rewriting.begin_evolving(token, record.id, stored, body)
+
+    def _judge(self, token: Token, record: Record, made: list[Record], score: int | None) -> tuple[str, list[Record]]:
+        for left in reversed(range(ATTEMPTS)):
+            now = record if left == ATTEMPTS - 1 else (self._store.ledger.read(record.id) or record)
+
+            def plan(now: Record = now) -> list[Record]:
+                written = self._store.ledger.create(made) if made else []
+                if score is not None:
+                    changed = Record(now.id, now.content, now.source, {**now.fields, "score": score}, now.created_by)
+                    written.append(self._store.ledger.update(changed, now.version))
+                return written
+
+            try:
+                return self._store.write(token, "feedback", plan)
+            except VersionConflictError as error:
+                if not left:
+                    raise KnowHubError("conflict", "others changed it each time: try again") from error
+                self._store.ledger.refresh()
+            except DuplicateIdError as error:  # the same call came twice, and at once
+                raise KnowHubError("conflict", "the same request is under way: try again") from error
+        raise AssertionError("the last attempt returns or raises")
+
+    def new_feedback(
+        self, token: Token, record: Record, is_helpful: bool, case: Case, key: str, request: str, place: str
+    ) -> Record:
+        """Return the record of a judgement, not stored yet; `place` tells those of one call apart."""
+        id = self._store.new_ids("feedback", token, key, place)[0]
+        own: Json = {"of": record.id, "helpful": is_helpful, "owner": record.created_by}
+        own["scopes"] = token.owned(record.fields["scopes"])
+        told = case.to_json()
+        told.setdefault("timestamp", iso_time(self._store.clock()))
+        if key:
+            own["request"] = request
+        return Record(id, json.dumps(told, ensure_ascii=False), "", own, token.principal)
+
+    def _earlier(self, made: Sequence[Record], request: str) -> Json | None:
+        """Return the first answer to a call that comes again, or None where it is new."""
+        for record in made:
+            earlier = self._store.ledger.stored(record.id)
+            if earlier is None:
+                continue
+            if earlier.fields.get("request") != request:
+                raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
+            if earlier.deleted:
+                raise gone_since()
+            answer: Json = {"operation_id": self._store.ledger.journal.first_of(earlier.id)}
+            if earlier.kind == "proposal":
+                state = (
+                    "applied" if earlier.fields["state"] == "accepted" else "proposed" if earlier.content else "queued"
+                )
+                newest = self._store.ledger.journal.of_record(earlier.id, 1)
+                why, id = str(earlier.fields.get("why", "")), newest[0].operation_id if newest else ""
+                answer["evolution"] = {"state": state, "reason": why, "operation_id": id, "proposal_id": earlier.id}
+            return answer
+        return None
+
+    def batch_update(self, token: Token, body: BatchIn | Mapping[str, Any], key: str = "") -> Json:
+        """Judge several entries: all or none, unless `atomic` is false, when each has a result.
+
+        Cost: one sync.
+        """
+        need(token, "write")
+        body = parse(BatchIn, body)
+        request = digest_of(body.model_dump_json())
+        made: list[Record] = []
+        results: list[Json] = []
+        problems: list[dict[str, str]] = []
+        for place, one in enumerate(body.feedback_list):
+            try:
+                record = self._store.record(token, one.knowledge_id, "knowledge")
+                self._store.check_secrets(one.case.to_json())
+            except KnowHubError as error:
+                problems.append({"pointer": f"/feedback_list/{place}", "detail": error.detail})
+                results.append({"knowledge_id": one.knowledge_id, "ok": False, "detail": error.detail})
+                continue
+            made.append(self.new_feedback(token, record, one.is_helpful, one.case, key, request, str(place)))
+            results.append({"knowledge_id": one.knowledge_id, "ok": True, "detail": ""})
+        if problems and body.atomic:
+            raise KnowHubError("conflict", "some of the feedback cannot be taken; none was", problems)
+        earlier = self._earlier(made, request) if key else None
+        if earlier is not None:
+            operation_id = earlier["operation_id"]
+        else:
+            operation_id = self._store.create(token, "feedback", made)[0] if made else ""
+        return {"updated": len(made), "operation_id": operation_id, "results": results}
+
+    def feedback(self, token: Token, id: str, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
+        """Return a page of an entry's feedback, newest first; what is not visible makes a page shorter."""
+        need(token, "read")
+        query, known = parse(PageQuery, query), self._store.known(token, id, "knowledge")
+        read = self._store.catalog.feedback(known.id, query.limit + 1, before=read_cursor(query.cursor))
+        page = [each for each in read[: query.limit] if is_visible(token, each.scopes, each.owner)]
+        results = [
+            {"id": each.id, "knowledge_id": each.of, "is_helpful": each.is_helpful, "case": read_case(record)}
+            | {"created_by": each.principal, "created_at": iso_time(each.created_at)}
+            for each in page
+            if (record := self._store.ledger.read(each.id)) is not None
+        ]
+        cursor = write_cursor(read[query.limit - 1].key) if len(read) > query.limit else None
+        return {"results": results, "count": len(results), "next_cursor": cursor}

@@ -1,0 +1,229 @@
+"""Resources, whose public part is a record like any other, and whose secret goes to the vault alone."""
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from ...keyword_tree import DuplicateIdError
+from ..checks import check_resource_id, need, parse
+from ..schemas import Json, KnowHubError, Record, ResourceIn, ResourceQuery, from_iso, iso_time
+from ..tokens import Token, sees
+from .store import Store, digest_of, gone_since
+
+__all__ = ["RESOURCE_NAMES", "Resources"]
+
+RESOURCE_NAMES = ("content_type", "metadata", "scopes", "owner", "expires_at")
+"""Fields of a resource that answers and an export tell."""
+
+_log = logging.getLogger("keyword_tree.knowhub")
+
+
+class Resources:
+    """Code, accounts, cookies."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def put_resource(
+        self,
+        token: Token,
+        id: str,
+        body: ResourceIn | Mapping[str, Any],
+        version: int | None = None,
+        key: str = "",
+        *,
+        created_by: str = "",
+    ) -> Json:
+        """Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone.
+
+        A body that says nothing of a secret leaves the one that is there; `null` or "" destroys it.
+
+        Args:
+            token: Who keeps it.
+            id: A path of up to 8 segments.
+            body: See `ResourceIn`.
+            version: Which one it takes the place of; None makes a new one.
+            key: As in `save`.
+            created_by: Whose a new one is: for imports; "" is who keeps it.
+
+        Cost: one sync; with a secret, three.
+        """
+        need(token, "write")
+        body = parse(ResourceIn, body)
+        self._store.check_secrets([id, body.model_dump(mode="json", exclude={"secure_body"})])
+        old = self._resource_there(token, id, version)
+        mark = digest_of(f"{token.principal}\0{key}") if key else ""
+        request = digest_of(f"{id}\0{body.model_dump_json(exclude={'secure_body'})}")
+        call, earlier = self._store.repeated(token, key, "put", request)
+        if old is not None and key and old.fields.get("idempotency") == mark:
+            return self._first_resource(token, old, body, request)
+        if earlier:
+            if old is None:
+                raise gone_since()
+            return {"resource": self._told_resource(old), "operation_id": earlier[0].operation_id}
+        if old is not None:
+            body = _merged(old, body)
+        self._store.check_scopes(token, body.scopes, old)
+        self._check_place(token, old, body, version)
+        own = self._own_fields(token, old, body, created_by or token.principal)
+        own |= {"request": request, "idempotency": mark}
+        return self._keep(token, f"resource/{id}", old, body, own, created_by or token.principal, call)
+
+    def _check_place(self, token: Token, old: Record | None, body: ResourceIn, version: int | None) -> None:
+        """Refuse to take the place of what is there by one who may not, or who has seen another version."""
+        if old is None:
+            if version is not None:
+                raise KnowHubError("changed", "there is no such version: the resource is not there")
+            return
+        self._store.check_owner(token, old)
+        if version is None:
+            raise KnowHubError("version-needed", "the resource is there: If-Match must say which version is meant")
+        if version != old.version:
+            raise KnowHubError("changed", f"it has version {old.version} by now: read it again")
+        is_wider = not set(body.scopes) <= set(old.fields["scopes"])
+        if old.created_by != token.principal and is_wider and old.fields.get("secret_ref") and body.keeps_secret():
+            raise KnowHubError("forbidden", "another's secret is not shown to more than who may see it now")
+
+    def _own_fields(self, token: Token, old: Record | None, body: ResourceIn, whose: str) -> Json:
+        expires_at = body.ends_at()
+        own: Json = {"content_type": body.content_type, "metadata": body.metadata}
+        owner = body.owner if token.may("admin") or (old is not None and body.owner == old.fields["owner"]) else ""
+        own |= {"scopes": list(dict.fromkeys(body.scopes)), "owner": owner or (old.fields["owner"] if old else whose)}
+        return own | {"expires_at": iso_time(expires_at) if expires_at is not None else None}
+
+    def _keep(
+        self, token: Token, id: str, old: Record | None, body: ResourceIn, own: Json, whose: str, call: str
+    ) -> Json:
+        """Seal the secret, then write the operation that names it, then destroy the one whose place it takes."""
+        before = str(old.fields.get("secret_ref") or "") if old is not None else ""
+        sealed = self._store.vault.seal(id, body.secret()) if body.secret() else ""
+        own = {**own, "secret_ref": sealed or (before if body.keeps_secret() else "")}
+        record = Record(id, body.body, body.title, own, old.created_by if old else whose)
+
+        def plan() -> list[Record]:
+            return (
+                self._store.ledger.create([record]) if old is None else [self._store.ledger.update(record, old.version)]
+            )
+
+        try:
+            operation_id, [made] = self._store.change(token, "keep", plan, call)
+        except (KnowHubError, DuplicateIdError) as error:
+            # What was sealed for nothing goes at once; where nobody knows whether it is named, the sweep decides.
+            if getattr(error, "code", "") != "outcome-unknown":
+                self._store.vault.destroy(sealed)
+            if isinstance(error, DuplicateIdError):
+                raise KnowHubError("conflict", "the id is in use") from error
+            raise
+        if before != own["secret_ref"]:
+            self._store.vault.destroy(before)
+        return {"resource": self._told_resource(made), "operation_id": operation_id}
+
+    def _resource_there(self, token: Token, id: str, version: int | None) -> Record | None:
+        """Return the resource of an id; of one that a token does not see it learns only that the id is in use."""
+        check_resource_id(id)
+        old = self._store.ledger.stored(f"resource/{id}")
+        if old is None or (version is not None and old.version < version):
+            self._store.catalog.catch_up()
+            old = self._store.ledger.stored(f"resource/{id}")
+        if old is not None and (old.created_by != token.principal if old.deleted else not sees(token, old)):
+            raise KnowHubError("conflict", "the id is in use")
+        return None if old is None or old.deleted else old
+
+    def _first_resource(self, token: Token, old: Record, body: ResourceIn, request: str) -> Json:
+        reference = str(old.fields.get("secret_ref") or "")
+        sealed = self._store.vault.open(reference, old.id) if reference else ""
+        is_other = sealed is not None and not body.keeps_secret() and sealed != body.secret()
+        if old.fields.get("request") != request or is_other:
+            raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
+        entries = self._store.ledger.journal.of_record(old.id, 1)
+        return {"resource": self._told_resource(old), "operation_id": entries[0].operation_id if entries else ""}
+
+    def _told_resource(self, record: Record) -> Json:
+        own = record.fields
+        told: Json = {"id": record.id.removeprefix("resource/"), "title": record.source, "body": record.content}
+        told |= {name: own.get(name) for name in RESOURCE_NAMES}
+        told |= {"secret": self._secret_state(record), "version": record.version, "created_by": record.created_by}
+        return told | {"created_at": iso_time(record.created_at), "updated_at": iso_time(record.updated_at)}
+
+    def _secret_state(self, record: Record) -> str:
+        reference = str(record.fields.get("secret_ref") or "")
+        if not reference:
+            return "none"
+        if not self._store.vault.exists(reference):
+            return "destroyed"
+        expires_at = from_iso(record.fields.get("expires_at"))
+        return "expired" if expires_at is not None and self._store.clock() >= expires_at else "sealed"
+
+    def get_resource(self, token: Token, id: str) -> Json:
+        """Return a resource without its secret; `secret` says `none`, `sealed`, `expired` or `destroyed`."""
+        need(token, "read")
+        check_resource_id(id)
+        return self._told_resource(self._store.record(token, f"resource/{id}", "resource"))
+
+    def list_resources(self, token: Token, query: ResourceQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
+        """Return a page of resources, newest first."""
+        need(token, "read")
+        query = parse(ResourceQuery, query)
+        prefix = f"resource/{query.prefix or ''}"
+        return self._store.page(
+            "resource",
+            lambda known: known.id.startswith(prefix) and self._store.catalog.sees(token, known),
+            query,
+            self._told_resource,
+        )
+
+    def delete_resource(self, token: Token, id: str, version: int | None = None, key: str = "") -> Json:
+        """Hide a resource, undoably, and destroy its secret, for good."""
+        need(token, "write")
+        check_resource_id(id)
+        call, earlier = self._store.repeated(token, key, "drop", id)
+        if earlier:
+            return {"id": id, "operation_id": earlier[0].operation_id}
+        record = self._store.record_at(token, f"resource/{id}", "resource", version)
+        self._store.check_owner(token, record)
+        operation_id, _ = self._store.change(
+            token, "drop", lambda: [self._store.ledger.delete(record.id, record.version)], call
+        )
+        self._store.vault.destroy(str(record.fields.get("secret_ref") or ""))
+        self._store.catalog.catch_up()
+        return {"id": id, "operation_id": operation_id}
+
+    def reveal(self, token: Token, id: str) -> Json:
+        """Return a secret to one with the right, and log who read it.
+
+        Raises:
+            KnowHubError: `forbidden`, `not-found`, `gone` once it has expired or was destroyed, `vault-locked`.
+        """
+        need(token, "secrets")
+        check_resource_id(id)
+        record = self._store.record(token, f"resource/{id}", "resource")
+        state = self._secret_state(record)
+        if state == "none":
+            raise KnowHubError("not-found", "the resource has no secret")
+        text = self._store.vault.open(record.fields["secret_ref"], record.id) if state == "sealed" else None
+        if text is None:
+            raise KnowHubError("gone", f"the secret is {'expired' if state == 'expired' else 'destroyed'}")
+        _log.info("secret read: %s by %s", record.id, token.principal)
+        return {"id": id, "secure_body": text}
+
+    def sweep(self) -> None:
+        """Destroy sealed files that no resource has named for an hour, and end browsers' sessions.
+
+        What has expired is refused, and stays sealed until `purge`: a clock that is a year ahead destroys nothing.
+        """
+        self._store.catalog.catch_up()
+        self._store.vault.sweep(self._store.catalog.secret_references())
+        self._store.tokens.sweep()
+
+
+def _merged(old: Record, body: ResourceIn) -> ResourceIn:
+    """Return a body in which what it does not say is as it was."""
+    own = old.fields
+    there = {"body": old.content, **{name: own.get(name) for name in RESOURCE_NAMES}}
+    if not body.keeps_secret() or ("metadata" in body.model_fields_set and "expires_at" in body.metadata):
+        del there["expires_at"]  # that was of another secret, or the metadata say it
+    kept = {name: value for name, value in there.items() if name not in body.model_fields_set}
+    kept["expires_at"] = datetime.fromtimestamp(ends, UTC) if (ends := from_iso(kept.get("expires_at"))) else None
+    given = {name: getattr(body, name) for name in body.model_fields_set}
+    return ResourceIn.model_construct(body.model_fields_set, **{**kept, **given})

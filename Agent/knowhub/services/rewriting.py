@@ -1,0 +1,189 @@
+"""Rewriting an entry by a wish: a model writes, guards compare, and what they stop waits for a person."""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...keyword_tree import VersionConflictError
+from ...secrets_in_text import secret_shape
+from ..catalog import Known
+from ..checks import is_storable, need, parse
+from ..evolving import check_rewrite
+from ..routing import REWRITE_S, SCHEMAS, Asked, Reply, build_messages
+from ..schemas import AcceptIn, Json, KnowHubError, KnowledgeUpdate, ProposalQuery, Record, iso_time, kind_of, not_found
+from ..tokens import Token, is_visible
+from .entries import Entries
+from .store import Store, asker_of
+
+__all__ = ["Evolving", "Rewriting"]
+
+
+@dataclass
+class Evolving:
+    """A rewriting between its two halves."""
+
+    token: Token
+    entry: Record
+    proposal: Record
+    feedback: str
+    asked: Asked | None
+    reason: str = ""
+    answer: Json = field(default_factory=dict)
+
+
+class Rewriting:
+    """Proposals, and what becomes of them."""
+
+    def __init__(self, store: Store, entries: Entries) -> None:
+        self._store, self._entries = store, entries
+
+    def new_proposal(self, token: Token, record: Record, feedback: str, key: str, request: str) -> Record:
+        """Return the record of an open proposal, not stored yet."""
+        own: Json = {"of": record.id, "version": record.version, "feedback": feedback, "why": "", "state": "open"}
+        own |= {"scopes": token.owned(record.fields["scopes"]), "owner": record.created_by}
+        if key:
+            own["request"] = request
+        return Record(self._store.new_ids("proposal", token, key)[0], "", "", own, token.principal)
+
+    def begin_evolving(self, token: Token, id: str, proposal: Record, body: KnowledgeUpdate) -> Evolving:
+        """Return what a model is to be asked, or why none can be."""
+        record = self._store.record(token, id, "knowledge")
+        why = self._store.models.available(body.model)
+        evolving = Evolving(token, record, proposal, str(body.evolve_feedback), None, why)
+        if not why:
+            question = {"query": record.fields["task"], "content": record.content, "feedback": body.evolve_feedback}
+            schema, model = SCHEMAS["evolve_knowledge"], self._store.models.choose(body.model)
+            messages = build_messages("evolve_knowledge", question, schema)
+            evolving.asked = Asked("evolve_knowledge", messages, schema, model, asker_of(token), REWRITE_S)
+        return evolving
+
+    def finish_evolving(self, evolving: Evolving, reply: Reply | None) -> Json:
+        """Take in what a model wrote: apply it, or leave it to a person."""
+        token, record = evolving.token, evolving.entry
+        reason, text = evolving.reason, ""
+        if reply is not None and evolving.asked is not None:
+            reason = reply.reason
+            data = reply.data.get("content") if isinstance(reply.data, Mapping) else None
+            if not reason and (not isinstance(data, str) or not data.strip() or not is_storable(data)):
+                reason = "invalid_reply"
+            if reason not in ("model_busy", "model_limit", "model_resting", "no_model"):
+                self._store.models.note(evolving.asked.model, not reason)
+            text = data if not reason and isinstance(data, str) else ""
+        usage = reply.usage if reply is not None else None
+        told: Json = {"state": "queued", "reason": reason, "proposal_id": evolving.proposal.id, "usage": usage}
+        if not text:
+            return told | {"operation_id": ""}
+        stopped = check_rewrite(record.content, text, evolving.feedback)
+        if secret_shape(text) and not self._store.allow_secret_shapes:
+            # What looks like a key is not even proposed: a proposal would stand in the log.
+            return told | {"reason": "; ".join(stopped) or "it has the shape of a secret", "operation_id": ""}
+        if record.created_by != token.principal and not token.may("curate"):
+            stopped.append("it is another's entry")
+        if not stopped:
+            with contextlib.suppress(VersionConflictError):
+                operation_id = self._apply(token, evolving.proposal, record, text)
+                return told | {"state": "applied", "operation_id": operation_id}
+            stopped.append("the entry was changed meanwhile")
+        why = "; ".join(stopped)[:1000]
+        own = {**evolving.proposal.fields, "why": why}
+        proposed = Record(evolving.proposal.id, text, "", own, evolving.proposal.created_by)
+        version = evolving.proposal.version
+        operation_id, _ = self._store.change(token, "propose", lambda: [self._store.ledger.update(proposed, version)])
+        return told | {"state": "proposed", "reason": why, "operation_id": operation_id}
+
+    def _apply(self, token: Token, proposal: Record, record: Record, text: str, mark: str = "") -> str:
+        """Give an entry a new content, and close the proposal: one operation."""
+        own = {**proposal.fields, "state": "accepted"}
+
+        def plan() -> list[Record]:
+            changed = Record(record.id, text, record.source, record.fields, record.created_by)
+            closed = Record(proposal.id, text, "", own, proposal.created_by)
+            return [
+                self._store.ledger.update(changed, record.version),
+                self._store.ledger.update(closed, proposal.version),
+            ]
+
+        return self._store.write(token, "evolve", plan, mark)[0]
+
+    def _sees_proposal(self, token: Token, known: Known) -> bool:
+        """Return whether a token sees both the entry as it is, and as it was when the proposal was written."""
+        entry = self._store.catalog.lead(known.of)
+        return (
+            entry is not None
+            and self._store.catalog.sees(token, entry)
+            and is_visible(token, known.scopes, known.owner)
+        )
+
+    def proposals(self, token: Token, query: ProposalQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
+        """Return a page of proposals, newest first."""
+        need(token, "read")
+        query = parse(ProposalQuery, query)
+        return self._store.page(
+            "proposal",
+            lambda known: known.state == query.state and self._sees_proposal(token, known),
+            query,
+            self._told_proposal,
+        )
+
+    def _told_proposal(self, record: Record) -> Json:
+        own = record.fields
+        entry = self._store.ledger.read(own["of"])
+        told: Json = {"id": record.id, "knowledge_id": own["of"], "state": own["state"], "feedback": own["feedback"]}
+        told |= {"why": own["why"], "content": record.content, "old_content": entry.content if entry else ""}
+        told["task"] = entry.fields["task"] if entry else own["of"]
+        return told | {"created_by": record.created_by, "created_at": iso_time(record.created_at)}
+
+    def _open_proposal(self, token: Token, id: str) -> tuple[Record, Record]:
+        """Return an open proposal and its entry, for one who may decide on it."""
+        need(token, "write")
+        known = self._store.catalog.get(id) if kind_of(id) == "proposal" else None
+        if known is None and kind_of(id) == "proposal":
+            self._store.catalog.catch_up()
+            known = self._store.catalog.get(id)
+        proposal = self._store.ledger.read(id) if known is not None and self._sees_proposal(token, known) else None
+        if proposal is None:
+            raise not_found()
+        record = self._store.record(token, proposal.fields["of"], "knowledge")
+        self._store.check_owner(token, record)
+        self._store.check_scopes(token, record.fields["scopes"], record)
+        if proposal.fields["state"] != "open":
+            raise KnowHubError("conflict", f"the proposal was {proposal.fields['state']} already")
+        return proposal, record
+
+    def accept(self, token: Token, id: str, body: AcceptIn | Mapping[str, Any] = {}, key: str = "") -> Json:  # noqa: B006
+        """Give an entry the text that was proposed, or that a person wrote instead; needs the entry, or `curate`."""
+        body = parse(AcceptIn, body)
+        mark, earlier = self._store.repeated(token, key, "accept", id, body.model_dump_json())
+        if earlier:
+            [entry] = [each for each in earlier[0].after if each.kind == "knowledge"]
+            return {"entry": self._entries.get(token, entry.id), "operation_id": earlier[0].operation_id}
+        proposal, record = self._open_proposal(token, id)
+        own_words = body.content
+        text = own_words or proposal.content
+        if not text:
+            raise KnowHubError("conflict", "nobody has written a text yet: give one as `content`")
+        self._store.check_secrets(text)
+        if not own_words and record.version < proposal.fields["version"]:  # another process wrote it just now
+            self._store.catalog.catch_up()
+            proposal, record = self._open_proposal(token, id)
+        if not own_words and record.version != proposal.fields["version"]:
+            raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal")
+        try:
+            operation_id = self._apply(token, proposal, record, text, mark)
+        except VersionConflictError as error:
+            self._store.catalog.catch_up()
+            raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal") from error
+        return {"entry": self._entries.get(token, record.id), "operation_id": operation_id}
+
+    def reject(self, token: Token, id: str, key: str = "") -> Json:
+        """Close a proposal; the entry stays as it is."""
+        mark, earlier = self._store.repeated(token, key, "reject", id)
+        if earlier:
+            return {"id": id, "operation_id": earlier[0].operation_id}
+        proposal, _ = self._open_proposal(token, id)
+        closed = Record(id, proposal.content, "", {**proposal.fields, "state": "rejected"}, proposal.created_by)
+        operation_id, _ = self._store.change(
+            token, "reject", lambda: [self._store.ledger.update(closed, proposal.version)], mark
+        )
+        return {"id": id, "operation_id": operation_id}

@@ -1,0 +1,211 @@
+"""Merging entries that say the same: a plan first, guards for every source, at most a fifth at once, one operation."""
+
+import itertools
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...finding.texts import terms as terms_of
+from ...keyword_tree import VersionConflictError
+from ..catalog import Known, text_of
+from ..checks import is_storable, need, parse
+from ..evolving import SLIM_SHARE, check_merge, find_clusters
+from ..routing import REWRITE_S, SCHEMAS, Asked, build_messages
+from ..schemas import Cluster, Json, KnowHubError, Plan, Record, SlimIn
+from ..tokens import Token
+from .store import Store, asker_of
+
+__all__ = ["Slimming"]
+
+_ALIKE = 0.4
+"""Share of all terms that two entries must have in common for a model to compare them."""
+
+
+class Slimming:
+    """Merging."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._slimming = threading.Lock()  # one at a time
+
+    def slim(self, token: Token, body: SlimIn | Mapping[str, Any] = {}, key: str = "") -> Json:  # noqa: B006
+        """Merge entries that say the same; `dry_run` gives the plan, `plan` applies one. One operation, undoable.
+
+        Cost: a ranking for each entry; a call of a model, 20 s at most, for each cluster of similar ones.
+        """
+        need(token, "curate")
+        body = parse(SlimIn, body)
+        mark, earlier = self._store.repeated(token, key, "slim", body.model_dump_json())
+        if earlier:
+            merged = sum(bool(each.fields.get("merged_into")) for each in earlier[0].after)
+            done: Json = {"model": "", "merged": merged, "operation_id": earlier[0].operation_id}
+            return done | {"skipped": [], "plan": {"clusters": []}}
+        if not self._slimming.acquire(blocking=False):
+            raise KnowHubError("busy", "another slimming is under way", retry_after_s=5.0)
+        try:
+            clusters, model, skipped = (
+                self._plan_slim(token, body.model) if body.plan is None else (self._read_plan(token, body.plan), "", [])
+            )
+            told: Json = {"model": model, "skipped": skipped, "merged": 0, "operation_id": ""}
+            told["plan"] = {"clusters": [cluster.model_dump() for cluster in clusters]}
+            if body.dry_run or not clusters:
+                return told
+            operation_id = self._merge(token, clusters, mark)
+            return told | {"merged": sum(len(each.merge) for each in clusters), "operation_id": operation_id}
+        finally:
+            self._slimming.release()
+
+    def _plan_slim(self, token: Token, wanted: str) -> tuple[list[Cluster], str, list[Json]]:
+        entries = [
+            known
+            for known in self._store.catalog.all("knowledge")
+            if not known.merged_into and self._store.catalog.sees(token, known)
+        ]
+        budget = math.ceil(len(entries) * SLIM_SHARE)
+        model = "" if self._store.models.available(wanted) else self._store.models.choose(wanted)
+        families: dict[tuple[frozenset[str], str], list[Known]] = {}
+        for known in entries:
+            families.setdefault((known.scopes, known.principal), []).append(known)
+        clusters: list[Cluster] = []
+        skipped: list[Json] = []
+        for family in families.values():
+            if len(family) < 2 or budget <= 0:
+                continue
+            for ids in self._alike(family, with_model=bool(model)):
+                records = [record for id in ids if (record := self._store.ledger.read(id)) is not None]
+                cluster, why = self._write_cluster(token, records, model) if len(records) > 1 else (None, "gone")
+                if cluster is None:
+                    skipped.append({"ids": ids, "reason": why})
+                elif len(cluster.merge) > budget:
+                    skipped.append({"ids": ids, "reason": "more than a fifth would go at once"})
+                else:
+                    budget -= len(cluster.merge)
+                    clusters.append(cluster)
+        return clusters, model, skipped
+
+    def _alike(self, family: list[Known], *, with_model: bool) -> list[list[str]]:
+        """Return groups of entries that say the same, and, where a model will look at them, of similar ones."""
+        ordered = sorted(family, key=lambda known: (-self._store.catalog.quality(known), known.key))
+        equal: dict[str, list[str]] = {}
+        texts: dict[str, str] = {}
+        for known in ordered:
+            record = self._store.ledger.read(known.id)
+            if record is not None:
+                texts[known.id] = text_of(record.fields, record.content)
+                same = f"{known.task.strip()}\0{record.content.strip()}"
+                equal.setdefault(same, []).append(known.id)
+        groups = [ids for ids in equal.values() if len(ids) > 1]
+        if not with_model:
+            return groups
+        taken = {id for ids in groups for id in ids}
+        left = [id for id in texts if id not in taken]
+        among, terms = frozenset(left), {id: set(terms_of(texts[id])) for id in left}
+        alike = {
+            id: [other for other in self._store.catalog.rank(texts[id][:1000], 6, among) if _likeness(terms, id, other)]
+            for id in left
+        }
+        return groups + find_clusters(left, alike)
+
+    def _write_cluster(self, token: Token, records: list[Record], model: str) -> tuple[Cluster | None, str]:
+        best, versions = records[0], {record.id: record.version for record in records}
+        others = [record.id for record in records[1:]]
+        made = Cluster.model_construct(
+            keep=best.id,
+            merge=others,
+            task=best.fields["task"],
+            content=best.content,
+            reason="equal",
+            versions=versions,
+        )
+        said = {(each.fields["task"].strip(), each.content.strip()) for each in records}
+        if len(said) == 1:
+            return made, ""
+        shown = [
+            {"idx": idx, "types": each.fields["types"], "task": each.fields["task"], "content": each.content}
+            for idx, each in enumerate(records)
+        ]
+        schema = SCHEMAS["merge_knowledge"]
+        messages = build_messages("merge_knowledge", {"query": "", "entries": shown}, schema)
+        reply = self._store.models.ask(Asked("merge_knowledge", messages, schema, model, asker_of(token), REWRITE_S))
+        if reply.reason:
+            return None, reply.reason
+        data = reply.data if isinstance(reply.data, Mapping) else {}
+        task, content = data.get("task"), data.get("content")
+        if data.get("same") is False:
+            return None, "they differ"
+        if data.get("same") is not True or not _is_text(task, 2_000) or not _is_text(content, 65_536):
+            return None, "invalid_reply"
+        made.task, made.content, made.reason = str(task), str(content), "model"
+        stopped = self._check_cluster(made, records)
+        return (None, "; ".join(stopped)) if stopped else (made, "")
+
+    def _check_cluster(self, cluster: Cluster, records: Sequence[Record]) -> list[str]:
+        """Return what speaks against merging: the guards of `evolving`, for each of the sources."""
+        texts = [f"{each.fields['task']}\n{each.content}" for each in records]
+        new = f"{cluster.task}\n{cluster.content}"
+        if len({text.strip() for text in [*texts, new]}) == 1:
+            return []
+        return check_merge(texts, new)
+
+    def _read_plan(self, token: Token, plan: Plan) -> list[Cluster]:
+        clusters = plan.clusters
+        named = [id for cluster in clusters for id in (cluster.keep, *cluster.merge)]
+        if len(set(named)) < len(named):
+            raise KnowHubError("conflict", "an entry is in the plan twice")
+        count = sum(
+            1
+            for known in self._store.catalog.all("knowledge")
+            if not known.merged_into and self._store.catalog.sees(token, known)
+        )
+        if sum(len(cluster.merge) for cluster in clusters) > math.ceil(count * SLIM_SHARE):
+            raise KnowHubError("conflict", "more than a fifth of the entries would go at once")
+        for cluster in clusters:
+            records = [self._store.record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge)]
+            places = {(frozenset(each.fields["scopes"]), each.created_by) for each in records}
+            if len(places) > 1 or {each.id for each in records} != {cluster.keep, *cluster.merge}:
+                raise KnowHubError("conflict", "only entries of equal scopes and principal can be merged")
+            if any(cluster.versions.get(each.id) != each.version for each in records):
+                raise KnowHubError("conflict", "an entry was changed since: it outgrew the plan")
+            stopped = self._check_cluster(cluster, records)
+            if stopped:
+                raise KnowHubError("conflict", "a guard stops the merging: " + "; ".join(stopped)[:500])
+            self._store.check_secrets([cluster.task, cluster.content])
+        return clusters
+
+    def _merge(self, token: Token, clusters: Sequence[Cluster], mark: str) -> str:
+        def plan() -> list[Record]:
+            return [record for cluster in clusters for record in self._merge_one(token, cluster)]
+
+        try:
+            return self._store.write(token, "slim", plan, mark)[0]
+        except VersionConflictError as error:
+            self._store.catalog.catch_up()
+            raise KnowHubError("conflict", "an entry was changed meanwhile: it outgrew the plan") from error
+
+    def _merge_one(self, token: Token, cluster: Cluster) -> list[Record]:
+        best, *others = (self._store.record(token, id, "knowledge") for id in (cluster.keep, *cluster.merge))
+        own = {**best.fields, "task": cluster.task, "source": {**best.fields["source"]}}
+        for name, limit in (("types", 20), ("resource_ids", 50)):
+            joined = itertools.chain(own[name], *(other.fields[name] for other in others))
+            own[name] = list(dict.fromkeys(joined))[:limit]
+        urls = itertools.chain(own["source"]["urls"], *(other.fields["source"]["urls"] for other in others))
+        own["source"]["urls"] = list(dict.fromkeys(urls))[:20]
+        for other in others:
+            own["tags"] = dict(list(({**other.fields["tags"], **own["tags"]}).items())[-20:])
+        kept = Record(best.id, cluster.content, best.source, own, best.created_by)
+        written = [self._store.ledger.update(kept, cluster.versions[best.id])]
+        for other in others:
+            led = {**other.fields, "merged_into": best.id}
+            gone = Record(other.id, other.content, other.source, led, other.created_by)
+            written.append(self._store.ledger.update(gone, cluster.versions[other.id]))
+        return written
+
+
+def _likeness(terms: Mapping[str, set[str]], one: str, other: str) -> bool:
+    mine, theirs = terms.get(one, set()), terms.get(other, set())
+    return one != other and len(mine & theirs) >= _ALIKE * len(mine | theirs)
+
+
+def _is_text(value: object, limit: int) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and len(value) <= limit and is_storable(value)

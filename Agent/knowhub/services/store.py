@@ -1,0 +1,230 @@
+"""What all services share: the parts of a hub, one way to write, one way to find a record, what is refused."""
+
+import base64
+import hashlib
+import json
+import math
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from ...keyword_tree import VersionConflictError
+from ...secrets_in_text import secret_shape
+from ..catalog import Catalog, Known
+from ..journal import Entry
+from ..ledger import TreeLedger, attempt
+from ..routing import Models
+from ..schemas import OWNER_SCOPE, Json, KnowHubError, ListQuery, PageQuery, Record, iso_time, kind_of, not_found
+from ..tokens import Token, Tokens, sees
+from ..vault import Vault
+
+__all__ = ["Store", "asker_of", "digest_of", "gone_since", "read_case", "read_cursor", "told_operation", "write_cursor"]
+
+
+@dataclass
+class Store:
+    """What every service works on: records, secrets, tokens and models, one way to write, and what is refused."""
+
+    ledger: TreeLedger
+    catalog: Catalog
+    vault: Vault
+    tokens: Tokens
+    models: Models
+    clock: Callable[[], float]
+    allow_secret_shapes: bool
+
+    # -- finding and writing records --
+
+    def repeated(self, token: Token, key: str, *request: str) -> tuple[str, list[Entry]]:
+        """Return the mark of a call with an Idempotency-Key, and the operations that it made already.
+
+        Raises:
+            KnowHubError: `key-reused`: it was another request.
+        """
+        if not key:
+            return "", []
+        mark = digest_of(f"{token.principal}\0{key}")[:32] + digest_of("\0".join(request))[:32]
+        earlier = self.ledger.journal.marked(mark[:32])
+        if earlier and earlier[0].mark != mark:
+            raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
+        return mark, earlier
+
+    def write(
+        self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = ""
+    ) -> tuple[str, list[Record]]:
+        """Run a plan as one operation of a principal; return its id, and the records as they became."""
+
+        def run() -> tuple[str, list[Record]]:
+            with self.ledger.operation(verb, token.principal, mark) as operation:
+                records = plan()
+            return operation.id, records
+
+        operation_id, records = attempt(run)
+        self.catalog.wrote(records)
+        return operation_id, records
+
+    def create(self, token: Token, verb: str, records: list[Record], mark: str = "") -> tuple[str, list[Record]]:
+        """Write new records, as one operation."""
+        return self.write(token, verb, lambda: self.ledger.create(records), mark)
+
+    def change(
+        self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = ""
+    ) -> tuple[str, list[Record]]:
+        """Write what goes by a version that was read.
+
+        Raises:
+            KnowHubError: `changed`: it has another one by now.
+        """
+        try:
+            return self.write(token, verb, plan, mark)
+        except VersionConflictError as error:
+            self.catalog.catch_up()
+            raise KnowHubError("changed", f"it has version {error.current} by now: read it again") from error
+
+    def known(self, token: Token, id: str, kind: str) -> Known:
+        """Return what is known of a record that a token sees; of what was merged, what it was merged into."""
+        known = self.catalog.lead(id) if kind_of(id) == kind else None
+        if known is None and kind_of(id) == kind:
+            self.catalog.catch_up()  # another process may have just written it
+            known = self.catalog.lead(id)
+        if known is None or not self.catalog.sees(token, known):
+            raise not_found()
+        return known
+
+    def record(self, token: Token, id: str, kind: str) -> Record:
+        """Return a record that a token sees, as it is now."""
+        record = self.ledger.read(self.known(token, id, kind).id)
+        if record is None or not sees(token, record):
+            raise not_found()
+        return record
+
+    def record_at(self, token: Token, id: str, kind: str, version: int | None) -> Record:
+        """Return a record that a token sees, in the version that it means; None is the newest.
+
+        Raises:
+            KnowHubError: `changed`: it has another one by now.
+        """
+        record = self.record(token, id, kind)
+        if version is not None and record.version < version:  # this process is behind the one that told it
+            self.catalog.catch_up()
+            record = self.record(token, id, kind)
+        if version not in (None, record.version):
+            raise KnowHubError("changed", f"it has version {record.version} by now: read it again")
+        return record
+
+    def new_ids(self, kind: str, token: Token, key: str, place: str = "") -> list[str]:
+        """Return the id of a new record; with a key, also the one that it would have had yesterday."""
+        digest = digest_of("\0".join([token.principal, key, place])) if key else secrets.token_hex(16)
+        if kind != "knowledge":
+            return [f"{kind}-{digest[: 20 if kind == 'feedback' else 12]}"]
+        today = datetime.fromtimestamp(self.clock(), UTC)
+        days = [today, today - timedelta(days=1)] if key else [today]
+        return [f"knowledge-{day:%Y%m%d}-{digest[:12]}" for day in days]
+
+    def page(
+        self, kind: str, wanted: Callable[[Known], bool], query: ListQuery | PageQuery, show: Callable[[Record], Json]
+    ) -> Json:
+        """Return a page of records of a kind, newest first."""
+        found, has_more = self.catalog.page(kind, wanted, query.limit, read_cursor(query.cursor))
+        records = [record for known in found if (record := self.ledger.read(known.id)) is not None]
+        cursor = write_cursor(found[-1].key) if has_more else None
+        return {"results": [show(record) for record in records], "count": len(records), "next_cursor": cursor}
+
+    # -- what is refused --
+
+    def check_secrets(self, body: object) -> None:
+        """Refuse what would put a secret into the log, in whichever field, or as the name of one."""
+        shape = "" if self.allow_secret_shapes else secret_shape("\n".join(_strings_in(body)))
+        if shape:
+            instead = "keep it with resource_save, as secure_body, and name that"
+            raise KnowHubError("secret-shape", f"it holds what looks like a secret ({shape}): {instead}")
+
+    def check_scopes(self, token: Token, scopes: Iterable[str], old: Record | None = None) -> None:
+        """Refuse a result in scopes that are not a token's own; of another's record `user:owner` means that other one.
+
+        Args:
+            token: Who writes.
+            scopes: Those that the record will have.
+            old: The record as it is.
+        """
+        is_anothers = old is not None and old.created_by != token.principal and not token.sees_all()
+        for scope in scopes:
+            is_foreign = is_anothers and scope == OWNER_SCOPE and old is not None and scope not in old.fields["scopes"]
+            if is_foreign or not token.owns_scope(scope):
+                raise KnowHubError("forbidden", "nobody writes into a scope that is not their own")
+
+    def check_said_owner(self, token: Token, owner: str | None, old: str = "") -> None:
+        """Refuse another owner than the token's principal, but for who may `admin`."""
+        if owner not in (None, "", old, token.principal) and not token.may("admin"):
+            raise KnowHubError("forbidden", "the owner is what the token says: naming another needs `admin`")
+
+    def check_owner(self, token: Token, record: Record) -> None:
+        """Refuse a change of another's record by one who may not curate."""
+        if record.created_by != token.principal and not token.may("curate"):
+            raise KnowHubError("forbidden", "it is another's: changing it needs the right `curate`")
+
+
+def gone_since() -> KnowHubError:
+    """Return the answer to a call that comes again after what it made was deleted."""
+    return KnowHubError("conflict", "what this Idempotency-Key made was deleted since: nothing is made again")
+
+
+# What is told, and in which form
+
+
+def told_operation(entry: Entry) -> Json:
+    """Return what is told of an operation, whatever it touched."""
+    told = {"operation_id": entry.operation_id, "verb": entry.verb, "principal": entry.principal}
+    return told | {"timestamp": iso_time(entry.timestamp)}
+
+
+def read_case(record: Record) -> Json:
+    """Return the case that a feedback holds; nothing, where its text is none of ours."""
+    try:
+        held = json.loads(record.content)
+    except ValueError:
+        held = {}
+    return held if isinstance(held, dict) else {}
+
+
+def _strings_in(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _strings_in([*value, *value.values()])
+    elif isinstance(value, list):
+        for each in value:
+            yield from _strings_in(each)
+
+
+def digest_of(text: str) -> str:
+    """Return the SHA-256 of a text, in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def asker_of(token: Token) -> str:
+    """Return whose share of requests and models a token draws on: of a browser, its token's."""
+    return token.parent or token.digest or token.principal
+
+
+def write_cursor(key: tuple[float, str]) -> str:
+    """Return a place in a list as callers carry it."""
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+
+
+def read_cursor(text: str | None) -> tuple[float, str] | None:
+    """Return the place that `write_cursor` wrote; None is the beginning.
+
+    Raises:
+        KnowHubError: `invalid`.
+    """
+    if text is None:
+        return None
+    try:
+        at, id = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        if isinstance(at, float) and math.isfinite(at) and isinstance(id, str):
+            return at, id
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise KnowHubError("not-found", "there is no such cursor: take the `next_cursor` of a list")

@@ -1,0 +1,188 @@
+"""Out and in: all that a token sees as lines of JSON, without secrets."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ...keyword_tree import DuplicateIdError
+from ..checks import check_resource_id, need, parse
+from ..schemas import (
+    FeedbackLine,
+    Json,
+    KnowHubError,
+    KnowledgeLine,
+    Record,
+    ResourceLine,
+    invalid,
+    iso_time,
+    kind_of,
+    not_found,
+)
+from ..tokens import Token, is_visible, sees
+from .entries import ENTRY_NAMES, Entries
+from .judging import Judging
+from .resources import RESOURCE_NAMES, Resources
+from .store import Store, digest_of, read_case
+
+__all__ = ["Transfer"]
+
+_IMPORTED_AT_ONCE = 200
+_ERRORS_TOLD = 100
+
+
+class Transfer:
+    """Export and import."""
+
+    def __init__(self, store: Store, entries: Entries, judging: Judging, resources: Resources) -> None:
+        self._store, self._entries, self._judging, self._resources = store, entries, judging, resources
+
+    def export(self, token: Token) -> Iterator[Json]:
+        """Yield all that a token sees, one object each, no secrets: what `take_in` reads.
+
+        Cost: a page at a time; memory does not grow with the hub.
+        """
+        need(token, "read")
+        for kind in ("knowledge", "resource", "feedback"):
+            for known in self._store.catalog.all(kind):
+                if kind == "feedback":
+                    entry = self._store.catalog.lead(known.of)
+                    is_seen = is_visible(token, known.scopes, known.owner)
+                    if not is_seen or entry is None or not self._store.catalog.sees(token, entry):
+                        continue
+                elif not self._store.catalog.sees(token, known):
+                    continue
+                record = self._store.ledger.read(known.id)
+                if record is not None and (kind == "feedback" or sees(token, record)):
+                    yield {"kind": kind, **self._exported(record)}
+
+    def _exported(self, record: Record) -> Json:
+        own = record.fields
+        told: Json = {"id": record.id.removeprefix("resource/")}
+        if record.kind == "resource":
+            told |= {"title": record.source, "body": record.content, "created_by": record.created_by}
+            return told | {name: own.get(name) for name in RESOURCE_NAMES}
+        if record.kind == "feedback":
+            told |= {"knowledge_id": own["of"], "is_helpful": own["helpful"], "case": read_case(record)}
+            return told | {"created_by": record.created_by}
+        told |= {"content": record.content, **{name: own[name] for name in (*ENTRY_NAMES, "message_id")}}
+        told |= {"source": {"name": record.source, **own["source"]}, "merged_into": own.get("merged_into") or ""}
+        return told | {"created_at": iso_time(record.created_at), "created_by": record.created_by}
+
+    def take_in(self, token: Token, lines: Iterable[Mapping[str, Any]], key: str = "") -> Json:
+        """Write what an export holds; what is there already is skipped, so a second time changes nothing.
+
+        Who may `admin` keeps whose it was; for others all becomes their own.
+        """
+        need(token, "write")
+        if key:
+            lines = list(lines)
+        mark, earlier = self._store.repeated(token, key, "import", json.dumps(lines, sort_keys=True) if key else "")
+        report: Json = {"written": 0, "skipped": 0, "errors": []}
+        waiting: list[Record] = []
+        kind: Any = ""
+        for number, line in enumerate(lines, 1):
+            if line.get("kind") != kind:  # feedback is of entries that must be there
+                kind = line.get("kind")
+                self._flush(token, waiting, report, mark)
+            try:
+                record = self._take_in(token, line, waiting, is_again=bool(earlier))
+                if isinstance(record, Record):
+                    waiting.append(record)
+                else:
+                    report["written" if record else "skipped"] += 1
+            except KnowHubError as error:
+                if error.code in ("outcome-unknown", "disk-full", "store-damaged"):
+                    raise
+                if len(report["errors"]) < _ERRORS_TOLD:
+                    report["errors"].append({"line": number, "detail": error.detail})
+            if len(waiting) >= _IMPORTED_AT_ONCE:
+                self._flush(token, waiting, report, mark)
+        self._flush(token, waiting, report, mark)
+        return report
+
+    def _flush(self, token: Token, waiting: list[Record], report: Json, mark: str) -> None:
+        """Write what an import has gathered, as one operation; where one of them is there by now, one by one."""
+        if not waiting:
+            return
+        try:
+            self._store.create(token, "import", waiting, mark)
+            report["written"] += len(waiting)
+        except DuplicateIdError:
+            for record in waiting:
+                try:
+                    self._store.create(token, "import", [record], mark)
+                    report["written"] += 1
+                except DuplicateIdError:
+                    report["skipped"] += 1
+        waiting.clear()
+
+    def _take_in(
+        self, token: Token, line: Mapping[str, Any], waiting: list[Record], *, is_again: bool
+    ) -> Record | bool:
+        """Return what a line brings; or whether it was written, which what is there already was not."""
+        rest = dict(line)
+        kind = rest.pop("kind", "knowledge")
+        if kind == "resource":
+            id = str(rest.pop("id", ""))
+            check_resource_id(id)
+            there = self._store.ledger.stored(f"resource/{id}")
+            is_known = there is not None and (sees(token, there) or there.created_by == token.principal)
+            if is_known and there is not None and (is_again or not there.deleted):
+                return False
+            told = parse(ResourceLine, rest)
+            self._resources.put_resource(token, id, told, created_by=self._whose(token, told.created_by).principal)
+            return True
+        if kind == "feedback":
+            return self._take_feedback(token, parse(FeedbackLine, rest), waiting, is_again)
+        if kind != "knowledge":
+            raise invalid("/kind", "a line is knowledge, a resource or feedback")
+        body = parse(KnowledgeLine, rest)
+        self._store.check_scopes(token, body.scopes)
+        self._store.check_secrets(body.model_dump(mode="json"))
+        whose, id = self._whose(token, body.created_by), self._own_id(token, body.id)
+        if not self._is_new(id, whose, waiting, is_again):
+            return False
+        own = self._entries.fields_of(whose, body, "")
+        if body.merged_into:
+            into = self._own_id(token, body.merged_into)
+            target = self._store.catalog.get(into)
+            if target is not None and target.principal != whose.principal:
+                raise not_found()
+            own["merged_into"] = into
+        if body.created_at is not None and body.source.timestamp is None:
+            own["source"]["timestamp"] = iso_time(body.created_at.timestamp())
+        return Record(id, body.content, body.source.name, own, whose.principal)
+
+    def _take_feedback(self, token: Token, body: FeedbackLine, waiting: list[Record], is_again: bool) -> Record | bool:
+        self._store.check_secrets(body.case.to_json())
+        whose, id = self._whose(token, body.created_by), self._own_id(token, body.id)
+        if not self._is_new(id, whose, waiting, is_again):
+            return False
+        of = [self._store.ledger.read(of) for of in (body.knowledge_id, self._own_id(token, body.knowledge_id))]
+        record = next((each for each in of if each is not None and sees(token, each)), None)
+        if record is None:
+            raise not_found()
+        made = self._judging.new_feedback(whose, record, body.is_helpful, body.case, "", "", "")
+        made.id = id
+        return made
+
+    def _own_id(self, token: Token, id: str) -> str:
+        """Return the id that an imported record gets: its own for who may `admin`, else one of the principal's alone.
+
+        So what an import answers depends on nothing that others made.
+        """
+        there = None if token.may("admin") else self._store.ledger.stored(id)
+        if token.may("admin") or (there is not None and there.created_by == token.principal):
+            return id
+        digest = digest_of("\0".join([token.principal, id]))
+        return f"{kind_of(id)}-{digest[:20]}"
+
+    def _is_new(self, id: str, whose: Token, waiting: list[Record], is_again: bool) -> bool:
+        there = self._store.ledger.stored(id)
+        if there is not None and there.deleted and there.created_by != whose.principal:
+            raise KnowHubError("conflict", "the id belongs to another principal")
+        return (there is None or (there.deleted and not is_again)) and all(each.id != id for each in waiting)
+
+    def _whose(self, token: Token, created_by: str) -> Token:
+        is_kept = created_by and token.may("admin")
+        return Token(created_by, token.rights, token.scopes) if is_kept else token

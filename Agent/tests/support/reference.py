@@ -1,0 +1,131 @@
+"""Make docs/reference.md and docs/zh/reference.md of the docstrings and the commands: `make reference`.
+
+Every public name of the core and every command is on the page, with the first sentence of what its docstring says.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import click
+
+from Agent import keyword_tree
+from Agent.cli import language
+from Agent.cli.program import SECTIONS, program
+
+ROOT = Path(__file__).parents[3]
+
+PAGES = {"en": ROOT / "docs/reference.md", "zh": ROOT / "docs/zh/reference.md"}
+
+PORTS = ("LLMClient", "Ranker", "TreeView")
+"""Classes that others implement, or are given: their methods are on the page."""
+
+HEADS = {
+    "en": """# Reference
+
+Made of the docstrings and the commands by `make reference`; `help(KeywordTree.Search)` and `keyword-tree search --help`
+say all of it. Every page is listed in [docs](README.md).
+""",
+    "zh": """# 参考
+
+由文档字符串和命令生成（`make reference`）；`help(KeywordTree.Search)` 和 `keyword-tree search --help` 有全部说明。
+文档字符串是英文的：各个方法的中文说明在[方法](methods.md)，全部页面在[目录](README.md)。
+""",
+}
+
+
+def summary(text: str | None) -> str:
+    """Return the first sentence of a docstring, as one cell of a table."""
+    first = " ".join((text or "").replace("\b", "").partition("\n\n")[0].split())
+    sentence = re.match(r".+?[.。](?= |$)|.+", first)
+    return (sentence[0] if sentence else "").replace("|", "\\|")
+
+
+def signature(name: str, of: Any) -> str:
+    """Return a call with the names of its arguments and their defaults, without types."""
+    given = []
+    for argument in inspect.signature(of).parameters.values():
+        if argument.name in ("self", "cls"):
+            continue
+        star = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(argument.kind.name, "")
+        default = argument.default
+        shown = repr(default) if default is None or isinstance(default, str | int | float | tuple) else "…"
+        if isinstance(default, Enum):
+            shown = default.name
+        given.append(star + argument.name + ("" if default is inspect.Parameter.empty else f"={shown}"))
+    return f"{name}({', '.join(given)})".replace("|", "\\|")
+
+
+def members(of: type) -> Iterator[tuple[str, str]]:
+    """Yield what a class offers of its own: each call or property, and its summary."""
+    for name, value in vars(of).items():
+        raw = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+        if not name.startswith("_") and isinstance(value, property):
+            yield name, summary(value.__doc__)
+        elif not name.startswith("_") and inspect.isfunction(raw):
+            yield signature(name, raw), summary(raw.__doc__)
+
+
+def names() -> Iterator[str]:
+    """Yield the lines for every public name of the core."""
+    public = {name: getattr(keyword_tree, name) for name in keyword_tree.__all__}
+    yield f"\n### KeywordTree\n\n{summary(keyword_tree.KeywordTree.__doc__)}\n\n| | |\n|---|---|"
+    yield from (f"| `{call}` | {said} |" for call, said in members(keyword_tree.KeywordTree))
+    errors = [name for name, of in public.items() if issubclass(of, Exception)]
+    others = [name for name in public if name not in errors and name != "KeywordTree"]
+    for title, listed in (("Records, results and ports", others), ("Errors", errors)):
+        yield f"\n### {title}\n\n| | |\n|---|---|"
+        for name in listed:
+            of = public[name]
+            values = f" {', '.join(of.__members__)}." if issubclass(of, Enum) else ""
+            yield f"| `{name}` | {summary(of.__doc__)}{values} |"
+            if name in PORTS:
+                yield from (f"| `{name}.{call}` | {said} |" for call, said in members(of))
+
+
+def commands() -> Iterator[str]:
+    """Yield the lines for every command, in the chosen language."""
+    context = click.Context(program, info_name="keyword-tree")
+    for section, listed in SECTIONS.items():
+        yield f"\n### {language.say(section)}\n\n| | | |\n|---|---|---|"
+        for name in listed:
+            command = program.get_command(context, name)
+            assert command is not None
+            yield row(command, name, context)
+            if isinstance(command, click.Group):
+                inner = click.Context(command, parent=context, info_name=name)
+                for each in command.list_commands(inner):
+                    part = command.get_command(inner, each)
+                    assert part is not None
+                    yield row(part, f"{name} {each}", inner)
+
+
+def row(command: click.Command, words: str, above: click.Context) -> str:
+    """Return a row of a command: what is typed, what it does, its options."""
+    context = click.Context(command, parent=above, info_name=words)
+    parameters = command.get_params(context)
+    arguments = [one.make_metavar(context) for one in parameters if isinstance(one, click.Argument)]
+    of_all = ("--help", "--data", "--json", "--lang", "--model", "--meaning")
+    options = [one.opts[-1] for one in parameters if isinstance(one, click.Option) and one.opts[-1] not in of_all]
+    usage = " ".join([words, *arguments]).replace("|", "\\|")
+    return f"| `{usage}` | {summary(command.help)} | {' '.join(f'`{one}`' for one in options)} |"
+
+
+def page(chosen: str) -> str:
+    """Return the page in one of the languages."""
+    language.choose(chosen)
+    try:
+        lines = [HEADS[chosen], "## " + {"en": "Commands", "zh": "命令"}[chosen]]
+        lines += commands()
+        lines += ["\n## " + {"en": "Names of `keyword_tree`", "zh": "`keyword_tree` 的名字"}[chosen], *names()]
+        return "\n".join(lines) + "\n"
+    finally:
+        language.choose("en")
+
+
+if __name__ == "__main__":
+    for one, path in PAGES.items():
+        path.write_text(page(one), encoding="utf-8")
