@@ -95,7 +95,7 @@ class _View:
     intent: str
     text: str
     """What is looked for: the query, or the content to be linked."""
-    said: Mapping[str, float]
+    said: Set[str]
     """The words of that and of the description."""
     candidates: Sequence[_Candidate]
     """In their order, without groups and without what is merely recent."""
@@ -190,9 +190,9 @@ def _first_if_it_fits(view: _View) -> _Candidate | None:
     return next((each for each in view.candidates[:1] if each.score >= LEAST_SCORE), None)
 
 
-def _shares_letters_alone(name: str, candidate: _Candidate, said: Mapping[str, float]) -> bool:
+def _shares_letters_alone(name: str, candidate: _Candidate, said: Set[str]) -> bool:
     """Tell whether letters are all that is seen to speak for a parent: Beethoven is no oven, a father no mother."""
-    if not said.keys().isdisjoint(_WordsOf(candidate.path)):
+    if not said.isdisjoint(texts.terms(candidate.path)):
         return False
     pairs = [(own, other) for own in _find_words(name) for other in _find_words(candidate.name.casefold())]
     if any(_is_inflected(own, other) for own, other in pairs):

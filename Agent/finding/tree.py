@@ -71,8 +71,11 @@ class TreeRanker:
                 return self._rank(query, more, is_placing, count, among)._replace(note=note)
 
     def Close(self) -> None:
-        """Take in what was written since the last question, if somebody has asked at all, and close the file."""
-        if self._position and self._noted is not None and not self._lock._is_owned():
+        """Take in what was written since the last question, if one was asked, and close the file.
+
+        The file then holds nothing that another process has made the tree forget meanwhile.
+        """
+        if self._position and self.index.path is not None and not self._lock._is_owned():
             with contextlib.suppress(Exception), self._alone():  # nothing is lost: the next opening follows
                 self._follow()
         self.index.close()
