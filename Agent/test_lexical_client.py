@@ -226,10 +226,12 @@ class TestInATree:
         food = tree.CreateKeyword("饮食 food", llm_auto_place=False)
         tree.CreateKeyword("编程 programming", llm_auto_place=False)
         bread = tree.CreateKeyword("rye bread", food.id)
-        tree.CreateKeyword("rye bread rolls", food.id)
-        placed = tree.CreateKeyword("wheat bread rolls", description="food made of wheat")
+        tree.CreateKeyword("bread", food.id)
+        placed = tree.CreateKeyword("wheat bread", description="food made of wheat")
 
-        assert placed.parent_id == food.id
+        assert tree["饮食 food/bread"].id == placed.parent_id
+        tree.CreateInfo("Rye bread keeps longest, for a week.", keyword_ids=[bread.id])
+        tree.CreateInfo("Wheat bread keeps for two days.", keyword_ids=[placed.id])
         assert tree.Search("how long does rye bread keep").node == tree.GetKeyword(bread.id)
         assert tree.Search("how long does wheat bread keep").node == tree.GetKeyword(placed.id)
         assert tree.Search("明天会下雨吗").status is SearchStatus.NOT_FOUND

@@ -162,7 +162,7 @@ class TreeRanker:
             self._take_in(everything)
         else:
             self._take_in(list(changed))
-        if position and stored != position:
+        if position and stored != position and changed != set():  # else a file that is read-only serves, too
             self.index.position = stored = position
         self._position = stored
 

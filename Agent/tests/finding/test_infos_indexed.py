@@ -54,7 +54,7 @@ class TestInfosAreHeard:
     @pytest.mark.parametrize(
         ("id", "content", "query"),
         [
-            ("Anna", "Anna is allergic to peanuts.", "who must not eat peanuts?"),
+            ("Anna", "Anna is allergic to peanuts.", "who is allergic to peanuts?"),
             ("小雨", "小雨对花生过敏。", "谁对花生过敏？"),
             ("Momo", "A quarter of a pill every morning, hidden in tuna.", "which pills are hidden in tuna?"),
         ],
@@ -68,7 +68,7 @@ class TestInfosAreHeard:
         assert first(tree, query) == id
         found = tree.Search(query)
         assert (found.node and found.node.id, found.excerpt) == (id, content)
-        assert 0.15 <= found.confidence < 1.0
+        assert 0.4 <= found.confidence < 1.0
 
     @pytest.mark.parametrize(
         ("once", "often", "query"),
@@ -179,17 +179,16 @@ class TestInfosAreHeard:
 
     @pytest.mark.parametrize(
         ("query", "id"),
-        [("서울", "Anna"), ("나비", "Anna"), ("음식", "김치"), ("김치가 뭐야", "김치"), ("오늘 날씨 어때", None)],
+        [("서울", "Anna"), ("나비", "Anna"), ("음식", "김치"), ("김치가 뭐야", "김치"), ("오늘 날씨 어때", "")],
     )
     def test_korean_is_found_by_short_nouns_with_or_without_particles(
-        self, tree: KeywordTree, query: str, id: str | None
+        self, tree: KeywordTree, query: str, id: str
     ) -> None:
         tree.CreateInfo("나는 서울에 산다. 내 고양이는 나비다.", keyword_ids=["Anna"])
         tree.BatchCreateKeywords([{"id": "김치", "name": "김치", "parent_id": "root"}])
         tree.CreateInfo("김치는 매운 음식이다", keyword_ids=["김치"])
 
-        node = tree.Search(query).node
-        assert (node and node.id) == id
+        assert first(tree, query) == id
 
     @pytest.mark.parametrize(
         ("query", "id", "excerpt"),
@@ -200,11 +199,11 @@ class TestInfosAreHeard:
             ("有没有猫", "Tom", "家里有一只猫叫团团。"),
             ("车什么颜色", "Momo", "车是红色的。"),
             ("我的车呢", "Momo", "车是红色的。"),
-            ("书在哪里", None, ""),
+            ("书在哪里", "", ""),
         ],
     )
     def test_a_thing_of_one_character_is_found(
-        self, tree: KeywordTree, query: str, id: str | None, excerpt: str
+        self, tree: KeywordTree, query: str, id: str, excerpt: str
     ) -> None:
         for keyword_id, content in {
             "Anna": "我喜欢喝茶。",
@@ -212,9 +211,12 @@ class TestInfosAreHeard:
             "Momo": "车是红色的。",
         }.items():
             tree.CreateInfo(content, keyword_ids=[keyword_id])
-        found = tree.Search(query)
+        fits = tree._engine.Fit(query)
 
-        assert (found.node and found.node.id, found.excerpt) == (id, excerpt)
+        assert (fits.ids[:1], [fits.evidence[each].excerpt for each in fits.ids[:1]]) == (
+            [id] * bool(id),
+            [excerpt] * bool(id),
+        )
 
     @pytest.mark.parametrize("query", ["《红楼梦》是谁写的？", "「红楼梦」是谁写的。", "【红楼梦】、是谁写的〜"])
     def test_chinese_punctuation_is_no_letter(self, tree: KeywordTree, query: str) -> None:
@@ -338,8 +340,8 @@ class TestInfosAreHeard:
 
     @pytest.mark.parametrize(
         "content",
-        ["word " * 1_000_000, "🐍" * 100_000, "\x00\x1b[31m zebra \u202e\u200f", "\u0301" * 100_000, "", "½" * 5_000],
-        ids=["one word", "no letters", "control characters", "marks", "empty", "symbols"],
+        ["word " * 1_000_000, "🐍" * 100_000, "\x00\x1b[31m zebra \u202e\u200f", "\u0301" * 100_000, "½" * 5_000],
+        ids=["one word", "no letters", "control characters", "marks", "symbols"],
     )
     def test_odd_infos_are_borne(self, tree: KeywordTree, content: str) -> None:
         tree.CreateInfo(content, keyword_ids=["Anna"])

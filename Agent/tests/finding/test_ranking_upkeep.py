@@ -270,7 +270,7 @@ def test_after_many_changes_of_any_kind_the_index_is_as_one_built_afresh(folder:
 # == Odd queries ==========================================================================================
 
 
-@pytest.mark.parametrize("query", ["🐍", "!?", "—", "_", "…", "\u200b🍵"])
+@pytest.mark.parametrize("query", ["!?", "—", "_", "…", "\u200b§"])
 def test_a_query_without_any_word_ranks_nothing(folder: Path, query: str) -> None:
     with KeywordTree(str(folder), kt.StubLLMClient([{"action": "missing"}] * 4)) as tree:
         for keywords in ([*specs("animals"), *specs("snake", parent_id="animals")], []):
@@ -282,7 +282,7 @@ def test_a_query_without_any_word_ranks_nothing(folder: Path, query: str) -> Non
 
 def test_a_ranking_that_knows_no_words_of_the_query_is_taken_as_it_is(folder: Path) -> None:
     class BySimilarity(PlainRanker):
-        def Fit(self, query: str, more: str = "", **_: Any) -> Fits:
+        def Fit(self, query: str, more: str = "", **_: Any) -> Fits:  # noqa: N802
             return Fits(["animals", "gone", "snake"], {"animals": Evidence(0.7)})
 
     with KeywordTree(str(folder), ranker=BySimilarity) as tree:

@@ -42,6 +42,7 @@ _LIMITS = {
     "postings_read": "READ",  # how many postings a ranking reads for a question
     "kept_from": "_KEPT_FROM",  # keywords from which on the ranking's index is kept on disk
     "scored_in_full": "CANDIDATES",  # how many candidates a ranking looks at closely
+    "opened": "OPENED",  # of how many parents the children are ranked, too
 }
 _WITH_LIMITS = kt, ranking, score
 
