@@ -566,7 +566,8 @@ class Index:
 
     def passage_counts(self, numbers: Collection[int]) -> dict[int, int]:
         """Return unit → how many passages its infos have, where there are any."""
-        return dict(Counter(row[0] for row in self._select("select unit from document where num & 1 and unit in", numbers)))
+        sql = "select unit from document where num & 1 and unit in"
+        return dict(Counter(row[0] for row in self._select(sql, numbers)))
 
     def children(self, number: int, limit: int) -> list[int]:
         """Return units that have this one as their context."""

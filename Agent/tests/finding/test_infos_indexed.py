@@ -50,7 +50,7 @@ class Asks(LLMClient):
         return {"action": "missing"}
 
 
-class TestInfosAreHeard:
+class TestInfos:
     @pytest.mark.parametrize(
         ("id", "content", "query"),
         [
@@ -266,7 +266,7 @@ class TestInfosAreHeard:
         assert first(tree, query) == id
         assert set(inside.terms_of("が हिंदी")).isdisjoint(inside.terms_of("か हद"))
 
-    def test_an_info_on_several_keywords_is_heard_at_all(self, tree: KeywordTree) -> None:
+    def test_an_info_on_several_keywords_is_indexed_for_each(self, tree: KeywordTree) -> None:
         tree.CreateInfo("They sing in a choir.", keyword_ids=["Anna", "Tom"])
 
         assert {node.id for node, _ in tree.RankCandidates("choir")} == {"Anna", "Tom"}
@@ -281,7 +281,7 @@ class TestInfosAreHeard:
         ],
         ids=["update", "delete", "unlink", "delete keyword"],
     )
-    def test_what_is_no_longer_known_is_no_longer_heard_until_undone(
+    def test_what_is_no_longer_known_is_not_found_until_undone(
         self, tree: KeywordTree, change: Callable[[KeywordTree, str], object]
     ) -> None:
         info = tree.CreateInfo("Anna is allergic to peanuts.", keyword_ids=["Anna"])
@@ -299,7 +299,7 @@ class TestInfosAreHeard:
 
         assert first(tree, "peanuts") == "Tom"
 
-    def test_what_another_process_wrote_is_heard(self, tree: KeywordTree) -> None:
+    def test_what_another_process_wrote_is_found(self, tree: KeywordTree) -> None:
         assert first(tree, "peanuts") == ""
         with KeywordTree(tree.data_dir) as other:
             other.CreateInfo("Anna is allergic to peanuts.", keyword_ids=["Anna"])
@@ -307,7 +307,7 @@ class TestInfosAreHeard:
 
         assert first(tree, "peanuts") == "Anna"
 
-    def test_they_are_heard_after_opening_restoring_and_compacting(self, tree: KeywordTree) -> None:
+    def test_they_are_found_after_opening_restoring_and_compacting(self, tree: KeywordTree) -> None:
         stamp = tree.Snapshot()
         tree.CreateInfo("Anna is allergic to peanuts.", keyword_ids=["Anna"])
         assert first(tree, "peanuts") == "Anna"
@@ -319,7 +319,7 @@ class TestInfosAreHeard:
 
         assert first(tree, "peanuts") == ""
 
-    def test_all_are_heard_and_all_of_their_text(self, tree: KeywordTree) -> None:
+    def test_all_are_indexed_and_all_of_their_text(self, tree: KeywordTree) -> None:
         notes = tree.CreateKeyword("notes", "root").id
         for word in ("zebra", "quagga", "okapi"):
             tree.CreateInfo(f"A {word}. {'x ' * 20_000} giraffe of the {word}", keyword_ids=[notes])
@@ -328,7 +328,7 @@ class TestInfosAreHeard:
         for query in ("zebra", "quagga", "okapi", "giraffe", "note 99"):
             assert first(tree, query) == notes
 
-    def test_long_ones_are_heard_though_they_stay_on_the_disk(self, tree: KeywordTree) -> None:
+    def test_long_ones_are_indexed_though_they_stay_on_the_disk(self, tree: KeywordTree) -> None:
         info = tree.CreateInfo("A zebra stands there. " + "word " * 100_000, keyword_ids=["Anna"])
         assert first(tree, "zebra") == "Anna"
         with KeywordTree(tree.data_dir) as again:
@@ -343,7 +343,7 @@ class TestInfosAreHeard:
         ["word " * 1_000_000, "🐍" * 100_000, "\x00\x1b[31m zebra \u202e\u200f", "\u0301" * 100_000, "½" * 5_000],
         ids=["one word", "no letters", "control characters", "marks", "symbols"],
     )
-    def test_odd_infos_are_borne(self, tree: KeywordTree, content: str) -> None:
+    def test_odd_infos_are_tolerated(self, tree: KeywordTree, content: str) -> None:
         tree.CreateInfo(content, keyword_ids=["Anna"])
         for query in ("word", "zebra", "🐍"):
             found = tree.Search(query)
