@@ -7,7 +7,7 @@ file `keyword_tree.py` copied alone. In its repository the folder is `Agent`, as
 import contextlib
 
 from .keyword_tree import *  # noqa: F403  what is public there is public here, and __all__ says what that is
-from .keyword_tree import __all__  # noqa: F401
+from .keyword_tree import KeywordTree, __all__  # noqa: F401
 
 with contextlib.suppress(ImportError):  # a Python without sqlite3: trees rank plainly, and log that they do
     from .finding.tree import TreeRanker

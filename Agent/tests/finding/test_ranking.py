@@ -366,15 +366,6 @@ def test_groups_lead_to_every_one_of_many_children(
 # == Short queries ========================================================================================
 
 
-def test_a_word_that_nothing_has_makes_no_query_long(tmp_path: Path) -> None:
-    with KeywordTree(str(tmp_path)) as tree:
-        specs: list[dict[str, Any]] = [{"id": "theme", "name": "Python"}]
-        specs += [{"name": name, "parent_id": "theme"} for name in ("Django", "Flask", "numpy")]
-        tree.BatchCreateKeywords([*specs, *({"name": f"Python tool {number}"} for number in range(30))])
-
-        assert tree.RankCandidates("python zebra")[0][0].id == "theme"
-
-
 SYLLABLES = ["bau", "dek", "fil", "gom", "hup", "jav", "kes", "lor"]
 OTHERS = ["nim", "pon", "qua", "rus", "tyx", "vew", "zol"]
 STRANGE = ["ibex", "ecko"]
