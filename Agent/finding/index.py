@@ -55,7 +55,7 @@ create index document_unit on document(unit);
 
 
 _INHERITED: list[object] = []  # connections of a parent process
-_DAMAGE = (sqlite3.DatabaseError, zlib.error, ValueError, LookupError, TypeError, AttributeError, OverflowError)
+_DAMAGE = (sqlite3.DatabaseError, zlib.error, ValueError, LookupError, TypeError, OverflowError)
 # What says nothing of the file: busy, locked, read-only, full, not to be opened; errors of the disk, but for the end
 # of a file that came too early.
 _UNAVAILABLE, _DISK_ERROR, _SHORT_READ = {5, 6, 8, 13, 14}, 10, 522

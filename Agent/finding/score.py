@@ -30,7 +30,8 @@ ALONE = 0.4  # what names count where neither infos nor a text of their own say 
 FURTHER = 0.8  # what each further passage counts beside the one before
 GROUP = 0.5  # what all that belongs together counts, as one text
 TOGETHER = 5_000  # documents of groups that are looked at
-THEME = 0.28  # so much of what a unit does not have of the question is its children's
+THEME = 0.28  # so much of what a unit does not have of the question is its children's, but no more than
+THEME_LEAST = 0.81  # leaves it: above DECAY, so that a child that says nothing never comes before its parent
 TRIGRAMS = 0.3  # what trigrams of names count, at most, of words that no text has
 CHARACTER = 0.2  # what a single character counts beside a pair, in scripts without blanks
 
@@ -183,10 +184,10 @@ def rank(
     index = query.index
     only = index.documents_of(among) if isinstance(among, Set) else None
     nearest = [*_within(query, own, groups, among, only), *_within(query, similar, groups, among, only)]
-    said = _within(query, passages, groups, among, only)
-    owners = index.owners([*nearest, *said])
+    best_passages = _within(query, passages, groups, among, only)
+    owners = index.owners([*nearest, *best_passages])
     passages_of: dict[int, list[int]] = {}
-    for document in said:
+    for document in best_passages:
         passages_of.setdefault(owners[document], []).append(document)
     borrowers = index.numbers(lent) if lent else {}
     wanted = dict.fromkeys([*(owners[document] for document in nearest), *passages_of, *borrowers.values()])
@@ -206,7 +207,8 @@ def rank(
         if row.id not in allowed or (groups is not None and row.group not in groups):
             continue
         shares = lent.get(row.id) if lent else None
-        explained, coverage, documents, terms = evidence.of(number, passages_of.get(number, ()), number in inner, shares)
+        said = passages_of.get(number, ())
+        explained, coverage, documents, terms = evidence.of(number, said, number in inner, shares)
         explained += TRIGRAMS * latin * similar.get(row.document or 0, 0.0) + whole.get(row.group, 0.0)
         if coverage > 0 or row.document in similar:
             at = documents or [row.document or 0]
@@ -327,7 +329,7 @@ class Evidence:
         coverage = math.fsum(covered.values()) / query.mass
         explained = math.fsum(gains.values())
         if has_children and not said:
-            explained *= 1 - THEME * (1 - coverage)
+            explained *= max(THEME_LEAST, 1 - THEME * (1 - coverage))
         for place, (further, _) in enumerate(said[1:], 1):
             explained += FURTHER**place * math.fsum(further.values())
         # A unit of many passages has something of every question.

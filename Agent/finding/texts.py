@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-__all__ = ["STOP_WORDS", "find_runs", "fold", "is_unspaced", "passages", "question", "sentences", "terms", "trigrams", "words"]
+__all__ = ["STOP_WORDS", "find_runs", "fold", "is_unspaced"]
+__all__ += ["passages", "question", "sentences", "terms", "trigrams", "words"]
 
 # Letters of scripts that put no blanks between words.
 _UNSPACED = (
@@ -70,7 +71,6 @@ STOP_WORDS = frozenset(map(_stem, _STOP_WORDS.split()))
 @lru_cache(1 << 15)
 def _forms(word: str) -> tuple[str, ...]:
     """Return a word's stem, and those of its parts: KeywordTree, Keyword, Tree."""
-    word = word[:_WORD_LIMIT]
     parts = _find_parts(word) if word.isascii() else []
     return tuple(_stem(part.casefold()) for part in dict.fromkeys([word, *parts] if len(parts) > 1 else [word]))
 
@@ -102,7 +102,7 @@ def terms(text: str) -> list[str]:
             found += unspaced
             found += map(str.__add__, unspaced, unspaced[1:])
         else:
-            found += _forms(word)
+            found += _forms(word[:_WORD_LIMIT])
     return found
 
 
