@@ -4,8 +4,12 @@ Installed, the package is `keyword_tree`: `from keyword_tree import KeywordTree`
 file `keyword_tree.py` copied alone. In its repository the folder is `Agent`, as beside WeaveAgent.py.
 """
 
-from .keyword_tree import *  # noqa: F403  what is public there is public here, and __all__ says what that is
-from .keyword_tree import __all__ as _core_names
-from .ranking import Ranking, Recall, Texts  # its import gives every tree a better ranker than the one file has
+import contextlib
 
-__all__ = [*_core_names, "Ranking", "Recall", "Texts"]
+from .keyword_tree import *  # noqa: F403  what is public there is public here, and __all__ says what that is
+from .keyword_tree import KeywordTree, __all__  # noqa: F401
+
+with contextlib.suppress(ImportError):  # a Python without sqlite3: trees rank plainly, and log that they do
+    from .finding.tree import TreeRanker
+
+    KeywordTree.default_ranker = TreeRanker

@@ -948,12 +948,12 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
         ("info_policy", partial(_CheckOneOf, choices=("reattach", "detach", "delete"))),
         ("llm_expand_query llm_auto_place auto_link unlinked cascade copy", _CheckBool),
         ("keep_history log_messages learn_matches show_descriptions", _CheckBool),
-        ("page limit since mru_capacity infos_heard", partial(_CheckCount, least=0)),
+        ("page limit since mru_capacity", partial(_CheckCount, least=0)),
         ("size version descend_max_rounds", partial(_CheckCount, least=1)),
         ("max_candidates", partial(_CheckCount, least=3)),
         ("view", partial(_CheckOneOf, choices=("names", "paths"))),
         ("clock new_id", partial(_CheckType, kind=_FUNCTION, wanted="a function")),
-        ("normalizer recall ranker store", partial(_CheckType, kind=(_FUNCTION, type(None)), wanted="a function")),
+        ("normalizer ranker store", partial(_CheckType, kind=(_FUNCTION, type(None)), wanted="a function")),
     )
     for name in names.split()
 }
@@ -5826,8 +5826,6 @@ class KeywordTree:
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = _NewId,
         ranker: Callable[[TreeView], Ranker] | None = None,
-        recall: Callable[[], Any] | None = None,
-        infos_heard: int = 50,
         store: Callable[[], Any] | None = None,
     ) -> None:
         """Open the tree in `data_dir`, which is made if it is not there.
@@ -5848,9 +5846,6 @@ class KeywordTree:
             clock: seconds since the epoch.
             new_id: returns an id that was never used.
             ranker: makes what ranks keywords, of a `TreeView`; None is `default_ranker`.
-            recall: makes what the package's ranker compares texts by, see `Recall` in `ranking.py` beside this file.
-            infos_heard: how many infos of a keyword, the newest, it is found by, each by its first 400 characters; 0
-                for none, which spares the index their words: some 250 bytes and 80 µs for each.
             store: makes what keeps the log, where that is no file in `data_dir`, see `Store` in `shared_tree/port.py`;
                 called again to open it again.
 
@@ -5882,9 +5877,7 @@ class KeywordTree:
         self._reader = reader = _Reader(engine)
         self._journal = _Journal(engine)
         self._mru = _MRUCache(mru_capacity)
-        options: _Row = {} if recall is None else {"recall": recall}
-        options |= {} if infos_heard == 50 else {"infos_heard": infos_heard}
-        engine.make_ranker = partial(ranker or type(self).default_ranker, TreeView(engine, self.data_dir), **options)
+        engine.make_ranker = partial(ranker or type(self).default_ranker, TreeView(engine, self.data_dir))
         self._descent = _Descent(
             engine.See,
             engine.SeeOwn,

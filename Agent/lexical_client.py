@@ -28,19 +28,18 @@ It never jumps: the first view already has what ranks best in all of the tree.
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from typing_extensions import override
 
-# The recall's own way of cutting a text into terms: a name must be read by the words by which it was ranked.
+from .finding import texts  # a name must be read by the terms by which it was ranked
 from .keyword_tree import LLMClient
-from .ranking import _TermsOf, _WordsOf
 
 __all__ = ["LexicalLLMClient"]
 
-LEAST_SCORE = 0.18
+LEAST_SCORE = 0.4
 """The score, from 0 to 1, that an answer needs, and a parent; what no parent reaches stays at the root."""
 
 HEAD_PLACES = 10
@@ -96,7 +95,7 @@ class _View:
     intent: str
     text: str
     """What is looked for: the query, or the content to be linked."""
-    said: Mapping[str, float]
+    said: Set[str]
     """The words of that and of the description."""
     candidates: Sequence[_Candidate]
     """In their order, without groups and without what is merely recent."""
@@ -119,14 +118,14 @@ def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
     text = content if isinstance(content, str) and content else query
     if type(recent) is int and recent > 0:
         listed = listed[recent:]
-    said = _WordsOf(f"{text} {question.get('description')}")
+    said = frozenset(texts.terms(f"{text} {question.get('description')}"))
     candidates = [candidate for idx, item in listed if (candidate := _read_candidate(idx, item, said))]
     while candidates and _is_group(candidates[-1].name):  # they stand at the end
         candidates.pop()
     return _View(intent, text, said, candidates)
 
 
-def _read_candidate(place: int, item: object, said: Mapping[str, float]) -> _Candidate | None:
+def _read_candidate(place: int, item: object, said: Collection[str]) -> _Candidate | None:
     """Return a candidate of either form of a view; where paths stand alone, its place in the list is its index."""
     told = {"path": item} if isinstance(item, str) else item
     if not isinstance(told, dict) or not isinstance(path := told.get("path"), str):
@@ -135,7 +134,7 @@ def _read_candidate(place: int, item: object, said: Mapping[str, float]) -> _Can
     if type(idx) is not int or not isinstance(name, str):
         return None
     if not isinstance(score, float):  # the question was put for a client that asks for none
-        return _Candidate(idx, name, path, 0.5) if any(term in said for term in _WordsOf(path)) else None
+        return _Candidate(idx, name, path, 0.5) if any(term in said for term in texts.terms(path)) else None
     return _Candidate(idx, name, path, score)
 
 
@@ -191,9 +190,9 @@ def _first_if_it_fits(view: _View) -> _Candidate | None:
     return next((each for each in view.candidates[:1] if each.score >= LEAST_SCORE), None)
 
 
-def _shares_letters_alone(name: str, candidate: _Candidate, said: Mapping[str, float]) -> bool:
+def _shares_letters_alone(name: str, candidate: _Candidate, said: Set[str]) -> bool:
     """Tell whether letters are all that is seen to speak for a parent: Beethoven is no oven, a father no mother."""
-    if not said.keys().isdisjoint(_WordsOf(candidate.path)):
+    if not said.isdisjoint(texts.terms(candidate.path)):
         return False
     pairs = [(own, other) for own in _find_words(name) for other in _find_words(candidate.name.casefold())]
     if any(_is_inflected(own, other) for own, other in pairs):
@@ -213,12 +212,12 @@ _find_words = re.compile(r"[^\W\d_\u2e80-\uffff]{3,}").findall
 
 def _choose_links(view: _View) -> dict[str, Any]:
     """Linking: keywords whose whole name the content says, the longest first, no ancestors of others."""
-    said = _TermsOf(view.text)
+    said = set(texts.terms(view.text))
     named = []
     for candidate in view.candidates:
-        words = _WordsOf(candidate.name)
-        if words and words.keys() <= said.keys() and _is_meant(candidate.name, words, view.text):
-            named.append((sum(words.values()), candidate))
+        words = set(texts.terms(candidate.name))
+        if words and words <= said and _is_meant(candidate.name, words, view.text):
+            named.append((len(words - texts.STOP_WORDS), candidate))
     chosen: list[_Candidate] = []
     for _, candidate in sorted(named, key=lambda pair: -pair[0]):
         if len(chosen) < LINKS_AT_MOST and not any(_is_beneath(other.path, candidate.path) for other in chosen):
@@ -226,9 +225,9 @@ def _choose_links(view: _View) -> dict[str, Any]:
     return _reply("match", chosen, reason="the content names them") if chosen else _reply("missing")
 
 
-def _is_meant(name: str, words: Mapping[str, float], text: str) -> bool:
+def _is_meant(name: str, words: Set[str], text: str) -> bool:
     """Tell whether a text means the name that it says: an everyday word or a letter is one only as it is written."""
-    if max(words.values()) < 1.0:  # Will and IT, but not where a sentence begins
+    if words <= texts.STOP_WORDS:  # Will and IT, but not where a sentence begins
         return re.search(rf"(?<=\w[ ,;:]){re.escape(name)}(?!\w)", text) is not None
     if len(name) == 1 and name.isascii():  # neither plan c nor C#
         return re.search(rf"(?<!\w){re.escape(name)}(?![\w+#])", text) is not None
@@ -261,5 +260,5 @@ def _is_group(name: str) -> bool:
 def _suggest_name(query: str) -> str | None:
     """Return what a keyword for this query could be called: its words without those that say little."""
     words = [word.strip("?!.,;:？！。，；：\"'()（）") for word in query.split()]
-    telling = [word for word in words if any(weight >= 1.0 for weight in _WordsOf(word).values())]
+    telling = [word for word in words if not texts.STOP_WORDS.issuperset(texts.terms(word))]
     return " ".join(telling)[:64].strip() or None

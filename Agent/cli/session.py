@@ -16,6 +16,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from difflib import SequenceMatcher
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -67,8 +68,8 @@ DEFAULT_DATA: str = inspect.signature(KeywordTree).parameters["data_dir"].defaul
 FILES = ("change_log.jsonl", "nodes.jsonl", "infos.jsonl", "links.jsonl")
 """Where one of these is, there is a memory, be it a damaged one."""
 
-NEAR = 0.15
-"""Confidence above which a keyword is offered for a name that does not exist: a typo fits worse than 0.3."""
+NEAR = 0.3
+"""Confidence above which a keyword is offered for a name that does not exist."""
 
 SAVE = "to save what can be saved: "
 """Said in front of the command for it."""
@@ -142,6 +143,11 @@ class Watcher(LLMClient):
     def last_usage(self) -> Any:
         """Of the other's last call; AttributeError where it does not count."""
         return self._client.last_usage  # type: ignore[attr-defined]  # only clients that count have it
+
+
+def _is_misspelt(name: str, node: KeywordNode) -> bool:
+    names = (each.casefold() for each in (node.name, *node.aliases))
+    return any(SequenceMatcher(None, name.casefold(), each).ratio() > 0.75 for each in names)
 
 
 class Session:
@@ -289,7 +295,8 @@ class Session:
             return found.node
         if found.candidates and is_exact:
             raise UnclearNameError(name, spell_places(tree, found.candidates), found.candidate_count)
-        near = [node for node, confidence in tree.RankCandidates(name, 5) if confidence >= NEAR]
+        ranked = tree.RankCandidates(name, 5)
+        near = [node for node, confidence in ranked if confidence >= NEAR or _is_misspelt(name, node)]
         raise UnknownNameError(name, spell_places(tree, near))
 
     def find_info(self, tree: KeywordTree, id: str, *, is_changed: bool = False) -> Info | None:

@@ -55,7 +55,7 @@ create index document_unit on document(unit);
 
 
 _INHERITED: list[object] = []  # connections of a parent process
-_DAMAGE = (sqlite3.DatabaseError, zlib.error, ValueError, LookupError, TypeError, AttributeError, OverflowError)
+_DAMAGE = (sqlite3.DatabaseError, zlib.error, ValueError, LookupError, TypeError, OverflowError)
 # What says nothing of the file: busy, locked, read-only, full, not to be opened; errors of the disk, but for the end
 # of a file that came too early.
 _UNAVAILABLE, _DISK_ERROR, _SHORT_READ = {5, 6, 8, 13, 14}, 10, 522
@@ -564,9 +564,10 @@ class Index:
         """Return which of the units are the context of others."""
         return {row[0] for row in self._select("select distinct above from unit where above in", numbers)}
 
-    def with_infos(self, numbers: Collection[int]) -> set[int]:
-        """Return which of the units have infos."""
-        return {row[0] for row in self._select("select distinct unit from document where num & 1 and unit in", numbers)}
+    def passage_counts(self, numbers: Collection[int]) -> dict[int, int]:
+        """Return unit → how many passages its infos have, where there are any."""
+        sql = "select unit from document where num & 1 and unit in"
+        return dict(Counter(row[0] for row in self._select(sql, numbers)))
 
     def children(self, number: int, limit: int) -> list[int]:
         """Return units that have this one as their context."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fit", "kind_in"]
 
+NAME = 1.0  # what a name counts beside a text of usual length
 _LIKE = 200  # keywords that vote
 _END = 64  # characters at the end of a name in which another one is looked for
 _FROM_CHILD = 0.8  # what a likeness to a child says of its parent

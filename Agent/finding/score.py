@@ -1,9 +1,10 @@
 """How well units fit a question: BM25F with inherited evidence, times coverage.
 
 own(t, u)  = weight(t) · tf / (K1 + tf)         BM25F (Robertson, Zaragoza & Taylor 2004); weight = idf · its count in
-             tf = Σ occurrences / length norm   the question; names and text of a unit are its fields
+             tf = Σ occurrences / length norm   the question; of a unit's fields, its names count NAME times
 inherited  = max(own, DECAY · inherited of its context)
-explained  = Σ max(inherited, own of its best passage) + Σⱼ DECAYʲ · what its j-th further passage has
+passage(t) = own of a passage together with the names and text of its unit
+explained  = (Σ max(inherited, best passage) + Σⱼ FURTHERʲ · Σ j-th further passage) / √(Σⱼ FURTHERʲ over all passages)
 score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unknown words) · (0.1 + coverage)
              coverage = the share of the weights that stands in u, its context and its best passage
              · ALONE, where u has infos and nothing but names says anything of the question
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["Evidence", "Found", "Query", "best", "rank"]
 
 K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
-DECAY = 0.8  # what a unit has of its context's evidence, and what each further passage counts beside the one before
+NAME = 2.0  # what a name counts beside a text of usual length
+DECAY = 0.8  # what a unit has of its context's evidence
+ALONE = 0.4  # what names count where neither infos nor a text of their own say anything else of the question
+FURTHER = 0.8  # what each further passage counts beside the one before
 GROUP = 0.5  # what all that belongs together counts, as one text
 TOGETHER = 5_000  # documents of groups that are looked at
-ALONE = 0.5  # what a name counts where neither infos nor a text of its own say anything else of the question
-THEME = 0.28  # so much of what a unit does not have of the question is its children's
+THEME = 0.28  # so much of what a unit does not have of the question is its children's, but no more than
+THEME_LEAST = 0.81  # leaves it: above DECAY, so that a child that says nothing never comes before its parent
 TRIGRAMS = 0.3  # what trigrams of names count, at most, of words that no text has
 CHARACTER = 0.2  # what a single character counts beside a pair, in scripts without blanks
 
@@ -57,8 +61,9 @@ class Found(NamedTuple):
 class Query:
     """A question's terms with what the index has of them."""
 
-    def __init__(self, index: "Index", asked: Mapping[str, float]) -> None:
+    def __init__(self, index: "Index", asked: Mapping[str, float], name_weight: float = NAME) -> None:
         self.index = index
+        self._name_weight = name_weight
         self.counts = counts = index.counts()
         self.total = max(1, counts.get("units", 0) + counts.get("passages", 0))
         self._means = [
@@ -95,8 +100,8 @@ class Query:
                 return
             yield term
 
-    def saturate(self, code: int, is_passage: bool) -> float:
-        """Return tf / (K1 + tf) of a posting."""
+    def tf(self, code: int, is_passage: bool) -> float:
+        """Return what a posting says of how often its document has the term, by the lengths of its fields."""
         key = code << 1 | is_passage
         found = self._tables.get(key)
         if found is None:
@@ -104,11 +109,16 @@ class Query:
 
             length, count, text_length = decode(code)
             mean_name, mean_text, mean_passage = self._means
-            tf = 1 / (1 - B + B * length / mean_name) if length else 0.0
+            found = self._name_weight / (1 - B + B * length / mean_name) if length else 0.0
             mean = mean_passage if is_passage else mean_text
-            tf += count / (1 - B + B * text_length / mean) if count else 0.0
-            found = self._tables[key] = tf / (K1 + tf)
+            found += count / (1 - B + B * text_length / mean) if count else 0.0
+            self._tables[key] = found
         return found
+
+    def saturate(self, code: int, is_passage: bool) -> float:
+        """Return tf / (K1 + tf) of a posting."""
+        tf = self.tf(code, is_passage)
+        return tf / (K1 + tf)
 
     def gains(self) -> tuple[dict[int, float], dict[int, float]]:
         """Return document → score of its own terms: of units, and of passages."""
@@ -125,16 +135,20 @@ class Query:
                 into[document] = into.get(document, 0.0) + gain
         return own, passages
 
-    def gains_of(self, document: int, names_only: bool = False) -> dict[str, float]:
-        """Return term → gain of one document, or of its names alone."""
+    def tfs_of(self, document: int, names_only: bool = False) -> dict[str, float]:
+        """Return term → tf of one document, or of its names alone."""
         found = {}
         for term, postings in self.postings.items():
             code = postings.get(document)
             if code is not None:
-                gain = self.weights[term] * self.saturate(code & NAME_BITS if names_only else code, bool(document & 1))
-                if gain:
-                    found[term] = gain
+                tf = self.tf(code & NAME_BITS if names_only else code, bool(document & 1))
+                if tf:
+                    found[term] = tf
         return found
+
+    def weigh(self, tfs: Mapping[str, float]) -> dict[str, float]:
+        """Return term → gain."""
+        return {term: self.weights[term] * tf / (K1 + tf) for term, tf in tfs.items()}
 
     def similar_names(self) -> dict[int, float]:
         """Return document → 0 … 1: the share of the question's trigrams that its names have, by their weight."""
@@ -143,7 +157,8 @@ class Query:
         for gram in self._choose(self._grams):
             weight = self.idf(gram) / mass
             for document, code in self.index.postings(gram).items():
-                found[document] = found.get(document, 0.0) + weight * self.saturate(code, is_passage=False)
+                tf = self.tf(code, is_passage=False) / self._name_weight
+                found[document] = found.get(document, 0.0) + weight * tf / (K1 + tf)
         return found
 
 
@@ -169,13 +184,13 @@ def rank(
     index = query.index
     only = index.documents_of(among) if isinstance(among, Set) else None
     nearest = [*_within(query, own, groups, among, only), *_within(query, similar, groups, among, only)]
-    said = _within(query, passages, groups, among, only)
-    owners = index.owners([*nearest, *said])
-    told: dict[int, list[int]] = {}
-    for document in said:
-        told.setdefault(owners[document], []).append(document)
+    best_passages = _within(query, passages, groups, among, only)
+    owners = index.owners([*nearest, *best_passages])
+    passages_of: dict[int, list[int]] = {}
+    for document in best_passages:
+        passages_of.setdefault(owners[document], []).append(document)
     borrowers = index.numbers(lent) if lent else {}
-    wanted = dict.fromkeys([*(owners[document] for document in nearest), *told, *borrowers.values()])
+    wanted = dict.fromkeys([*(owners[document] for document in nearest), *passages_of, *borrowers.values()])
     inner = index.parents_among(wanted)
     for number in [number for number in wanted if number in inner][:OPENED]:
         wanted.update(dict.fromkeys(index.children(number, CHILDREN)))
@@ -183,8 +198,8 @@ def rank(
     inner |= index.parents_among(wanted.keys() - inner)
     rows_wanted = [(number, row) for number in wanted if (row := rows.get(number)) and row.document is not None]
     allowed = _allow([row.id for _, row in rows_wanted], among)
-    evidence, named = Evidence(query, rows), Evidence(query, rows, names_only=True)
-    telling = index.with_infos([number for number, _ in rows_wanted])
+    sizes = index.passage_counts([number for number, _ in rows_wanted])
+    evidence, named = Evidence(query, rows, sizes=sizes), Evidence(query, rows, names_only=True)
     scored = []
     latin = math.fsum(one for term, one in query.weights.items() if not texts.is_unspaced(term)) / query.mass
     whole = _together(query, [row.group for _, row in rows_wanted])
@@ -192,11 +207,12 @@ def rank(
         if row.id not in allowed or (groups is not None and row.group not in groups):
             continue
         shares = lent.get(row.id) if lent else None
-        explained, coverage, documents, terms = evidence.of(number, told.get(number, ()), number in inner, shares)
+        said = passages_of.get(number, ())
+        explained, coverage, documents, terms = evidence.of(number, said, number in inner, shares)
         explained += TRIGRAMS * latin * similar.get(row.document or 0, 0.0) + whole.get(row.group, 0.0)
         if coverage > 0 or row.document in similar:
             at = documents or [row.document or 0]
-            if number in telling and terms <= named.inherited(number).keys() < query.weights.keys():
+            if number in sizes and terms <= named.inherited(number).keys() < query.weights.keys():
                 explained *= ALONE
             scored.append(Found(row.id, number, explained * (0.1 + coverage), coverage, at))
     return nlargest(limit, scored, key=lambda found: (found.score, -found.number))
@@ -257,10 +273,17 @@ def _together(query: Query, groups: Iterable[str]) -> dict[str, float]:
 class Evidence:
     """What units have of a question, with what their contexts have."""
 
-    def __init__(self, query: Query, rows: "Mapping[int, UnitRow]", names_only: bool = False) -> None:
+    def __init__(
+        self,
+        query: Query,
+        rows: "Mapping[int, UnitRow]",
+        names_only: bool = False,
+        sizes: Mapping[int, int] | None = None,
+    ) -> None:
         self._query = query
         self._rows = rows
         self._names_only = names_only
+        self._sizes = sizes or {}
         self._inherited: dict[int | None, dict[str, float]] = {None: {}}
 
     def inherited(self, number: int | None) -> dict[str, float]:
@@ -273,7 +296,8 @@ class Evidence:
         for number in reversed(chain):
             document = self._rows[number].document
             gains = {term: DECAY * gain for term, gain in found.items()}
-            for term, gain in ({} if document is None else self._query.gains_of(document, self._names_only)).items():
+            own = {} if document is None else self._query.tfs_of(document, self._names_only)
+            for term, gain in self._query.weigh(own).items():
                 gains[term] = max(gain, gains.get(term, 0.0))
             found = self._inherited[number] = gains
         return found
@@ -286,21 +310,28 @@ class Evidence:
         lent: Mapping[str, float] | None = None,
     ) -> tuple[float, float, list[int], Set[str]]:
         """Return what a unit explains, its coverage, both as shares, its passages, best first, and what it covers."""
-        mass, weights = self._query.mass, self._query.weights
-        said = [(document, self._query.gains_of(document)) for document in passages]
-        said.sort(key=lambda pair: -math.fsum(pair[1].values()))
+        query = self._query
+        document = self._rows[number].document
+        own = {} if document is None else query.tfs_of(document)
+        said = []
+        for passage in passages:
+            tfs = query.tfs_of(passage)
+            said.append((query.weigh({term: tf + own.get(term, 0.0) for term, tf in tfs.items()}), passage))
+        said.sort(key=lambda pair: -math.fsum(pair[0].values()))
         gains = dict(self.inherited(number))
-        for term, gain in said[0][1].items() if said else ():
+        for term, gain in said[0][0].items() if said else ():
             gains[term] = max(gain, gains.get(term, 0.0))
-        covered = {term: weights[term] for term in gains}
+        covered = {term: query.weights[term] for term in gains}
         for term, share in lent.items() if lent else ():
-            if weight := share * weights.get(term, 0.0):
+            if weight := share * query.weights.get(term, 0.0):
                 gains[term] = max(gains.get(term, 0.0), weight / (K1 + 1))
                 covered[term] = max(covered.get(term, 0.0), weight)
-        coverage = math.fsum(covered.values()) / mass
-        explained = math.fsum(gains.values()) / mass
+        coverage = math.fsum(covered.values()) / query.mass
+        explained = math.fsum(gains.values())
         if has_children and not said:
-            explained *= 1 - THEME * (1 - coverage)
-        for place, (_, further) in enumerate(said[1:], 1):
-            explained += DECAY**place * math.fsum(further.values()) / mass
-        return explained, coverage, [document for document, _ in said], covered.keys()
+            explained *= max(THEME_LEAST, 1 - THEME * (1 - coverage))
+        for place, (further, _) in enumerate(said[1:], 1):
+            explained += FURTHER**place * math.fsum(further.values())
+        # A unit of many passages has something of every question.
+        most = (1 - FURTHER ** max(1, self._sizes.get(number, 1))) / (1 - FURTHER)
+        return explained / math.sqrt(most) / query.mass, coverage, [at for _, at in said], covered.keys()

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-__all__ = ["STOP_WORDS", "is_unspaced", "passages", "question", "sentences", "terms", "trigrams", "words"]
+__all__ = ["STOP_WORDS", "find_runs", "fold", "is_unspaced"]
+__all__ += ["passages", "question", "sentences", "terms", "trigrams", "words"]
 
 # Letters of scripts that put no blanks between words.
 _UNSPACED = (
@@ -22,9 +23,10 @@ _UNSPACED = (
 _MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0dff"
 _LETTER = rf"[^\W_{_UNSPACED}]"
 # C++, C# and .NET are names, and other ones than C and net.
-_find_runs = re.compile(
+find_runs = re.compile(
     rf"([{_UNSPACED}]++)|((?:(?<![\w.])\.(?={_LETTER}))?(?:{_LETTER}++|[{_MARKS}]++)++(?:\+\+|#)?)"
 ).findall
+"""Return the runs of letters in a text, each as a pair of which one is empty: of unspaced scripts, of others."""
 _find_parts = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}(?![a-z])|\d+").findall
 _drop_accents = re.compile("[\u0300-\u036f]+").sub
 _is_accented = re.compile("[\u00c0-\u024f\u0300-\u052f\u1e00-\u1fff]").search
@@ -69,12 +71,11 @@ STOP_WORDS = frozenset(map(_stem, _STOP_WORDS.split()))
 @lru_cache(1 << 15)
 def _forms(word: str) -> tuple[str, ...]:
     """Return a word's stem, and those of its parts: KeywordTree, Keyword, Tree."""
-    word = word[:_WORD_LIMIT]
     parts = _find_parts(word) if word.isascii() else []
     return tuple(_stem(part.casefold()) for part in dict.fromkeys([word, *parts] if len(parts) > 1 else [word]))
 
 
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
     """Return `text` in NFKC, Latin, Greek and Cyrillic letters without accents."""
     if text.isascii():
         return text
@@ -90,18 +91,18 @@ def _fold(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """Return the runs of letters of a text, in order, as they are written but for accents and width."""
-    return [unspaced or word for unspaced, word in _find_runs(_fold(text))]
+    return [unspaced or word for unspaced, word in find_runs(fold(text))]
 
 
 def terms(text: str) -> list[str]:
     """Return by what a text is found; of scripts without blanks every character and every pair."""
     found: list[str] = []
-    for unspaced, word in _find_runs(_fold(text)):
+    for unspaced, word in find_runs(fold(text)):
         if unspaced:
             found += unspaced
             found += map(str.__add__, unspaced, unspaced[1:])
         else:
-            found += _forms(word)
+            found += _forms(word[:_WORD_LIMIT])
     return found
 
 

@@ -71,8 +71,11 @@ class TreeRanker:
                 return self._rank(query, more, is_placing, count, among)._replace(note=note)
 
     def Close(self) -> None:
-        """Take in what was written since the last question, if somebody has asked at all, and close the file."""
-        if self._position and self._noted is not None and not self._lock._is_owned():
+        """Take in what was written since the last question, if one was asked, and close the file.
+
+        The file then holds nothing that another process has made the tree forget meanwhile.
+        """
+        if self._position and self.index.path is not None and not self._lock._is_owned():
             with contextlib.suppress(Exception), self._alone():  # nothing is lost: the next opening follows
                 self._follow()
         self.index.close()
@@ -88,7 +91,8 @@ class TreeRanker:
 
     def _rank(self, query: str, more: str, is_placing: bool, count: int, among: Collection[str]) -> Fits:
         with self.index.reading():
-            asked = score.Query(self.index, texts.question(f"{query}\n{more}" if more else query))
+            weight = placing.NAME if is_placing else score.NAME
+            asked = score.Query(self.index, texts.question(f"{query}\n{more}" if more else query), weight)
             if is_placing:
                 return placing.fit(asked, query, count, among)
             found = score.rank(asked, max(_RANKED, count))
@@ -158,7 +162,7 @@ class TreeRanker:
             self._take_in(everything)
         else:
             self._take_in(list(changed))
-        if position and stored != position:
+        if position and stored != position and changed != set():  # else a file that is read-only serves, too
             self.index.position = stored = position
         self._position = stored
 

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias, cast
 from typing_extensions import override
 
 # The recall's own way of telling scripts with spaces from those without: two of them would disagree one day.
-from ..ranking import _FindRuns
+from ..finding import texts as _texts
 
 __all__ = [
     "CHINESE_STOP_WORDS",
@@ -156,7 +156,7 @@ def find_runs(text: str) -> list[tuple[str, str]]:
     >>> find_runs("喝绿茶 with Ada_L")
     [('喝绿茶', ''), ('', 'with'), ('', 'Ada'), ('', 'L')]
     """
-    return cast("list[tuple[str, str]]", _FindRuns(text))
+    return _texts.find_runs(text)
 
 
 def find_words(text: str) -> Iterator[tuple[str, str]]:

@@ -161,7 +161,7 @@ class TestCaches:
     ) -> None:
         inside.set_limits(monkeypatch, kept_from=2)
         read: list[str] = []
-        inside.note_keywords_told(monkeypatch, read.append)
+        inside.note_keywords_indexed(monkeypatch, read.append)
         log = MemoryLog()
 
         def best(tree_id: str) -> list[str]:

@@ -341,7 +341,7 @@ class WordIndex:
         rows = self._index.units([found.number])
         said = _gains(asked, found)
         above = rows.get(rows[found.number].above or 0)
-        is_answer = above is not None and above.document is not None and bool(asked.gains_of(above.document))
+        is_answer = above is not None and above.document is not None and bool(asked.tfs_of(above.document))
         return tuple(term for term in asked.weights if term in said), is_answer
 
 
@@ -370,7 +370,7 @@ def _spread(asked: score.Query, found: Sequence[score.Found]) -> Iterator[score.
 def _gains(asked: score.Query, found: score.Found) -> dict[str, float]:
     gains: dict[str, float] = {}
     for document in found.documents:
-        for term, gain in asked.gains_of(document).items():
+        for term, gain in asked.weigh(asked.tfs_of(document)).items():
             gains[term] = max(gain, gains.get(term, 0.0))
     return gains
 

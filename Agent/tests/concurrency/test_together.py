@@ -25,10 +25,11 @@ from typing import Any
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent import ranking
+from Agent.finding.tree import TreeRanker
 from Agent.keyword_tree import (
     ConflictError,
     DuplicateIdError,
+    Fits,
     InvalidInputError,
     KeywordNode,
     KeywordTree,
@@ -352,19 +353,21 @@ class TestReaders:
 
             assert own.Search("what").rounds == 3
 
-    def test_go_on_while_the_ranking_is_made_and_find_what_they_wrote_meanwhile(self, tmp_path: Path) -> None:
+    def test_go_on_while_the_ranking_is_made_and_find_what_they_wrote_meanwhile(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         begun, may_go_on = threading.Event(), threading.Event()
 
-        class SlowRecall(inside.LexicalRecall):
-            def Add(self, id: str, texts: ranking.Texts) -> None:  # noqa: N802  the port's name
-                begun.set()
-                assert may_go_on.wait(30)
-                super().Add(id, texts)
+        def wait(_id: str) -> None:
+            begun.set()
+            assert may_go_on.wait(30)
+
+        inside.note_keywords_indexed(monkeypatch, wait)
 
         def first(query: str) -> list[str]:
             return [node.name for node, _ in mine.RankCandidates(query, 1)]
 
-        with KeywordTree(str(tmp_path / "store"), recall=SlowRecall) as mine:
+        with KeywordTree(str(tmp_path / "store")) as mine:
             old, gone = (mine.CreateKeyword(name, "root") for name in ("old apple", "gone cherry"))
             found: list[list[str]] = []
             thread = threading.Thread(target=lambda: found.append(first("apple")))
@@ -516,15 +519,15 @@ class TestReentry:
 
 class TestRankings:
     def test_that_fail_make_no_durable_write_look_as_if_it_had_failed(self, tmp_path: Path) -> None:
-        class Failing(inside.LexicalRecall):
+        class Failing(TreeRanker):
             is_down = False
 
-            def Add(self, id: str, texts: ranking.Texts) -> None:  # noqa: N802  the port's name
+            def Fit(self, query: str, more: str = "", **options: Any) -> Fits:  # noqa: N802  the interface's name
                 if self.is_down:
                     raise ConnectionError("the embedding service is down")
-                super().Add(id, texts)
+                return super().Fit(query, more, **options)
 
-        with KeywordTree(str(tmp_path / "store"), recall=Failing) as mine:
+        with KeywordTree(str(tmp_path / "store"), ranker=Failing) as mine:
             mine.RankCandidates("so that there is a ranking")
             Failing.is_down = True
             mine.CreateKeyword("once", "root")

@@ -8,16 +8,25 @@ from __future__ import annotations
 import string
 import threading
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent import ranking
-from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError, SearchStatus, StoreError
+from Agent.finding.tree import TreeRanker
+from Agent.keyword_tree import (
+    Evidence,
+    Fits,
+    InvalidInputError,
+    KeywordTree,
+    NotFoundError,
+    PlainRanker,
+    SearchStatus,
+    StoreError,
+)
 from Agent.tests.support import inside
 from Agent.tests.support.models import Model, idx, names
 from Agent.tests.support.threads import PATIENCE_S
@@ -25,27 +34,21 @@ from Agent.tests.support.threads import PATIENCE_S
 pytestmark = pytest.mark.usefixtures("no_sync")
 
 
-def hooked(hook: Callable[[str], object]) -> Callable[[], inside.LexicalRecall]:
-    """Return the built-in ranking, which first tells `hook` of each step: "make", "Add tea", "Remove tea", "Rank"."""
+class Failing(TreeRanker):
+    """A ranker that raises while `broken` has something."""
 
-    class Hooked(inside.LexicalRecall):
-        def __init__(self) -> None:
-            hook("make")
-            super().__init__()
+    broken: ClassVar[list[str]] = []
 
-        def Add(self, id: str, texts: ranking.Texts) -> None:  # noqa: N802  the port's name
-            hook(f"Add {texts[0][0]}")
-            super().Add(id, texts)
+    def Fit(self, query: str, more: str = "", **options: Any) -> Fits:  # noqa: N802  the interface's name
+        if self.broken:
+            raise RuntimeError("no service")
+        return super().Fit(query, more, **options)
 
-        def Remove(self, id: str, texts: ranking.Texts) -> None:  # noqa: N802  the port's name
-            hook(f"Remove {texts[0][0]}")
-            super().Remove(id, texts)
 
-        def Rank(self, query: str, description: str = "") -> ranking.Ranking:  # noqa: N802  the port's name
-            hook("Rank")
-            return super().Rank(query, description)
-
-    return Hooked
+@pytest.fixture
+def broken() -> Iterator[list[str]]:
+    yield Failing.broken
+    Failing.broken.clear()
 
 
 def chooser() -> Model:
@@ -64,15 +67,18 @@ def specs(*names: str, parent_id: str = "root") -> list[dict[str, Any]]:
 # == Threads, and handlers ================================================================================
 
 
-def test_reading_and_writing_go_on_while_an_index_is_made_and_while_it_follows(folder: Path) -> None:
+def test_reading_and_writing_go_on_while_an_index_is_made_and_while_it_follows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, may_go_on = threading.Event(), threading.Event()
 
-    def hook(step: str) -> None:
-        if step in ("Add tea", "Add first note"):
+    def hook(id: str) -> None:
+        if id in ("tea", "first note"):
             begun.set()
             assert may_go_on.wait(PATIENCE_S)
 
-    with KeywordTree(str(folder), recall=hooked(hook)) as tree, ThreadPoolExecutor(1) as threads:
+    inside.note_keywords_indexed(monkeypatch, hook)
+    with KeywordTree(str(folder)) as tree, ThreadPoolExecutor(1) as threads:
         tree.BatchCreateKeywords(specs("tea", "milk"))
         for number in range(2):
             begun.clear()
@@ -111,54 +117,64 @@ def test_threads_that_rank_while_others_write_lose_no_row(folder: Path) -> None:
         inside.check_ranking(tree)
 
 
-def test_an_index_whose_making_fails_is_made_again(folder: Path) -> None:
-    failures = ["make", "Add milk"]
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_what_could_not_be_taken_in_is_taken_in_by_the_next_question(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    failures = ["milk", "cocoa"]
 
-    def hook(step: str) -> None:
-        if failures and step == failures[0]:
-            raise RuntimeError(f"away for a moment: {failures.pop(0)}")
+    def hook(id: str) -> None:
+        if id in failures:
+            failures.remove(id)
+            raise error("away for a moment")
 
-    with KeywordTree(str(folder), recall=hooked(hook)) as tree:
+    inside.note_keywords_indexed(monkeypatch, hook)
+    with KeywordTree(str(folder)) as tree:
         tree.BatchCreateKeywords(specs("tea", "milk"))
-        for step in ("make", "Add milk"):
-            with pytest.raises(RuntimeError, match=f"away for a moment: {step}"):
-                ranked(tree, "tea")
-
+        with pytest.raises(error, match="away for a moment"):
+            ranked(tree, "tea")
         assert ranked(tree, "tea") == ["tea"]
+        tree.BatchCreateKeywords(specs("rice", "cocoa"))
+        tree.UpdateKeyword("tea", {"name": "coffee"}, 1)
+        tree.DeleteKeyword("milk")
+        with pytest.raises(error, match="away for a moment"):
+            ranked(tree, "coffee")
+        assert set(ranked(tree, "coffee milk tea cocoa rice")) == {"coffee", "cocoa", "rice"}
         inside.check_ranking(tree)
 
 
 @pytest.mark.parametrize("is_forked", [False, True])
-@pytest.mark.parametrize("step", ["make", "Add tea", "Remove milk", "Add cocoa", "Add note 50"])
+@pytest.mark.parametrize("step", ["tea", "milk", "note 50"])
+@pytest.mark.parametrize("is_first", [False, True])
 def test_a_handler_that_ranks_meanwhile_is_refused_and_one_that_reads_and_writes_loses_no_row(
-    folder: Path, step: str, is_forked: bool
+    folder: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_forked: bool, is_first: bool
 ) -> None:
     refused: list[str] = []
 
-    def hook(told: str) -> None:
-        if told != step or refused:
+    def hook(id: str) -> None:
+        if id != step or refused:
             return
         refused.append("")
         with pytest.raises(StoreError, match="a signal handler cannot rank while its own thread does") as caught:
             ranked(tree, "tea cocoa")
         refused.append(str(caught.value))
         assert tree.GetKeyword("tea") is not None
-        tree.UpdateKeyword("tea", {"name": "matcha"}, 1)
+        tree.UpdateKeyword("tea", {"name": "matcha"}, 2)
 
     def write() -> None:
         tree.UpdateKeyword("milk", {"name": "cocoa"}, 1)
+        tree.UpdateKeyword("tea", {"description": "hot"}, 1)
         tree.BatchCreateKeywords(specs(*(f"note {number}" for number in range(150))))
 
-    with KeywordTree(str(folder), recall=hooked(hook)) as tree:
+    with KeywordTree(str(folder)) as tree:
         if is_forked:  # as in the child of a fork
             inside.renew_as_in_a_child(tree)
             tree.Refresh()
         tree.BatchCreateKeywords(specs("tea", "milk"))
-        if step in ("make", "Add tea"):
-            write()
-        else:
+        if not is_first:
             tree.RankCandidates("tea")
-            write()
+        write()
+        inside.note_keywords_indexed(monkeypatch, hook)
         tree.RankCandidates("tea")
 
         assert len(refused) == 2
@@ -167,12 +183,14 @@ def test_a_handler_that_ranks_meanwhile_is_refused_and_one_that_reads_and_writes
 
 
 @pytest.mark.parametrize("write", ["few", "many", "compact", "restore"])
-def test_what_is_written_while_the_index_is_made_is_in_it(folder: Path, write: str) -> None:
-    told: list[str] = []
+def test_what_is_written_while_the_index_is_made_is_in_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    indexed: list[str] = []
 
-    def hook(step: str) -> None:
-        told.append(step)
-        if step != "Add tea" or told.count(step) > 1:
+    def hook(id: str) -> None:
+        indexed.append(id)
+        if id != "tea" or indexed.count(id) > 1:
             return
         tree.BatchCreateKeywords(specs(*(f"note {number}" for number in range(1100 if write == "many" else 10))))
         tree.UpdateKeyword("tea", {"name": "cocoa"}, 1)
@@ -181,9 +199,11 @@ def test_what_is_written_while_the_index_is_made_is_in_it(folder: Path, write: s
         if write == "restore":
             tree.Restore(stamp)
 
-    with KeywordTree(str(folder), recall=hooked(hook)) as tree:
+    inside.note_keywords_indexed(monkeypatch, hook)
+    with KeywordTree(str(folder)) as tree:
         tree.BatchCreateKeywords(specs("tea", "milk"))
         stamp = tree.Snapshot()
+        ranked(tree, "cocoa tea")  # of the moment at which it began
         assert ranked(tree, "cocoa tea") == ["tea" if write == "restore" else "cocoa"]
         inside.check_ranking(tree)
 
@@ -191,17 +211,11 @@ def test_what_is_written_while_the_index_is_made_is_in_it(folder: Path, write: s
 # == Rankings that fail ===================================================================================
 
 
-@pytest.mark.parametrize("step", ["make", "Add", "Rank"])
 def test_searching_and_creating_go_on_without_a_ranking_that_fails(
-    folder: Path, step: str, caplog: pytest.LogCaptureFixture
+    folder: Path, broken: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken = {step}
-
-    def hook(told: str) -> None:
-        if told.split()[0] in broken:
-            raise RuntimeError("no service")
-
-    with KeywordTree(str(folder), chooser(), max_candidates=4, recall=hooked(hook)) as tree:
+    broken.append("down")
+    with KeywordTree(str(folder), chooser(), max_candidates=4, ranker=Failing) as tree:
         tree.BatchCreateKeywords([*specs("plants", "drinks"), *({"id": f"{n}", "name": "Mercury"} for n in range(5))])
         found = tree.Search("what is there to drink")
         assert (found.status, found.node and found.node.id) == (SearchStatus.MATCHED, "drinks")
@@ -222,54 +236,15 @@ def test_searching_and_creating_go_on_without_a_ranking_that_fails(
         assert tree.Verify() == []
 
 
-@pytest.mark.parametrize("step", ["Remove", "Add"])
-def test_a_ranking_that_fails_to_follow_is_made_anew(folder: Path, step: str) -> None:
-    broken: set[str] = set()
-
-    def hook(told: str) -> None:
-        if told.split()[0] in broken:
-            raise RuntimeError("cannot follow")
-
-    with KeywordTree(str(folder), recall=hooked(hook)) as tree:
-        tree.BatchCreateKeywords(specs("tea", "milk", "rice"))
-        tree.RankCandidates("tea")
-        broken.add(step)
-        tree.UpdateKeyword("tea", {"name": "coffee"}, 1)
-        tree.DeleteKeyword("milk")
-        with pytest.raises(RuntimeError, match="cannot follow"):
-            tree.RankCandidates("coffee")
-        if step == "Remove":  # which making it anew needs not
-            assert ranked(tree, "coffee milk tea") == ["coffee"]
-
-        broken.clear()
-        assert ranked(tree, "coffee milk tea") == ["coffee"]
-        inside.check_ranking(tree)
-
-
-def test_a_ranking_must_be_something_that_makes_one(tmp_path: Path) -> None:
-    for recall in ("words", inside.LexicalRecall()):
-        with pytest.raises(InvalidInputError, match="recall must be a function"):
-            KeywordTree(str(tmp_path / "store"), recall=recall)  # type: ignore[arg-type]
+def test_a_ranker_must_be_something_that_makes_one(tmp_path: Path) -> None:
+    for ranker in ("words", object()):
+        with pytest.raises(InvalidInputError, match="ranker must be a function"):
+            KeywordTree(str(tmp_path / "store"), ranker=ranker)  # type: ignore[arg-type]
 
     assert not (tmp_path / "store").exists()
 
 
 # == Many changes =========================================================================================
-
-
-def test_after_more_changes_than_a_quarter_of_the_tree_the_index_is_made_anew(folder: Path) -> None:
-    made: list[str] = []
-    with KeywordTree(str(folder), recall=hooked(lambda step: made.append(step) if step == "make" else None)) as tree:
-        tree.BatchCreateKeywords(specs(*(f"tea {number}" for number in range(4400))))
-        tree.RankCandidates("tea")
-        tree.BatchCreateKeywords(specs(*(f"oat {number}" for number in range(1100))))
-        assert ranked(tree, "oat 7")[0] == "oat 7"
-        assert len(made) == 1
-        tree.BatchCreateKeywords(specs(*(f"rye {number}" for number in range(2000))))
-
-        assert ranked(tree, "rye 7")[0] == "rye 7"
-        assert len(made) == 2
-        inside.check_ranking(tree)
 
 
 def test_after_many_changes_of_any_kind_the_index_is_as_one_built_afresh(folder: Path) -> None:
@@ -295,7 +270,7 @@ def test_after_many_changes_of_any_kind_the_index_is_as_one_built_afresh(folder:
 # == Odd queries ==========================================================================================
 
 
-@pytest.mark.parametrize("query", ["🐍", "!?", "—", "_", "…", "\u200b🍵"])
+@pytest.mark.parametrize("query", ["!?", "—", "_", "…", "\u200b§"])
 def test_a_query_without_any_word_ranks_nothing(folder: Path, query: str) -> None:
     with KeywordTree(str(folder), kt.StubLLMClient([{"action": "missing"}] * 4)) as tree:
         for keywords in ([*specs("animals"), *specs("snake", parent_id="animals")], []):
@@ -306,17 +281,14 @@ def test_a_query_without_any_word_ranks_nothing(folder: Path, query: str) -> Non
 
 
 def test_a_ranking_that_knows_no_words_of_the_query_is_taken_as_it_is(folder: Path) -> None:
-    class ByLikeness(inside.LexicalRecall):
-        def Rank(self, query: str, description: str = "") -> ranking.Ranking:  # noqa: N802  the port's name
-            return ranking.Ranking([(1.0, "animals")], {}, lambda ids, names_only: {})
+    class BySimilarity(PlainRanker):
+        def Fit(self, query: str, more: str = "", **_: Any) -> Fits:  # noqa: N802
+            return Fits(["animals", "gone", "snake"], {"animals": Evidence(0.7)})
 
-    with KeywordTree(str(folder), recall=ByLikeness) as tree:
+    with KeywordTree(str(folder), ranker=BySimilarity) as tree:
         tree.BatchCreateKeywords([*specs("animals"), *specs("snake", parent_id="animals")])
 
-        assert [(node.id, confidence) for node, confidence in tree.RankCandidates("🐍")] == [
-            ("animals", 0.0),
-            ("snake", 0.0),
-        ]
+        assert [(node.id, score) for node, score in tree.RankCandidates("🐍")] == [("animals", 0.7), ("snake", 0.0)]
 
 
 def test_no_long_text_is_normalised_in_one_piece(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,47 +309,6 @@ def test_no_long_text_is_normalised_in_one_piece(folder: Path, monkeypatch: pyte
         assert tree.Search(f"tea {asked}", llm_expand_query=False).status is SearchStatus.NOT_FOUND
 
     assert 1000 < longest[0] <= 2000
-
-
-def test_no_long_word_stays_in_memory() -> None:
-    inside.forget_words()
-    short, long = "b" * 63, "c" * 64
-    terms = inside.terms_of(f"tea {short} {long} {'d' * 60_000}")
-    assert inside.remembered_words() == 2
-    assert inside.terms_of(f"tea {short} {long} {'d' * 60_000}") == terms
-
-    assert inside.remembered_words() == 2
-    assert {"tea", short, long, "~^cc", "~^dd"} <= terms.keys()
-
-
-def test_one_more_info_on_a_keyword_that_has_fifty_is_taken_in_by_itself(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with KeywordTree(str(folder)) as tree:
-        tree.BatchCreateKeywords([{"id": "tea", "name": "tea", "parent_id": "root"}])
-        tree.BatchCreateInfos([{"content": f"oolong {number} 茶叶", "keyword_ids": ["tea"]} for number in range(60)])
-        ranked(tree, "zebra")
-        tree.CreateInfo("assam", keyword_ids=["tea"])
-        ranked(tree, "zebra")
-        cut = inside.note_cut_texts(monkeypatch)
-        tree.CreateInfo("darjeeling oolong", keyword_ids=["tea"])
-        ranked(tree, "zebra")
-
-        assert set(cut) == {"tea", "darjeeling oolong", "oolong 11 茶叶", "zebra"}
-        assert len(cut) < 10
-        inside.check_ranking(tree)
-        assert ranked(tree, "darjeeling") == ["tea"]
-
-
-def test_of_long_descriptions_the_beginning_is_judged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with KeywordTree(str(folder)) as tree:
-        described = {"name": "tea", "parent_id": "root", "description": "oolong, " * 5000 + "assam"}
-        tree.BatchCreateKeywords([described])
-        assert ranked(tree, "assam") == ["tea"]
-        cut = inside.note_cut_texts(monkeypatch)
-
-        assert ranked(tree, "assam oolong") == ["tea"]
-        assert max(map(len, cut)) <= 400
 
 
 def test_a_token_is_the_same_by_the_quick_way_and_by_the_long_one(folder: Path) -> None:
@@ -453,12 +384,14 @@ def test_chinese_question_words_do_not_decide(folder: Path, query: str, wanted: 
         assert ranked(tree, query)[0] == wanted
 
 
-def test_choosing_among_few_of_a_name_makes_no_index(folder: Path) -> None:
+def test_choosing_among_few_of_a_name_makes_no_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    indexed: list[str] = []
+    inside.note_keywords_indexed(monkeypatch, indexed.append)
     with KeywordTree(str(folder), chooser(), max_candidates=3) as tree:
         for about in ("a planet", "a metal", "a god"):
             tree.CreateKeyword("Mercury", "root", description=about)
         found = tree.Search("Mercury", context="the planet")
-        assert (found.status, found.rounds, inside.ranking_of(tree)) == (SearchStatus.MATCHED, 1, None)
+        assert (found.status, found.rounds, indexed) == (SearchStatus.MATCHED, 1, [])
         tree.CreateKeyword("Mercury", "root", description="a singer of a band")
         found = tree.Search("Mercury", context="the singer of a band")
 
@@ -554,19 +487,3 @@ def test_a_handler_that_ranks_while_its_thread_takes_a_write_in_is_refused(
         assert refused == ["once"]
         assert ranked(tree, "milk") == ["milk"]
         inside.check_ranking(tree)
-
-
-def test_gains_that_fail_leave_a_search_and_a_placement_without_a_ranking(folder: Path) -> None:
-    class Failing(inside.LexicalRecall):
-        def Rank(self, query: str, description: str = "") -> ranking.Ranking:  # noqa: N802  the port's name
-            def fail(*_: object) -> Any:
-                raise RuntimeError("away")
-
-            return super().Rank(query, description)._replace(Gains=fail)
-
-    with KeywordTree(str(folder), chooser(), recall=Failing) as tree:
-        tree.CreateKeyword("tea", "root")
-        assert tree.Search("what tea").status is not SearchStatus.AMBIGUOUS
-        assert tree.CreateKeyword("green tea").name == "green tea"
-        with pytest.raises(RuntimeError, match="away"):
-            tree.RankCandidates("tea")

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from Agent.finding.tree import TreeRanker
 from Agent.keyword_tree import (
     AgentDecision,
     DuplicateIdError,
@@ -34,7 +35,6 @@ from Agent.keyword_tree import (
     StubLLMClient,
     VersionConflictError,
 )
-from Agent.ranking import Ranking, Recall, Texts
 from Agent.tests.support import inside
 
 LONG = "长" * 5000
@@ -300,24 +300,16 @@ class TestBlocks:
         assert [node.id for node, _ in tree.RankCandidates("quiet")] == [plant.id]
 
 
-class _Slow(Recall):
-    """A ranking that waits while it is asked, until it is let go."""
+class _Slow(TreeRanker):
+    """A ranker that waits while it is asked, its lock held, until it is let go."""
 
     asked, go_on = threading.Event(), threading.Event()
 
     @override
-    def Add(self, id: str, texts: Texts) -> None:
-        pass
-
-    @override
-    def Remove(self, id: str, texts: Texts) -> None:
-        pass
-
-    @override
-    def Rank(self, query: str, description: str = "") -> Ranking:
+    def _follow(self) -> str:
         self.asked.set()
         self.go_on.wait()
-        return Ranking([], {}, lambda ids, by_names: {})
+        return super()._follow()
 
 
 def _in_a_child(work: Callable[[], object]) -> int:
@@ -334,7 +326,7 @@ def _in_a_child(work: Callable[[], object]) -> int:
 
 class TestFork:
     def test_while_another_thread_ranks_leaves_the_child_a_ranking_of_its_own(self, folder: Path) -> None:
-        with KeywordTree(str(folder), recall=_Slow) as tree:
+        with KeywordTree(str(folder), ranker=_Slow) as tree:
             tree.CreateKeyword("k", "root")
             thread = threading.Thread(target=tree.RankCandidates, args=["q"])
             thread.start()
@@ -648,7 +640,7 @@ class TestWhatIsLearned:
         assert tree.RankCandidates("tea")
         tree.CreateKeyword("zebra quagga", "root")
         with monkeypatch.context() as patch:
-            inside.interrupt_behind_the_rankings_first_look(tree, patch)
+            inside.interrupt_the_rankings_next_look(tree, patch)
             with pytest.raises(KeyboardInterrupt):
                 tree.RankCandidates("zebra")
 

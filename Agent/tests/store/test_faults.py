@@ -35,9 +35,9 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import pytest
+from typing_extensions import override
 
 from Agent import keyword_tree as kt
-from Agent import ranking
 from Agent.keyword_tree import KeywordTree, RelationType, StoreCorruptError, StoreError
 from Agent.tests.support import inside
 from Agent.tests.support.faulty_files import Door, Fault, FaultyDisk, Killed, Mode, Moment
@@ -970,16 +970,21 @@ class TestTraps:
         assert tree.Verify() == []
 
     def test_a_ranking_that_fails_does_not_make_a_write_fail_that_is_done(self, door: Door) -> None:
-        class Failing(inside.LexicalRecall):
-            def Add(self, id: str, texts: ranking.Texts) -> None:  # noqa: N802  the port's name
-                if "unknown to it" in texts[0]:
-                    raise ConnectionError("the service behind it is down")
-                super().Add(id, texts)
+        class Failing(kt.PlainRanker):
+            @override
+            def Fit(self, query: str, more: str = "", **options: Any) -> kt.Fits:
+                if is_down:
+                    raise ConnectionError("the service that it asks is down")
+                return super().Fit(query, more, **options)
 
-        tree = KeywordTree(FOLDER, recall=Failing)
+        is_down: list[bool] = []
+        tree = KeywordTree(FOLDER, ranker=Failing)
         tree.CreateKeyword("known", "root")
         assert tree.RankCandidates("known")
+        is_down.append(True)
         made = tree.CreateKeyword("unknown to it", "root")
+        with pytest.raises(ConnectionError):
+            tree.RankCandidates("known")
 
         assert [node.id for node in tree.FindByName("unknown to it")] == [made.id]
 

@@ -8,24 +8,21 @@ what it brings about. The names that the seed gives (`_Normalize`, `_ExactLookup
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from Agent import keyword_tree as kt
-from Agent import ranking as rk
+from Agent.finding import calibration, index, score, texts
+from Agent.finding import tree as ranking
 from Agent.keyword_tree import KeywordTree
 
 Files = kt._Files
 """The one door to the disk; a test that patches a method of it stands before every tree."""
-
-LexicalRecall = rk._LexicalRecall
-"""The ranking that is built in."""
 
 OUTCOMES: Mapping[str, tuple[str | None, str]] = kt._OUTCOMES
 """What a reply comes to, and the reason that is told: the table of the descent."""
@@ -42,22 +39,23 @@ _LIMITS = {
     "chunk_bytes": "CHUNK",  # how much is read at once
     "padding": "_PADDING",  # what a log is made longer by in advance
     "resident_bytes": "RESIDENT_LIMIT",  # a longer row is read from the disk when it is asked for
-    "postings_read": "_READ",  # how much a ranking reads of a common term
-    "share_read": "_READ_SHARE",
+    "postings_read": "READ",  # how many postings a ranking reads for a question
     "kept_from": "_KEPT_FROM",  # keywords from which on the ranking's index is kept on disk
-    "scored_in_full": "_RANKED",  # how many candidates a ranking looks at closely
+    "scored_in_full": "CANDIDATES",  # how many candidates a ranking looks at closely
+    "opened": "OPENED",  # of how many parents the children are ranked, too
 }
+_WITH_LIMITS = kt, ranking, score
 
 
 def limit(name: str) -> Any:
     """Return a border as it is now."""
-    return getattr(rk if hasattr(rk, _LIMITS[name]) else kt, _LIMITS[name])
+    return next(getattr(module, _LIMITS[name]) for module in _WITH_LIMITS if hasattr(module, _LIMITS[name]))
 
 
 def set_limits(patch: pytest.MonkeyPatch | None = None, **limits: Any) -> None:
     """Move borders nearer; without a patch for good, as is right in a process that ends with the test."""
     for name, value in limits.items():
-        for module in (kt, rk):
+        for module in _WITH_LIMITS:
             if hasattr(module, _LIMITS[name]):
                 (patch or pytest.MonkeyPatch()).setattr(module, _LIMITS[name], value)
 
@@ -73,7 +71,6 @@ def padding(size: int) -> bytes:
 def replace_files(patch: pytest.MonkeyPatch, files: type[Files]) -> None:
     """Let every tree that is opened from now on go through another door."""
     patch.setattr(kt, "_Files", files)
-    patch.setattr(rk, "_Files", files)
 
 
 def refusal(number: int) -> OSError:
@@ -339,90 +336,73 @@ def tokens_held(tree: KeywordTree) -> int:
 
 def scores(tree: KeywordTree, name: str, description: str = "", *, is_placing: bool = False) -> list[tuple[float, str]]:
     """Return how a tree ranks the keywords for a name, to find it or to place it: score and id, best first."""
-    with tree._ranker.Asking():
-        fits = tree._ranker._Score(tree._ranker._recall.Rank(name, description), name, is_placing)
-    return sorted(((score, id) for id, score in fits.items()), key=lambda fit: (-fit[0], fit[1]))
+    fits = tree._engine.Fit(name, description, is_placing=is_placing, count=1000)
+    return [(fits.evidence[id].score, id) for id in fits.ids]
 
 
-def ranking_of(tree: KeywordTree) -> object:
-    """Return the ranking that a tree has made, None before the first question."""
-    return tree._ranker._recall
+def uncalibrated(patch: pytest.MonkeyPatch) -> None:
+    """Let scores be a function of the texts alone, not also of when the index was measured."""
+    patch.setattr(calibration, "calibrate", lambda _index: None)
 
 
-def interrupt_behind_the_rankings_first_look(tree: KeywordTree, patch: pytest.MonkeyPatch) -> None:
+def interrupt_the_rankings_next_look(tree: KeywordTree, patch: pytest.MonkeyPatch) -> None:
     """Let Ctrl-C come where a ranking has asked what changed, and has not taken it in."""
-    see = tree._ranker.see
+    read = kt.TreeView.Read
 
-    @contextlib.contextmanager
-    def interrupted() -> Iterator[kt._State]:
-        with see() as state:
-            yield state
+    def interrupted(view: Any, ids: Any) -> Any:
+        read(view, ids)
         raise KeyboardInterrupt
 
-    patch.setattr(tree._ranker, "see", interrupted)
+    patch.setattr(kt.TreeView, "Read", interrupted)
 
 
-def rank_anew(tree: KeywordTree, ids: list[str]) -> None:
-    """Give a tree a ranking that has learnt the keywords in this order."""
+def note_keywords_indexed(patch: pytest.MonkeyPatch, note: Callable[[str], object]) -> None:
+    """Pass on the id of each keyword that the index of a ranking takes in."""
+    real = index.Index._put
+
+    def put(self: Any, db: Any, batch: Any, unit: index.Unit) -> None:
+        note(unit.id)
+        real(self, db, batch, unit)
+
+    patch.setattr(index.Index, "_put", put)
+
+
+def rank_again(tree: KeywordTree, ids: list[str]) -> None:
+    """Give a tree's ranking an index that has taken in the keywords in this order."""
     ranker = tree._ranker
-    ranker._recall, ranker._rows, ranker._infos = rk._LexicalRecall(), {}, {}
-    ranker._TakeIn(ids)
+    position, ranker.index = ranker.index.position, index.Index()
+    ranker._take_in(ids)
+    ranker.index.position = position
 
 
-def note_keywords_told(patch: pytest.MonkeyPatch, note: Callable[[str], object]) -> None:
-    """Tell of each keyword that a ranking learns."""
-    real = rk._LexicalRecall.Add
-
-    def add(recall: Any, id: str, texts: rk.Texts) -> None:
-        note(id)
-        real(recall, id, texts)
-
-    patch.setattr(rk._LexicalRecall, "Add", add)
-
-
-def _contents(recall: object) -> tuple[Any, ...]:
-    assert isinstance(recall, rk._LexicalRecall)
-    held = {
-        term: sorted((recall._ids[posting >> 8], posting & 255) for posting in postings)
-        for term, postings in recall._postings.items()
+def contents_of(words: index.Index) -> tuple[object, ...]:
+    """Return all that an index holds: its postings by the ids of their units, and its counts."""
+    with words.reading() as db:
+        ids = dict(db.execute("select num, id from unit"))
+        unit_of = dict(db.execute("select num, unit from document"))
+        above = {id: ids.get(at) for id, at in db.execute("select id, above from unit where document is not null")}
+        terms = [row[0] for row in db.execute("select term from posting where first = 0")]
+    postings = {
+        term: sorted((ids[unit_of[at]], at & 1, code) for at, code in words.postings(term).items()) for term in terms
     }
-    parts = {part: set(words) for part, words in recall._postings.words_with.items() if words}
-    return held, parts, recall._lengths, set(recall._slot_of)
+    frequencies = {term: len(found) for term, found in postings.items()}
+    assert words.frequencies(terms) == frequencies
+    counts = {name: count for name, count in words.counts().items() if count and name != "bar"}
+    return postings, above, counts, words.ids()
 
 
 def check_ranking(tree: KeywordTree) -> None:
-    """Compare the ranking with one of the same keywords that is built afresh, posting by posting."""
-    anew = rk.LexicalRanker(tree._ranker.view)
-    with tree._ranker.Asking(), anew.Asking():
-        assert _contents(tree._ranker._recall) == _contents(anew._recall)
+    """Compare a ranking's index with one of the same keywords that is built afresh, posting by posting."""
+    fresh = ranking.TreeRanker(tree._ranker._view)
+    fresh._path, fresh.index = None, index.Index()
+    for each in (tree._ranker, fresh):
+        each.Fit("x")
+    assert contents_of(tree._ranker.index) == contents_of(fresh.index)
 
 
 # == Texts ================================================================================================
 
-terms_of = rk._TermsOf
-
-
-def remembered_words() -> int:
-    """Return of how many words the terms are kept in memory."""
-    return rk._VariantsOf.cache_info().currsize
-
-
-def forget_words() -> None:
-    """Empty what is kept of words' terms."""
-    rk._VariantsOf.cache_clear()
-
-
-def note_cut_texts(patch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that gets each text that is cut into words from now on."""
-    cut: list[str] = []
-    words_of = rk._WordsOf
-
-    def note(text: str, *told: list[str]) -> dict[str, float]:
-        cut.append(text)
-        return words_of(text, *told)
-
-    patch.setattr(rk, "_WordsOf", note)
-    return cut
+terms_of: Callable[[str], list[str]] = texts.terms
 
 
 token_of = kt._TokenOf

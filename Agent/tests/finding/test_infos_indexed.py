@@ -50,11 +50,11 @@ class Asks(LLMClient):
         return {"action": "missing"}
 
 
-class TestInfosAreHeard:
+class TestInfos:
     @pytest.mark.parametrize(
         ("id", "content", "query"),
         [
-            ("Anna", "Anna is allergic to peanuts.", "who must not eat peanuts?"),
+            ("Anna", "Anna is allergic to peanuts.", "who is allergic to peanuts?"),
             ("小雨", "小雨对花生过敏。", "谁对花生过敏？"),
             ("Momo", "A quarter of a pill every morning, hidden in tuna.", "which pills are hidden in tuna?"),
         ],
@@ -68,7 +68,7 @@ class TestInfosAreHeard:
         assert first(tree, query) == id
         found = tree.Search(query)
         assert (found.node and found.node.id, found.excerpt) == (id, content)
-        assert 0.15 <= found.confidence < 1.0
+        assert 0.4 <= found.confidence < 1.0
 
     @pytest.mark.parametrize(
         ("once", "often", "query"),
@@ -179,17 +179,16 @@ class TestInfosAreHeard:
 
     @pytest.mark.parametrize(
         ("query", "id"),
-        [("서울", "Anna"), ("나비", "Anna"), ("음식", "김치"), ("김치가 뭐야", "김치"), ("오늘 날씨 어때", None)],
+        [("서울", "Anna"), ("나비", "Anna"), ("음식", "김치"), ("김치가 뭐야", "김치"), ("오늘 날씨 어때", "")],
     )
     def test_korean_is_found_by_short_nouns_with_or_without_particles(
-        self, tree: KeywordTree, query: str, id: str | None
+        self, tree: KeywordTree, query: str, id: str
     ) -> None:
         tree.CreateInfo("나는 서울에 산다. 내 고양이는 나비다.", keyword_ids=["Anna"])
         tree.BatchCreateKeywords([{"id": "김치", "name": "김치", "parent_id": "root"}])
         tree.CreateInfo("김치는 매운 음식이다", keyword_ids=["김치"])
 
-        node = tree.Search(query).node
-        assert (node and node.id) == id
+        assert first(tree, query) == id
 
     @pytest.mark.parametrize(
         ("query", "id", "excerpt"),
@@ -200,11 +199,11 @@ class TestInfosAreHeard:
             ("有没有猫", "Tom", "家里有一只猫叫团团。"),
             ("车什么颜色", "Momo", "车是红色的。"),
             ("我的车呢", "Momo", "车是红色的。"),
-            ("书在哪里", None, ""),
+            ("书在哪里", "", ""),
         ],
     )
     def test_a_thing_of_one_character_is_found(
-        self, tree: KeywordTree, query: str, id: str | None, excerpt: str
+        self, tree: KeywordTree, query: str, id: str, excerpt: str
     ) -> None:
         for keyword_id, content in {
             "Anna": "我喜欢喝茶。",
@@ -212,9 +211,12 @@ class TestInfosAreHeard:
             "Momo": "车是红色的。",
         }.items():
             tree.CreateInfo(content, keyword_ids=[keyword_id])
-        found = tree.Search(query)
+        fits = tree._engine.Fit(query)
 
-        assert (found.node and found.node.id, found.excerpt) == (id, excerpt)
+        assert (fits.ids[:1], [fits.evidence[each].excerpt for each in fits.ids[:1]]) == (
+            [id] * bool(id),
+            [excerpt] * bool(id),
+        )
 
     @pytest.mark.parametrize("query", ["《红楼梦》是谁写的？", "「红楼梦」是谁写的。", "【红楼梦】、是谁写的〜"])
     def test_chinese_punctuation_is_no_letter(self, tree: KeywordTree, query: str) -> None:
@@ -262,9 +264,9 @@ class TestInfosAreHeard:
         tree.BatchCreateKeywords([{"id": name, "name": name, "parent_id": "root"} for name in names])
 
         assert first(tree, query) == id
-        assert inside.terms_of("が हिंदी").keys().isdisjoint(inside.terms_of("か हद"))
+        assert set(inside.terms_of("が हिंदी")).isdisjoint(inside.terms_of("か हद"))
 
-    def test_an_info_on_several_keywords_is_heard_at_all(self, tree: KeywordTree) -> None:
+    def test_an_info_on_several_keywords_is_indexed_for_each(self, tree: KeywordTree) -> None:
         tree.CreateInfo("They sing in a choir.", keyword_ids=["Anna", "Tom"])
 
         assert {node.id for node, _ in tree.RankCandidates("choir")} == {"Anna", "Tom"}
@@ -279,7 +281,7 @@ class TestInfosAreHeard:
         ],
         ids=["update", "delete", "unlink", "delete keyword"],
     )
-    def test_what_is_no_longer_known_is_no_longer_heard_until_undone(
+    def test_what_is_no_longer_known_is_not_found_until_undone(
         self, tree: KeywordTree, change: Callable[[KeywordTree, str], object]
     ) -> None:
         info = tree.CreateInfo("Anna is allergic to peanuts.", keyword_ids=["Anna"])
@@ -297,7 +299,7 @@ class TestInfosAreHeard:
 
         assert first(tree, "peanuts") == "Tom"
 
-    def test_what_another_process_wrote_is_heard(self, tree: KeywordTree) -> None:
+    def test_what_another_process_wrote_is_found(self, tree: KeywordTree) -> None:
         assert first(tree, "peanuts") == ""
         with KeywordTree(tree.data_dir) as other:
             other.CreateInfo("Anna is allergic to peanuts.", keyword_ids=["Anna"])
@@ -305,7 +307,7 @@ class TestInfosAreHeard:
 
         assert first(tree, "peanuts") == "Anna"
 
-    def test_they_are_heard_after_opening_restoring_and_compacting(self, tree: KeywordTree) -> None:
+    def test_they_are_found_after_opening_restoring_and_compacting(self, tree: KeywordTree) -> None:
         stamp = tree.Snapshot()
         tree.CreateInfo("Anna is allergic to peanuts.", keyword_ids=["Anna"])
         assert first(tree, "peanuts") == "Anna"
@@ -317,31 +319,16 @@ class TestInfosAreHeard:
 
         assert first(tree, "peanuts") == ""
 
-    def test_only_the_newest_are_heard_and_only_their_beginnings(self, tmp_path: Path) -> None:
-        with KeywordTree(str(tmp_path), infos_heard=3) as tree:
-            node = tree.CreateKeyword("notes", "root")
-            for word in ("zebra", "quagga", "okapi", "gazelle"):
-                tree.CreateInfo(f"A {word}. {'x ' * 200} giraffe", keyword_ids=[node.id])
+    def test_all_are_indexed_and_all_of_their_text(self, tree: KeywordTree) -> None:
+        notes = tree.CreateKeyword("notes", "root").id
+        for word in ("zebra", "quagga", "okapi"):
+            tree.CreateInfo(f"A {word}. {'x ' * 20_000} giraffe of the {word}", keyword_ids=[notes])
+        tree.BatchCreateInfos([{"content": f"note {number}", "keyword_ids": [notes]} for number in range(100)])
 
-            assert [first(tree, word) == node.id for word in ("zebra", "quagga", "okapi", "gazelle", "giraffe")] == [
-                False,
-                True,
-                True,
-                True,
-                False,
-            ]
+        for query in ("zebra", "quagga", "okapi", "giraffe", "note 99"):
+            assert first(tree, query) == notes
 
-    def test_can_be_turned_off(self, tmp_path: Path) -> None:
-        with KeywordTree(str(tmp_path), infos_heard=0) as tree:
-            node = tree.CreateKeyword("notes", "root")
-            tree.CreateInfo("a zebra", keyword_ids=[node.id])
-
-            assert tree.RankCandidates("zebra") == []
-        for wrong in (-1, None, "all"):
-            with pytest.raises(InvalidInputError, match="infos_heard"):
-                KeywordTree(str(tmp_path / "other"), infos_heard=wrong)  # type: ignore[arg-type]
-
-    def test_long_ones_are_heard_though_they_stay_on_the_disk(self, tree: KeywordTree) -> None:
+    def test_long_ones_are_indexed_though_they_stay_on_the_disk(self, tree: KeywordTree) -> None:
         info = tree.CreateInfo("A zebra stands there. " + "word " * 100_000, keyword_ids=["Anna"])
         assert first(tree, "zebra") == "Anna"
         with KeywordTree(tree.data_dir) as again:
@@ -353,10 +340,10 @@ class TestInfosAreHeard:
 
     @pytest.mark.parametrize(
         "content",
-        ["word " * 1_000_000, "🐍" * 100_000, "\x00\x1b[31m zebra \u202e\u200f", "\u0301" * 100_000, "", "½" * 5_000],
-        ids=["one word", "no letters", "control characters", "marks", "empty", "symbols"],
+        ["word " * 1_000_000, "🐍" * 100_000, "\x00\x1b[31m zebra \u202e\u200f", "\u0301" * 100_000, "½" * 5_000],
+        ids=["one word", "no letters", "control characters", "marks", "symbols"],
     )
-    def test_odd_infos_are_borne(self, tree: KeywordTree, content: str) -> None:
+    def test_odd_infos_are_tolerated(self, tree: KeywordTree, content: str) -> None:
         tree.CreateInfo(content, keyword_ids=["Anna"])
         for query in ("word", "zebra", "🐍"):
             found = tree.Search(query)
