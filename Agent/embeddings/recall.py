@@ -10,10 +10,11 @@
 
 The words rank as they do without a model, and their best are joined by the keywords whose texts are nearest:
 
-    score(keyword) = (1 - MEANING) · √words + MEANING · nearness        a convex combination (Bruch, Gai & Ingber 2023)
-    nearness       = trust · (similarity - average) / (1 - average)     similarity: of the nearest of its texts
+    score(keyword) = 1 - (1 - words) · (1 - meaning)              a noisy-or: either one alone can make an answer
+    meaning        = nearness² / (nearness² + USUAL²)             the scale of the words: 0.5 is an answer
+    nearness       = trust · (similarity - average) / (1 - average)     similarity: of the nearest of its texts;
+                     at least DECAY · nearness of its parent
 
-`words` is what the ranking by words gives, 0 to 1, on a scale of its own: where they explain little, meaning decides.
 Nearness is 0 for a text like the average one and 1 for one that says the query itself, so that a model whose
 similarities all lie between 0.7 and 0.9 counts as one that uses the whole scale. Order and confidence are one number.
 `trust` is what the model showed to know of the query's scripts, see `scripts`.
@@ -47,12 +48,16 @@ from .worker import PATIENCE_S, Worker, check_patience
 
 __all__ = ["EmbeddingTree", "MeaningRanker"]
 
-MEANING = 0.4
-"""The share of meaning in a score."""
+USUAL = 0.4
+"""The nearness that is an answer as often as not."""
+
+DECAY = 0.8
+"""What a keyword has of its parent's nearness; as with words, see `finding.score`."""
 
 _NEAREST = 200  # texts, and keywords: as many as the words bring
 _PASSAGE = 400  # characters of an info that are embedded together; a small model blurs more
 _BEGINNING = 80  # characters of an info by which it is known
+_LENDING = 6  # keywords of a path of which the last has some nearness
 _PIECE = 1_000  # keywords that are read at a time
 _NOTED = 10_000  # changes that are noted; where more came, everything is read again
 _log = logging.getLogger(__name__)
@@ -152,6 +157,7 @@ class MeaningRanker:
         self._noted: deque[Collection[str]] | None = None  # None: everything is to be read
         self._texts_of: dict[str, dict[str, str]] = {}  # id -> text -> how the info begins whose passage it is, or ""
         self._ids_of: dict[str, dict[str, None]] = {}
+        self._parent_of: dict[str, str] = {}
 
     @property
     def trust(self) -> dict[str, float]:
@@ -186,16 +192,14 @@ class MeaningRanker:
         if self.vectors.vector_of(text) is None and self.vectors.failure:
             note = f"words ranked alone: {self.vectors.failure}"
             return fits._replace(note=f"{fits.note}; {note}" if fits.note else note)
-        by_words = {id: found.score for id, found in fits.evidence.items()}
-        nearness = self._nearness(text, dict.fromkeys((*fits.ids, *near, *among)))
-        evidence = {}
-        for id, (nearness_of, info) in nearness.items():
+        ids, evidence = dict.fromkeys((*fits.ids, *near, *among)), {}
+        for id, (nearness, beginning) in self._nearness(text, ids).items():
             found = fits.evidence.get(id, Evidence(0.0))
-            evidence[id] = Evidence(fuse(found.score, nearness_of), found.excerpt, info)
-        ids = [id for id in dict.fromkeys((*fits.ids, *near)) if evidence[id].score > 0]
+            evidence[id] = Evidence(fuse(found.score, nearness), found.excerpt, beginning)
+        ranked = [id for id in dict.fromkeys((*fits.ids, *near)) if evidence[id].score]
         if not is_placing:
-            ids.sort(key=lambda id: -evidence[id].score)
-        return fits._replace(ids=ids, evidence=evidence)
+            ranked.sort(key=lambda id: -evidence[id].score)
+        return fits._replace(ids=ranked, evidence=evidence)
 
     def Close(self) -> None:  # noqa: N802
         """Ask the model no more. Cost: waits for a call that is under way, `patience_s` at most; not for a late one."""
@@ -224,16 +228,32 @@ class MeaningRanker:
     def _nearness(self, text: str, ids: Iterable[str]) -> dict[str, tuple[float, str]]:
         """Return id → nearness, 0 to 1, and how the info begins that has the nearest of its texts, or ""."""
         with self._lock:
-            held = {id: self._texts_of.get(id, {}) for id in ids}
-        average, trust = self.vectors.average(text), self._knowing.trust(text)
+            chains = {id: self._path_of(id) for id in ids}
+            held = {id: self._texts_of.get(id, {}) for chain in chains.values() for id in chain}
+        average, trust = self._average(text), self._knowing.trust(text)
         found = iter(self.vectors.likenesses(text, [each for texts in held.values() for each in texts]))
-        nearness = {}
+        own = dict[str, tuple[float, str]]()
         for id, texts in held.items():
             pairs = ((next(found), beginning) for beginning in texts.values())
             similarity, beginning = max(pairs, default=(-1.0, ""), key=lambda pair: pair[0])
             share = trust * (similarity - average) / max(1e-4, 1.0 - average)
-            nearness[id] = min(1.0, max(0.0, share)), beginning
-        return nearness
+            own[id] = min(1.0, max(0.0, share)), beginning
+        inherited = {id: max(DECAY**up * own[above][0] for up, above in enumerate(path)) for id, path in chains.items()}
+        return {id: (nearness, own[id][1] if own[id][0] == nearness else "") for id, nearness in inherited.items()}
+
+    def _average(self, text: str) -> float:
+        """Return how near the texts are on average; everyday words count as one more, for a tree of one or two."""
+        count, asked = len(self.vectors), self.vectors.vector_of(text)
+        words = (self.vectors.vector_of(word) for word in everyday_words(text))
+        usual = [float(asked @ word) for word in words if asked is not None and word is not None]
+        return (self.vectors.average(text) * count + sum(usual) / max(1, len(usual))) / (count + 1)
+
+    def _path_of(self, id: str) -> list[str]:
+        """Return a keyword and the nearest of those above it: what is further up lends too little."""
+        path = [id]
+        while len(path) < _LENDING and (above := self._parent_of.get(path[-1])):
+            path.append(above)
+        return path
 
     # -- following ------------------------------------------------------------
 
@@ -251,9 +271,9 @@ class MeaningRanker:
                 changed.pop("root", None)
                 left = iter(changed)
                 while piece := list(islice(left, _PIECE)):
-                    found = {each.id: self._read(each) for each in self._view.Read(piece)}
+                    found = {each.id: each for each in self._view.Read(piece)}
                     for id in piece:
-                        self._hold(id, found.get(id, {}))
+                        self._hold(id, found.get(id))
             except BaseException:  # nobody knows how far it came
                 self._noted = None
                 raise
@@ -267,11 +287,14 @@ class MeaningRanker:
                 texts[f"{keyword.names[0]}: {passage}"] = content[:_BEGINNING]
         return {text[:TEXT_LIMIT]: beginning for text, beginning in texts.items() if text.strip()}
 
-    def _hold(self, id: str, texts: dict[str, str]) -> None:
-        before = self._texts_of.pop(id, {})
-        if texts:
+    def _hold(self, id: str, keyword: KeywordTexts | None) -> None:
+        texts, before = self._read(keyword) if keyword else {}, self._texts_of.pop(id, {})
+        self._parent_of.pop(id, None)
+        if keyword:
             self._texts_of[id] = texts
-        for text in [each for each in texts if each not in before]:  # in their order, in which they are embedded
+            if keyword.parent_id not in (None, "root"):
+                self._parent_of[id] = keyword.parent_id
+        for text in [each for each in texts if each not in before]:  # not a set: they are embedded in this order
             self._ids_of.setdefault(text, {})[id] = None
             self.vectors.add(text)
         for text in before.keys() - texts.keys():
@@ -283,7 +306,7 @@ class MeaningRanker:
 
 def fuse(words: float, nearness: float) -> float:
     """Return the score of a keyword by what words and meaning say of it, all from 0 to 1."""
-    return round((1 - MEANING) * words**0.5 + MEANING * nearness, 4)
+    return round(1 - (1 - words) * USUAL**2 / (nearness**2 + USUAL**2), 4)
 
 
 def _check_infos_embedded(count: int | None) -> None:
