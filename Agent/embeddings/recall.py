@@ -186,16 +186,17 @@ class MeaningRanker:
         text = f"{query[: TEXT_LIMIT // 4]}: {more}"[:TEXT_LIMIT] if more else query[:TEXT_LIMIT]
         self.follow()
         self._worker.ask([text, *everyday_words(text)], self._patience_s)
-        near = self._nearest(text)
-        wanted = max(count, _NEAREST)
-        fits = self._words.Fit(query, more, is_placing=is_placing, count=wanted, among={*among, *near})
+        fits = self._words.Fit(query, more, is_placing=is_placing, count=max(count, _NEAREST), among=among)
         if self.vectors.vector_of(text) is None and self.vectors.failure:
             note = f"words ranked alone: {self.vectors.failure}"
             return fits._replace(note=f"{fits.note}; {note}" if fits.note else note)
+        near = self._nearest(text)
         ids, evidence = dict.fromkeys((*fits.ids, *near, *among)), {}
         for id, (nearness, beginning) in self._nearness(text, ids).items():
             found = fits.evidence.get(id, Evidence(0.0))
-            evidence[id] = Evidence(fuse(found.score, nearness), found.excerpt, beginning)
+            meaning = nearness**2 / (nearness**2 + USUAL**2)
+            score = round(1 - (1 - found.score) * (1 - meaning), 4)
+            evidence[id] = Evidence(score, found.excerpt, beginning if meaning > found.score else "")
         ranked = [id for id in dict.fromkeys((*fits.ids, *near)) if evidence[id].score]
         if not is_placing:
             ranked.sort(key=lambda id: -evidence[id].score)
@@ -302,11 +303,6 @@ class MeaningRanker:
             del self._ids_of[text][id]
             if not self._ids_of[text]:
                 del self._ids_of[text]
-
-
-def fuse(words: float, nearness: float) -> float:
-    """Return the score of a keyword by what words and meaning say of it, all from 0 to 1."""
-    return round(1 - (1 - words) * USUAL**2 / (nearness**2 + USUAL**2), 4)
 
 
 def _check_infos_embedded(count: int | None) -> None:
