@@ -149,7 +149,7 @@ class MeaningRanker:
         check_embedder(embedder)
         self._view = view
         self._words = words or TreeRanker(view)
-        self.vectors = Vectors(embedder, view.data_dir and path_for(view.data_dir, "keywords", embedder.name))
+        self.vectors = Vectors(embedder, path_for(view.data_dir, "keywords", embedder.name) if view.data_dir else None)
         self._infos_embedded = sys.maxsize if infos_embedded is None else infos_embedded
         self._worker, self._patience_s = Worker(self.vectors), patience_s
         self._knowing = Knowing(self.vectors, trust)
@@ -178,7 +178,7 @@ class MeaningRanker:
     ) -> Fits:
         """Return the keywords that fit a text, or the parents that a new keyword could have; see `Ranker.Fit`.
 
-        Parents rank by words, and what is near follows.
+        Parents rank by words; what is near follows, without evidence.
 
         Cost: as by words, and waits for the query's vector, `patience_s` at most; none where the query is known and no
         text waits.
@@ -191,6 +191,8 @@ class MeaningRanker:
             note = f"words ranked alone: {self.vectors.failure}"
             return fits._replace(note=f"{fits.note}; {note}" if fits.note else note)
         near = self._nearest(text)
+        if is_placing:  # what is near to a new keyword is as often its sibling as its parent
+            return fits._replace(ids=list(dict.fromkeys((*fits.ids, *near))))
         ids, evidence = dict.fromkeys((*fits.ids, *near, *among)), {}
         for id, (nearness, beginning) in self._nearness(text, ids).items():
             found = fits.evidence.get(id, Evidence(0.0))
@@ -198,9 +200,7 @@ class MeaningRanker:
             score = round(1 - (1 - found.score) * (1 - meaning), 4)
             evidence[id] = Evidence(score, found.excerpt, beginning if meaning > found.score else "")
         ranked = [id for id in dict.fromkeys((*fits.ids, *near)) if evidence[id].score]
-        if not is_placing:
-            ranked.sort(key=lambda id: -evidence[id].score)
-        return fits._replace(ids=ranked, evidence=evidence)
+        return fits._replace(ids=sorted(ranked, key=lambda id: -evidence[id].score), evidence=evidence)
 
     def Close(self) -> None:  # noqa: N802
         """Ask the model no more. Cost: waits for a call that is under way, `patience_s` at most; not for a late one."""
