@@ -13,7 +13,7 @@ The words rank as they do without a model, and their best are joined by the keyw
     score(keyword) = 1 - (1 - words) · (1 - meaning)              a noisy-or: either one alone can make an answer
     meaning        = nearness² / (nearness² + USUAL²)             the scale of the words: 0.5 is an answer
     nearness       = trust · (similarity - average) / (1 - average)     similarity: of the nearest of its texts;
-                     at least DECAY · nearness of its parent
+                     at least DECAY · that of its parent
 
 Nearness is 0 for a text like the average one and 1 for one that says the query itself, so that a model whose
 similarities all lie between 0.7 and 0.9 counts as one that uses the whole scale. Order and confidence are one number.
@@ -57,7 +57,6 @@ DECAY = 0.8
 _NEAREST = 200  # texts, and keywords: as many as the words bring
 _PASSAGE = 400  # characters of an info that are embedded together; a small model blurs more
 _BEGINNING = 80  # characters of an info by which it is known
-_LENDING = 6  # keywords of a path of which the last has some nearness
 _PIECE = 1_000  # keywords that are read at a time
 _NOTED = 10_000  # changes that are noted; where more came, everything is read again
 _log = logging.getLogger(__name__)
@@ -145,8 +144,9 @@ class MeaningRanker:
         infos_embedded: int | None = None,
     ) -> None:
         check_patience(patience_s)
-        _check_infos_embedded(infos_embedded)
         check_embedder(embedder)
+        if infos_embedded is not None and (type(infos_embedded) is not int or infos_embedded < 0):
+            raise InvalidInputError(f"infos_embedded must be a number from 0 on, or None: {infos_embedded!r:.60}")
         self._view = view
         self._words = words or TreeRanker(view)
         self.vectors = Vectors(embedder, path_for(view.data_dir, "keywords", embedder.name) if view.data_dir else None)
@@ -229,8 +229,8 @@ class MeaningRanker:
     def _nearness(self, text: str, ids: Iterable[str]) -> dict[str, tuple[float, str]]:
         """Return id → nearness, 0 to 1, and how the info begins that has the nearest of its texts, or ""."""
         with self._lock:
-            chains = {id: self._path_of(id) for id in ids}
-            held = {id: self._texts_of.get(id, {}) for chain in chains.values() for id in chain}
+            parents = {id: self._parent_of.get(id, id) for id in ids}
+            held = {id: self._texts_of.get(id, {}) for id in (*parents, *parents.values())}
         average, trust = self._average(text), self._knowing.trust(text)
         found = iter(self.vectors.likenesses(text, [each for texts in held.values() for each in texts]))
         own = dict[str, tuple[float, str]]()
@@ -239,8 +239,7 @@ class MeaningRanker:
             similarity, beginning = max(pairs, default=(-1.0, ""), key=lambda pair: pair[0])
             share = trust * (similarity - average) / max(1e-4, 1.0 - average)
             own[id] = min(1.0, max(0.0, share)), beginning
-        inherited = {id: max(DECAY**up * own[above][0] for up, above in enumerate(path)) for id, path in chains.items()}
-        return {id: (nearness, own[id][1] if own[id][0] == nearness else "") for id, nearness in inherited.items()}
+        return {id: max(own[id], (DECAY * own[parent][0], "")) for id, parent in parents.items()}
 
     def _average(self, text: str) -> float:
         """Return how near the texts are on average; everyday words count as one more, for a tree of one or two."""
@@ -248,13 +247,6 @@ class MeaningRanker:
         words = (self.vectors.vector_of(word) for word in everyday_words(text))
         usual = [float(asked @ word) for word in words if asked is not None and word is not None]
         return (self.vectors.average(text) * count + sum(usual) / max(1, len(usual))) / (count + 1)
-
-    def _path_of(self, id: str) -> list[str]:
-        """Return a keyword and the nearest of those above it: what is further up lends too little."""
-        path = [id]
-        while len(path) < _LENDING and (above := self._parent_of.get(path[-1])):
-            path.append(above)
-        return path
 
     # -- following ------------------------------------------------------------
 
@@ -305,11 +297,6 @@ class MeaningRanker:
                 del self._ids_of[text]
 
 
-def _check_infos_embedded(count: int | None) -> None:
-    if isinstance(count, bool) or not isinstance(count, (int, type(None))) or (count is not None and count < 0):
-        raise InvalidInputError(f"infos_embedded must be a number from 0 on, or None: {reprlib.repr(count)}")
-
-
 class EmbeddingTree(KeywordTree):
     """A `KeywordTree` that ranks by words and by meaning.
 
@@ -342,10 +329,6 @@ class EmbeddingTree(KeywordTree):
         infos_embedded: int | None = None,
         **options: Any,
     ) -> None:
-        check_embedder(embedder)
-        check_trust(trust)
-        check_patience(patience_s)
-        _check_infos_embedded(infos_embedded)
         if "ranker" in options:
             message = "ranker cannot be chosen here, EmbeddingTree brings its own (KeywordTree takes any)"
             raise InvalidInputError(f"{message}: {reprlib.repr(options['ranker'])}")
