@@ -211,11 +211,10 @@ class Demo:
                     branch.add(_label(child))
         self.console.print(drawn)
         if self.by_meaning:
-            vectors: Any = tree.recall.vectors  # type: ignore[attr-defined]  # of the tree with a model
+            model: Any = tree  # the tree with a model
             with self.console.status("") as status:
-                while vectors.waiting and not vectors.failure:
-                    status.update(f"a small model reads names and first lines … {vectors.waiting:,} to go")
-                    vectors.catch_up(limit=BATCH // 10)
+                while (waiting := model.catch_up(BATCH // 10)) and not model.recall.vectors.failure:
+                    status.update(f"a small model reads names and first lines … {waiting:,} to go")
 
     def names(self, tree: KeywordTree) -> None:
         """Look up names and an alias."""

@@ -1,4 +1,4 @@
-"""Find by likeness of meaning, too: an optional ranking by embeddings beside the library's ranking by words.
+"""Find by meaning, too: an optional ranking by embeddings beside the library's ranking by words.
 
 Needs the extra `[embeddings]`; the library in `keyword_tree.keyword_tree` knows nothing of it. Read in this order:
 
@@ -6,8 +6,8 @@ Needs the extra `[embeddings]`; the library in `keyword_tree.keyword_tree` knows
     vectors     vectors of texts, in memory to be compared and on disk to be there again
     worker      the thread in which that is done: nobody waits without end
     scripts     whether a model knows a script, asked of the model itself
-    recall      `EmbeddingTree`, the door: a tree that ranks by words and by likeness
-    ranker      the same likeness for what a memory says, behind the port of `keyword_tree.memory.retriever`
+    recall      `EmbeddingTree`: a tree that ranks by words and by meaning
+    ranker      the same for what a memory says, behind the port of `keyword_tree.memory.retriever`
 """
 
 from importlib import import_module

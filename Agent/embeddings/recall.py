@@ -1,4 +1,4 @@
-"""Rank a tree's keywords by words and by likeness of meaning: `EmbeddingTree`, the door.
+"""Rank a tree's keywords by words and by meaning: `EmbeddingTree`, a tree with a `MeaningRanker`.
 
 >>> import tempfile
 >>> from keyword_tree.embeddings.embedder import HashingEmbedder
@@ -8,28 +8,20 @@
 ...     [(node.name, confidence > 0.3) for node, confidence in tree.RankCandidates("automobile", 1)]
 [('car', True)]
 
-The words rank as they do without a model; likeness adds to what they say, it replaces nothing:
+The words rank as they do without a model, and their best are joined by the keywords whose texts are nearest:
 
-    gain(node)  = WEIGHT · nearness · what the query could gain by words at most
-    nearness    = trust · (likeness − average) / (1 − average)      likeness: of the nearest of the node's texts
+    score(keyword) = 1 - (1 - words) · (1 - meaning)              a noisy-or: either one alone can make an answer
+    meaning        = nearness² / (nearness² + USUAL²)             the scale of the words: 0.5 is an answer
+    nearness       = trust · (similarity - average) / (1 - average)     similarity: of the nearest of its texts;
+                     at least DECAY · that of its parent
 
-So where words explain a query, they decide; where they explain little, likeness does. Nearness is 0 for a node like
-the average one and 1 for one that says the query itself: a model whose likenesses all lie between 0.7 and 0.9 counts
-as one that uses the whole scale, and what is near to nothing gains little. Nor is it likeness that a text is near to
-all that is asked, see `Vectors.nearest`. A gain is *heard* as one by a word is: what lies beneath a keyword that is
-near has four fifths of it. `trust` is what the model showed to know of the query's scripts, see `scripts`; a log line
-tells which one it does not know. Where no word is known here, likeness ranks alone.
+Nearness is 0 for a text like the average one and 1 for one that says the query itself, so that a model whose
+similarities all lie between 0.7 and 0.9 counts as one that uses the whole scale. Order and confidence are one number.
+`trust` is what the model showed to know of the query's scripts, see `scripts`.
 
-A confidence by likeness is nearness to the power of 1½: of questions that nothing answers, the nearest keywords have
-0.1 to 0.25, and as many should be refused as by words alone.
-
-A new keyword is compared by its name and description, as one text.
-
-Who asks waits for the model, nobody else does: it is called before the tree's lock is taken, in a thread of its own,
-see `worker`. A ranking waits for its query's vector, `patience_s` at most, and an eighth of that for texts that have
-none yet; that thread then embeds up to 64 of them, and `EmbeddingTree.catch_up` all. Until then a keyword ranks by its
-words. Where the model fails, also at a plain word, or where it is late, the words rank alone, `Vectors.failure` says
-why, and a log line says it once. A text that the model refuses ranks by its words; `Vectors.refused` counts it.
+A query waits for its own vector, `patience_s` at most, and an eighth of that for texts that have none yet; a thread
+embeds up to 64 of them for each query, see `worker`, and `EmbeddingTree.catch_up` all. Until then a keyword ranks by
+its words. Where the model fails or is late, words rank alone, and `Fits.note` and `Vectors.failure` say so.
 """
 
 import logging
@@ -37,30 +29,36 @@ import os
 import reprlib
 import sys
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from heapq import nsmallest
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
-from ..keyword_tree import InvalidInputError, KeywordTree
-from ..ranking import Ranking, Recall, Texts, _LexicalRecall
+from ..finding.texts import passages
+from ..finding.tree import TreeRanker
+from ..keyword_tree import Evidence, Fits, InvalidInputError, KeywordTexts, KeywordTree, Ranker, StoreError, TreeView
 from .embedder import Embedder, check_embedder, renew_after_fork
 from .scripts import LITTLE_TRUST, PROBES, check_trust, everyday_words, probe, scripts_of, trust_in
 from .vectors import TEXT_LIMIT, Vectors, path_for
 from .worker import PATIENCE_S, Worker, check_patience
 
-__all__ = ["EmbeddingRecall", "EmbeddingTree"]
+__all__ = ["EmbeddingTree", "MeaningRanker"]
 
-WEIGHT = 0.8
-"""What a keyword gains that says the query itself, beside what the query could gain by words."""
+USUAL = 0.4
+"""The nearness that is an answer as often as not."""
 
-_NEAREST = 200  # texts, and nodes of a ranking: as many as the words bring
-_LIKENESS = "≈"  # the term that stands for it
-_DOUBT = 1.5  # power: what is halfway to the query itself answers it with a confidence of 0.35
+DECAY = 0.8
+"""What a keyword has of its parent's nearness; as with words, see `finding.score`."""
+
+_NEAREST = 200  # texts, and keywords: as many as the words bring
+_PASSAGE = 400  # characters of an info that are embedded together; a small model blurs more
+_BEGINNING = 80  # characters of an info by which it is known
+_PIECE = 1_000  # keywords that are read at a time
+_NOTED = 10_000  # changes that are noted; where more came, everything is read again
 _log = logging.getLogger(__name__)
 
 
@@ -70,7 +68,7 @@ class Knowing:
     Args:
         vectors: The model's.
         trust: What is not to be asked for, see `EmbeddingTree`.
-        enough: A script that gets less is told in the log, once.
+        enough: A script that gets less is logged, once.
 
     Raises:
         InvalidInputError: `trust` is not what it should be.
@@ -116,17 +114,17 @@ class Knowing:
             is_news = script not in self._known
             self._known[script] = trust
         if why and is_news and trust < self._enough:
-            told = "%s is not trusted in %s (%s): words rank alone there, unless `trust` says otherwise"
-            _log.warning(told, self._vectors.model, script, why)
+            message = "%s is not trusted in %s (%s): words rank alone there, unless `trust` says otherwise"
+            _log.warning(message, self._vectors.model, script, why)
 
 
-class EmbeddingRecall:
-    """The tree's port `Recall`: words and likeness as one ranking. The ranking's lock guards all but `Prepare`.
+class MeaningRanker:
+    """The tree's interface `Ranker`: words and meaning as one ranking. Any number of threads may use it.
 
     Args:
-        embedder: The model.
-        path: The file of its vectors; None keeps them in memory.
-        words: Makes the ranking by words.
+        view: The tree.
+        embedder: The model. Its vectors are kept in the folder `indexes` of the tree, in memory where it has none.
+        words: Ranks by words; None is a `TreeRanker`.
         trust: As in `EmbeddingTree`.
         patience_s: As in `EmbeddingTree`.
         infos_embedded: As in `EmbeddingTree`.
@@ -137,166 +135,188 @@ class EmbeddingRecall:
 
     def __init__(
         self,
+        view: TreeView,
         embedder: Embedder,
-        path: Path | None = None,
-        words: Callable[[], Recall] = _LexicalRecall,
+        words: Ranker | None = None,
+        *,
         trust: float | Mapping[str, float] | None = None,
         patience_s: float = PATIENCE_S,
         infos_embedded: int | None = None,
     ) -> None:
         check_patience(patience_s)
-        _check_infos_embedded(infos_embedded)
-        self.vectors = Vectors(embedder, path)
+        check_embedder(embedder)
+        if infos_embedded is not None and (type(infos_embedded) is not int or infos_embedded < 0):
+            raise InvalidInputError(f"infos_embedded must be a number from 0 on, or None: {infos_embedded!r:.60}")
+        self._view = view
+        self._words = words or TreeRanker(view)
+        self.vectors = Vectors(embedder, path_for(view.data_dir, "keywords", embedder.name) if view.data_dir else None)
         self._infos_embedded = sys.maxsize if infos_embedded is None else infos_embedded
         self._worker, self._patience_s = Worker(self.vectors), patience_s
-        self._words = words()
         self._knowing = Knowing(self.vectors, trust)
-        self._texts_of: dict[str, tuple[str, ...]] = {}
+        self._lock: Any = threading.RLock()  # guards what follows; Any: typeshed does not know `_is_owned`
+        self._noted: deque[Collection[str]] | None = None  # None: everything is to be read
+        self._texts_of: dict[str, dict[str, str]] = {}  # id -> text -> how the info begins whose passage it is, or ""
         self._ids_of: dict[str, dict[str, None]] = {}
-        self._asked: object = None  # the last text that was compared
-        self._nearest_of: dict[str, tuple[float, str]] = {}  # id -> its text that is nearest to that, and how near
+        self._parent_of: dict[str, str] = {}
 
     @property
     def trust(self) -> dict[str, float]:
         """Script → how far the model is trusted there, 0 to 1, of the scripts that came up so far."""
         return self._knowing.by_script
 
-    def Add(self, id: str, texts: Texts) -> None:  # noqa: N802  the port's names
-        """Take in a node that is not there."""
-        self._asked = None
-        self._words.Add(id, texts)
-        names, others, infos = texts
-        newest = infos[max(0, len(infos) - self._infos_embedded) :]
-        about = [f"{names[0]}: {info}" for info in newest]  # an info seldom says what it is about
-        said = self._texts_of[id] = tuple(dict.fromkeys(text[:TEXT_LIMIT] for text in (*names, *others, *about)))
-        for text in said:
+    def Note(self, ids: Collection[str] | None) -> None:  # noqa: N802  the interface's names
+        """Take down the keywords to be read again. Cost: below 1 µs."""
+        self._words.Note(ids)
+        noted = self._noted
+        if noted is not None and ids is not None and len(noted) < _NOTED:
+            noted.append(ids)
+        else:
+            self._noted = None
+
+    def Fit(  # noqa: N802
+        self, query: str, more: str = "", *, is_placing: bool = False, count: int = 50, among: Collection[str] = ()
+    ) -> Fits:
+        """Return the keywords that fit a text, or the parents that a new keyword could have; see `Ranker.Fit`.
+
+        Parents rank by words; what is near follows, without evidence.
+
+        Cost: as by words, and waits for the query's vector, `patience_s` at most; none where the query is known and no
+        text waits.
+        """
+        text = f"{query[: TEXT_LIMIT // 4]}: {more}"[:TEXT_LIMIT] if more else query[:TEXT_LIMIT]
+        self.follow()
+        self._worker.ask([text, *everyday_words(text)], self._patience_s)
+        fits = self._words.Fit(query, more, is_placing=is_placing, count=max(count, _NEAREST), among=among)
+        if self.vectors.vector_of(text) is None and self.vectors.failure:
+            note = f"words ranked alone: {self.vectors.failure}"
+            return fits._replace(note=f"{fits.note}; {note}" if fits.note else note)
+        near = self._nearest(text)
+        if is_placing:  # what is near to a new keyword is as often its sibling as its parent
+            return fits._replace(ids=list(dict.fromkeys((*fits.ids, *near))))
+        ids, evidence = dict.fromkeys((*fits.ids, *near, *among)), {}
+        for id, (nearness, beginning) in self._nearness(text, ids).items():
+            found = fits.evidence.get(id, Evidence(0.0))
+            meaning = nearness**2 / (nearness**2 + USUAL**2)
+            score = round(1 - (1 - found.score) * (1 - meaning), 4)
+            evidence[id] = Evidence(score, found.excerpt, beginning if meaning > found.score else "")
+        ranked = [id for id in dict.fromkeys((*fits.ids, *near)) if evidence[id].score]
+        return fits._replace(ids=sorted(ranked, key=lambda id: -evidence[id].score), evidence=evidence)
+
+    def Close(self) -> None:  # noqa: N802
+        """Ask the model no more. Cost: waits for a call that is under way, `patience_s` at most; not for a late one."""
+        self._words.Close()
+        self._worker.close(self._patience_s)
+
+    def catch_up(self, limit: int | None = None) -> int:
+        """Embed what waits, as `EmbeddingTree.catch_up`."""
+        self.follow()
+        return self._worker.catch_up(limit)
+
+    def forget(self) -> None:
+        """Keep no vector of what is not in the tree."""
+        self.follow()
+        self.vectors.forget()
+
+    # -- comparing ------------------------------------------------------------
+
+    def _nearest(self, text: str) -> list[str]:
+        """Return the keywords of the nearest texts, nearest first."""
+        with self._lock:
+            nearest = self.vectors.nearest(text, _NEAREST)
+            ids = dict.fromkeys(id for _, each in nearest for id in nsmallest(_NEAREST, self._ids_of.get(each, ())))
+            return list(islice(ids, _NEAREST))
+
+    def _nearness(self, text: str, ids: Iterable[str]) -> dict[str, tuple[float, str]]:
+        """Return id → nearness, 0 to 1, and how the info begins that has the nearest of its texts, or ""."""
+        with self._lock:
+            parents = {id: self._parent_of.get(id, id) for id in ids}
+            held = {id: self._texts_of.get(id, {}) for id in (*parents, *parents.values())}
+        average, trust = self._average(text), self._knowing.trust(text)
+        found = iter(self.vectors.likenesses(text, [each for texts in held.values() for each in texts]))
+        own = dict[str, tuple[float, str]]()
+        for id, texts in held.items():
+            pairs = ((next(found), beginning) for beginning in texts.values())
+            similarity, beginning = max(pairs, default=(-1.0, ""), key=lambda pair: pair[0])
+            share = trust * (similarity - average) / max(1e-4, 1.0 - average)
+            own[id] = min(1.0, max(0.0, share)), beginning
+        return {id: max(own[id], (DECAY * own[parent][0], "")) for id, parent in parents.items()}
+
+    def _average(self, text: str) -> float:
+        """Return how near the texts are on average; everyday words count as one more, for a tree of one or two."""
+        count, asked = len(self.vectors), self.vectors.vector_of(text)
+        words = (self.vectors.vector_of(word) for word in everyday_words(text))
+        usual = [float(asked @ word) for word in words if asked is not None and word is not None]
+        return (self.vectors.average(text) * count + sum(usual) / max(1, len(usual))) / (count + 1)
+
+    # -- following ------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Take in what has changed. Cost: decodes the keywords that did, all of them the first time."""
+        if self._lock._is_owned():
+            raise StoreError("a signal handler cannot rank while its own thread does")
+        with self._lock:
+            noted, self._noted = self._noted, deque()  # first: what is written from now on is noted
+            try:
+                if noted is None:
+                    changed = dict.fromkeys((*self._view.Ids(), *self._texts_of))
+                else:
+                    changed = {id: None for ids in noted for id in ids}
+                changed.pop("root", None)
+                left = iter(changed)
+                while piece := list(islice(left, _PIECE)):
+                    found = {each.id: each for each in self._view.Read(piece)}
+                    for id in piece:
+                        self._hold(id, found.get(id))
+            except BaseException:  # nobody knows how far it came
+                self._noted = None
+                raise
+
+    def _read(self, keyword: KeywordTexts) -> dict[str, str]:
+        """Return what of a keyword is embedded, and of each passage how its info begins."""
+        texts = dict.fromkeys((*keyword.names, keyword.description, *keyword.queries), "")
+        newest = keyword.info_ids[max(0, len(keyword.info_ids) - self._infos_embedded) :]
+        for _, content in self._view.Contents(newest):  # an info seldom says what it is about
+            for passage in passages(content[:TEXT_LIMIT], _PASSAGE):
+                texts[f"{keyword.names[0]}: {passage}"] = content[:_BEGINNING]
+        return {text[:TEXT_LIMIT]: beginning for text, beginning in texts.items() if text.strip()}
+
+    def _hold(self, id: str, keyword: KeywordTexts | None) -> None:
+        texts, before = self._read(keyword) if keyword else {}, self._texts_of.pop(id, {})
+        self._parent_of.pop(id, None)
+        if keyword:
+            self._texts_of[id] = texts
+            if keyword.parent_id not in (None, "root"):
+                self._parent_of[id] = keyword.parent_id
+        for text in [each for each in texts if each not in before]:  # not a set: they are embedded in this order
             self._ids_of.setdefault(text, {})[id] = None
             self.vectors.add(text)
-
-    def Remove(self, id: str, texts: Texts) -> None:  # noqa: N802
-        """Forget a node; `texts` are those that it came with."""
-        self._asked = None
-        self._words.Remove(id, texts)
-        for text in self._texts_of.pop(id):
+        for text in before.keys() - texts.keys():
             self.vectors.remove(text)
             del self._ids_of[text][id]
             if not self._ids_of[text]:
                 del self._ids_of[text]
 
-    def Prepare(self, query: str, description: str = "") -> None:  # noqa: N802
-        """Embed a query, and some of the texts that wait. The tree calls it before `Rank`, outside of every lock.
-
-        Cost: waits for a call of the model, as long as `patience_s` allows; none where the query is known and no text
-        waits.
-        """
-        text = _as_one(query, description)
-        self._worker.ask([text, *everyday_words(text)], self._patience_s)
-        self._knowing.trust(text)  # now, since it may have to be told, and no lock is held
-
-    def catch_up(self, limit: int | None = None) -> int:
-        """Embed what waits, as `EmbeddingTree.catch_up`."""
-        return self._worker.catch_up(limit)
-
-    def close(self) -> None:
-        """Ask the model no more. Cost: waits for a call that is under way, `patience_s` at most; not for a late one."""
-        self._worker.close(self._patience_s)
-
-    def Rank(self, query: str, description: str = "") -> Ranking:  # noqa: N802
-        """Compare a query, or a new keyword's name and description, with all nodes; by words alone if not prepared."""
-        ranking = self._words.Rank(query, description)
-        text = _as_one(query, description)
-        nearest = self.vectors.nearest(text, _NEAREST)
-        if not nearest:
-            return ranking
-        # A query of which no word has any weight is all likeness.
-        most = WEIGHT * (sum(ranking.weights.values()) or 1.0)
-
-        def likeness_gains(ids: Sequence[str]) -> dict[str, float]:
-            return {id: most * near for id, near in zip(ids, self.nearness(text, ids), strict=True)}
-
-        def gains(wanted: Collection[str], names_only: bool) -> dict[str, dict[str, float]]:
-            found = ranking.Gains(wanted, names_only)
-            for id, gain in likeness_gains(list(wanted)).items():
-                if gain:
-                    found.setdefault(id, {})[_LIKENESS] = gain
-            return found
-
-        scores = {id: score for score, id in ranking.best}
-        bearers = (nsmallest(_NEAREST, self._ids_of.get(said, ())) for _, said in nearest)
-        near = islice(dict.fromkeys(id for ids in bearers for id in ids), _NEAREST)
-        more = [id for id in near if id not in scores]
-        scores |= {id: sum(own.values()) for id, own in ranking.Gains(more, False).items()}
-        wanted = list(dict.fromkeys([*scores, *more]))
-        best = sorted((-gain - scores.get(id, 0.0), id) for id, gain in likeness_gains(wanted).items())
-        # Words that nobody has say nothing of what is meant; nor whether it is a theme or what lies beneath.
-        weights = {**(ranking.weights if ranking.best else {}), _LIKENESS: most}
-        best_first = [(-score, id) for score, id in best[:_NEAREST]]
-        return Ranking(best_first, weights, gains, partial(self.confidence, text), partial(self.nearest_info, text))
-
-    def likenesses(self, text: str, ids: Sequence[str]) -> list[float]:
-        """Return how near the nearest text of each node is to one that was prepared, -1 where that is not known."""
-        return [likeness for likeness, _ in self._find_nearest(text, ids)]
-
-    def nearest_info(self, query: str, id: str) -> str:
-        """Return the info by which a node is nearest, "" where another of its texts is nearer."""
-        ((likeness, text),) = self._find_nearest(query, [id])
-        about = f"{self._texts_of.get(id, ('',))[0]}: "
-        return text.removeprefix(about) if likeness >= 0 and text.startswith(about) else ""
-
-    def _find_nearest(self, text: str, ids: Sequence[str]) -> list[tuple[float, str]]:
-        if self._asked != (text, self.vectors.version):
-            self._asked, self._nearest_of = (text, self.vectors.version), {}
-        new = [id for id in ids if id not in self._nearest_of]  # a ranking asks for most of them several times
-        said = [self._texts_of.get(id, ()) for id in new]
-        found = self.vectors.likenesses(text, [each for texts in said for each in texts])
-        end = 0
-        for id, texts in zip(new, said, strict=True):
-            begin, end = end, end + len(texts)
-            nearest = max(range(begin, end), key=found.__getitem__, default=-1)
-            self._nearest_of[id] = (found[nearest], texts[nearest - begin]) if texts else (-1.0, "")
-        return [self._nearest_of[id] for id in ids]
-
-    def confidence(self, query: str, ids: Sequence[str]) -> list[float]:
-        """Return 0 to 1 for each node: how sure its nearness makes it that it is meant."""
-        return [near**_DOUBT for near in self.nearness(query, ids)]
-
-    def nearness(self, query: str, ids: Sequence[str]) -> list[float]:
-        """Return 0 to 1 for each node: how far it is from the average node to one that says the query itself."""
-        average, trust = self.vectors.average(query), self._knowing.trust(query)
-        share = (trust * (near - average) / max(1e-4, 1.0 - average) for near in self.likenesses(query, ids))
-        return [min(1.0, max(0.0, each)) for each in share]
-
-
-def _as_one(query: str, description: str) -> str:
-    """Return the text that is compared."""
-    return f"{query[: TEXT_LIMIT // 4]}: {description}"[:TEXT_LIMIT] if description else query[:TEXT_LIMIT]
-
-
-def _check_infos_embedded(count: int | None) -> None:
-    if isinstance(count, bool) or not isinstance(count, (int, type(None))) or (count is not None and count < 0):
-        raise InvalidInputError(f"infos_embedded must be a number from 0 on, or None: {reprlib.repr(count)}")
-
 
 class EmbeddingTree(KeywordTree):
-    """A `KeywordTree` that ranks by words and by likeness.
+    """A `KeywordTree` that ranks by words and by meaning.
 
     Args:
         data_dir: As in `KeywordTree`. The vectors are kept in its folder `indexes`, and may be deleted at any time.
-        embedder: Who turns texts into vectors.
-        trust: How far likeness counts, from 0, hardly (as 0.02), to 1, fully: for texts in every script, or by script
+        embedder: Turns texts into vectors.
+        trust: How far meaning counts, from 0, hardly (as 0.02), to 1, fully: for texts in every script, or by script
             (`{"CJK": 1.0}`; a script's name is the first word of its letters' names in Unicode, see `scripts.PROBES`).
-            The model is tried, with eight pairs of everyday words, for every script that is not told of here; None
-            tells of none. A model of English that is told to be trusted in Chinese brings noise there.
+            The model is tried, with eight pairs of everyday words, for every other script, and with None for all. A
+            model of English that is trusted in Chinese brings noise there.
         patience_s: Seconds that a search waits for its question's vector. A model that is late has failed: words rank
             alone, a log line says so once, and it is left alone for half a minute.
-        infos_embedded: So many infos of a keyword, the newest, are embedded; None is all that `infos_heard` lets words
-            find. With 0 the model reads names, aliases, descriptions and confirmed queries alone: a large tree is read
-            sooner.
-        options: As in `KeywordTree`, but for `recall`.
+        infos_embedded: So many infos of a keyword, the newest, are embedded, each by its first 2,000 characters; None
+            is all. With 0 the model reads names, aliases, descriptions and confirmed queries alone: a large tree is
+            read sooner.
+        options: As in `KeywordTree`, but for `ranker`.
 
     Raises:
         InvalidInputError: `embedder` has no name or no method `embed`, `trust`, `patience_s` or `infos_embedded` is not
-            what it should be, or `recall` is given; and as in `KeywordTree`.
+            what it should be, or `ranker` is given; and as in `KeywordTree`.
     """
 
     def __init__(
@@ -309,34 +329,20 @@ class EmbeddingTree(KeywordTree):
         infos_embedded: int | None = None,
         **options: Any,
     ) -> None:
-        check_embedder(embedder)
-        check_trust(trust)
-        check_patience(patience_s)
-        _check_infos_embedded(infos_embedded)
-        if "recall" in options:
-            told = "recall cannot be chosen here, EmbeddingTree brings its own (KeywordTree takes any)"
-            raise InvalidInputError(f"{told}: {reprlib.repr(options['recall'])}")
-
-        self._made: EmbeddingRecall | None = None
-
-        def make_recall() -> EmbeddingRecall:
-            self._close_recall()  # the one before may be embedding still, what is to be forgotten now
-            path = path_for(self.data_dir, "keywords", embedder.name)
-            self._made = EmbeddingRecall(
-                embedder, path, trust=trust, patience_s=patience_s, infos_embedded=infos_embedded
-            )
-            return self._made
-
-        folder = os.fspath(data_dir) if isinstance(data_dir, os.PathLike) else data_dir
-        super().__init__(folder, recall=make_recall, **options)
+        if "ranker" in options:
+            message = "ranker cannot be chosen here, EmbeddingTree brings its own (KeywordTree takes any)"
+            raise InvalidInputError(f"{message}: {reprlib.repr(options['ranker'])}")
+        make = partial(
+            MeaningRanker, embedder=embedder, trust=trust, patience_s=patience_s, infos_embedded=infos_embedded
+        )
+        super().__init__(data_dir, ranker=make, **options)  # type: ignore[arg-type]  # a path is as good
 
     @property
-    def recall(self) -> EmbeddingRecall:
-        """The ranking; made from all keywords when it is first asked for."""
-        with self._ranker.Asking():
-            recall = self._ranker._recall
-            assert isinstance(recall, EmbeddingRecall)
-            return recall
+    def recall(self) -> MeaningRanker:
+        """The ranking; it reads the keywords when it is first asked."""
+        self._engine.CheckOpen()  # after a fork it is made again
+        ranker: MeaningRanker = self._ranker
+        return ranker
 
     def catch_up(self, limit: int | None = None) -> int:
         """Embed all that waits, and return how many texts still do: none, unless there is a limit, or the model fails.
@@ -357,25 +363,9 @@ class EmbeddingTree(KeywordTree):
         return self.recall.catch_up(limit)
 
     @override
-    def Close(self) -> None:
-        """Close the tree, as `KeywordTree` does, and wait for a call of the model that is under way, if it is in time.
-
-        What waits has to be embedded when the tree is open again, as has what a late call brings.
-        """
-        super().Close()
-        self._close_recall()
-
-    def _close_recall(self) -> None:
-        if self._made is not None:
-            self._made.close()
-
-    @override
     def CompactStorage(self, keep_history: bool = True) -> dict[str, Any]:
-        """Begin the log anew with what there is; without history the vectors of what was deleted go, too."""
-        before = None if keep_history else self.recall.vectors
+        """As in `KeywordTree`; without history the vectors of what was deleted go, too."""
         report = super().CompactStorage(keep_history)
-        if before is not None:  # it may not know what others deleted; the tree was opened anew, and its ranking does
-            vectors = self.recall.vectors
-            vectors.take_over(before)
-            vectors.forget()
+        if not keep_history:
+            self.recall.forget()
         return report

@@ -436,20 +436,6 @@ class Vectors:
         with self._writing:
             self._path = None
 
-    def take_over(self, other: "Vectors") -> None:
-        """Have what another one of the same model knows of the texts that wait here. Cost: no call, no disk."""
-        with self._lock:
-            texts = list(self._waiting)
-        with other._lock:
-            dimension, row_of = other._dimension, other._row_of
-            found = {text: other._matrix[row_of[text]] for text in texts if text in row_of}
-        with self._lock:
-            if not self._dimension:
-                self._begin(dimension)
-            for text, vector in found.items() if self._dimension == dimension else ():
-                if held := self._waiting.pop(text, 0):
-                    self._put(text, vector, held)
-
     # -- comparing ------------------------------------------------------------
 
     def vector_of(self, text: str) -> "Numbers | None":
@@ -581,8 +567,10 @@ class Vectors:
         if self._path is None or not new:
             return
         dimension, header = len(new[0][1]), _header(self.model, len(new[0][1]))
-        records = b"".join(_record(text, vector) for text, vector in new)
         with self._writing, _warned():
+            with self._lock:
+                new = [each for each in new if each[0] in self._row_of]  # the others were forgotten meanwhile
+            records = b"".join(_record(text, vector) for text, vector in new)
             with self._open(os.O_RDWR | os.O_CREAT) as file:
                 there = _dimension_in(file.read(_HEADER), self.model)
                 if there not in (0, dimension, self._dimension_on_disk) or not header:
