@@ -359,6 +359,7 @@ TEXTS = {
     "A transaction pooler stands between.": "中间有按事务的连接池。",
     "From a tree into a folder.": "从树到文件夹。",
     "Serve on this port of 127.0.0.1, not on stdin.": "在 127.0.0.1 的这个端口上提供，而不用标准输入。",
+    "Serve this session of a context engine's folder, and no tree.": "提供上下文引擎文件夹里的这个会话，而不是一棵树。",
     "Take in rows of files cut_tail-…, kept when the log had lost its end.": (
         "也取回 cut_tail-… 文件里的行，那是日志丢了末尾时留下的。"
     ),
@@ -652,6 +653,10 @@ ERRORS = {
     "KeywordTree needs a POSIX system: Linux, macOS, BSD, or WSL on Windows": (
         "KeywordTree 需要 POSIX 系统：Linux、macOS、BSD，或 Windows 上的 WSL"
     ),
+    "repair needs folders, and cannot use the address of a server: copy the tree out first": (
+        "修复需要文件夹，不能用服务器的地址：请先把树复制出来"
+    ),
+    "it is no KeywordTree document: it is no JSON object": "不是 KeywordTree 的文档：它不是 JSON 对象",
     "a backup needs a new or an empty folder: {}": "备份需要一个新的或空的文件夹：{0}",
     "only what lies in a folder is backed up so: {}": "只有放在文件夹里的记忆才能这样备份：{0}",
     "the disk takes no more bytes": "磁盘写不下了",

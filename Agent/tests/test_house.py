@@ -74,8 +74,8 @@ class TestArrow:
         """All else that a sibling needs of the core is public there: `__all__` and `__port__`."""
         found: set[str] = set()
         for path in (ROOT / "Agent").rglob("*.py"):
-            if path.name.startswith("test_") or "tests" in path.parts or path.name == "ranking.py":
-                continue  # the former ranker leaves with its names
+            if path.name.startswith("test_") or "tests" in path.parts:
+                continue
             module, modules = ast.parse(path.read_text(encoding="utf-8")), set[str]()
             for node in ast.walk(module):
                 if isinstance(node, ast.ImportFrom):
@@ -91,7 +91,7 @@ class TestArrow:
     def test_the_lexical_client_knows_only_the_core_and_its_ranking(self) -> None:
         ours = {name for name in self.imports(ROOT / "Agent/lexical_client.py") if name.startswith((".", "Agent"))}
 
-        assert ours == {".keyword_tree", ".ranking"}
+        assert ours == {".keyword_tree", ".finding"}
 
     @pytest.mark.parametrize("path", sorted((ROOT / "Agent").glob("*.py")), ids=lambda path: path.name)
     def test_a_module_has_its_tests_beside_it(self, path: Path) -> None:

@@ -211,7 +211,7 @@ class TestInfos:
             "Momo": "车是红色的。",
         }.items():
             tree.CreateInfo(content, keyword_ids=[keyword_id])
-        fits = tree._engine.Fit(query)
+        fits = inside.fit(tree, query)
 
         assert (fits.ids[:1], [fits.evidence[each].excerpt for each in fits.ids[:1]]) == (
             [id] * bool(id),

@@ -117,7 +117,7 @@ def test_that_cannot_be_opened_leaves_the_ranking_in_memory(
     path.mkdir()
     with KeywordTree(str(tmp_path)) as tree:
         assert first(tree, "zebra") == "oat"
-        assert "ranked in memory" in tree._engine.Fit("zebra").note
+        assert "ranked in memory" in inside.fit(tree, "zebra").note
     assert "keywords are ranked in memory" in caplog.text
 
 
@@ -125,13 +125,13 @@ def test_is_in_memory_where_the_disk_is_full(tmp_path: Path, monkeypatch: pytest
     fill(tmp_path)
     with KeywordTree(str(tmp_path)) as tree:
         assert first(tree, "zebra") == "oat"
-        connection = tree._ranker.index._db
+        connection = inside.ranker_of(tree).index._db
         pages = connection.execute("pragma page_count").fetchone()[0]
         connection.execute(f"pragma max_page_count = {pages}")  # SQLITE_FULL from here on
         words = " ".join(f"word{number}" for number in range(2_000))
         tree.CreateInfo(f"{words} giraffe", keyword_ids=["tea"])
         assert first(tree, "giraffe") == "tea"
-        assert "ranked in memory" in tree._engine.Fit("zebra").note
+        assert "ranked in memory" in inside.fit(tree, "zebra").note
     with KeywordTree(str(tmp_path)) as tree:
         assert first(tree, "giraffe") == "tea"
 
@@ -139,14 +139,14 @@ def test_is_in_memory_where_the_disk_is_full(tmp_path: Path, monkeypatch: pytest
 def test_a_read_only_file_is_read_as_it_is_and_left_where_something_is_new(tmp_path: Path) -> None:
     path = fill(tmp_path)
     with KeywordTree(str(tmp_path)) as tree:
-        ranker, before = tree._ranker, path.read_bytes()
+        ranker, before = inside.ranker_of(tree), path.read_bytes()
         with ranker.index.reading() as connection:
             connection.execute("pragma query_only = on")  # what the superuser, too, cannot write
         assert first(tree, "zebra") == "oat"
-        assert tree._engine.Fit("zebra").note == ""
+        assert inside.fit(tree, "zebra").note == ""
         tree.CreateInfo("a giraffe", keyword_ids=["tea"])
         assert first(tree, "giraffe") == "tea"
-        assert "ranked in memory" in tree._engine.Fit("zebra").note
+        assert "ranked in memory" in inside.fit(tree, "zebra").note
         assert path.read_bytes() == before
 
 

@@ -14,6 +14,7 @@ import pytest
 from Agent import keyword_tree as kt
 from Agent.finding.tree import TreeRanker
 from Agent.keyword_tree import Evidence, Fits, KeywordTree, PlainRanker, TreeView
+from Agent.tests.support import inside
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 
@@ -40,7 +41,7 @@ class ByLength:
 def test_a_tree_of_the_package_has_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     with KeywordTree(str(tmp_path)) as tree:
-        assert isinstance(tree._ranker, TreeRanker)
+        assert isinstance(inside.ranker_of(tree), TreeRanker)
         tree.RankCandidates("tea")
     assert "plainly" not in caplog.text
 
@@ -76,8 +77,8 @@ def test_another_one_is_asked_where_it_is_given(tmp_path: Path) -> None:
         tree.UpdateInfo(info.id, {"content": "cold"})
 
         assert [node.id for node, _ in tree.RankCandidates("x")] == [long.id, tea.id]
-        assert tree._ranker.noted == [None, {tea.id}, {long.id}, {tea.id}, {tea.id}]
-        ranker = tree._ranker
+        assert inside.ranker_of(tree).noted == [None, {tea.id}, {long.id}, {tea.id}, {tea.id}]
+        ranker = inside.ranker_of(tree)
     assert ranker.is_closed
 
 
@@ -91,10 +92,10 @@ class TestBoth:
             found = [tree.RankCandidates(query, 1)[0][0].name for query in ("teas", "三种绿茶", "how many minutes")]
 
             assert found == ["green tea", "绿茶 框架", "green tea"]
-            fits = tree._engine.Fit("oolong tea", is_placing=True)
+            fits = inside.fit(tree, "oolong tea", is_placing=True)
             assert tree.FindByName("food")[0].id in fits.ids
             assert 0 < fits.evidence[tea.id].score <= 1
-            assert tree._engine.Fit("minutes").evidence[tea.id].excerpt == "Steep it for three minutes."
+            assert inside.fit(tree, "minutes").evidence[tea.id].excerpt == "Steep it for three minutes."
 
     def test_find_by_alias_description_and_confirmed_query_and_follow(
         self, tmp_path: Path, ranker: type[PlainRanker]
@@ -118,7 +119,7 @@ class TestBoth:
         with KeywordTree(str(tmp_path), ranker=ranker) as tree:
             tree.BatchCreateKeywords([{"id": f"k{number}", "name": f"oat {number}"} for number in range(20)])
             other = tree.CreateKeyword("rye", "root").id
-            fits = tree._engine.Fit("oat", count=3, among=[other, "k9"])
+            fits = inside.fit(tree, "oat", count=3, among=[other, "k9"])
 
             assert {*fits.ids[:3], "k9"} <= fits.evidence.keys()
             assert fits.evidence.get(other, Evidence(0.0)).score == 0

@@ -19,7 +19,7 @@ import pytest
 from Agent import keyword_tree as kt
 from Agent.finding import calibration, index, score, texts
 from Agent.finding import tree as ranking
-from Agent.keyword_tree import KeywordTree
+from Agent.keyword_tree import Fits, KeywordTree
 
 Files = kt._Files
 """The one door to the disk; a test that patches a method of it stands before every tree."""
@@ -338,6 +338,16 @@ def scores(tree: KeywordTree, name: str, description: str = "", *, is_placing: b
     """Return how a tree ranks the keywords for a name, to find it or to place it: score and id, best first."""
     fits = tree._engine.Fit(name, description, is_placing=is_placing, count=1000)
     return [(fits.evidence[id].score, id) for id in fits.ids]
+
+
+def fit(tree: KeywordTree, query: str, **options: Any) -> Fits:
+    """Ask a tree's ranker."""
+    return tree._engine.Fit(query, **options)
+
+
+def ranker_of(tree: KeywordTree) -> Any:
+    """Return a tree's ranker."""
+    return tree._ranker
 
 
 def uncalibrated(patch: pytest.MonkeyPatch) -> None:
