@@ -534,6 +534,20 @@ class TestSearching:
         assert sorted(shown) == ["I love jazz.", "Jazz it is."]
 
     @pytest.mark.parametrize(
+        ("own", "others", "question"),
+        [
+            ("I live in Paris.", "My sister moved to Rome.", "Where do I live?"),
+            ("我住在巴黎。", "我妹妹搬到罗马了。", "我住在哪里?"),
+        ],
+    )
+    def test_does_not_take_what_is_newer_of_another_for_the_speakers_own(
+        self, own: str, others: str, question: str
+    ) -> None:
+        with ContextEngineService(None) as engine:
+            engine.commit_session(ADA, [*say(own, at="2026-11-16T08:00:00Z"), *say(others, at="2026-11-17T08:00:00Z")])
+            assert excerpts(engine, question)[0] == own
+
+    @pytest.mark.parametrize(
         ("older", "newer", "questions"),
         [
             ("I live in Paris.", "I moved to Rome.", ["Where do I live?", "Where do I live now?"]),

@@ -422,11 +422,11 @@ class Index:
     def _put(self, db: sqlite3.Connection, batch: _Batch, unit: Unit) -> None:
         batch.ids.add(unit.id)
         row = db.execute("select num, document from unit where id = ?", (unit.id,)).fetchone()
-        num, own = row or (self._number_of(db, unit.id), None)
+        num, own = row or (self._number_of(db, unit.id), 0)  # no document has the number 0
         above = None if unit.context is None else self._number_of(db, unit.context)
         stored = dict(db.execute("select num, data from document where unit = ?", (num,))) if row else {}
         data = _pack(json.dumps([list(unit.names), unit.text], ensure_ascii=False, separators=(",", ":")))
-        old = stored.pop(own, None) if own is not None else None
+        old = stored.pop(own, None)
         if old != data:
             if old is not None:
                 self._drop(db, batch, own, old, is_own=True)

@@ -210,7 +210,7 @@ class CommitCoordinator:
                 uri = parse_uri(f"{uri.parent}/{int(head) + place:04d}-{digest}")
                 archive.archive_uri = uri.text
             meta = read_meta(uri, {})
-            # Without a model only the use of tools is derived; who commits in the background may have a worker with one.
+            # Without a model only the use of tools is derived; but a worker may have one.
             is_done = self._reader is None and not archive.stats["used_tools"] and not is_background
             ledger = {"state": "waiting", "extractors": {}, "applied": [], "failures": []}
             if is_done:

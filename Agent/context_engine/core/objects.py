@@ -268,6 +268,10 @@ class NodeHit:
     """When it was said, in seconds since the epoch; 0.0 where nobody knows."""
     says: frozenset[str] = frozenset()
     """What of the question a passage says: its terms, and the relations that it asks for."""
+    speaker: str = ""
+    """The role, a space and the name of who said it."""
+    subjects: frozenset[str] = frozenset()
+    """Who has the relations that it says, where the question asks for some; see `relation_words.subjects_of`."""
 
 
 @dataclass
