@@ -30,7 +30,7 @@ import zlib
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -558,7 +558,8 @@ class Index:
         with self.reading() as db:
             for group in sorted(groups):
                 sql = "select document from unit where grp = ? and grp <> '' and document is not null limit ?"
-                found.update((row[0], group) for row in db.execute(sql, (group, limit - len(found))))
+                rows = db.execute(sql, (group, limit - len(found))).fetchall()
+                found |= dict.fromkeys(chain.from_iterable(rows), group)
         return found
 
     def ids(self) -> set[str]:

@@ -230,14 +230,14 @@ class TypedQuery:
 
     text: str
     context_type: str = ""
-    """"" is any."""
+    """Only categories of this type: `memory`, `session`, `skill` or `tool`; "" is any."""
     categories: list[str] = field(default_factory=list)
     """Only these; empty is any."""
     target_uri: str = ""
     """Only this and what is beneath; "" is all that the request sees."""
     top_k: int = 10
     filters: dict[str, Any] = field(default_factory=dict)
-    """`since`, `until` (seconds), `session`."""
+    """`since`, `until` (seconds)."""
     hints: dict[str, Any] = field(default_factory=dict)
     """`raised` (category → factor), `budget_tokens`."""
 

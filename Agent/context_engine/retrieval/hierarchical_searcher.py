@@ -16,7 +16,7 @@ from ..providers.relations import ONE_AT_A_TIME, asked_relations, relation_of, s
 from ..providers.vector_index import SpaceVectors
 from ..providers.word_index import WordHit, WordIndex, terms_of
 from .fusing import fuse
-from .l0_retriever import spaces_of
+from .l0_retriever import filters_of, spaces_of
 
 __all__ = ["HierarchicalSearcher"]
 
@@ -60,7 +60,7 @@ class HierarchicalSearcher:
 
     def _look(self, space: str, target: str, query: TypedQuery) -> list[NodeHit]:
         words = self._words(space)
-        filters = (target, query.categories, query.filters.get("since"), query.filters.get("until"))
+        filters = (target, *filters_of(query)[1:])
         count = 3 * query.top_k
         found = words.rank(query.text, count, (2,), *filters)
         found += words.rank(query.text, count, (1,), *filters)

@@ -402,6 +402,7 @@ class ContextEngineService:
         budget_tokens: int = BUDGET_TOKENS,
         since: float | None = None,
         until: float | None = None,
+        context_type: str = "",
     ) -> SearchResult:
         """Return what fits a question, best first, within a budget of tokens.
 
@@ -416,6 +417,7 @@ class ContextEngineService:
             since: Not older, in seconds since the epoch: of a message when it was said, of a memory when it was last
                 written.
             until: Older than this.
+            context_type: Only categories of this type: `"memory"`, `"session"`, `"skill"` or `"tool"`; "" is any.
 
         Raises:
             InvalidInputError, InvalidUriError, AccessDeniedError: An argument cannot be used.
@@ -424,6 +426,7 @@ class ContextEngineService:
         """
         hints = {
             "target_uri": target_uri,
+            "context_type": context_type,
             "categories": categories,
             "top_k": top_k,
             "budget_tokens": budget_tokens,
