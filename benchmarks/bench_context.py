@@ -2,16 +2,18 @@
 
     python -m benchmarks.bench_context --locomo locomo10.json --memdaily messages_and_QAs
 
-Parts (`--only`): commit, again, many, long, edits, forget, evidence. Crashes, power cuts and hostile texts are
+Parts (`--only`): commit, again, many, long, edits, forget, real, evidence. Crashes, power cuts and hostile texts are
 `make storm`.
 
 - commit: ten nodes in one transaction, beside one bare sqlite3 transaction with synchronous FULL that writes the same
   bytes; in turns.
 - again: one session committed 100 times by each of 4 processes; not a byte may change after the first.
-- many: a store of many nodes (`--stores` keeps it): making its index, opening it, and searches.
+- many: a store of many nodes (`--stores` keeps it): making its index, opening it, searches, listing, and a forget.
 - long: one session of many messages: committing it, committing it again, finding what was said.
 - edits: edits by hand, older states put back, and commits, mixed by chance; none may be lost.
 - forget: a memory is forgotten in a store of some size; then every file is searched for its bytes.
+- real: LoCoMo's messages in one session, beside FTS5 (`porter unicode61`) in turns; its questions; all files beside
+  the text, for one long session and for many small ones.
 - evidence: committed sessions without a model, the share of each question's evidence among ten blocks, and the tokens
   that they cost; LoCoMo and MemDaily as in `bench_memory`, skipped where they are not given.
 """
@@ -186,6 +188,12 @@ def measure_many(count: int, folder: Path, report: common.Report) -> None:
     report.target("ready, seconds", statistics.median(opened), 0.2, at_most=True)
     report.target("search, p95 in ms", common.percentile(taken, 0.95) * 1_000, 50.0, at_most=True)
     report.target("index made anew, processor seconds", rebuilt, 60.0, at_most=True)
+    start = time.process_time()
+    listed = engine.list_children(ADA, f"{MEMORIES}/entities")
+    report.target("listing, processor seconds", time.process_time() - start, 1.0, at_most=True)
+    start = time.process_time()
+    engine.forget(ADA, listed[0].uri)
+    report.target("a forget, processor seconds", time.process_time() - start, 1.0, at_most=True)
     engine.close()
 
 
@@ -221,6 +229,59 @@ def measure_long(count: int, folder: Path, report: common.Report) -> None:
     ]
     report.table(f"One session of {count:,} messages", ["", "measured"], rows)
     report.target("of 100 messages asked for, not among three blocks", lost, 0, at_most=True)
+
+
+def measure_real(path: Path, count: int, rounds: int, folder: Path, report: common.Report) -> None:
+    """Commit real messages beside FTS5, ask real questions, and add up the files."""
+    parts = read_locomo(path)
+    memories = [memory for part, _ in parts for memory in part]
+    texts = [memory.text for memory in memories]
+    said = [{"id": f"x{number}", "role": "user", "content": texts[number % len(texts)]} for number in range(count)]
+    size = sum(len(str(message["content"]).encode()) for message in said)
+    numbers = iter(range(rounds))
+
+    def ours() -> float:
+        with ContextEngineService(folder / f"real-{next(numbers)}") as engine:
+            start = time.process_time()
+            engine.commit_session(ADA, said)
+            return time.process_time() - start
+
+    def fts5() -> float:
+        peer = sqlite3.connect(":memory:")
+        start = time.process_time()
+        peer.execute("CREATE VIRTUAL TABLE said USING fts5(text, tokenize = 'porter unicode61')")
+        with peer:
+            peer.executemany("INSERT INTO said VALUES (?)", [(message["content"],) for message in said])
+        return time.process_time() - start
+
+    taken = common.interleaved(rounds, {"commit": ours, "FTS5": fts5})
+    rows = [(name, f"{statistics.median(each):.2f}") for name, each in taken.items()]
+    used = []
+    with ContextEngineService(folder / "real-0") as engine:
+        questions = [question.text for _, part in parts for question in part]
+        for query in random.Random(1).sample(questions, 100):
+            start = time.process_time()
+            engine.search_memory(ADA, query)
+            used.append(time.process_time() - start)
+    rows.append(("a search, median, ms", f"{statistics.median(used) * 1_000:.1f}"))
+    report.table(f"One session of {count:,} real messages, processor time", ["", "seconds"], rows)
+    report.target("commit beside FTS5", common.median_ratio(*taken.values()), 20.0, at_most=True)
+    report.target("a search, p95 in ms", common.percentile(used, 0.95) * 1_000, 50.0, at_most=True)
+    report.target("all files beside the text", _bytes_under(folder / "real-0") / size, 4.0, at_most=True)
+    by_source: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for number, (part, _) in enumerate(parts):
+        for memory in part:
+            by_source[f"{number}-{memory.source.replace('/', '-')}"].append({"role": "user", "content": memory.text})
+    size = sum(len(message["content"].encode()) for each in by_source.values() for message in each)
+    with ContextEngineService(folder / "small") as engine:
+        for source, each in by_source.items():
+            engine.commit_session(RequestContext("acme", "ada", "helper", source), each)
+        grown = _bytes_under(folder / "small") / size
+    report.target(f"{len(by_source)} small sessions: all files beside the text, while open", grown, 4.0, at_most=True)
+
+
+def _bytes_under(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 # == Never losing =============================================================================
@@ -348,6 +409,8 @@ def run(argv: Sequence[str] | None = None) -> None:
         for name, measure in parts.items():
             if common.wanted(chosen, name):
                 measure()
+        if common.wanted(chosen, "real") and chosen.locomo is not None and chosen.locomo.exists():
+            measure_real(chosen.locomo, chosen.messages or 10_000, chosen.rounds or 3, folder, report)
         sets: dict[str, Set] = {}
         for name, path, read in (("LoCoMo", chosen.locomo, read_locomo), ("MemDaily", chosen.memdaily, read_memdaily)):
             if path is None or not path.exists():

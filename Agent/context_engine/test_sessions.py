@@ -533,6 +533,34 @@ class TestSearching:
 
         assert sorted(shown) == ["I love jazz.", "Jazz it is."]
 
+    def test_goes_by_the_type_and_refuses_one_that_is_none(self) -> None:
+        with ContextEngineService(None) as engine:
+            engine.commit_session(ADA, say("Jazz is what I play."))
+            memory = engine.remember(ADA, "Jazz, on vinyl.", "preferences", "music")
+
+            for context_type, uris in (("memory", True), ("session", False)):
+                found = engine.search_memory(ADA, "jazz", context_type=context_type).blocks
+                assert [block.uri == memory for block in found] == [uris]
+            assert engine.search_memory(ADA, "jazz", context_type="skill").blocks == []
+            with pytest.raises(InvalidInputError, match="'resource'"):
+                engine.search_memory(ADA, "jazz", context_type="resource")
+            with pytest.raises(InvalidInputError, match="'session'"):
+                engine.search_memory(ADA, "jazz", categories=["events"], context_type="session")
+
+    @pytest.mark.parametrize(
+        ("own", "others", "question"),
+        [
+            ("I live in Paris.", "My sister moved to Rome.", "Where do I live?"),
+            ("我住在巴黎。", "我妹妹搬到罗马了。", "我住在哪里?"),
+        ],
+    )
+    def test_does_not_take_what_is_newer_of_another_for_the_speakers_own(
+        self, own: str, others: str, question: str
+    ) -> None:
+        with ContextEngineService(None) as engine:
+            engine.commit_session(ADA, [*say(own, at="2026-11-16T08:00:00Z"), *say(others, at="2026-11-17T08:00:00Z")])
+            assert excerpts(engine, question)[0] == own
+
     @pytest.mark.parametrize(
         ("older", "newer", "questions"),
         [

@@ -23,13 +23,14 @@ import contextlib
 import json
 import os
 import sqlite3
+import struct
 import sys
 import threading
 import zlib
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -123,8 +124,10 @@ def _encode_name(length: int) -> int:
     return (1 + bisect.bisect(_NAME_STEPS, length)) << 8
 
 
-def _encode_text(count: int, length: int) -> int:
-    return min(7, count) << 5 | (1 + bisect.bisect(_TEXT_STEPS, length))
+def _encode_texts(found: Sequence[str]) -> dict[str, int]:
+    """Return each term of a text with its code."""
+    step = 1 + bisect.bisect(_TEXT_STEPS, len(found))
+    return {term: min(7, count) << 5 | step for term, count in Counter(found).items()}
 
 
 def decode(code: int) -> tuple[float, int, float]:
@@ -146,16 +149,15 @@ def _read_own(names: Sequence[str], text: str) -> _Tokens:
         lengths += len(found)
         grams = [gram for term in found for gram in texts.trigrams(term)]
         codes.update(dict.fromkeys((*found, *grams), _encode_name(len(found))))
-    for term, count in Counter(body).items():
-        codes[term] = codes.get(term, 0) | _encode_text(count, len(body))
+    for term, code in _encode_texts(body).items():
+        codes[term] = codes.get(term, 0) | code
     counts = {"units": 1, "names": len(names), "name terms": lengths, "texts": bool(body), "text terms": len(body)}
     return _Tokens(codes, counts)
 
 
 def _read_passage(text: str) -> _Tokens:
     found = texts.terms(text)
-    codes = {term: _encode_text(count, len(found)) for term, count in Counter(found).items()}
-    return _Tokens(codes, {"passages": 1, "passage terms": len(found)})
+    return _Tokens(_encode_texts(found), {"passages": 1, "passage terms": len(found)})
 
 
 def _pack(text: str) -> bytes:
@@ -193,6 +195,10 @@ def _close_tail(postings: Iterable[tuple[int, int]]) -> bytes:
 # == The index ===============================================================================
 
 
+_pack_halves = struct.Struct("=HH").pack
+_CODES = [code.to_bytes(2, sys.byteorder) for code in range(1 << 12)]
+
+
 class _Batch:
     """What a transaction collects before it is written."""
 
@@ -207,9 +213,9 @@ class _Batch:
     def add(self, document: int, tokens: _Tokens) -> None:
         self.counts.update(tokens.counts)
         self.size += 6 * len(tokens.codes)
-        low, high = (document & 0xFFFF).to_bytes(2, sys.byteorder), (document >> 16).to_bytes(2, sys.byteorder)
+        added, head = self.added, _pack_halves(document & 0xFFFF, document >> 16)
         for term, code in tokens.codes.items():
-            self.added[term] += low + high + code.to_bytes(2, sys.byteorder)
+            added[term] += head + _CODES[code]
 
     def remove(self, document: int, tokens: _Tokens) -> None:
         self.counts.subtract(tokens.counts)
@@ -415,12 +421,12 @@ class Index:
 
     def _put(self, db: sqlite3.Connection, batch: _Batch, unit: Unit) -> None:
         batch.ids.add(unit.id)
-        num = self._number_of(db, unit.id)
+        row = db.execute("select num, document from unit where id = ?", (unit.id,)).fetchone()
+        num, own = row or (self._number_of(db, unit.id), 0)  # no document has the number 0
         above = None if unit.context is None else self._number_of(db, unit.context)
-        own = db.execute("select document from unit where num = ?", (num,)).fetchone()[0]
-        stored = dict(db.execute("select num, data from document where unit = ?", (num,)))
+        stored = dict(db.execute("select num, data from document where unit = ?", (num,))) if row else {}
         data = _pack(json.dumps([list(unit.names), unit.text], ensure_ascii=False, separators=(",", ":")))
-        old = stored.pop(own, None) if own is not None else None
+        old = stored.pop(own, None)
         if old != data:
             if old is not None:
                 self._drop(db, batch, own, old, is_own=True)
@@ -552,7 +558,8 @@ class Index:
         with self.reading() as db:
             for group in sorted(groups):
                 sql = "select document from unit where grp = ? and grp <> '' and document is not null limit ?"
-                found.update((row[0], group) for row in db.execute(sql, (group, limit - len(found))))
+                rows = db.execute(sql, (group, limit - len(found))).fetchall()
+                found |= dict.fromkeys(chain.from_iterable(rows), group)
         return found
 
     def ids(self) -> set[str]:

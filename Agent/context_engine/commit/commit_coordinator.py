@@ -127,9 +127,12 @@ class CommitCoordinator:
         candidates = 0
         allowance = self._begin()
         for archive in archives:
-            event = next(
+            waiting = [
                 each for each in events if each.uri == archive.archive_uri and each.event_type == EXTRACT_ARCHIVE
-            )
+            ]
+            if not waiting:  # nothing of it is to be extracted
+                continue
+            event = waiting[0]
             if self._reader is not None and allowance.is_spent():
                 self._leave_to_worker(ctx, event)
                 waits.append(archive.archive_uri)
@@ -207,12 +210,18 @@ class CommitCoordinator:
                 uri = parse_uri(f"{uri.parent}/{int(head) + place:04d}-{digest}")
                 archive.archive_uri = uri.text
             meta = read_meta(uri, {})
+            # Without a model only the use of tools is derived; but a worker may have one.
+            is_done = self._reader is None and not archive.stats["used_tools"] and not is_background
             ledger = {"state": "waiting", "extractors": {}, "applied": [], "failures": []}
+            if is_done:
+                ledger |= {"state": "done", "extractors": self._versions, "waiting": [], "left": [], "failed": []}
             meta |= {"type": "session", "category": SESSIONS, "title": archive_title(archive)}
             meta["metadata"] = {**archive_metadata(archive, ledger), "agent": ctx.agent_id}
             tx.put(uri, Staged(render_archive(part, self._fs.count_tokens), meta))
-            # Its own process has a start before a worker takes it for dead, longer than it may ask a model.
-            tx.add_event(EXTRACT_ARCHIVE, uri.text, _request(ctx), 0.0 if is_background else LEASE_S + MODEL_SECONDS)
+            if not is_done:
+                # Its own process has a start before a worker takes it for dead, longer than it may ask a model.
+                due = 0.0 if is_background else LEASE_S + MODEL_SECONDS
+                tx.add_event(EXTRACT_ARCHIVE, uri.text, _request(ctx), due)
             archives.append(archive)
         return archives
 

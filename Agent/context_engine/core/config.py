@@ -55,7 +55,7 @@ UPSERT_RELATION, EXTRACT_ARCHIVE = "UPSERT_RELATION", "EXTRACT_ARCHIVE"
 CHECKPOINT_COMMITS, CHECKPOINT_BYTES = 500, 64 * 1024 * 1024
 """So much may wait for a sync of the files; the journal holds it until then."""
 
-WAL_BYTES = 4 * 1024 * 1024
+WAL_BYTES = 1024 * 1024
 """From here on a WAL is copied into its file and emptied."""
 
 LEASE_S, BACKOFF_S, BACKOFF_LIMIT_S, ATTEMPTS = 60.0, 1.0, 600.0, 8

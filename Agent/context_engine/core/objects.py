@@ -230,14 +230,14 @@ class TypedQuery:
 
     text: str
     context_type: str = ""
-    """"" is any."""
+    """Only categories of this type: `memory`, `session`, `skill` or `tool`; "" is any."""
     categories: list[str] = field(default_factory=list)
     """Only these; empty is any."""
     target_uri: str = ""
     """Only this and what is beneath; "" is all that the request sees."""
     top_k: int = 10
     filters: dict[str, Any] = field(default_factory=dict)
-    """`since`, `until` (seconds), `session`."""
+    """`since`, `until` (seconds)."""
     hints: dict[str, Any] = field(default_factory=dict)
     """`raised` (category → factor), `budget_tokens`."""
 
@@ -268,6 +268,10 @@ class NodeHit:
     """When it was said, in seconds since the epoch; 0.0 where nobody knows."""
     says: frozenset[str] = frozenset()
     """What of the question a passage says: its terms, and the relations that it asks for."""
+    speaker: str = ""
+    """The role, a space and the name of who said it."""
+    subjects: frozenset[str] = frozenset()
+    """Who has the relations that it says, where the question asks for some; see `relation_words.subjects_of`."""
 
 
 @dataclass

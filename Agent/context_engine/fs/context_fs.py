@@ -230,9 +230,9 @@ class ContextFS(MainStore):
                 child = parse_uri(f"{uri.text}/{unquote(entry.name)}")
                 if child.folders[-1] != entry.name:
                     continue
-                image = self.folders.read(child.folders, (META,)) if entry.is_node else {}
-                if leads_on(image.get(META, b"")):
-                    if not self.folders.children(child.folders):
+                image = {META: entry.meta} if entry.is_node else {}
+                if leads_on(entry.meta):
+                    if not entry.has_children:
                         continue
                     image = {}
                 meta = read_meta(child, image)
@@ -240,11 +240,11 @@ class ContextFS(MainStore):
                     child.text,
                     child.name,
                     not image,
-                    bool(self.folders.children(child.folders)),
+                    entry.has_children,
                     meta["category"] if image else "",
                     meta["updated_at"],
                 )
-                if depth > 1:
+                if depth > 1 and entry.has_children:
                     yield from self._list(child, depth - 1)
 
     # -- writing --

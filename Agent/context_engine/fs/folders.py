@@ -36,6 +36,9 @@ class Entry(NamedTuple):
     """As it is on disk."""
     is_node: bool
     """Whether it has metadata of its own."""
+    has_children: bool = False
+    meta: bytes = b""
+    """Its metadata file."""
 
 
 class Guard(Protocol):
@@ -337,30 +340,39 @@ class Folders:
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
             for entry in self._disk.list_folder(fd):
                 if entry.is_dir(follow_symlinks=False) and entry.name != SPACE:
-                    is_node = False
+                    is_node, has_children, meta = False, False, b""
                     with contextlib.suppress(OSError), contextlib.closing(_Handle(self._disk, entry.name, fd)) as below:
+                        entries = self._disk.list_folder(below.fd)
+                        has_children = any(each.is_dir(follow_symlinks=False) for each in entries)
                         is_node = stat.S_ISREG(self._disk.look_up(META, below.fd).st_mode)
-                    found.append(Entry(entry.name, is_node))
+                        meta = self._read_file(META, below.fd, (*names, entry.name), False)[0] if is_node else b""
+                    found.append(Entry(entry.name, is_node, has_children, meta))
         return sorted(found)
 
-    def walk(self, names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], bool]]:
-        """Yield a folder and all beneath it that have metadata, parents first, and whether it has a content, too.
+    def walk(self, names: Sequence[str], files: Sequence[str] = ()) -> Iterator[tuple[tuple[str, ...], bool, Image]]:
+        """Yield a folder and all under it that have metadata, parents first; whether it has a content; and some files.
 
-        Cost: each folder is opened once; no file is.
+        A file that cannot be read is left out. Cost: each folder is opened once.
         """
         with contextlib.suppress(FileNotFoundError), self._opened(names) as fd:
-            yield from self._walk_opened(fd, tuple(names))
+            yield from self._walk_opened(fd, tuple(names), files)
 
-    def _walk_opened(self, fd: int, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
+    def _walk_opened(
+        self, fd: int, names: tuple[str, ...], wanted: Sequence[str]
+    ) -> Iterator[tuple[tuple[str, ...], bool, Image]]:
         entries = sorted(self._disk.list_folder(fd), key=lambda entry: entry.name)
         files = {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}
         if META in files:
-            yield names, CONTENT in files
+            image: Image = {}
+            for name in wanted:
+                with contextlib.suppress(OSError):
+                    image[name] = self._read_file(name, fd, names, False)[0]
+            yield names, CONTENT in files, image
         for entry in entries:
             if entry.name == SPACE or not entry.is_dir(follow_symlinks=False):
                 continue
             with contextlib.suppress(OSError), contextlib.closing(_Handle(self._disk, entry.name, fd)) as below:
-                yield from self._walk_opened(below.fd, (*names, entry.name))
+                yield from self._walk_opened(below.fd, (*names, entry.name), wanted)
 
 
 class _Handle:

@@ -34,7 +34,7 @@ from .redo import redo
 from .transaction import Transaction, apply_steps
 from .uri import Uri, check_access, check_context, parse_uri
 
-__all__ = ["MainStore"]
+__all__ = ["MainStore", "uri_of"]
 
 T = TypeVar("T")
 
@@ -311,8 +311,8 @@ class MainStore:
 
     def walk(self, uri: Uri) -> Iterator[Uri]:
         """Yield a node and all beneath it, parents first; what has moved away is left out."""
-        for folders, has_content in self.folders.walk(uri.folders):
-            found = _uri_of(folders)
+        for folders, has_content, _ in self.folders.walk(uri.folders):
+            found = uri_of(folders)
             # What has moved away is metadata alone, so that only such a node's need be read.
             if found is not None and (has_content or not self._leads_on(found)):
                 yield found
@@ -325,7 +325,7 @@ class MainStore:
         for account in self.folders.children(()):
             for kind in ("users", "agents"):
                 for owner in self.folders.children((account.name, kind)):
-                    found = _uri_of((account.name, kind, owner.name))
+                    found = uri_of((account.name, kind, owner.name))
                     if found is not None:
                         yield found
 
@@ -334,7 +334,7 @@ class MainStore:
         return [uri.text for uri in self._spaces()]
 
 
-def _uri_of(folders: tuple[str, ...]) -> Uri | None:
+def uri_of(folders: tuple[str, ...]) -> Uri | None:
     """Return the URI whose folders these are; None where a hand has made one that no URI has."""
     try:
         found = parse_uri("ctx://" + "/".join(map(unquote, folders)))

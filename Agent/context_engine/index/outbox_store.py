@@ -114,6 +114,10 @@ class OutboxStore:
         served = self._served.pop(event_id, [])
         self._change("status = 'done', lease_until = NULL, error = ''", (), [event_id, *served], worker_id)
 
+    def mark_all_done(self, event_ids: Sequence[str]) -> None:
+        """Say the same of some events that nobody has claimed, in one transaction."""
+        self._change("status = 'done', lease_until = NULL, error = ''", (), event_ids, None)
+
     def mark_failed(self, event_id: str, error: str, retryable: bool = True, worker_id: str | None = None) -> None:
         """Say that an event failed: it comes again, later each time; after 8 times, or at once, it is dead.
 

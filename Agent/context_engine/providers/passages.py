@@ -49,19 +49,20 @@ def passage_of_archive(lines: Sequence[bytes], part: int, where: str) -> tuple[s
 
 
 def passages_of(node: ContextNode, messages: Sequence[Message] = ()) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield the passages of a node's content: their part, their text, and `said` (the message) and `at` of each."""
+    """Yield the passages of a node's content: part, text, and `said` (the message), `at` and `speaker` of each."""
     if node.category == SESSIONS:
         yield from _passages_of_messages(messages)
     else:
         for part, (text, at) in enumerate(_passages_of_entries(node)):
-            yield part, text, {"said": "", "at": at}
+            yield part, text, {"said": "", "at": at, "speaker": "user "}  # a memory is the user's
 
 
 def _passages_of_messages(messages: Sequence[Message]) -> Iterator[tuple[int, str, dict[str, Any]]]:
     for place, message in enumerate(messages):
         if not message.forgotten and message.text.strip():
             for number, passage in enumerate(split_passages(said_text(message))):
-                yield place << _PLACES | number, passage, {"said": f"m{place + 1}", "at": message.at}
+                said = {"said": f"m{place + 1}", "at": message.at, "speaker": f"{message.role} {message.name}"}
+                yield place << _PLACES | number, passage, said
 
 
 def _passages_of_entries(node: ContextNode) -> Iterator[tuple[str, float]]:

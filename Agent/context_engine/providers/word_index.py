@@ -5,11 +5,12 @@ is the message before it, if that asks something, and its group the session. An 
 info, since the finder looks at a hundred texts and at a hundred infos: neither crowds the other out. Beside the
 finder's own tables:
 
-    node    uri, sequence, digest of what was projected, category: what equals it is not read again
+    node    num, uri, sequence, digest of what was projected, category: what equals it is not read again
     name    folded name → uri: titles, aliases, the last segment, confirmed queries
-    row     uri, level, part → at, said (the message's id), asks
+    row     node, level, part → at, said (the message's id), speaker (its role and name), asks
 
-All of it follows from the main store, and may be deleted at any time.
+A unit's id is "level part node", its group a digest: with URIs in them the index was half as large again. All of it
+follows from the main store, and may be deleted at any time.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from ...finding import calibration, score, texts
 from ...finding.index import Index, LostIndexError, Unit
 from ..core.config import PASSAGE_CHARACTERS
 from ..core.objects import IndexRecord
-from ..core.text import clean, fold
+from ..core.text import clean, digest_of, fold
 
 __all__ = ["IndexedNode", "LostIndexError", "WordHit", "WordIndex", "split_passages", "terms_of"]
 
@@ -36,12 +37,12 @@ more of LoCoMo's; among ten 0.8 % more and 0.5 % less."""
 _FEW = 2_000  # rows: so many are given to the finder as a set
 
 _TABLES = """
-create table node(uri text primary key, sequence integer not null, digest text not null, category text not null)
-    without rowid;
+create table node(num integer primary key, uri text unique not null, sequence integer not null, digest text not null,
+    category text not null);
 create table name(name text, uri text, primary key (name, uri)) without rowid;
 create index name_of on name(uri);
-create table row(uri text, level integer, part integer, at real not null, said text not null, asks integer not null,
-    primary key (uri, level, part)) without rowid;
+create table row(node integer, level integer, part integer, at real not null, said text not null,
+    speaker text not null, asks integer not null, primary key (node, level, part)) without rowid;
 """
 
 terms_of = texts.terms
@@ -76,6 +77,8 @@ class WordHit(NamedTuple):
     """The query's terms that it says."""
     is_answer: bool
     """Whether what stands just before asks something that has words of the query."""
+    speaker: str
+    """The role, a space and the name of who said it; "" where it is no passage."""
 
 
 class WordIndex:
@@ -132,7 +135,10 @@ class WordIndex:
                 self._waiting = None
 
     def _make_tables(self, db: sqlite3.Connection) -> None:
-        if not db.execute("select 1 from sqlite_master where name = 'node'").fetchone():
+        tables = dict(db.execute("select name, sql from sqlite_master where name in ('node', 'row')"))
+        if tables and "speaker" not in tables.get("row", ""):
+            raise sqlite3.DatabaseError("the index is of another version")  # and is begun again
+        if not tables:
             for statement in _TABLES.split(";"):
                 db.execute(statement)
 
@@ -163,13 +169,13 @@ class WordIndex:
     def node(self, uri: str) -> IndexedNode | None:
         """Return what the index knows of a node."""
         with self.reading() as db:
-            row = db.execute("select * from node where uri = ?", (uri,)).fetchone()
+            row = db.execute(f"select {_NODE} from node where uri = ?", (uri,)).fetchone()
             return IndexedNode(*row) if row else None
 
     def nodes_under(self, uri: str) -> list[IndexedNode]:
         """Return the nodes at and under a URI, by URI."""
         with self.reading() as db:
-            sql = "select * from node where uri = ? or (uri >= ? and uri < ?) order by uri"
+            sql = f"select {_NODE} from node where uri = ? or (uri >= ? and uri < ?) order by uri"
             return [IndexedNode(*row) for row in db.execute(sql, (uri, f"{uri}/", f"{uri}0"))]
 
     def uris_by_name(self, text: str) -> list[str]:
@@ -188,21 +194,23 @@ class WordIndex:
     ) -> bool:
         """Whether a node is one of those that some filters let through; they are those of `rank`."""
         with self.reading() as db:
-            return _is_wanted(db, (uri, 0, 0), target, categories, since, until)
+            row = db.execute("select num from node where uri = ?", (uri,)).fetchone()
+            return row is not None and _is_wanted(db, (row[0], 0, 0), target, categories, since, until)
 
     def rows(self) -> list[tuple[WordHit, str]]:
         """Return each row, scored 0, with each of its texts, for vectors."""
         sql = (
-            "select r.uri, r.level, r.part, n.category, r.at, r.said, d.num from row r join node n using (uri) join"
-            " unit u on u.id = r.level || ' ' || r.part || ' ' || r.uri join document d on d.unit = u.num"
+            "select n.uri, r.level, r.part, n.category, r.at, r.said, r.speaker, d.num from row r join node n on"
+            " n.num = r.node join unit u on u.id = r.level || ' ' || r.part || ' ' || r.node"
+            " join document d on d.unit = u.num"
             " where (d.num & 1) = (r.level < 2)"
         )
         with self.reading() as db:
             found = db.execute(sql).fetchall()
             said = self._index.read([row[-1] for row in found])
         return [
-            (WordHit(uri, 0.0, level, part, category, at, name, (), False), said[document][1])
-            for uri, level, part, category, at, name, document in found
+            (WordHit(uri, 0.0, level, part, category, at, name, (), False, speaker), said[document][1])
+            for uri, level, part, category, at, name, speaker, document in found
         ]
 
     def state(self) -> object:
@@ -225,26 +233,28 @@ class WordIndex:
             present = self.node(node.uri)
             if present is not None and present.sequence > node.sequence:
                 return
-            db.execute("insert or replace into node values (?, ?, ?, ?)", node)
+            sql = f"insert into node({_NODE}) values (?, ?, ?, ?) on conflict(uri) do update set"
+            sql += " sequence = excluded.sequence, digest = excluded.digest, category = excluded.category returning num"
+            ((num,),) = db.execute(sql, node).fetchall()
             db.execute("delete from name where uri = ?", (node.uri,))
             folded = {name for name in map(fold, names) if name}
             db.executemany("insert into name values (?, ?)", [(name, node.uri) for name in sorted(folded)])
-            held = self._drop_rows(db, node.uri)
-            units = list(self._units(db, node.uri, records, group))
+            held = self._drop_rows(db, num)
+            units = list(self._units(db, num, node.uri, records, group))
             db.executemany(
-                "insert into row values (?, ?, ?, ?, ?, ?)",
+                "insert into row values (?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (node.uri, each.level, each.part, float(each.metadata.get("at") or 0.0),
-                     str(each.metadata.get("said") or ""), _asks(each.text))
+                    (num, each.level, each.part, float(each.metadata.get("at") or 0.0),
+                     str(each.metadata.get("said") or ""), str(each.metadata.get("speaker") or ""), _asks(each.text))
                     for each in records
                 ],
             )  # fmt: skip
             self._drop_units(held - {unit.id for unit in units})
             self._put_later(units)
 
-    def _drop_rows(self, db: sqlite3.Connection, uri: str) -> set[str]:
-        held = {_id_of(uri, *row) for row in db.execute("select level, part from row where uri = ?", (uri,))}
-        db.execute("delete from row where uri = ?", (uri,))
+    def _drop_rows(self, db: sqlite3.Connection, num: int) -> set[str]:
+        held = {_id_of(num, *row) for row in db.execute("select level, part from row where node = ?", (num,))}
+        db.execute("delete from row where node = ?", (num,))
         return held
 
     def _put_later(self, units: Sequence[Unit]) -> None:
@@ -258,11 +268,12 @@ class WordIndex:
         self._index.remove(ids)
 
     def _units(
-        self, db: sqlite3.Connection, uri: str, records: Sequence[IndexRecord], group: str
+        self, db: sqlite3.Connection, num: int, uri: str, records: Sequence[IndexRecord], group: str
     ) -> Iterator[Unit]:
         context = self._question_before(db, uri, group) if group else None
+        group = digest_of(group, size=6) if group else ""
         for each in records:
-            id = _id_of(uri, each.level, each.part)
+            id = _id_of(num, each.level, each.part)
             if each.level < 2:
                 yield Unit(id, infos=[each.text])
                 continue
@@ -272,18 +283,21 @@ class WordIndex:
     def _question_before(self, db: sqlite3.Connection, uri: str, group: str) -> str | None:
         """Return the last message of the archive before, if it asks something."""
         sql = (
-            "select uri, level, part, asks from row where uri > ? and uri < ? and level = 2"
-            " order by uri desc, level desc, part desc limit 1"
+            "select num from node where uri > ? and uri < ? and exists"
+            " (select 1 from row where node = num and level = 2) order by uri desc limit 1"
         )
-        row = db.execute(sql, (f"{group}/", uri)).fetchone()
+        before = db.execute(sql, (f"{group}/", uri)).fetchone()
+        sql = "select node, level, part, asks from row where node = ? order by level desc, part desc limit 1"
+        row = before and db.execute(sql, before).fetchone()
         return _id_of(*row[:3]) if row and row[3] else None
 
     def remove(self, uri: str) -> None:
         """Drop a node; one that is not there is no error. No byte of its texts stays in the file."""
         with self.writing() as db:
-            db.execute("delete from node where uri = ?", (uri,))
             db.execute("delete from name where uri = ?", (uri,))
-            self._drop_units(self._drop_rows(db, uri))
+            if (row := db.execute("select num from node where uri = ?", (uri,)).fetchone()) is not None:
+                self._drop_units(self._drop_rows(db, row[0]))
+                db.execute("delete from node where num = ?", row)
 
     # -- finding --
 
@@ -311,18 +325,33 @@ class WordIndex:
         with self.reading() as db:
             asked, ranked = self._ranked(db, query, (target, tuple(categories), since, until))
             scale = calibration.scale_of(self._index)
-            hits: dict[tuple[str, int, str], WordHit] = {}
-            for each in _spread(asked, [each for each in ranked if int(each.id[0]) in levels]):
-                uri, level, part = _parse_id(each.id)
-                sql = "select category, at, said from row join node using (uri) where (uri, level, part) = (?, ?, ?)"
-                category, at, said = db.execute(sql, (uri, level, part)).fetchone()
-                key = uri, level, said or str(part)
+            hits: dict[tuple[int, int, str], WordHit] = {}
+            ranked = [each for each in ranked if int(each.id[0]) in levels]
+            units = self._index.units([each.number for each in ranked])
+            sql = "select uri, category, at, said, speaker from row join node on num = node"
+            sql += " where (node, level, part) = (?, ?, ?)"
+            for each in _spread(asked, ranked):
+                num, level, part = _parse_id(each.id)
+                uri, category, at, said, speaker = db.execute(sql, (num, level, part)).fetchone()
+                key = num, level, said or str(part)
                 if key not in hits:
-                    terms, is_answer = self._terms(asked, each)
-                    hits[key] = WordHit(uri, scale(each.score), level, part, category, at, said, terms, is_answer)
+                    own = _gains(asked, each)
+                    above = units.get(units[each.number].above or 0)
+                    answers = above is not None and above.document is not None and asked.tfs_of(above.document)
+                    terms = tuple(term for term in asked.weights if term in own)
+                    hits[key] = WordHit(
+                        uri, scale(each.score), level, part, category, at, said, terms, bool(answers), speaker
+                    )
                     if len(hits) == limit:
                         break
             return list(hits.values())
+
+    def text_of(self, hit: WordHit) -> str:
+        """Return what a passage that was found says, as it is indexed."""
+        sql = "select document from unit where id = (select ? || num from node where uri = ?)"
+        with self.reading() as db:
+            row = db.execute(sql, (f"{hit.level} {hit.part} ", hit.uri)).fetchone()
+            return self._index.read([row[0]])[row[0]][1] if row and row[0] is not None else ""
 
     def _ranked(
         self, db: sqlite3.Connection, query: str, filters: tuple[Any, ...]
@@ -335,14 +364,6 @@ class WordIndex:
             among = _among(db, *filters) if is_filtered else None
             self._last = key, (asked, score.rank(asked, _RANKED, among=among))
         return self._last[1]
-
-    def _terms(self, asked: score.Query, found: score.Found) -> tuple[tuple[str, ...], bool]:
-        """Return which terms of a query a unit says itself, and whether its context says any."""
-        rows = self._index.units([found.number])
-        said = _gains(asked, found)
-        above = rows.get(rows[found.number].above or 0)
-        is_answer = above is not None and above.document is not None and bool(asked.tfs_of(above.document))
-        return tuple(term for term in asked.weights if term in said), is_answer
 
 
 def _spread(asked: score.Query, found: Sequence[score.Found]) -> Iterator[score.Found]:
@@ -375,8 +396,10 @@ def _gains(asked: score.Query, found: score.Found) -> dict[str, float]:
     return gains
 
 
-Row: TypeAlias = tuple[str, int, int]
-"""URI, level, part."""
+_NODE = "uri, sequence, digest, category"
+
+Row: TypeAlias = tuple[int, int, int]
+"""The node's number, level, part."""
 
 
 def _is_wanted(
@@ -387,12 +410,11 @@ def _is_wanted(
     since: float | None,
     until: float | None,
 ) -> bool:
-    if target and row[0] != target and not row[0].startswith(f"{target}/"):
-        return False
-    sql = "select category, at from row join node using (uri) where (uri, level, part) = (?, ?, ?)"
+    sql = "select category, at, uri from row join node on num = node where (node, level, part) = (?, ?, ?)"
     found = db.execute(sql, row).fetchone()
     return (
         found is not None
+        and (not target or found[2] == target or found[2].startswith(f"{target}/"))
         and (not categories or found[0] in categories)
         and (since is None or found[1] >= since)
         and (until is None or found[1] < until)
@@ -401,7 +423,8 @@ def _is_wanted(
 
 def _among(db: sqlite3.Connection, target: str, *filters: Any) -> score.Among:
     """Return what says which of some units filters let through: their ids, where few are under the target."""
-    sql = f"select uri, level, part from row where uri = ? or (uri >= ? and uri < ?) limit {_FEW + 1}"
+    sql = "select node, level, part from node join row on node = num where uri = ? or (uri >= ? and uri < ?)"
+    sql += f" limit {_FEW + 1}"
     under = db.execute(sql, (target, f"{target}/", f"{target}0")).fetchall() if target else None
     if under is not None and len(under) <= _FEW:
         return frozenset(_id_of(*row) for row in under if _is_wanted(db, row, target, *filters))
@@ -412,10 +435,10 @@ def _asks(text: str) -> bool:
     return "?" in text or "？" in text
 
 
-def _id_of(uri: str, level: int, part: int) -> str:
-    return f"{level} {part} {uri}"
+def _id_of(node: int, level: int, part: int) -> str:
+    return f"{level} {part} {node}"
 
 
 def _parse_id(id: str) -> Row:
-    level, part, uri = id.split(" ", 2)
-    return uri, int(level), int(part)
+    level, part, node = map(int, id.split(" "))
+    return node, level, part

@@ -77,7 +77,7 @@ class RetrievalAssembler:
         shown: set[str] = set()
         told: set[str] = set()
         parts = _best_parts(hits)
-        for hit in self._newest_first(hits, seen, ctx):
+        for hit in _newest_first(hits):
             if len(made) >= typed_query.top_k:
                 break
             if hit.uri not in seen:
@@ -106,47 +106,6 @@ class RetrievalAssembler:
         typed_query.hints["total"] = len(made)
         return blocks
 
-    def _newest_first(
-        self, hits: Sequence[NodeHit], seen: dict[str, _Seen | None], ctx: RequestContext
-    ) -> list[NodeHit]:
-        """Return hits, of those that fit about equally and have one speaker the newest first.
-
-        Equally fits what says the same of the question, and scores almost the best of these. Of what one has one of at
-        a time, as a place to live, the score does not count: who moved said so in other words.
-        """
-        alike: dict[frozenset[str], list[int]] = {}
-        for place, hit in enumerate(hits):
-            if hit.says and hit.at:
-                alike.setdefault(hit.says, []).append(place)
-        order = {place: [hit] if hit.score > 0.0 else [] for place, hit in enumerate(hits)}
-        for places in alike.values():
-            speakers: dict[tuple[str, str], list[int]] = {}
-            for place in places if len(places) > 1 and hits[places[0]].score > 0.0 else ():
-                speaker = self._speaker(hits[place], seen, ctx)
-                if speaker is not None:
-                    speakers.setdefault(speaker, []).append(place)
-            for group in speakers.values():
-                best = hits[group[0]]
-                is_one = bool(best.says & ONE_AT_A_TIME)
-                group = [place for place in group if is_one or hits[place].score >= _ALMOST * best.score]
-                found = [place for place in group if hits[place].score > 0.0]
-                if found:
-                    newest = sorted((hits[place] for place in group), key=lambda hit: -hit.at)
-                    newest = [hit for hit in newest if hit.score > 0.0 or hit.at > best.at]
-                    first = len(newest) - len(found) + 1
-                    order[found[0]] = newest[:first]
-                    order.update((place, [hit]) for place, hit in zip(found[1:], newest[first:], strict=True))
-        return [hit for place in sorted(order) for hit in order[place]]
-
-    def _speaker(self, hit: NodeHit, seen: dict[str, _Seen | None], ctx: RequestContext) -> tuple[str, str] | None:
-        """Return the role and name of who said a passage; a memory is the user's."""
-        if hit.uri not in seen:
-            seen[hit.uri] = self._look(ctx, hit.uri)
-        held = seen[hit.uri]
-        if held is None:
-            return None
-        return held.passage(hit.part)[2:] if held.node.category == SESSIONS else ("user", "")
-
     def _look(self, ctx: RequestContext, uri: str) -> _Seen | None:
         try:
             node, files = self._fs.read_all(ctx, uri)
@@ -158,8 +117,10 @@ class RetrievalAssembler:
         passages = {} if node.category == SESSIONS else {part: text for part, text, _ in passages_of(node)}
         edges = [edge for edge in read_edges(node.uri, files.get(RELATIONS, b"")) if is_visible(ctx, edge.to_uri)]
         known = self._words(node.uri).node(node.uri)
-        digest = projected_digest(node.uri, node.metadata, node.category, node.metadata["digests"])
-        is_stale = node.category != SESSIONS and (known is None or known.digest != digest)
+        digests = node.metadata["digests"]
+        is_stale = node.category != SESSIONS and (
+            known is None or known.digest != projected_digest(node.uri, node.metadata, node.category, digests)
+        )
         return _Seen(node, lines_of(files.get(MESSAGES, b"")), passages, edges, is_stale)
 
     def _find_again(self, uri: str, query: TypedQuery, parts: dict[str, int]) -> None:
@@ -212,3 +173,32 @@ def _best_parts(hits: Sequence[NodeHit]) -> dict[str, int]:
         if hit.level == 2:
             found.setdefault(hit.uri, hit.part)
     return found
+
+
+def _newest_first(hits: Sequence[NodeHit]) -> list[NodeHit]:
+    """Return hits, of those that fit about equally, have one speaker and are about the same one the newest first.
+
+    Equally fits what says the same of the question, and scores almost the best of these. Of what one has one of at
+    a time, as a place to live, the score does not count: who moved said so in other words.
+    """
+    alike: dict[frozenset[str], list[int]] = {}
+    for place, hit in enumerate(hits):
+        if hit.says and hit.at:
+            alike.setdefault(hit.says, []).append(place)
+    order = {place: [hit] if hit.score > 0.0 else [] for place, hit in enumerate(hits)}
+    for places in alike.values():
+        groups: dict[tuple[str, frozenset[str]], list[int]] = {}
+        for place in places:
+            groups.setdefault((hits[place].speaker, hits[place].subjects), []).append(place)
+        for group in groups.values():
+            best = hits[group[0]]
+            is_one = bool(best.says & ONE_AT_A_TIME and best.subjects)
+            group = [place for place in group if is_one or hits[place].score >= _ALMOST * best.score]
+            found = [place for place in group if hits[place].score > 0.0]
+            if found:
+                newest = sorted((hits[place] for place in group), key=lambda hit: -hit.at)
+                newest = [hit for hit in newest if hit.score > 0.0 or hit.at > best.at]
+                first = len(newest) - len(found) + 1
+                order[found[0]] = newest[:first]
+                order.update((place, [hit]) for place, hit in zip(found[1:], newest[first:], strict=True))
+    return [hit for place in sorted(order) for hit in order[place]]

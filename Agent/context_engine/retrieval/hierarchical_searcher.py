@@ -6,16 +6,17 @@ says, though nothing above it says so.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ..core.config import SESSIONS
 from ..core.objects import NodeHit, RequestContext, SeedHit, TypedQuery
 from ..core.text import date_of
 from ..fs.uri import check_access
-from ..providers.relations import ONE_AT_A_TIME, asked_relations, relation_of, words_of
+from ..providers.relations import ONE_AT_A_TIME, asked_relations, relation_of, subjects_of, words_of
 from ..providers.vector_index import SpaceVectors
 from ..providers.word_index import WordHit, WordIndex, terms_of
 from .fusing import fuse
-from .l0_retriever import spaces_of
+from .l0_retriever import filters_of, spaces_of
 
 __all__ = ["HierarchicalSearcher"]
 
@@ -59,7 +60,7 @@ class HierarchicalSearcher:
 
     def _look(self, space: str, target: str, query: TypedQuery) -> list[NodeHit]:
         words = self._words(space)
-        filters = (target, query.categories, query.filters.get("since"), query.filters.get("until"))
+        filters = (target, *filters_of(query)[1:])
         count = 3 * query.top_k
         found = words.rank(query.text, count, (2,), *filters)
         found += words.rank(query.text, count, (1,), *filters)
@@ -81,18 +82,26 @@ class HierarchicalSearcher:
         held = {_place(hit): hit for hit in [*found, *others]}
         reasons = {_place(hit): _reason(hit, _written_terms(wider)) for hit in others} | reasons
         return [
-            NodeHit(
-                place[0], weight * min(1.0, scores.get(place, 0.0)), *place[1:], reason, *_said(held.get(place), asked)
+            _with_source(
+                NodeHit(place[0], weight * min(1.0, scores.get(place, 0.0)), *place[1:], reason),
+                words, held.get(place), asked,
             )
             for place, reason in reasons.items()
-        ]
+        ]  # fmt: skip
 
 
-def _said(hit: WordHit | None, asked: Sequence[str]) -> tuple[float, frozenset[str]]:
-    """Return when a passage was said, and what of the question it says; of what was near in meaning alone, nothing."""
+def _with_source(made: NodeHit, words: WordIndex, hit: WordHit | None, asked: Sequence[str]) -> NodeHit:
+    """Return a hit with when a passage was said, what of the question it says, who said it, and of whom.
+
+    Of what was near in meaning alone nothing is known.
+    """
     if hit is None or hit.level < 2:
-        return 0.0, frozenset()
-    return hit.at, frozenset(relation_of(term, asked) for term in hit.terms) - _NOW
+        return made
+    says = frozenset(relation_of(term, asked) for term in hit.terms) - _NOW
+    relations = says.intersection(asked)
+    text = words.text_of(hit).removeprefix(f"{hit.speaker.partition(' ')[2]}: ") if relations else ""
+    subjects = frozenset(subject for relation in relations for subject in subjects_of(text, relation))
+    return replace(made, at=hit.at, says=says, speaker=hit.speaker, subjects=subjects)
 
 
 def _place(hit: WordHit) -> Place:

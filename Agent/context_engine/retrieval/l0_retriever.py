@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 
-from ..core.config import CONTENT, OVERVIEW
-from ..core.errors import ContextEngineError, NodeNotFoundError, StoreError
+from ..core.config import CONTENT, OVERVIEW, OWNER_OF, SESSIONS
+from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
 from ..core.objects import RequestContext, SeedHit, TypedQuery
+from ..core.text import shorten
 from ..fs.context_fs import ContextFS
+from ..fs.meta import context_type_of
 from ..fs.uri import parse_uri, space_uris
 from ..providers.vector_index import SpaceVectors
 from ..providers.word_index import WordIndex
 from .fusing import fuse
 
-__all__ = ["L0Retriever", "spaces_of"]
+__all__ = ["L0Retriever", "filters_of", "spaces_of"]
 
 NAMED = 1.0
 """The score of what the query names exactly."""
@@ -51,7 +53,7 @@ class L0Retriever:
         for space in spaces_of(typed_query, ctx):
             words = self._words(space)
             for uri in words.uris_by_name(typed_query.text):
-                if words.is_wanted(uri, *_filters_of(typed_query)):
+                if words.is_wanted(uri, *filters_of(typed_query)):
                     scores[uri] = NAMED
             for uri, score in self._by_content(space, words, typed_query).items():
                 scores[uri] = max(scores.get(uri, 0.0), min(score, 0.999))
@@ -60,7 +62,7 @@ class L0Retriever:
         return [seed for seed in seeds if seed is not None]
 
     def _by_content(self, space: str, words: WordIndex, query: TypedQuery) -> dict[str, float]:
-        filters = _filters_of(query)
+        filters = filters_of(query)
         hits = words.rank(query.text, 3 * query.top_k, (0,), *filters)
         by_words = {hit.uri: hit.score * query.hints.get("raised", {}).get(hit.category, 1.0) for hit in hits}
         if self._vectors is None:
@@ -85,5 +87,20 @@ class L0Retriever:
         )  # fmt: skip
 
 
-def _filters_of(query: TypedQuery) -> tuple[str, list[str], float | None, float | None]:
-    return query.target_uri, query.categories, query.filters.get("since"), query.filters.get("until")
+def filters_of(query: TypedQuery) -> tuple[str, list[str], float | None, float | None]:
+    """Return what a query excludes: target, categories, and times.
+
+    Raises:
+        InvalidInputError: There is no such context type, or none of the categories is of it.
+    """
+    categories = query.categories
+    if query.context_type:
+        of_type = [name for name in (*OWNER_OF, SESSIONS) if context_type_of(name) == query.context_type]
+        categories = [name for name in of_type if not categories or name in categories]
+        if not of_type:
+            raise InvalidInputError(
+                f"context_type must be memory, session, skill or tool, not {shorten(query.context_type)}"
+            )
+        if not categories:
+            raise InvalidInputError(f"no category of {shorten(query.categories)} is of type {query.context_type!r}")
+    return query.target_uri, categories, query.filters.get("since"), query.filters.get("until")

@@ -51,7 +51,7 @@ class QueryPlanner:
         Args:
             query: The question, as it was asked.
             session_archive: What was said just before; its last messages make a second query, which counts less.
-            hints: `categories`, `target_uri`, `top_k`, `filters`, `budget_tokens`.
+            hints: `context_type`, `categories`, `target_uri`, `top_k`, `filters`, `budget_tokens`.
             ctx: Who asks; needed.
 
         Raises:
@@ -69,6 +69,7 @@ class QueryPlanner:
         target = given.get("target_uri")
         planned = TypedQuery(
             text=clean(query),
+            context_type=str(given.get("context_type") or ""),
             categories=_check_categories(given.get("categories")),
             target_uri=check_access(ctx, target).text if target not in (None, "") else "",
             top_k=check_count("top_k", given.get("top_k", 10)),
@@ -84,7 +85,7 @@ class QueryPlanner:
             last = " ".join(each.text[:400] for each in session_archive.recent_messages[-_LAST:])
             around = TypedQuery(
                 f"{last}\n{planned.text}",
-                "",
+                planned.context_type,
                 planned.categories,
                 planned.target_uri,
                 planned.top_k,

@@ -86,6 +86,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_TOGETHER = 4  # archives, of 1,000 messages at most, that enter the index together: others wait for it two seconds
 _BRIEF = {"preferences": 1_000, "events": 20}  # so many, the newest, are looked at
 _DANGER = re.compile(
     r"allerg|anaphyla|intoleran|celiac|coeliac|epilep|diabet|asthma|medicat|emergency|过敏|不耐受|忌口|癫痫|糖尿病|哮喘|急救|用药",
@@ -237,18 +238,25 @@ class ContextEngineService:
 
     def _settle(self, events: Sequence[OutboxEvent]) -> None:
         """Let the index follow a commit, before it returns; what fails stays in the outbox for a worker."""
+        by_space: dict[str, list[OutboxEvent]] = {}
         for event in events if self._is_inline else ():
-            if event.event_type in (EXTRACT_ARCHIVE, FORGET):
-                continue
-            try:
-                self._ask(event.uri, functools.partial(self._follow, event))
-                if not self.spaces.note(event.uri):  # what is in memory alone is to be done again
-                    self.outbox.mark_done(event.event_id)
-            except Exception as error:  # the commit has happened; the index comes after
-                _log.warning("the index does not follow %s yet: %s", event.uri, error)
+            if event.event_type not in (EXTRACT_ARCHIVE, FORGET):
+                by_space.setdefault(parse_uri(event.uri).space, []).append(event)
+        for space, mine in by_space.items():
+            for start in range(0, len(mine), _TOGETHER):
+                part = mine[start : start + _TOGETHER]
+                try:
+                    self._ask(space, functools.partial(self._follow, part))
+                    if not self.spaces.note(space):  # what is in memory alone is to be done again
+                        self.outbox.mark_all_done([event.event_id for event in part])
+                except Exception as error:  # the commit has happened; the index comes after
+                    _log.warning("the index does not follow %s yet: %s", part[0].uri, error)
 
-    def _follow(self, event: OutboxEvent, words: WordIndex) -> None:
-        self.worker.handle_event(event, context_of(event.uri))
+    def _follow(self, events: Sequence[OutboxEvent], words: WordIndex) -> None:
+        # One transaction, so that a term's postings are written once; what is one event alone, as a move, has its own.
+        with words.writing() if len(events) > 1 else contextlib.nullcontext():
+            for event in events:
+                self.worker.handle_event(event, context_of(event.uri))
 
     def _work_off(self) -> IndexBatchResult:
         total = IndexBatchResult()
@@ -394,6 +402,7 @@ class ContextEngineService:
         budget_tokens: int = BUDGET_TOKENS,
         since: float | None = None,
         until: float | None = None,
+        context_type: str = "",
     ) -> SearchResult:
         """Return what fits a question, best first, within a budget of tokens.
 
@@ -408,6 +417,7 @@ class ContextEngineService:
             since: Not older, in seconds since the epoch: of a message when it was said, of a memory when it was last
                 written.
             until: Older than this.
+            context_type: Only categories of this type: `"memory"`, `"session"`, `"skill"` or `"tool"`; "" is any.
 
         Raises:
             InvalidInputError, InvalidUriError, AccessDeniedError: An argument cannot be used.
@@ -416,6 +426,7 @@ class ContextEngineService:
         """
         hints = {
             "target_uri": target_uri,
+            "context_type": context_type,
             "categories": categories,
             "top_k": top_k,
             "budget_tokens": budget_tokens,

@@ -9,16 +9,17 @@ crash. What stays of a message is its id and a digest, so that the session, comm
 import contextlib
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-from urllib.parse import unquote
+from typing import Any, TypeAlias
 
 from ..commit.archive_builder import render_archive
 from ..core.config import META, RELATIONS, SESSIONS, UPSERT_CONTEXT
-from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError, StoreError
+from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
 from ..core.messages import decode_messages
 from ..core.objects import ForgetResult, Message, OutboxEvent, RequestContext
 from ..core.text import digest_of, mapping_of, shorten, strings_of
 from ..fs.context_fs import ContextFS
+from ..fs.folders import Image
+from ..fs.main_store import uri_of
 from ..fs.meta import leads_on, read_edges, read_meta, write_edges
 from ..fs.transaction import Staged, Transaction
 from ..fs.uri import Uri, check_access, parse_uri, space_uris
@@ -70,14 +71,15 @@ class Forgetter:
                 for message in self._empty(ctx, tx, parse_uri(archive), names)
             ]
             former = [parse_uri(each) for memory in nodes for each in self._fs.former_uris(memory.text)]
-            former += [each for each in self._stubs(found) if each not in former]
+            rows, stubs = self._look_around(ctx, {found.text, *cited, *(each.text for each in former)}, found)
+            former += [each for each in stubs if each not in former]
             for each in [*memories, *(each for each in former if self._fs.folders.exists(each.folders))]:
                 tx.put(each, Staged({}, None))
             result.uris = [each.text for each in memories]
-            named = self._unname(ctx, tx, {*result.uris, *(each.text for each in former)})
+            named = self._unname(tx, rows, {*result.uris, *(each.text for each in former)})
             gone = {(row["archive"], row["message"]) for row in result.messages}
             result.also_cited_by = sorted(
-                other.text for other, refs in self._citing(ctx) if other.text not in result.uris and refs & gone
+                other.text for other, refs in _citing(rows) if other.text not in result.uris and refs & gone
             )
             kept = sorted({*cited, *named})
             payload.update(gone=result.uris, kept=kept, former=[each.text for each in former])
@@ -121,11 +123,11 @@ class Forgetter:
         tx.put(uri, Staged(files, meta))
         return emptied
 
-    def _unname(self, ctx: RequestContext, tx: Transaction, gone: set[str]) -> list[str]:
+    def _unname(self, tx: Transaction, rows: "Sequence[_Row]", gone: set[str]) -> list[str]:
         """Stage what names memories that will be gone without their names, and return which nodes it were."""
         changed = []
-        for uri in (uri for space in space_uris(ctx) for uri in self._fs.walk(parse_uri(space))):
-            if uri.text in gone or not self._names_one(uri, gone):
+        for uri, _, image in rows:
+            if uri.text in gone or not _names_one(uri, image, gone):
                 continue
             staged = tx.look(uri)
             edges = read_edges(uri.text, staged.files.get(RELATIONS, b""))
@@ -138,40 +140,27 @@ class Forgetter:
                 changed.append(uri.text)
         return changed
 
-    def _stubs(self, uri: Uri) -> list[Uri]:
-        """Return the folders that lead to a node, or beneath it, by one step or several; the history may be pruned."""
-        leads = [
-            (parse_uri("ctx://" + "/".join(map(unquote, folders))), to)
-            for folders, has_content in self._fs.folders.walk(parse_uri(uri.space).folders)
-            if not has_content and (to := leads_on(self._fs.folders.read(folders, (META,)).get(META, b"")))
-        ]
-        found: list[Uri] = []
-        ends = [uri.text]
-        while ends:
-            end = ends.pop()
-            more = [stub for stub, to in leads if stub not in found and (to == end or to.startswith(f"{end}/"))]
-            found += more
-            ends += [stub.text for stub in more]
-        return found
+    def _look_around(self, ctx: RequestContext, uris: set[str], found: Uri) -> "tuple[list[_Row], list[Uri]]":
+        """Return the request's nodes that may name one of some URIs, and the stubs that lead to a node, or under it.
 
-    def _names_one(self, uri: Uri, gone: set[str]) -> bool:
-        """Whether a node's edges or its metadata name a memory; one that cannot be read is told by `verify`."""
-        with contextlib.suppress(StoreError):
-            image = self._fs.folders.read(uri.folders, (RELATIONS, META))
-            if not leads_on(image.get(META, b"")):
-                edges, meta = read_edges(uri.text, image.get(RELATIONS, b"")), read_meta(uri, image)
-                return any(edge.to_uri in gone for edge in edges) or _without_uses(meta, gone) != meta
-        return False
+        Cost: two files of each node, once; again for each step of a move that the history has not.
+        """
+        while True:
+            rows = list(self._mentioning(ctx, uris))
+            stubs = _stubs(rows, found.text)
+            if uris.issuperset(each.text for each in stubs):
+                return rows, stubs
+            uris = uris.union(each.text for each in stubs)
 
-    def _citing(self, ctx: RequestContext) -> Iterator[tuple[Uri, set[tuple[str, str]]]]:
-        """Yield every memory of the request, with the messages that it cites."""
+    def _mentioning(self, ctx: RequestContext, uris: set[str]) -> "Iterator[_Row]":
+        needles = [uri.encode() for uri in uris]
         for space in space_uris(ctx):
-            for uri in self._fs.walk(parse_uri(space)):
-                if uri.category == SESSIONS:
-                    continue
-                with contextlib.suppress(ContextEngineError):  # past the transaction, which would keep them all
-                    refs = read_meta(uri, self._fs.folders.read(uri.folders, (META,)))["source_refs"]
-                    yield uri, {(ref.get("archive", ""), ref.get("message", "")) for ref in refs}
+            for folders, has_content, image in self._fs.folders.walk(parse_uri(space).folders, (RELATIONS, META)):
+                data = b"".join(image.values())  # JSON: a URI stands in it as it is, unless something is escaped
+                if b"\\" in data or any(needle in data for needle in needles):
+                    uri = uri_of(folders)
+                    if uri is not None:
+                        yield uri, has_content, image
 
     def finish(self, payload: Mapping[str, Any]) -> None:
         """Take what is gone out of index and journal; twice is as good as once."""
@@ -206,6 +195,40 @@ class Forgetter:
             if path != mine:  # of a model that is not here: it keeps what is not forgotten
                 forget_vectors(path, words)
         return not self._spaces.note(space)  # what is in memory alone is not done
+
+
+_Row: TypeAlias = tuple[Uri, bool, Image]
+"""A node, whether it has a content, and its edges and metadata as files."""
+
+
+def _stubs(rows: Sequence[_Row], uri: str) -> list[Uri]:
+    """Return the folders that lead to a node, or under it, by one step or several; the history may be pruned."""
+    metas = [(stub, image.get(META, b"")) for stub, has_content, image in rows if not has_content]
+    leads = [(stub, to) for stub, meta in metas if (to := leads_on(meta))]
+    found: list[Uri] = []
+    ends = [uri]
+    while ends:
+        end = ends.pop()
+        more = [stub for stub, to in leads if stub not in found and (to == end or to.startswith(f"{end}/"))]
+        found += more
+        ends += [stub.text for stub in more]
+    return found
+
+
+def _names_one(uri: Uri, image: Image, gone: set[str]) -> bool:
+    """Whether a node's edges or its metadata name a memory."""
+    if leads_on(image.get(META, b"")):
+        return False
+    edges, meta = read_edges(uri.text, image.get(RELATIONS, b"")), read_meta(uri, image)
+    return any(edge.to_uri in gone for edge in edges) or _without_uses(meta, gone) != meta
+
+
+def _citing(rows: Sequence[_Row]) -> Iterator[tuple[Uri, set[tuple[str, str]]]]:
+    """Yield memories with the messages that they cite."""
+    for uri, _, image in rows:
+        if uri.category != SESSIONS and not leads_on(image.get(META, b"")):
+            refs = read_meta(uri, image)["source_refs"]
+            yield uri, {(ref.get("archive", ""), ref.get("message", "")) for ref in refs}
 
 
 def _without_candidates(ledger: Mapping[str, Any], emptied: set[str]) -> dict[str, Any]:
