@@ -39,7 +39,7 @@ SECTIONS = {
     "Undo": ("history", "undo", "redo", "snapshot", "restore", "backup"),
     "Maintenance": ("doctor", "verify", "compact", "repair"),
     "Serve and share": ("context", "hub", "shared", "mcp"),
-    "Begin": ("completion"),
+    "Begin": ("completion",),
 }
 """What people want to do, and the commands for it."""
 

@@ -215,7 +215,7 @@ class MemoryStore:
         self._lock = threading.RLock()  # of two corrections of one fact, the second corrects what the first left
         store = None if log is None else log(namespace_folder("", user, agent, session).as_posix())
         self.tree = KeywordTree(str(place), llm_client, clock=clock, store=store)
-        self.graph = TreeGraph(self.tree, list_sayings=lambda: self.retriever.index.sayings())
+        self.graph = TreeGraph(self.tree, index=lambda: self.retriever.index)
         indexes = place / "indexes"
         with contextlib.suppress(OSError):  # of earlier versions: it would keep what is deleted
             (indexes / "memory.index").unlink(missing_ok=True)
