@@ -187,7 +187,7 @@ def units_of_entity(text: EntityText) -> set[str]:
 def rank_entities(
     keywords: Iterable[str],
     limit: int | None,
-    ids_by_unit: Callable[[str], Set[str]],
+    ids_by_unit: Callable[[str], set[str]],
     entity_of: Callable[[str], GraphEntity | None],
     text_of: Callable[[str], EntityText | None] = lambda _: None,
 ) -> list[GraphEntity]:

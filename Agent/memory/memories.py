@@ -10,8 +10,8 @@
 
 Three things are derived from infos here, and can be thrown away at any time: the index of words (`finding.index`); what
 filters and scores need of each info (`InfoFacts`); and which info supersedes which. Of keywords: the words of their
-names, and which of them have relations. All of it is in one file, with the place in the log up to which it was taken in;
-nothing of it is held in memory. What was superseded is not found.
+names, and which of them have relations. All of it is in one file, with the place in the log up to which it was taken
+in; nothing of it is held in memory. What was superseded is not found.
 
 The words of the question just before, in the same source, count for an answer, which seldom repeats it. All of a source
 counts as one text besides.

@@ -631,10 +631,18 @@ class TestWithoutRelations:
             first.index.close()
 
             read: list[str] = []
-            get = KeywordTree.GetKeyword
-            monkeypatch.setattr(KeywordTree, "GetKeyword", lambda self, id: read.append(id) or get(self, id))
-            children = KeywordTree.GetChildren
-            monkeypatch.setattr(KeywordTree, "GetChildren", lambda self, *of: read.append("all") or children(self, *of))
+
+            def spy(name: str) -> None:
+                original = getattr(KeywordTree, name)
+
+                def noted(self: KeywordTree, id: str, *more: object) -> object:
+                    read.append(id)
+                    return original(self, id, *more)
+
+                monkeypatch.setattr(KeywordTree, name, noted)
+
+            spy("GetKeyword")
+            spy("GetChildren")
             second = MemoryRetriever(tree, index_path=index)
             assert [found.path for found in second.retrieve("Is the lighthouse late?", 1)] == [["Lighthouse"]]
             assert set(read) == {tree["Lighthouse"].id}
