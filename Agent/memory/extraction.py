@@ -531,6 +531,7 @@ def _says(clause: str, source: str, target: str, kind: str) -> bool:
     between = clause[min(first, second)[0] : max(first, second)[0]]
     return not _by(between) if first < second else _of(between) is not None
 
+
 _MUTUAL = frozenset(("friend_of", "married_to", "sibling_of", "knows", "related_to"))
 
 

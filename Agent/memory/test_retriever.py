@@ -688,9 +688,7 @@ class TestWithoutRelations:
             with contextlib.closing(sqlite3.connect(path)) as db, db:
                 db.execute("drop table named")
                 db.execute("drop table related")
-                db.execute(
-                    "update meta set value = ? where key = 'position'", (f"{newest.seq} {newest.operation_id}",)
-                )
+                db.execute("update meta set value = ? where key = 'position'", (f"{newest.seq} {newest.operation_id}",))
             second = MemoryRetriever(tree, index_path=path)
             assert [found.path for found in second.retrieve("Is the lighthouse late?", 1)] == [["Lighthouse"]]
             second.index.close()
