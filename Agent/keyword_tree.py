@@ -287,9 +287,9 @@ _FieldsOf: Callable[[object], _Row] = vars(_Plain)["__dict__"].__get__  # also w
 class _StoredRecord(_Plain):
     """A record that may still be a row: it is decoded when a field is first read.
 
-    Until then its dict holds `_row`, the row with a keyword's level, and of a keyword `_list_children`.  `_FieldsOf`
-    shows the dict as it is; `vars(record)`, and whatever copies or pickles a record, see the fields.  Most of what a
-    search returns is never looked at, and decoding is most of what a search costs.
+    Until then its dict holds `_row`, the row with a keyword's level, and of a keyword its id and `_list_children`.
+    `_FieldsOf` shows the dict as it is; `vars(record)`, and whatever copies or pickles a record, see the fields.  Most
+    of what a search returns is never looked at, and decoding is most of what a search costs.
     """
 
     def _Decode(self) -> _Row:
@@ -1164,10 +1164,10 @@ def ReadRecord(row: bytes, kind: type | None = None) -> Any:
     return record
 
 
-def _DeferNode(row: bytes, level: int, list_children: Callable[[str], list[str]]) -> KeywordNode:
+def _DeferNode(id: str, row: bytes, level: int, list_children: Callable[[str], list[str]]) -> KeywordNode:
     """Return a keyword that decodes its row when a field is first read."""
     node = object.__new__(KeywordNode)
-    _FieldsOf(node).update(_row=(row, level), _list_children=list_children)
+    _FieldsOf(node).update(id=id, _row=(row, level), _list_children=list_children)
     return node
 
 
@@ -5437,7 +5437,7 @@ class _Reader:
 
     def Nodes(self, state: _State, ids: Iterable[str]) -> list[KeywordNode]:
         """Return keywords that read their rows when they are looked at.  The lock is held."""
-        return [_DeferNode(state.nodes[id], state.LevelOf(id), self.ListChildren) for id in ids]
+        return [_DeferNode(id, state.nodes[id], state.LevelOf(id), self.ListChildren) for id in ids]
 
     def ListChildren(self, id: str) -> list[str]:
         with self._engine.SeeOwn() as state:
@@ -5679,7 +5679,8 @@ class _Searcher:
         state = self._engine.OwnState()
         path_ids = state.PathOf(id)
         self._mru.Touch(*path_ids[1:])
-        path = [_DeferNode(state.nodes[step], level, self._reader.ListChildren) for level, step in enumerate(path_ids)]
+        list_children = self._reader.ListChildren
+        path = [_DeferNode(step, state.nodes[step], level, list_children) for level, step in enumerate(path_ids)]
         links = state.by_node.Get(id)
         newest = links[max(_PAGE, len(links) - _PAGE) :]
         return _Found(path, state.InfosOf(links[:_PAGE]), state.InfosOf(newest), len(links))

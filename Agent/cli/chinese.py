@@ -344,6 +344,7 @@ TEXTS = {
     "Processes; one with threads is the fastest for writes.": "进程数；写入以一个多线程的进程最快。",
     "A name that it may be called by.": "可以用来访问它的主机名。",
     "A proxy before it speaks TLS.": "前面有代理负责 TLS。",
+    "Serve this session of a context engine's folder, and no tree.": "提供上下文引擎文件夹里的这个会话，而不是一棵树。",
     "The one origin whose scripts may ask it.": "其脚本可以访问它的那一个来源。",
     "Requests a second for one token; 0 is no limit.": "一个令牌每秒的请求数；0 为不限。",
     "Take knowledge that looks like a key.": "也收看起来像密钥的知识。",
@@ -722,6 +723,9 @@ ERRORS = {
     "this is no JSON: {}": "不是 JSON：{0}",
     "JSON needs one of {} here, not {}": "不是 JSON：这里应当是 {0} 之一，而不是 {1}",
     'it is no KeywordTree document: it has no "keywords"': "不是 KeywordTree 的文件：里面没有 keywords",
+    "it is no KeywordTree document: it is no JSON object": "不是 KeywordTree 的文件：不是 JSON 对象",
+    "repair needs folders, and cannot use the address of a server: copy the tree out first": "修复需要文件夹，"
+    "不能用服务器的地址：请先把树复制出来",
     "there is more after the end of the document": "文件结尾之后还有别的内容",
     "{} is not as it should be: {}": "{0} 不对：{1}",
     "{} is not known here, only up to {}": "不认识 {0}，最多到 {1}",

@@ -23,6 +23,18 @@ Optional; the library in `keyword_tree.keyword_tree` knows nothing of it. Read i
     store            `MemoryStore`, the door: remember, recall, correct, forget
 """
 
-from .store import MemoryStore
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .store import MemoryStore
 
 __all__ = ["MemoryStore"]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when wanted: the console asks the retriever alone, and a prompt waits for what is imported.
+    if name != "MemoryStore":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .store import MemoryStore
+
+    return MemoryStore

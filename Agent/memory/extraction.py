@@ -41,6 +41,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from typing_extensions import override
 
 from ..keyword_tree import KeywordTreeError, LLMClient
+from .graph import ENTITY_TYPES
 from .keywords import CHINESE_STOP_WORDS, STOP_WORDS, find_runs
 from .messages import shorten
 from .own_words import (
@@ -77,20 +78,6 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
-
-ENTITY_TYPES = (
-    "person",
-    "place",
-    "organisation",
-    "project",
-    "product",
-    "work",
-    "event",
-    "language",
-    "animal",
-    "concept",
-)
-"""What an entity can be; `"concept"` is whatever is none of the others."""
 
 CATEGORIES = ("profile", "preferences", "entities", "events", "cases", "patterns", "skills")
 """What a fact can be; the last three are an agent's own."""
@@ -217,7 +204,6 @@ class Extractor(ABC):
 
 
 # The question
-
 
 _TASK = f"""\
 You read messages that an agent keeps, and write down what they say. The question is one JSON object: "messages" are
@@ -550,7 +536,6 @@ _MUTUAL = frozenset(("friend_of", "married_to", "sibling_of", "knows", "related_
 
 
 # Facts
-
 
 _AGENTS = frozenset(("cases", "patterns", "skills"))  # an agent's own, which it may say itself
 _OF_USER = frozenset(("profile", "preferences"))

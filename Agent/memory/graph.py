@@ -41,6 +41,7 @@ from .messages import shorten
 from .scoring import graph_distance
 
 __all__ = [
+    "ENTITY_TYPES",
     "GraphEntity",
     "GraphRelation",
     "KnowledgeGraph",
@@ -53,6 +54,21 @@ __all__ = [
     "normalize_tag",
     "normalize_tags",
 ]
+
+
+ENTITY_TYPES = (
+    "person",
+    "place",
+    "organisation",
+    "project",
+    "product",
+    "work",
+    "event",
+    "language",
+    "animal",
+    "concept",
+)
+"""What an entity can be; `"concept"` is whatever is none of the others."""
 
 
 # What is in a graph

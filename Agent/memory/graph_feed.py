@@ -33,8 +33,8 @@ from ..keyword_tree import (
     NotFoundError,
     RelationType,
 )
-from .extraction import ENTITY_TYPES, Extraction, Extractor, ModelExtractor, check_extraction
-from .graph import normalize_tag
+from .extraction import Extraction, Extractor, ModelExtractor, check_extraction
+from .graph import ENTITY_TYPES, normalize_tag
 from .memory_fields import memory_fields
 from .messages import shorten
 from .tree_graph import TreeGraph

@@ -9,7 +9,7 @@
 """
 
 import threading
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 
 from typing_extensions import override
@@ -36,7 +36,7 @@ from .graph import (
 )
 from .messages import shorten
 
-__all__ = ["InMemoryGraph"]
+__all__ = ["InMemoryGraph", "rank_entities", "units_of_entity"]
 
 _TELLING = 1_000  # entities, where a few of them are looked for: what more have in common tells them not apart
 
@@ -119,19 +119,11 @@ class InMemoryGraph(KnowledgeGraph):
 
     @override
     def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
-        wanted = check_keywords(keywords)
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-            raise InvalidInputError(f"limit must be a whole number above 0, not {shorten(limit)}")
         with self._lock:
-            candidates: set[str] = set()
-            for found in sorted(map(self._ids_with, wanted), key=len):
-                if limit is None or len(candidates) + len(found) <= _TELLING:
-                    candidates |= found
-            candidates.update(*(self._ids_by_unit.get(keyword, ()) for keyword in wanted))
-            fits = ((fit_of(wanted, self._texts[id]), id) for id in candidates)
-            ranked = sorted((-fit, self._entities[id].name, id) for fit, id in fits if fit)
-            entities = [self._entities[id] for *_, id in ranked[:limit]]
-            return [_copy(entity) for entity in entities]
+            found = rank_entities(
+                keywords, limit, lambda unit: self._ids_by_unit.get(unit, set()), self._entities.get, self._texts.get
+            )
+            return [_copy(entity) for entity in found]
 
     @override
     def find_tags(self, prefix: str) -> list[str]:
@@ -182,16 +174,51 @@ class InMemoryGraph(KnowledgeGraph):
 
     def _keys(self, id: str) -> list[tuple[dict[str, set[str]], str]]:
         """Return the indexes that an entity stands in, with its keys there."""
-        names, description = self._texts[id]
-        # A whole name stands there, too: the blanks around it tell it from a unit.
-        units = {*names, *(unit for text in (*names, description) for unit in text.split())} - {NO_UNITS}
-        tags = self._entities[id].tags
+        units, tags = units_of_entity(self._texts[id]), self._entities[id].tags
         return [*((self._ids_by_unit, unit) for unit in units), *((self._ids_by_tag, tag) for tag in tags)]
 
-    def _ids_with(self, keyword: str) -> Set[str]:
+
+def units_of_entity(text: EntityText) -> set[str]:
+    """Return what an entity is indexed by: words, and whole names, which the blanks around them tell from a word."""
+    names, description = text
+    return {*names, *(unit for part in (*names, description) for unit in part.split())} - {NO_UNITS}
+
+
+def rank_entities(
+    keywords: Iterable[str],
+    limit: int | None,
+    ids_by_unit: Callable[[str], set[str]],
+    entity_of: Callable[[str], GraphEntity | None],
+    text_of: Callable[[str], EntityText | None] = lambda _: None,
+) -> list[GraphEntity]:
+    """Return the entities that have keywords, best first; see `KnowledgeGraph.find_by_keywords`.
+
+    Args:
+        keywords: What is looked for.
+        limit: At most so many; None is all.
+        ids_by_unit: The entities that are indexed by a unit; see `units_of_entity`.
+        entity_of: The entity with an id, if there is one.
+        text_of: Its text, where that is kept.
+    """
+    wanted = check_keywords(keywords)
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise InvalidInputError(f"limit must be a whole number above 0, not {shorten(limit)}")
+
+    def ids_with(keyword: str) -> Set[str]:
         """Return the entities that have every unit of a keyword, in whatever order."""
-        sets = sorted((self._ids_by_unit.get(unit, set()) for unit in keyword.split()), key=len)
-        return sets[0].intersection(*sets[1:]) if len(sets) > 1 else sets[0] if sets else set()
+        sets = sorted(map(ids_by_unit, keyword.split()), key=len)
+        return sets[0].intersection(*sets[1:]) if sets else set()
+
+    candidates: set[str] = set()
+    for found in sorted(map(ids_with, wanted), key=len):
+        if limit is None or len(candidates) + len(found) <= _TELLING:
+            candidates |= found
+    candidates.update(*map(ids_by_unit, wanted))
+    ranked = []
+    for id in candidates:
+        if (entity := entity_of(id)) is not None and (fit := fit_of(wanted, text_of(id) or entity_text(entity))):
+            ranked.append((-fit, entity.name, id, entity))
+    return [entity for *_, entity in sorted(ranked, key=lambda each: each[:3])[:limit]]
 
 
 def _copy(entity: GraphEntity) -> GraphEntity:

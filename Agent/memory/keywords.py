@@ -116,11 +116,15 @@ class ChineseKeywordExtractor(SimpleKeywordExtractor):
 
     def __init__(self, stop_words: Iterable[str] | None = None, cut: Cut | None = None) -> None:
         super().__init__(STOP_WORDS | CHINESE_STOP_WORDS if stop_words is None else stop_words)
-        self._cut = cut or (cut_words if _find_rjieba() else cut_ngrams)
+        self._cut = cut
 
     @override
     def _cut_unspaced(self, run: str) -> Sequence[str]:
-        return self._cut(run) if _is_chinese(run) else cut_ngrams(run)
+        if not _is_chinese(run):
+            return cut_ngrams(run)
+        if self._cut is None:  # not before the first Chinese word: reading the dictionary takes 0.1 s
+            self._cut = cut_words if _find_rjieba() else cut_ngrams
+        return self._cut(run)
 
 
 def cut_words(text: str) -> list[str]:

@@ -9,8 +9,9 @@
 [(True, '龙井来自杭州')]
 
 Three things are derived from infos here, and can be thrown away at any time: the index of words (`finding.index`); what
-filters and scores need of each info (`InfoFacts`); and which info supersedes which. All of it is in one file, with the
-place in the log up to which it was taken in; nothing of it is held in memory. What was superseded is not found.
+filters and scores need of each info (`InfoFacts`); and which info supersedes which. Of keywords: the words of their
+names, and which of them have relations. All of it is in one file, with the place in the log up to which it was taken
+in; nothing of it is held in memory. What was superseded is not found.
 
 The words of the question just before, in the same source, count for an answer, which seldom repeats it. All of a source
 counts as one text besides.
@@ -31,11 +32,12 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ..finding import texts
 from ..finding.index import Hit, Index, LostIndexError, Unit
-from ..keyword_tree import Info, InvalidInputError, KeywordTree
+from ..keyword_tree import Info, InvalidInputError, KeywordNode, KeywordTree
 from .log_follower import LogChanges, LogFollower, Position, all_infos, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, strings_in, superseded_ids
 from .messages import shorten
 from .sayings import NOTHING_SAID, Sayings, Waits, pack_sayings, read_sayings, unpack_sayings, waits_for
+from .tree_graph import has_relations, units_of_keyword
 
 __all__ = ["Choice", "Filters", "Found", "InfoFacts", "Memories", "Ranker"]
 
@@ -60,7 +62,11 @@ create table if not exists supersedes(new text, old text, primary key (new, old)
 create index if not exists supersedes_old on supersedes(old);
 create table if not exists refers(source text, target text, primary key (source, target)) without rowid;
 create index if not exists refers_target on refers(target);
+create table if not exists named(unit blob, keyword text, primary key (unit, keyword)) without rowid;
+create index if not exists named_keyword on named(keyword);
+create table if not exists related(keyword text primary key) without rowid;
 """
+_LAYOUT = "2"  # of these tables; another one is filled again
 
 
 class Ranker(Protocol):
@@ -218,6 +224,8 @@ class Memories:
             self._read_all()
         elif changes.infos or _said(self._follower.position) != position:
             self._take(changes, _said(self._follower.position))
+        else:
+            self._taken = position
 
     def _resume(self, position: str) -> bool:
         return self._follower.resume(_position(position))
@@ -228,18 +236,22 @@ class Memories:
             self._index.position = ""
             for statement in _TABLES.split(";"):
                 db.execute(statement)
-            db.execute("delete from supersedes")
+            for table in ("supersedes", "named", "related"):
+                db.execute(f"delete from {table}")
         self._taken = None
         seen: set[str] = set()
 
         def read_tree() -> None:
             seen.clear()
+            with self._index.transaction() as db:
+                self._take_keywords(db, self._tree.Walk())
             infos = all_infos(self._tree)
             while page := list(islice(infos, _PAGE)):
                 seen.update(info.id for info in page)
                 self._take(LogChanges(infos=page), "")
 
-        changes = self._follower.begin(read_tree)
+        # A keyword may have been moved from where it was not read yet to where it was.
+        changes = self._follower.begin(read_tree, lambda changes: bool(changes.nodes))
         if changes.from_nothing:
             seen.clear()
         self._take(changes, "")
@@ -267,8 +279,20 @@ class Memories:
         listed = list(infos.values())
         for start in range(0, len(listed), _PAGE):
             self._take_page(listed[start : start + _PAGE])
-        with self._index.transaction():
+        with self._index.transaction() as db:
+            self._take_keywords(db, {node.id: node for node in changes.nodes}.values())
             self._keep_position(position)
+
+    def _take_keywords(self, db: sqlite3.Connection, nodes: Iterable[KeywordNode]) -> None:
+        """Index the names of keywords, and note which of them have relations."""
+        for node in nodes:
+            db.execute("delete from named where keyword = ?", (node.id,))
+            db.execute("delete from related where keyword = ?", (node.id,))
+            if not node.deleted and node.id != "root":
+                units = [(_to_bytes(unit), node.id) for unit in units_of_keyword(node)]
+                db.executemany("insert into named values (?, ?)", units)
+                if has_relations(node):
+                    db.execute("insert into related values (?)", (node.id,))
 
     def _take_page(self, infos: Sequence[Info]) -> None:
         own = {info.id for info in infos}
@@ -428,6 +452,20 @@ class Memories:
         self.catch_up()
         return self._read(read)
 
+    def has_relations(self) -> bool:
+        """Return whether any keyword has relations, or any info says something of the graph."""
+        sql = (
+            "select exists (select 1 from related)"
+            " or exists (select 1 from memory where sayings is not null and is_hidden = 0)"
+        )
+        self.catch_up()
+        return bool(self._read(lambda db: db.execute(sql).fetchone()[0]))
+
+    def named(self, unit: str) -> set[str]:
+        """Return the keywords that have a word in their names, or this whole name; see `units_of_keyword`."""
+        sql = "select keyword from named where unit = ?"
+        return self._read(lambda db: {row[0] for row in db.execute(sql, (_to_bytes(unit),))})
+
     def choose(self, filters: Filters | None) -> Choice | None:
         """Return which infos may be found; None is all.
 
@@ -540,12 +578,13 @@ def _either(some: float, other: float) -> float:
 
 
 def _position(said: str) -> Position:
-    seq, _, operation_id = said.partition(" ")
-    return Position(int(seq) if seq.isdecimal() else 0, operation_id)
+    seq, _, rest = said.partition(" ")
+    layout, _, operation_id = rest.partition(" ")
+    return Position(int(seq) if seq.isdecimal() and layout == _LAYOUT else 0, operation_id)
 
 
 def _said(position: Position) -> str:
-    return f"{position.seq} {position.operation_id}"
+    return f"{position.seq} {_LAYOUT} {position.operation_id}"
 
 
 def _select(
@@ -572,6 +611,10 @@ def _facts_of(info: Info) -> tuple[str, float, str, str | None]:
     said, waits = read_sayings(info), waits_for(info)
     sayings = None if said == NOTHING_SAID and waits is None else _to_json([pack_sayings(said), waits])
     return str(own.get("kind", "fact")), seconds, _to_json([metadata, own.get("pinned") is True]), sayings
+
+
+def _to_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")  # lone surrogates are none of SQLite's
 
 
 def _to_json(value: object) -> str:

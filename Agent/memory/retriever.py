@@ -32,8 +32,7 @@ from typing import TypeAlias, TypeVar
 
 from ..finding.texts import terms as terms_of
 from ..keyword_tree import Info, InvalidInputError, KeywordTree
-from .extraction import ENTITY_TYPES
-from .graph import KnowledgeGraph, RelationDirection, Step
+from .graph import ENTITY_TYPES, KnowledgeGraph, RelationDirection, Step
 from .in_memory_graph import InMemoryGraph
 from .keywords import ChineseKeywordExtractor, KeywordExtractor
 from .knowledge import KnowledgePage, KnowledgeStore, TreeKnowledge
@@ -165,8 +164,8 @@ class MemoryRetriever:
         tree = knowledge_store.tree if isinstance(knowledge_store, TreeKnowledge) else tree
         graph = _either("graph", graph, "knowledge_graph", knowledge_graph)
         if tree is not None:
-            self._tree, self._graph = tree, graph or TreeGraph(tree)
             self.index = Memories(tree, index_path, ranker)
+            self._tree, self._graph = tree, graph or TreeGraph(tree, index=lambda: self.index)
         elif self._pages is not None:
             self._graph = graph or InMemoryGraph()
         else:
@@ -253,7 +252,6 @@ class MemoryRetriever:
         if config.strategy is not RetrievalStrategy.GRAPH_ONLY:
             keywords = self._extractor.extract(query)
             found = {page.id: page for page in pages.find_by_keywords(keywords, max(100, 4 * limit))}
-        knows_graph = config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY
         knows_graph = config.strategy is not RetrievalStrategy.KNOWLEDGE_ONLY
         walked, walks = self._walk(query, config.depth) if knows_graph else ({}, {})
         for entity_id, nearness in walked.items():

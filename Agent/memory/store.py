@@ -215,7 +215,7 @@ class MemoryStore:
         self._lock = threading.RLock()  # of two corrections of one fact, the second corrects what the first left
         store = None if log is None else log(namespace_folder("", user, agent, session).as_posix())
         self.tree = KeywordTree(str(place), llm_client, clock=clock, store=store)
-        self.graph = TreeGraph(self.tree, list_sayings=lambda: self.retriever.index.sayings())
+        self.graph = TreeGraph(self.tree, index=lambda: self.retriever.index)
         indexes = place / "indexes"
         with contextlib.suppress(OSError):  # of earlier versions: it would keep what is deleted
             (indexes / "memory.index").unlink(missing_ok=True)
@@ -282,6 +282,7 @@ class MemoryStore:
         Cost: one sync. With a model one call after that, which is waited for at most a minute, and another sync.
         """
         own, content = self._describe(record)
+        _check_flag("pinned", pinned)
         if pinned:
             own["pinned"] = True
         metadata = self._join_metadata(metadata, own)
@@ -420,7 +421,8 @@ class MemoryStore:
 
     def _join_metadata(self, metadata: Mapping[str, Any] | None, own: dict[str, Any]) -> dict[str, Any]:
         if metadata is not None and (not isinstance(metadata, Mapping) or MEMORY_KEY in metadata):
-            raise InvalidInputError(f"metadata must be an object without the key {MEMORY_KEY!r}")
+            given = shorten(metadata)
+            raise InvalidInputError(f"metadata must be an object without the key {MEMORY_KEY!r}, not {given}")
         return {**(metadata or {}), MEMORY_KEY: own}
 
     def _find_keyword(self, name: str) -> str | None:
@@ -750,6 +752,7 @@ class MemoryStore:
 
     def pin(self, id: str, pinned: bool = True) -> None:
         """Let a memory stay when others are forgotten, or let it go with them."""
+        _check_flag("pinned", pinned)
         self.tree.Refresh()  # another process may have corrected it
         with self._lock, self.tree.Operation("pin"):
             info = self._newest(id)
@@ -904,13 +907,18 @@ def _describe_links(pattern: SemanticPattern) -> dict[str, Any]:
 
 def _check_names(keywords: Iterable[str]) -> list[str]:
     # Of a string, each of its characters would become a keyword.
-    if isinstance(keywords, str) or not isinstance(keywords, Iterable):
+    if isinstance(keywords, (str, bytes)) or not isinstance(keywords, Iterable):
         raise InvalidInputError(f"keywords must be a list of strings, not {shorten(keywords)}")
     names = list(keywords)
     for name in names:
         if not isinstance(name, str):
             raise InvalidInputError(f"a keyword must be a string, not {shorten(name)}")
     return list(dict.fromkeys(names))
+
+
+def _check_flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):  # "no" would be true
+        raise InvalidInputError(f"{name} must be True or False, not {shorten(value)}")
 
 
 def _seconds(when: float | datetime | None) -> float | None:

@@ -33,6 +33,7 @@ CALLS: dict[str, Call] = {
     "remember": lambda store, value: store.remember(value),
     "keywords": lambda store, value: store.remember("x", keywords=value),
     "metadata": lambda store, value: store.remember("x", metadata={"own": value} if value is DEEP else value),
+    "pinned": lambda store, value: store.remember("x", pinned=value),
     "recall": lambda store, value: store.recall(value),
     "kinds": lambda store, value: store.recall("x", kinds=value),
     "sources": lambda store, value: store.recall("x", sources=value),

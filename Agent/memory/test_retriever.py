@@ -1,7 +1,9 @@
 """Tests of `retriever`: both channels, three strategies, filters, reasons, and that it follows the log."""
 
+import contextlib
 import itertools
 import math
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -612,3 +614,83 @@ def test_hybrid_walks_the_graph_as_far_as_depth_says(tmp_path: Path) -> None:
 
         assert nearness(0) == [0.0]
         assert nearness(1) == [0.5]
+
+
+class TestWithoutRelations:
+    """Where nothing has relations, the index of memories knows the names of keywords, and no graph is built."""
+
+    def test_reads_no_keyword_that_the_question_does_not_name(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        index = tmp_path / "memories.db"
+        with KeywordTree(str(tmp_path / "tree")) as tree:
+            for name in ("Lighthouse", "Harbour", "Mole"):
+                tree.CreateInfo("It is late.", "", [tree.CreateKeyword(name).id])
+            first = MemoryRetriever(tree, index_path=index)
+            assert [found.path for found in first.retrieve("Is the lighthouse late?", 1)] == [["Lighthouse"]]
+            first.index.close()
+
+            read: list[str] = []
+
+            def spy(name: str) -> None:
+                original = getattr(KeywordTree, name)
+
+                def noted(self: KeywordTree, id: str, *more: object) -> object:
+                    read.append(id)
+                    return original(self, id, *more)
+
+                monkeypatch.setattr(KeywordTree, name, noted)
+
+            spy("GetKeyword")
+            spy("GetChildren")
+            second = MemoryRetriever(tree, index_path=index)
+            assert [found.path for found in second.retrieve("Is the lighthouse late?", 1)] == [["Lighthouse"]]
+            assert set(read) == {tree["Lighthouse"].id}
+
+    def test_finds_the_same_keywords_as_a_graph(self, tree: KeywordTree) -> None:
+        index = Memories(tree)
+        bare = TreeGraph(tree, index=lambda: index)
+        tea = tree.CreateKeyword("green tea", description="a drink from 杭州", metadata={"tag:leaf": 0})
+        tree.AddAlias(tea.id, "龙井茶")
+        coffee = tree.CreateKeyword("coffee bean")
+        below = tree.CreateKeyword("tea", coffee.id)
+        asked = [["tea"], ["green tea", "bean"], ["龙井"], ["杭州"], ["leaf"], ["coffee"], ["nothing"], []]
+
+        def check() -> None:
+            for words in asked:
+                found = TreeGraph(tree).find_by_keywords(words, 20)
+                assert bare.find_by_keywords(words, 20) == found
+                assert [bare.get_entity(entity.id) for entity in found] == found
+
+        check()
+        tree.UpdateKeyword(coffee.id, {"name": "espresso"}, coffee.version)
+        check()
+        tree.MergeKeywords(below.id, tea.id)
+        check()
+        tree.DeleteKeyword(tea.id)
+        check()
+        tree.Undo(tree.last_operation)
+        check()
+        assert bare.get_related(tea.id) == []
+        bare.add_relation(GraphRelation(tea.id, coffee.id, "served_with"))
+        assert [each.entity.name for each in bare.get_related(tea.id)] == ["espresso"]
+        tree.Undo(tree.last_operation)
+        assert bare.get_related(tea.id) == []
+
+    def test_fills_an_index_of_an_earlier_layout(self, tmp_path: Path) -> None:
+        path = tmp_path / "memories.db"
+        with KeywordTree(str(tmp_path / "tree")) as tree:
+            tree.CreateInfo("It is late.", "", [tree.CreateKeyword("Lighthouse").id])
+            first = MemoryRetriever(tree, index_path=path)
+            first.retrieve("late")
+            first.index.close()
+            newest = tree.History(limit=1)[0]
+            with contextlib.closing(sqlite3.connect(path)) as db, db:
+                db.execute("drop table named")
+                db.execute("drop table related")
+                db.execute("update meta set value = ? where key = 'position'", (f"{newest.seq} {newest.operation_id}",))
+            second = MemoryRetriever(tree, index_path=path)
+            assert [found.path for found in second.retrieve("Is the lighthouse late?", 1)] == [["Lighthouse"]]
+            second.index.close()
+            with contextlib.closing(sqlite3.connect(path)) as db:
+                assert db.execute("select count(*) from named").fetchone()[0]

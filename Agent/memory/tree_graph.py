@@ -12,10 +12,10 @@
 import contextlib
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import override
 
@@ -28,16 +28,21 @@ from .graph import (
     Saying,
     ScoredEntity,
     TagConstraints,
+    check_direction,
     check_entity,
     check_relation,
+    entity_text,
     normalize_tags,
 )
-from .in_memory_graph import InMemoryGraph
+from .in_memory_graph import InMemoryGraph, rank_entities, units_of_entity
 from .log_follower import LogChanges, LogFollower, all_infos, outside_operations
 from .memory_fields import MEMORY_KEY, memory_fields, superseded_ids
 from .sayings import NOTHING_SAID, SaidRelation, Sayings, Waits, read_sayings, waits_for
 
-__all__ = ["TreeGraph", "is_relation", "split_relation_key"]
+if TYPE_CHECKING:
+    from .memories import Memories  # it indexes keywords by what they are found by here
+
+__all__ = ["TreeGraph", "has_relations", "is_relation", "split_relation_key", "units_of_keyword"]
 
 
 class TreeGraph(KnowledgeGraph):
@@ -47,8 +52,8 @@ class TreeGraph(KnowledgeGraph):
         tree: Its keywords are the entities, but for the root.
         parent_id: Beneath which keyword `add_entity` puts what is new; the root.
         constraints: How many tags there may be; 8 for an entity.
-        list_sayings: Tells what all memories say, with what they wait for, as `Memories.sayings` does; None reads
-            the tree's infos for it.
+        index: Returns the index of the tree's memories, which knows what all of them say, and the names of keywords: as
+            long as nothing has relations, no graph is built. None reads the tree's infos.
 
     An entity's name and description are the keyword's. The rest stands in its metadata, one key for each thing, since
     that is what a merge joins:
@@ -77,9 +82,9 @@ class TreeGraph(KnowledgeGraph):
         tree: KeywordTree,
         parent_id: str = "root",
         constraints: TagConstraints | None = None,
-        list_sayings: Callable[[], Mapping[str, tuple[Sayings, Waits | None]]] | None = None,
+        index: Callable[[], "Memories"] | None = None,
     ) -> None:
-        self._list_sayings = list_sayings
+        self._index = index
         self._tree = tree
         self._parent_id = parent_id
         self._lock = threading.RLock()
@@ -236,11 +241,29 @@ class TreeGraph(KnowledgeGraph):
         relation_types: Collection[str] | None = None,
     ) -> list[ScoredEntity]:
         id = self._find(entity_id).id
+        check_direction(direction)
+        if self._bare_index() is not None:
+            return []
         return self._caught_up().get_related(id, depth, direction, relation_types)
 
     @override
     def find_by_keywords(self, keywords: Iterable[str], limit: int | None = None) -> list[GraphEntity]:
-        return self._caught_up().find_by_keywords(keywords, limit)
+        index = self._bare_index()
+        if index is None:
+            return self._caught_up().find_by_keywords(keywords, limit)
+        return rank_entities(keywords, limit, index.named, self._read_bare)
+
+    def _bare_index(self) -> "Memories | None":
+        """Return the index where it suffices, since nothing has relations and no graph was built."""
+        index = None if self._is_begun or self._index is None else self._index()
+        return None if index is None or index.has_relations() else index
+
+    def _read_bare(self, id: str) -> GraphEntity | None:
+        node = self._tree.GetKeyword(id)
+        return None if node is None or node.id != id else self._own_entity(node)
+
+    def _own_entity(self, node: KeywordNode) -> GraphEntity:
+        return _read_own(node).entity_within(self.tag_constraints().max_tags_per_entity)
 
     @override
     def find_tags(self, prefix: str) -> list[str]:
@@ -320,8 +343,8 @@ class TreeGraph(KnowledgeGraph):
             parents += [child.id for child in children]
             nodes += children
         self._take(LogChanges(nodes=nodes))
-        if self._list_sayings is not None:
-            for id, (said, waits) in self._list_sayings().items():
+        if self._index is not None:
+            for id, (said, waits) in self._index().sayings().items():
                 self._take_sayings(id, said, waits)
             return
         infos = all_infos(self._tree)
@@ -523,15 +546,15 @@ class TreeGraph(KnowledgeGraph):
 
     def _read(self, node: KeywordNode) -> GraphEntity:
         """Return a keyword as an entity: as it was found, or with its own fields where the log does not have it yet."""
+        if self._bare_index() is not None:
+            return self._own_entity(node)
         with self._lock:
             self._catch_up()
-            known = self._own.get(node.id)
-            own = _read_own(node)
-            if known == own:
+            if self._own.get(node.id) == _read_own(node):
                 found = self._found.get_entity(node.id)
                 if found is not None:
                     return found
-        return own.entity_within(self.tag_constraints().max_tags_per_entity)
+        return self._own_entity(node)
 
 
 class _Own(NamedTuple):
@@ -564,6 +587,16 @@ def _read_own(node: KeywordNode) -> _Own:
         list(node.aliases),
     )
     return _Own(entity, has_type, _TAG in node.metadata)
+
+
+def units_of_keyword(node: KeywordNode) -> set[str]:
+    """Return what a keyword is found by: the words of its names, tags and description, and its whole names."""
+    return units_of_entity(entity_text(_read_own(node).entity))
+
+
+def has_relations(node: KeywordNode) -> bool:
+    """Tell whether a keyword's metadata holds relations."""
+    return any(split_relation_key(key)[0] for key in node.metadata)
 
 
 def _may_have_missed(changes: LogChanges) -> bool:
