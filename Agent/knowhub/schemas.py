@@ -81,8 +81,6 @@ CONTENT_LIMIT = 65_536
 """Characters of a content, and of a secret."""
 BODY_LIMIT = 262_144
 """Characters of a resource's public body."""
-PLAN_LIMIT = 2_000
-"""Clusters of a plan, and entries that one slimming merges: so many short ones fit into a request."""
 RESOURCE_ID_LIMIT = 200
 """Characters of a resource's id."""
 _SHORT = 200
@@ -446,7 +444,7 @@ class Cluster(Body):
 class Plan(Body):
     """What a dry run of slimming gives, and what is to be merged then."""
 
-    clusters: Annotated[list[Cluster], Field(max_length=PLAN_LIMIT)]
+    clusters: list[Cluster]  # as many as a request holds
 
 
 class SlimIn(Body):

@@ -12,7 +12,7 @@ from ..catalog import Known, text_of
 from ..checks import is_storable, need, parse
 from ..evolving import SLIM_SHARE, check_merge, find_clusters
 from ..routing import REWRITE_S, SCHEMAS, Asked, build_messages
-from ..schemas import PLAN_LIMIT, Cluster, Json, KnowHubError, Plan, Record, SlimIn
+from ..schemas import Cluster, Json, KnowHubError, Plan, Record, SlimIn
 from ..tokens import Token
 from .store import Store, asker_of
 
@@ -62,7 +62,7 @@ class Slimming:
             for known in self._store.catalog.all("knowledge")
             if not known.merged_into and self._store.catalog.sees(token, known)
         ]
-        budget = min(PLAN_LIMIT, math.ceil(len(entries) * SLIM_SHARE))
+        budget = math.ceil(len(entries) * SLIM_SHARE)
         model = "" if self._store.models.available(wanted) else self._store.models.choose(wanted)
         families: dict[tuple[frozenset[str], str], list[Known]] = {}
         for known in entries:
