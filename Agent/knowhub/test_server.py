@@ -576,7 +576,7 @@ def test_what_the_document_calls_valid_is_not_422(served: Served) -> None:
 
 SCHEMATHESIS = """
 [checks.positive_data_acceptance]
-expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "410", "412", "429", "5xx"]
+expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "410", "412", "428", "429", "5xx"]
 
 [checks.missing_required_header]
 expected-statuses = ["400", "401", "403", "404", "406", "415", "422", "428"]
