@@ -360,7 +360,6 @@ TEXTS = {
     "A transaction pooler stands between.": "中间有按事务的连接池。",
     "From a tree into a folder.": "从树到文件夹。",
     "Serve on this port of 127.0.0.1, not on stdin.": "在 127.0.0.1 的这个端口上提供，而不用标准输入。",
-    "Serve this session of a context engine's folder, and no tree.": "提供上下文引擎文件夹里的这个会话，而不是一棵树。",
     "Take in rows of files cut_tail-…, kept when the log had lost its end.": (
         "也取回 cut_tail-… 文件里的行，那是日志丢了末尾时留下的。"
     ),
@@ -723,9 +722,6 @@ ERRORS = {
     "this is no JSON: {}": "不是 JSON：{0}",
     "JSON needs one of {} here, not {}": "不是 JSON：这里应当是 {0} 之一，而不是 {1}",
     'it is no KeywordTree document: it has no "keywords"': "不是 KeywordTree 的文件：里面没有 keywords",
-    "it is no KeywordTree document: it is no JSON object": "不是 KeywordTree 的文件：不是 JSON 对象",
-    "repair needs folders, and cannot use the address of a server: copy the tree out first": "修复需要文件夹，"
-    "不能用服务器的地址：请先把树复制出来",
     "there is more after the end of the document": "文件结尾之后还有别的内容",
     "{} is not as it should be: {}": "{0} 不对：{1}",
     "{} is not known here, only up to {}": "不认识 {0}，最多到 {1}",

@@ -216,9 +216,12 @@ def _describe_problems(api: FastAPI) -> None:
         schemas.pop("HTTPValidationError", None)
         schemas.pop("ValidationError", None)
         for path in made["paths"].values():
-            for method in path.keys() & {"patch", "delete"}:
-                for parameter in path[method].get("parameters", ()):  # missing, it is 428 and not 422
-                    parameter["required"] = parameter["required"] or parameter["name"] == "If-Match"
+            for method, operation in path.items():
+                for parameter in operation.get("parameters", ()):
+                    kinds = parameter["schema"].pop("anyOf", ())  # no parameter can be null: it is there, or it is not
+                    parameter["schema"] |= next((kind for kind in kinds if kind != {"type": "null"}), {})
+                    if parameter["name"] == "If-Match" and method in ("patch", "delete"):
+                        parameter["required"] = True  # missing, it is 428 and not 422
         for field in (field for schema in schemas.values() for field in schema.get("properties", {}).values()):
             for each in (field, *field.get("anyOf", ())):
                 if "patternProperties" in each:  # pydantic refuses the names that it does not mention here

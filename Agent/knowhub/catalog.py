@@ -12,6 +12,7 @@ import bisect
 import contextlib
 import gc
 import logging
+import math
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ FOLLOW_S = 0.05
 
 MANY = 2_000
 """So many entries that are new at once are read from the log by the index itself."""
+
+_RESEMBLING = 100  # entries that are compared with a new one
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +84,8 @@ class Catalog:
         self._ledger = ledger
         self._lock = threading.RLock()
         self._catching_up = threading.Lock()
+        self._indexing = threading.Lock()
+        self._unindexed: dict[str, Info] = {}  # what the index is given before the next search, many at a time
         self._follower = LogFollower(ledger.tree)
         # Not joined: entries would count that the caller must not see.
         self._index = Memories(ledger.tree, index_path, ranker, passages_of, is_joined=False)
@@ -117,6 +122,7 @@ class Catalog:
                 with self._lock:
                     self._forget()
             self.take([record for info in news.infos if (record := record_of(info)) is not None])
+            self._unindexed.clear()  # it reads the log itself
             self._index.catch_up()
         self.is_ready = True
         self._thread = threading.Thread(target=self._follow, name="KnowHub catalog", daemon=True)
@@ -167,22 +173,25 @@ class Catalog:
         with self._catching_up:
             news = self._follower.catch_up()
             records = [record for info in news.infos if (record := record_of(info)) is not None]
-            with self._lock:  # nobody sees the moment between forgetting and reading anew
+            with self._lock:  # no reader sees the moment between forgetting and reading again
                 if news.from_nothing:  # compacted, say
                     self._forget()
                 self._take_all(records)
             if news.from_nothing or len(news.infos) >= MANY:
                 self._index.catch_up()
-            else:  # the index need not read the same once more
-                self._index.take([info for info in news.infos if kind_of(info.id) == "knowledge"])
+            self._give_index()
             return bool(news.infos)
 
-    def wrote(self, records: Sequence[Record]) -> None:
-        """Take in what this process has just written."""
-        self.take(records)
-        infos = [_info(record) for record in records if record.kind == "knowledge"]
-        if infos:
-            self._index.take(infos)
+    def _give_index(self) -> None:
+        with self._indexing:  # one at a time: the newer text comes last
+            with self._lock:
+                infos = dict(self._unindexed)
+            if infos:
+                self._index.take(list(infos.values()))
+            with self._lock:
+                for id, info in infos.items():
+                    if self._unindexed.get(id) is info:
+                        del self._unindexed[id]
 
     def take(self, records: Sequence[Record]) -> None:
         """Take in records, in any order; what is older than what is known is passed over."""
@@ -202,6 +211,8 @@ class Catalog:
             seen.append((old.created_at, old.version))
         if any(life == record.created_at and version >= record.version for life, version in seen):
             return
+        if at_once and record.kind == "knowledge":
+            self._unindexed[record.id] = _info(record)
         if old is not None:
             self._unlist(old)
             del self._known[record.id]
@@ -328,11 +339,6 @@ class Catalog:
         target = self._known.get(known.merged_into)
         return target if target is not None and target.principal == known.principal else None
 
-    def visible(self, token: Token) -> Set[str] | None:
-        """Return the ids of the entries that a token sees; None is all."""
-        with self._lock:
-            return None if token.sees_all() else set().union(*self._parts(token))
-
     def _parts(self, token: Token) -> list[set[str]]:
         """Return the sets, as they are kept, that together are what a token sees."""
         if token.sees_all():
@@ -439,9 +445,23 @@ class Catalog:
             found = [self._known[each] for each in self._proposals.get(id, ())]
             return sorted(found, key=lambda known: known.key, reverse=True)
 
-    def rank(self, query: str, limit: int, among: Collection[str] | None = None) -> list[str]:
-        """Return the entries that fit a query, best first."""
-        return [found.id for found in self._index.rank(query, limit, None if among is None else frozenset(among))]
+    def rank(self, query: str, limit: int, among: Collection[str]) -> list[str]:
+        """Return those of some entries that fit a query, best first."""
+        self._give_index()
+        chosen = frozenset(among)
+        is_all = len(chosen) == len(self._entries)  # then the index need not look for each of them
+        found = self._index.rank(query, limit, None if is_all else chosen, quotes=0)
+        return [one.id for one in found if one.id in chosen]
+
+    def resembling(self, terms: Set[str], share: float) -> Iterator[Known]:
+        """Yield entries of which the task may have at least a share of some terms, the likeliest first.
+
+        Cost: the postings of the rarest of the terms; what the index was not yet given is looked at, too.
+        """
+        found = self._index.sharing(terms, math.ceil(share * len(terms)), _RESEMBLING) if terms else []
+        for id in dict.fromkeys([*found, *list(self._unindexed)]):
+            if id in self._entries and (known := self._known.get(id)) is not None:
+                yield known
 
     def secret_references(self) -> set[str]:
         """Return the references of all secrets that a resource holds."""

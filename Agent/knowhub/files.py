@@ -261,10 +261,7 @@ def open_files(place: str | Path) -> HubFiles:
     pool = Pool(address.dsn, 4, PATIENCE_S, False)
     TableFiles.prepare(pool)
     with SharedLog(address.dsn) as log:
-        try:
-            log.prepare()
-        except StoreError:  # another machine is in the middle of making the tables
-            log.setup()
+        log.prepare()
     tokens, secrets_ = (TableFiles(pool, address.tree_id, kind) for kind in ("token", "secret"))
     return HubFiles(folder, str(place), str(address), tokens, secrets_, pool.close)
 

@@ -262,16 +262,20 @@ def _in_utc(time: datetime) -> datetime:
 
 _Storable = AfterValidator(_storable)
 Time = Annotated[AwareDatetime, BeforeValidator(_iso), AfterValidator(_in_utc)]
-_SAID = r"[^\s]"  # something must be said
-_NAMED = r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$"
+# Blanks and control characters. ECMA 262, whose patterns a JSON schema has, and Rust, which checks them here, differ in
+# what `\\s` means (U+0085, U+FEFF): both are listed.
+_BLANK = r"\s\x00-\x1f\x7f-\x9f\ufeff"
+_SAID = r"[^\s\x85\ufeff]"  # something must be said
+_NAMED = rf"^[^\x00-\x1f\x7f]*[^{_BLANK}][^\x00-\x1f\x7f]*$"
+_SCOPE = rf"[^{_BLANK},*]{{1,200}}"
 
 Task = Annotated[str, StringConstraints(min_length=1, max_length=TASK_LIMIT, pattern=_SAID), _Storable]
 Content = Annotated[str, StringConstraints(min_length=1, max_length=CONTENT_LIMIT, pattern=_SAID), _Storable]
 Short = Annotated[str, StringConstraints(max_length=_SHORT), _Storable]
 Longer = Annotated[str, StringConstraints(max_length=TASK_LIMIT), _Storable]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=_SHORT, pattern=_NAMED), _Storable]
-Scope = Annotated[str, StringConstraints(pattern=r"^[^\s,*\x00-\x1f\x7f]{1,200}$"), _Storable]
-Url = Annotated[str, StringConstraints(max_length=TASK_LIMIT, pattern=r'^https?://[^\s<>"\x00-\x1f]+$'), _Storable]
+Scope = Annotated[str, StringConstraints(pattern=rf"^{_SCOPE}$"), _Storable]
+Url = Annotated[str, StringConstraints(max_length=TASK_LIMIT, pattern=rf'^https?://[^{_BLANK}<>"]+$'), _Storable]
 Model = Annotated[str, StringConstraints(max_length=_SHORT), _Storable]
 KnowledgeId = Annotated[str, StringConstraints(pattern=r"^knowledge-[0-9A-Za-z-]{1,60}$")]
 _SEGMENT = r"(?:\.*[A-Za-z0-9_-][A-Za-z0-9._-]*)"
@@ -281,7 +285,8 @@ Type = Literal["user_profile", "strategy", "tool", "usecase", "definition", "pla
 Category = Literal["paper", "exp", "skill", "book"]
 ContentType = Literal["text", "code", "credential", "cookie"]
 Right = Literal["read", "write", "curate", "secrets", "admin"]
-Score = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=5, strict=True)]
+# The limits come first: after a validator of our own, the schema would not show them.
+Score = Annotated[int, Field(ge=1, le=5, strict=True), BeforeValidator(_whole)]
 Confidence = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]
 Types = Annotated[list[Type], Field(min_length=1, max_length=20)]
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=20)]
@@ -439,7 +444,7 @@ class Cluster(Body):
 class Plan(Body):
     """What a dry run of slimming gives, and what is to be merged then."""
 
-    clusters: Annotated[list[Cluster], Field(max_length=10_000)]
+    clusters: list[Cluster]  # as many as a request holds
 
 
 class SlimIn(Body):
@@ -545,11 +550,9 @@ class GoalsIn(Body):
 class TokenIn(Body):
     """Whom a token is for."""
 
-    principal: Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f]{1,100}$"), _Storable]
+    principal: Annotated[str, StringConstraints(pattern=rf"^[^{_BLANK}]{{1,100}}$"), _Storable]
     rights: Annotated[list[Right], Field(min_length=1, max_length=5)] = ["read", "write"]
-    scopes: Annotated[
-        list[Annotated[str, StringConstraints(pattern=r"^(\*|[^\s,*\x00-\x1f\x7f]{1,200})$")]], Field(max_length=20)
-    ] = []
+    scopes: Annotated[list[Annotated[str, StringConstraints(pattern=rf"^(\*|{_SCOPE})$")]], Field(max_length=20)] = []
     expires_at: Time | None = None
 
 
@@ -598,9 +601,7 @@ class ListQuery(Parameters):
 
     limit: Annotated[int, Field(ge=1, le=200)] = 10
     types: TypeList | None = None
-    scopes: Annotated[str, StringConstraints(pattern=r"^[^\s,*]{1,200}(,[^\s,*]{1,200}){0,19}$"), _Storable] | None = (
-        None
-    )
+    scopes: Annotated[str, StringConstraints(pattern=rf"^{_SCOPE}(,{_SCOPE}){{0,19}}$"), _Storable] | None = None
     owner: Short | None = None
     tag: Annotated[str | None, Field(max_length=401, description="a key, or key:value")] = None
     cursor: Cursor | None = None

@@ -101,7 +101,7 @@ _Key = Annotated[
 ]
 _IfMatch = Annotated[
     str | None,
-    Header(alias="If-Match", pattern=r'^(\*|"[0-9]{1,15}")$', description='the ETag that was seen, as `"3"`, or `*`'),
+    Header(alias="If-Match", pattern=r'^(\*|"?[0-9]{1,15}"?)$', description='the ETag that was seen, as `"3"`, or `*`'),
 ]
 _KnowledgeIdPath = Annotated[str, Path(pattern=r"^knowledge-[0-9A-Za-z-]{1,60}$", examples=["knowledge-20260305-a1b2"])]
 _ProposalIdPath = Annotated[str, Path(pattern=r"^proposal-[0-9A-Za-z-]{1,60}$")]

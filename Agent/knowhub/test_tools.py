@@ -96,7 +96,7 @@ class TestSignatures:
         assert properties["types"] == {"type": "array", "items": {"type": "string"}}
         assert properties["tags"] == {"type": "object", "additionalProperties": {"type": "string"}}
         assert (properties["score"], properties["task"]) == ({"type": "integer", "default": 3}, {"type": "string"})
-        json.loads(tools.call_schema())
+        json.dumps([each.schema for each in TOOLS])
 
     def test_a_result_is_true_and_as_long_as_its_items(self) -> None:
         assert ToolResult("t")

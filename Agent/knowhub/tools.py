@@ -21,7 +21,6 @@ the moment when a tool acts.
 """
 
 import inspect
-import json
 import re
 import types as python_types
 import typing
@@ -391,8 +390,3 @@ TOOLS: tuple[Tool[Any, ToolResult], ...] = (
     resource_get,
 )
 """All that an agent is given; each has `schema`."""
-
-
-def call_schema() -> str:
-    """Return the schemas of all tools as JSON, for a model's interface."""
-    return json.dumps([each.schema for each in TOOLS], ensure_ascii=False)

@@ -279,9 +279,10 @@ class Memories:
         listed = list(infos.values())
         for start in range(0, len(listed), _PAGE):
             self._take_page(listed[start : start + _PAGE])
-        with self._index.transaction() as db:
-            self._take_keywords(db, {node.id: node for node in changes.nodes}.values())
-            self._keep_position(position)
+        if changes.nodes or position != self._taken:  # each writing waits for the disk
+            with self._index.transaction() as db:
+                self._take_keywords(db, {node.id: node for node in changes.nodes}.values())
+                self._keep_position(position)
 
     def _take_keywords(self, db: sqlite3.Connection, nodes: Iterable[KeywordNode]) -> None:
         """Index the names of keywords, and note which of them have relations."""
@@ -310,9 +311,10 @@ class Memories:
             self._index.put(units)
             put = {unit.id for unit in units}
             later = [id for id in followers if id not in put]
-        again = outside_operations(lambda: [self._tree.GetInfo(id) for id in later]) if later else []
-        with self._index.transaction() as db:
-            self._index.put([unit for info in again if info for unit in self._settle(db, info, {})])
+        if later:
+            again = outside_operations(lambda: [self._tree.GetInfo(id) for id in later])
+            with self._index.transaction() as db:
+                self._index.put([unit for info in again if info for unit in self._settle(db, info, {})])
 
     def _settle(self, db: sqlite3.Connection, info: Info, followers: dict[str, None]) -> list[Unit]:
         """Note what filters need of an info, and return it as a unit, if it may be found."""
@@ -507,12 +509,17 @@ class Memories:
         """Whether another ranking is mixed in, by which is found what shares no word."""
         return self._ranker is not None
 
+    def sharing(self, terms: Collection[str], least: int, limit: int) -> list[str]:
+        """See `Index.sharing`."""
+        return self._do(lambda: self._index.sharing(terms, least, limit))
+
     def rank(
         self,
         query: str,
         limit: int,
         among: Choice | None = None,
         lent: Mapping[str, Mapping[str, float]] | None = None,
+        quotes: int | None = None,
     ) -> list[Found]:
         """Return the infos that fit a question, best first.
 
@@ -521,10 +528,11 @@ class Memories:
             limit: At most so many.
             among: Only these.
             lent: See `Index.search`.
+            quotes: See `Index.search`.
         """
         if isinstance(among, Set) and len(among) > _FEW:
             among = frozenset(among).intersection
-        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent))
+        hits = self._do(lambda: self._index.search(query, limit, among=among, lent=lent, quotes=quotes))
         if self._ranker is None:
             return [Found(*hit) for hit in hits]
         with self._ranker_lock:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -306,31 +305,25 @@ class PostgresRows:
 
 
 def create_tables(pool: Pool) -> None:
-    """Make the tables that are not there.
+    """Make the tables that are not there, all or none of them.
 
     Raises:
         StoreError: they are there in another format, or the role may not make them.
     """
 
     def work(connection: Connection) -> int:
-        for statement in sql.SCHEMA:
-            connection.execute(statement.encode())
-        connection.execute("INSERT INTO kt_format SELECT %s WHERE NOT EXISTS (SELECT FROM kt_format)", (sql.FORMAT,))
-        row = connection.execute(sql.READ_FORMAT).fetchone()
-        for asked in sql.ASKED:
-            connection.execute(f"EXPLAIN {asked}".replace("%s", "NULL").encode())
+        with connection.transaction():  # another process sees no tables without their format
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext('kt_format'))")  # IF NOT EXISTS alone can fail
+            for statement in sql.SCHEMA:
+                connection.execute(statement.encode())
+            missing = "WHERE NOT EXISTS (SELECT FROM kt_format)"
+            connection.execute(f"INSERT INTO kt_format SELECT %s {missing}".encode(), (sql.FORMAT,))
+            row = connection.execute(sql.READ_FORMAT).fetchone()
+            for asked in sql.ASKED:
+                connection.execute(f"EXPLAIN {asked}".replace("%s", "NULL").encode())
         return 0 if row is None else int(row[0])
 
-    for attempt in range(5):
-        try:
-            found = pool.run(work)
-            break
-        except NotSentError:
-            raise
-        except StoreError as error:  # two who make the same table at once: one of them is told that it is there
-            if attempt == 4 or not any(code in str(error) for code in ("23505", "42P07", "42710", "XX000", "40001")):
-                raise
-            time.sleep(0.05)
+    found = pool.run(work)
     if found != sql.FORMAT:
         hint = "use the version that made them"
         raise StoreError(f"the tables have format {found}, this version makes {sql.FORMAT}: {hint}")

@@ -8,7 +8,9 @@ import threading
 import time
 import traceback
 import zlib
+from collections.abc import Callable
 
+import psycopg
 import pytest
 
 from Agent.keyword_tree import InvalidInputError, StoreCorruptError, StoreError
@@ -27,17 +29,18 @@ from Agent.tests.shared.own_server import OwnServer
 
 
 class TestSetup:
-    def test_again_and_at_once_changes_nothing(self, database: str) -> None:
+    @pytest.mark.parametrize("make", [SharedLog.setup, SharedLog.prepare])
+    def test_again_and_at_once_changes_nothing(self, database: str, make: Callable[[SharedLog], None]) -> None:
         errors: list[BaseException] = []
 
-        def setup() -> None:
+        def run() -> None:
             try:
                 with SharedLog(database) as log:
-                    log.setup()
+                    make(log)
             except BaseException as error:
                 errors.append(error)
 
-        threads = [threading.Thread(target=setup) for _ in range(4)]
+        threads = [threading.Thread(target=run) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -46,6 +49,23 @@ class TestSetup:
         assert errors == []
         with SharedLog(database) as log:
             assert log.trees() == []
+
+    def test_half_of_it_is_seen_by_no_other_process(self, database: str) -> None:
+        with psycopg.connect(database) as busy, SharedLog(database) as log, SharedLog(database) as other:
+            busy.execute("CREATE TABLE kt_snapshot (tree_id text)")  # whoever makes the tables waits for this one
+            making = threading.Thread(target=log.setup)
+            making.start()
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            waiting += " AND datname = current_database()"
+            wait_for(lambda: sql(database, waiting)[0][0] == 1)
+            preparing = threading.Thread(target=other.prepare)
+            preparing.start()
+            wait_for(lambda: sql(database, waiting)[0][0] == 2)
+            busy.rollback()
+            making.join()
+            preparing.join()
+
+            assert other.trees() == []
 
     def test_without_it_an_error_names_it(self, database: str) -> None:
         with SharedLog(database, patience=1) as log, pytest.raises(StoreError, match="run setup"):

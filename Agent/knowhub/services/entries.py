@@ -41,7 +41,7 @@ class Entries:
             body: See `KnowledgeIn`.
             key: Of the caller's choice: the same once more gets the first answer, another body under it is refused.
 
-        Cost: one sync; a ranking of its task.
+        Cost: one sync; the postings of the rarest words of its task.
         """
         need(token, "write")
         body = parse(KnowledgeIn, body)
@@ -96,17 +96,14 @@ class Entries:
         return {"entry": self.show(token, earlier), "operation_id": operation_id, "similar": []}
 
     def _similar(self, token: Token, task: str) -> list[Json]:
-        among = self._store.catalog.visible(token)
-        found = self._store.catalog.rank(task[:200], 2 * SIMILAR_LIMIT, among) if among is None or among else []
         mine, told = set(terms_of(task)), list[Json]()
-        for id in found:
-            known = self._store.catalog.get(id)
-            if known is None or known.merged_into:
+        for known in self._store.catalog.resembling(mine, SIMILAR_LEAST):
+            if known.merged_into or not self._store.catalog.sees(token, known):
                 continue
             theirs = set(terms_of(known.task))
             likeness = len(mine & theirs) / max(1, len(mine | theirs))
             if likeness >= SIMILAR_LEAST:
-                told.append({"id": id, "task": known.task, "likeness": round(likeness, 3)})
+                told.append({"id": known.id, "task": known.task, "likeness": round(likeness, 3)})
         return sorted(told, key=lambda each: -each["likeness"])[:SIMILAR_LIMIT]
 
     def get(self, token: Token, id: str) -> Json:

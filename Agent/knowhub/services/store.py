@@ -61,7 +61,7 @@ class Store:
             return operation.id, records
 
         operation_id, records = attempt(run)
-        self.catalog.wrote(records)
+        self.catalog.take(records)
         return operation_id, records
 
     def create(self, token: Token, verb: str, records: list[Record], mark: str = "") -> tuple[str, list[Record]]:
