@@ -596,7 +596,7 @@ def find_tools(folder: str, language: str, pages: list[tuple[str, str, str]], qu
         right = {"hub": [0, 0], "FTS5": [0, 0]}
         for question, tool in questions:
             first = [row["tags"]["tool"] for row in hub.search(LOCAL, {"q": question, "top_k": 5})["results"]]
-            many = [tool_of[id] for id in hub.catalog.rank(question, 100)]
+            many = [tool_of[id] for id in hub.catalog.rank(question, 100, ids)]
             parts = (
                 question.split() if language == "English" else [question[n : n + 3] for n in range(len(question) - 2)]
             )
