@@ -5267,11 +5267,13 @@ class _Engine:
             self.must_reopen, is_due = True, self.must_reopen  # first of all: a second Ctrl-C may come
             if _LeavesMemoryIntact(error):
                 self.must_reopen = is_due
+            if not isinstance(error, (KeywordTreeError, _DiskError)):
+                raise  # by no local's name: a cycle would keep its frames, and with them the collector off
             failure = error
             if isinstance(error, _DiskError):
                 failure = StoreError(f"cannot use {_Shorten(self.name)}: {error}")
                 failure.__cause__ = error
-            if not jobs or not isinstance(failure, KeywordTreeError):
+            if not jobs:
                 raise failure  # noqa: B904  it is the error, or has it as its cause
             for job in jobs:
                 if not job.is_done:

@@ -332,6 +332,6 @@ class Evidence:
             explained *= max(THEME_LEAST, 1 - THEME * (1 - coverage))
         for place, (further, _) in enumerate(said[1:], 1):
             explained += FURTHER**place * math.fsum(further.values())
-        # A unit of many passages has something of every question.
-        most = (1 - FURTHER ** max(1, self._sizes.get(number, 1))) / (1 - FURTHER)
-        return explained / math.sqrt(most) / query.mass, coverage, [at for _, at in said], covered.keys()
+        if said:  # a unit of many passages has something of every question
+            explained /= math.sqrt((1 - FURTHER ** self._sizes.get(number, 1)) / (1 - FURTHER))
+        return explained / query.mass, coverage, [at for _, at in said], covered.keys()
