@@ -219,7 +219,8 @@ def confirmed(count: int) -> Set:
     for case in which.cases:
         for id in case.gold:
             taken[id].append(case.query)
-    units = [unit._replace(infos=taken[unit.id][10 : 10 + count]) for unit in which.units]
+    # A tree indexes confirmed queries as it does a description.
+    units = [unit._replace(description="\n".join(taken[unit.id][10 : 10 + count])) for unit in which.units]
     cases = [Case(query, frozenset([id])) for id, queries in taken.items() for query in queries[:10]]
     random.Random(2).shuffle(cases)
     return Set(f"clinc150_dev, {count} confirmed queries each", units, cases)

@@ -7,7 +7,9 @@ passage(t) = own of a passage together with the names and text of its unit
 explained  = (Σ max(inherited, best passage) + Σⱼ FURTHERʲ · Σ j-th further passage) / √(Σⱼ FURTHERʲ over all passages)
 score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unknown words) · (0.1 + coverage)
              coverage = the share of the weights that stands in u, its context and its best passage
-             · ALONE, where u has infos and nothing but names says anything of the question
+
+All scores of a question are multiplied by ALONE where the best of them has infos, but nothing except its names says
+anything of the question: whom it is about is known, and what it asks is not.
 """
 
 import math
@@ -200,7 +202,7 @@ def rank(
     allowed = _allow([row.id for _, row in rows_wanted], among)
     sizes = index.passage_counts([number for number, _ in rows_wanted])
     evidence, named = Evidence(query, rows, sizes=sizes), Evidence(query, rows, names_only=True)
-    scored = []
+    scored, alone = [], set[int]()
     latin = math.fsum(one for term, one in query.weights.items() if not texts.is_unspaced(term)) / query.mass
     whole = _together(query, [row.group for _, row in rows_wanted])
     for number, row in rows_wanted:
@@ -213,9 +215,12 @@ def rank(
         if coverage > 0 or row.document in similar:
             at = documents or [row.document or 0]
             if number in sizes and terms <= named.inherited(number).keys() < query.weights.keys():
-                explained *= ALONE
+                alone.add(number)
             scored.append(Found(row.id, number, explained * (0.1 + coverage), coverage, at))
-    return nlargest(limit, scored, key=lambda found: (found.score, -found.number))
+    best_first = nlargest(limit, scored, key=lambda found: (found.score, -found.number))
+    if best_first and best_first[0].number in alone:
+        return [found._replace(score=ALONE * found.score) for found in best_first]
+    return best_first
 
 
 def _within(
