@@ -201,8 +201,8 @@ def rank(
     rows_wanted = [(number, row) for number in wanted if (row := rows.get(number)) and row.document is not None]
     allowed = _allow([row.id for _, row in rows_wanted], among)
     sizes = index.passage_counts([number for number, _ in rows_wanted])
-    evidence, named = Evidence(query, rows, sizes=sizes), Evidence(query, rows, names_only=True)
-    scored, alone = [], set[int]()
+    evidence = Evidence(query, rows, sizes=sizes)
+    scored, covered = [], dict[int, Set[str]]()
     latin = math.fsum(one for term, one in query.weights.items() if not texts.is_unspaced(term)) / query.mass
     whole = _together(query, [row.group for _, row in rows_wanted])
     for number, row in rows_wanted:
@@ -210,16 +210,16 @@ def rank(
             continue
         shares = lent.get(row.id) if lent else None
         said = passages_of.get(number, ())
-        explained, coverage, documents, terms = evidence.of(number, said, number in inner, shares)
+        explained, coverage, documents, covered[number] = evidence.of(number, said, number in inner, shares)
         explained += TRIGRAMS * latin * similar.get(row.document or 0, 0.0) + whole.get(row.group, 0.0)
         if coverage > 0 or row.document in similar:
             at = documents or [row.document or 0]
-            if number in sizes and terms <= named.inherited(number).keys() < query.weights.keys():
-                alone.add(number)
             scored.append(Found(row.id, number, explained * (0.1 + coverage), coverage, at))
     best_first = nlargest(limit, scored, key=lambda found: (found.score, -found.number))
-    if best_first and best_first[0].number in alone:
-        return [found._replace(score=ALONE * found.score) for found in best_first]
+    if best_first and best_first[0].number in sizes:
+        number = best_first[0].number
+        if covered[number] <= Evidence(query, rows, names_only=True).inherited(number).keys() < query.weights.keys():
+            return [found._replace(score=ALONE * found.score) for found in best_first]
     return best_first
 
 
