@@ -149,6 +149,7 @@ class Vectors:
         self._held: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._sum = np.zeros(dimension)  # of what is held; in double precision, so that the order hardly matters
         self._live = 0
+        self._changes = 0  # of which texts are held
         self._graph: Any = None  # voyager's index, above EXACT_LIMIT
         self._aimed: tuple[object, Numbers, float] = None, np.zeros(0, np.float32), 0.0  # the last question, see `_aim`
         self._compared: tuple[object, Numbers] = None, np.zeros(0, np.float32)  # the same, with all rows
@@ -169,11 +170,6 @@ class Vectors:
         """
         with self._lock:
             return sum(map(bool, self._refused.values()))
-
-    @property
-    def version(self) -> tuple[int, int]:
-        """What changes whenever a text may have got a vector, or another one."""
-        return self._generation, len(self._texts)
 
     @property
     def is_behind(self) -> bool:
@@ -226,6 +222,7 @@ class Vectors:
         if was_held != bool(self._held[row]):
             sign = -1 if was_held else 1
             self._live += sign
+            self._changes += 1
             self._sum += sign * self._matrix[row].astype(np.float64)
 
     def _put(self, text: str, vector: "Numbers", held: int) -> None:
@@ -476,7 +473,7 @@ class Vectors:
         """
         weights = everyday_words(question)
         words = [(vector, weights[word]) for word in weights if (vector := self.vector_of(word)) is not None]
-        key = question, self.version, self._live, len(words)
+        key = question, self._generation, self._changes, len(words)
         if self._aimed[0] != key:
             vector = self.vector_of(question)
             assert vector is not None, "whoever compares has asked whether it is known"
