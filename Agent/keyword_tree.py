@@ -3402,9 +3402,11 @@ class TreeView:
     call within a write of the same thread (from a signal handler, or from `Ranker.Note`) StoreError.
     """
 
-    def __init__(self, engine: _Engine, data_dir: str | None) -> None:
+    def __init__(self, engine: _Engine, data_dir: str | None, is_past: bool = False) -> None:
         self.data_dir = data_dir
         """The folder in which `indexes/` may be written; None of a tree without one."""
+        self.is_past = is_past
+        """Whether this is a tree as it was, from `At`: what indexes the present tree does not describe it."""
         self._engine = engine
         self._position = ""  # of the log, as far as all of it is in the state
 
@@ -5868,7 +5870,13 @@ class KeywordTree:
         self._client = client = StubLLMClient() if llm_client is None else llm_client
         if not callable(getattr(client, "Chat", None)):
             raise _Invalid("llm_client must have a method Chat", llm_client)
-        self._OpenPast = partial(KeywordTree, **{**arguments, "data_dir": self.data_dir, "learn_matches": False})
+        make_ranker = ranker or type(self).default_ranker
+        arguments |= {
+            "data_dir": self.data_dir,
+            "learn_matches": False,
+            "ranker": lambda view: make_ranker(TreeView(view._engine, view.data_dir, is_past=True)),
+        }
+        self._OpenPast = partial(KeywordTree, **arguments)
         self.max_candidates = max_candidates
         """How many names a model is shown in a round."""
         self._learn_matches = learn_matches
@@ -5880,7 +5888,7 @@ class KeywordTree:
         self._reader = reader = _Reader(engine)
         self._journal = _Journal(engine)
         self._mru = _MRUCache(mru_capacity)
-        engine.make_ranker = partial(ranker or type(self).default_ranker, TreeView(engine, self.data_dir))
+        engine.make_ranker = partial(make_ranker, TreeView(engine, self.data_dir))
         self._descent = _Descent(
             engine.See,
             engine.SeeOwn,

@@ -121,6 +121,20 @@ def test_what_was_deleted_stands_in_no_file_of_the_index(tree: KeywordTree, tmp_
         assert b"qwertzu" not in path.read_bytes().lower()
 
 
+def test_a_question_to_the_past_leaves_the_index_of_the_present_as_it_is(tree: KeywordTree, tmp_path: Path) -> None:
+    before = tree.History(limit=1)[0].seq
+    carla = tree.CreateKeyword("Carla", parent_id="root").id
+    tree.CreateInfo("She repairs clocks.", keyword_ids=[carla])
+    assert first(tree, "Who repairs clocks?")[0] == "Carla"
+    with tree.At(before) as past:
+        assert first(past, "Who repairs clocks?")[1] == 0
+        assert first(past, PEANUTS)[0] == "Anna"
+    assert first(tree, "Who repairs clocks?")[0] == "Carla"
+    tree.Close()
+    with opened(tmp_path) as again:
+        assert first(again, "Who repairs clocks?")[0] == "Carla"
+
+
 def test_a_lost_or_damaged_file_is_made_again(tree: KeywordTree, tmp_path: Path) -> None:
     path = tmp_path / "indexes" / "keywords.db"
     assert first(tree, PEANUTS)[0] == "Anna"

@@ -1,11 +1,10 @@
 """The ranking of a tree's keywords: a `Ranker` over an `Index`, which follows the tree's changes when it is asked.
 
-The index of a large tree is a file in `indexes/` beside the tree's own; one of a small tree, or of one without a
-folder, is in memory. A write only notes
-which keywords it changed. The next question reads those again, in pieces; what another process has taken in is not
-taken in twice, since the index keeps the position of the log up to which it follows. The file is never the truth: a
-lost or damaged one is made again, and where it cannot be written (a full disk, a folder that is read-only) the index
-is made in memory, and `Fits.note` says so.
+The index of a large tree is a file in `indexes/` beside the tree's own. That of a small tree, of one without a folder,
+and of one as it was (`KeywordTree.At`) is in memory. A write only notes which keywords it changed. The next question
+reads those again, in pieces; what another process has taken in is not taken in twice, since the index keeps the
+position of the log up to which it follows. The file is never the truth: a lost or damaged one is made again, and where
+it cannot be written (a full disk, a folder that is read-only) the index is made in memory, and `Fits.note` says so.
 """
 
 import contextlib
@@ -42,7 +41,8 @@ class TreeRanker:
 
     def __init__(self, view: TreeView) -> None:
         self._view = view
-        self._path = None if view.data_dir is None else os.path.join(view.data_dir, "indexes", "keywords.db")
+        has_file = view.data_dir is not None and not view.is_past
+        self._path = os.path.join(str(view.data_dir), "indexes", "keywords.db") if has_file else None
         self.index = Index(self._path if self._path and os.path.isfile(self._path) else None)
         self._lock: Any = threading.RLock()  # Any: typeshed does not know `_is_owned`
         self._noted: deque[Collection[str]] | None = None  # None: the log must tell what changed
