@@ -26,10 +26,11 @@ import sqlite3
 import struct
 import sys
 import threading
+import weakref
 import zlib
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -55,7 +56,7 @@ create index document_unit on document(unit);
 """
 
 
-_INHERITED: list[object] = []  # connections of a parent process
+_INHERITED: list[object] = []  # connections of a parent process: closing one would release locks that the parent holds
 _DAMAGE = (sqlite3.DatabaseError, zlib.error, ValueError, LookupError, TypeError, OverflowError)
 # What says nothing of the file: busy, locked, read-only, full, not to be opened; errors of the disk, but for the end
 # of a file that came too early.
@@ -65,6 +66,29 @@ _UNAVAILABLE, _DISK_ERROR, _SHORT_READ = {5, 6, 8, 13, 14}, 10, 522
 def _is_damage(error: Exception) -> bool:
     code = getattr(error, "sqlite_errorcode", 0)
     return code == _SHORT_READ or code & 255 not in _UNAVAILABLE | {_DISK_ERROR}
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    # Not WAL: it maps a file into memory, and whoever overwrites that kills the process; removed bytes stay in it.
+    for pragma in ("journal_mode = truncate", "synchronous = normal", "secure_delete = on", "cell_size_check = on"):
+        db.execute(f"pragma {pragma}")
+    db.execute("pragma cache_size = -8000")
+    is_made = "select 1 from sqlite_master"
+    if not db.execute(is_made).fetchone():
+        db.execute("begin immediate")
+        if not db.execute(is_made).fetchone():  # another process was not quicker
+            for statement in _SCHEMA.split(";"):
+                db.execute(statement)
+            db.execute("insert into meta values ('format', ?), ('position', ''), ('next', 1)", (_FORMAT,))
+        db.execute("commit")
+    row = db.execute("select value from meta where key = 'format'").fetchone()
+    if row is None or row[0] != _FORMAT:
+        raise sqlite3.DatabaseError("the index is of another version")
+
+
+def _close_unless_forked(db: sqlite3.Connection, pid: int) -> None:
+    if os.getpid() == pid:
+        db.close()
 
 
 class LostIndexError(Exception):
@@ -242,6 +266,7 @@ class Index:
         self._is_readonly = is_readonly
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
+        self._close: Callable[[], object] = bool  # closes `_db`, also when this is garbage
         self._identity: object = None
         self._pid = os.getpid()
         self._depth = 0
@@ -251,22 +276,21 @@ class Index:
     def close(self) -> None:
         """Close the file; the next call opens it again. What is in memory alone is gone."""
         with self._lock:
-            if self._db is not None and self._pid == os.getpid():
-                self._db.close()
+            self._close()
             self._db = None
 
     def _open(self) -> sqlite3.Connection:
         if self._db is not None and (self._depth or self._identify() == self._identity):
             return self._db
-        if self._db is not None:  # another process began it again, or the file was deleted
-            self._db.close()
+        self._close()  # another process began it again, or the file was deleted
         self._db = self._connect()
+        self._close = weakref.finalize(self, _close_unless_forked, self._db, self._pid)
         self._identity = self._identify()
         return self._db
 
     def _renew_after_fork(self) -> None:
         if self._pid != os.getpid():
-            _INHERITED.append(self._db)  # closing it would release locks that the parent holds
+            _INHERITED.append(self._db)
             self._pid, self._lock, self._db, self._depth = os.getpid(), threading.RLock(), None, 0
 
     def _identify(self) -> object:
@@ -287,28 +311,16 @@ class Index:
             with contextlib.suppress(FileExistsError):  # an existing one is not opened: closing it would drop its locks
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         db = sqlite3.connect(self.path or ":memory:", timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
-        # Not WAL: it maps a file into memory, and whoever overwrites that kills the process; removed bytes stay in it.
-        for pragma in ("journal_mode = truncate", "synchronous = normal", "secure_delete = on", "cell_size_check = on"):
-            db.execute(f"pragma {pragma}")
-        db.execute("pragma cache_size = -8000")
-        is_made = "select 1 from sqlite_master"
-        if not db.execute(is_made).fetchone():
-            db.execute("begin immediate")
-            if not db.execute(is_made).fetchone():  # another process was not quicker
-                for statement in _SCHEMA.split(";"):
-                    db.execute(statement)
-                db.execute("insert into meta values ('format', ?), ('position', ''), ('next', 1)", (_FORMAT,))
-            db.execute("commit")
-        row = db.execute("select value from meta where key = 'format'").fetchone()
-        if row is None or row[0] != _FORMAT:
+        try:
+            _prepare(db)
+        except BaseException:
             db.close()
-            raise sqlite3.DatabaseError("the index is of another version")
+            raise
         return db
 
     def _begin_again(self) -> None:
         """Put an empty file in the place of a damaged one."""
-        if self._db is not None:
-            self._db.close()
+        self._close()
         self._db, self._depth = None, 0
         for ending in () if self._is_readonly else ("", "-journal", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):

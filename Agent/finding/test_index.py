@@ -1,11 +1,14 @@
 """The index: what is put is found, what is removed is gone, and a broken file stops nothing."""
 
 import contextlib
+import gc
 import os
 import random
 import sqlite3
 import stat
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -329,3 +332,14 @@ def test_sharing_reads_the_rarest_terms_of_a_text_and_no_info() -> None:
     assert index.sharing({"boil", "egg"}, 1, 5) == ["egg", "tea"]
     assert index.sharing({"boil", "egg"}, 1, 1) == ["egg"]
     assert index.sharing({"unknown"}, 1, 5) == []
+
+
+def test_an_index_that_is_garbage_closes_its_connection(tmp_path: Path) -> None:
+    for path in (None, str(tmp_path / "words.db")):
+        index = Index(path)
+        index.put([Unit("anna", ["Anna"])])
+        connection: Any = index._db
+        del index
+        gc.collect()
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("select 1")
