@@ -170,7 +170,7 @@ def test_while_another_process_writes_the_index_is_read_as_it_is(
     fits = tree._ranker.Fit(PEANUTS)
     assert "newest changes" in fits.note
     assert fits.ids[0] == tree.FindByName("Anna")[0].id
-    holder.execute("rollback")
+    holder.close()
     assert first(tree, "Who sings?")[0] == "Anna"
     assert tree._ranker.Fit(PEANUTS).note == ""
 
