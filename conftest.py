@@ -17,6 +17,11 @@ collect_ignore = [
     f"Agent/{name}" for name in ("langgraph_store.py", "langchain_retriever.py", "mem0_memory.py", "mcp_server")
 ]
 
+# Hundreds of processes that tests start would compile the library again, and each worker every test, where an environment
+# forbids Python to keep what it has compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # How many examples a property test tries is decided here. `make test` and CI try few, and the same every time: a run on
 # unchanged code never fails by chance. `make storm` tries many, other ones each time.
 with contextlib.suppress(ImportError):
