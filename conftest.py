@@ -17,8 +17,8 @@ collect_ignore = [
     f"Agent/{name}" for name in ("langgraph_store.py", "langchain_retriever.py", "mem0_memory.py", "mcp_server")
 ]
 
-# Hundreds of processes that tests start would compile the library again, and each worker every test, where an environment
-# forbids Python to keep what it has compiled.
+# Where an environment forbids Python to keep what it has compiled, hundreds of processes that tests start would compile
+# the library again, and each worker every test.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

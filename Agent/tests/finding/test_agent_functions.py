@@ -1,8 +1,8 @@
 """Tests of what a model may decide: searching, placing, linking, telling apart, finding doubles.
 
 One table of replies, good, bad and mad, is walked with a search, and a ninth of it with each of the other functions:
-they read a reply in the same place. What comes of it is exact, and what fails leaves every file as it was. Names and contents come from strangers here, and clients that count tell what they
-used.
+they read a reply in the same place. What comes of it is exact, and what fails leaves every file as it was. Names and
+contents come from strangers here, and clients that count tell what they used.
 """
 
 from __future__ import annotations
