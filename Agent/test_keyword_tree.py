@@ -561,7 +561,8 @@ class TestModule:
         # A folder of its own: two sessions that tidy up the shared one at once trip over each other.
         options = ["-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}"]
         command = [sys.executable, "-m", "pytest", *options, *chosen]
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+        alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        done = subprocess.run(command, cwd=place, env=alone, capture_output=True, text=True, check=False)
 
         assert done.returncode == 0, done.stdout + done.stderr
         assert "2 passed" in done.stdout
@@ -2399,7 +2400,7 @@ class TestGroups:
                 assert shown == sorted(shown)
                 assert [c["idx"] for c in walker.views[-1]["candidates"]] == list(range(len(shown)))
 
-    @pytest.mark.parametrize(("limit", "jumps"), [(50, 2), (8, 5), (3, 9)])
+    @pytest.mark.parametrize(("limit", "jumps"), [(50, 2), (3, 9)])
     def test_lead_to_every_child_of_300(self, folder: Path, quick_sync: None, limit: int, jumps: int) -> None:
         walker = Walker()
         with big_tree(folder, 300, walker, max_candidates=limit, descend_max_rounds=20, mru_capacity=0) as tree:
@@ -2409,11 +2410,10 @@ class TestGroups:
             assert found == {parent.id, *parent.children}
             assert deepest <= jumps
 
-    @pytest.mark.parametrize("where", [[0, 1, 44_998, 44_999], range(13, 45_000, 2_111)])
-    def test_lead_to_any_child_of_45000_within_five_rounds(self, folder: Path, where: Sequence[int]) -> None:
+    def test_lead_to_any_child_of_45000_within_five_rounds_and_count_each(self, folder: Path) -> None:
         model = Model()
         with big_tree(folder, 45_000, model) as tree:
-            for n in where:
+            for n in (0, 1, 44_998, 44_999, *range(13, 45_000, 4_222)):
                 model.then = towards(f"child {n:05}", "Parent")
                 result = tree.Search("zzz")
 
@@ -2422,10 +2422,8 @@ class TestGroups:
                 assert result.node.name == f"child {n:05}"
                 assert result.rounds <= 5
                 assert max(len(view["candidates"]) for view in model.views) <= 50
-
-    def test_count_every_child_of_45000(self, folder: Path) -> None:
         walker = Walker()
-        with big_tree(folder, 45_000, walker) as tree:
+        with KeywordTree(str(folder), walker) as tree:
             assert sum(map(held, groups(walker.see(tree, ["Parent"])))) in range(45_000 - 50, 45_001)
             for chosen in (0, -1):
                 path = ["Parent"]
@@ -3075,7 +3073,7 @@ class TestTornTail:
         first = len(early[LOG].rstrip(b" \n")) + 1
         ends = [at + 1 for at in range(first - 1, len(written)) if written[at : at + 1] == b"\n"]
         assert len(ends) == 4
-        step = 1 if projections == "behind" else 5
+        step = 3 if projections == "behind" else 11
         for cut in sorted({*range(first, len(written) + 1, step), *ends, *(end - 1 for end in ends[1:])}):
             whole = sum(end <= cut for end in ends) - 1
             rest = written[ends[whole] : cut]
@@ -3650,7 +3648,7 @@ class TestKill:
 
 class TestThreads:
     def test_two_write_and_eight_read_whole_operations_alone(self, folder: Path) -> None:
-        rounds, failures = 60, []
+        rounds, failures = 25, []
         done = threading.Event()
         with opened(folder) as tree:
             pairs, things = add(tree, "pairs"), add(tree, "things")
