@@ -233,7 +233,7 @@ class Limits:
             if stage not in self._limits:
                 begun = time.monotonic()
                 if failed := run_tests(stage, self._folder, 3600):
-                    raise SystemExit(f"The unchanged module fails {failed}: mend that first.")
+                    raise SystemExit(f"The unchanged module fails {failed}: fix that first.")
                 self._limits[stage] = 30 + PATIENCE * (time.monotonic() - begun)
             return self._limits[stage]
 
@@ -281,9 +281,7 @@ def run_tests(stage: Sequence[str], folder: Path, limit_s: float) -> str | None:
 
 def needed() -> Iterator[Path]:
     """Yield what the tests need."""
-    yield from (HOME / "Agent").glob("*.py")
-    yield from (HOME / "Agent" / "tests").rglob("*.py")
-    yield from (HOME / "Agent" / "shared_tree").rglob("*.py")  # a log in memory
+    yield from (HOME / "Agent").rglob("*.py")
     yield from (HOME / name for name in ("pyproject.toml", "conftest.py"))
 
 
