@@ -196,7 +196,9 @@ def try_all(chosen: Sequence[Safeguard], folder: Path, jobs: int, stages: Sequen
             changed = safeguard.taken_from(module)
         except SafeguardError as error:
             return Found("", f"**not found**: {error}", 0, False)
-        place = Path(shutil.copytree(folder / "unchanged", tempfile.mkdtemp(dir=folder), dirs_exist_ok=True))
+        place = Path(tempfile.mkdtemp(dir=folder))
+        ignored = shutil.ignore_patterns("tmp*")  # of tests that run there meanwhile, unchanged
+        shutil.copytree(folder / "unchanged", place, ignore=ignored, dirs_exist_ok=True)
         (place / "Agent" / "keyword_tree.py").write_text(changed, "utf-8")
         begun = time.monotonic()
         try:
