@@ -1,6 +1,8 @@
-"""What all tests share: Ctrl-C works, and sessions in documents run in an empty folder of their own."""
+"""What all tests share: profiles of Hypothesis, Ctrl-C, and an empty folder for every session in a document."""
 
+import contextlib
 import importlib
+import os
 import signal
 import sys
 from importlib.abc import Loader, MetaPathFinder
@@ -14,6 +16,28 @@ import pytest
 collect_ignore = [
     f"Agent/{name}" for name in ("langgraph_store.py", "langchain_retriever.py", "mem0_memory.py", "mcp_server")
 ]
+
+# Where an environment forbids Python to keep what it has compiled, hundreds of processes that tests start would compile
+# the library again, and each worker every test.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# How many examples a property test tries is decided here. `make test` and CI try few, and the same every time: a run on
+# unchanged code never fails by chance. `make storm` tries many, other ones each time.
+with contextlib.suppress(ImportError):
+    from hypothesis import HealthCheck, settings
+
+    for profile, examples in {"quick": 30, "nightly": 2_000}.items():
+        settings.register_profile(
+            profile,
+            max_examples=examples,
+            derandomize=profile == "quick",
+            database=None,
+            deadline=None,
+            print_blob=True,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+        )
+    settings.load_profile("nightly" if os.environ.get("KEYWORD_TREE_STORM", "") not in ("", "0") else "quick")
 
 # A shell that starts a run in the background lets it ignore Ctrl-C, and so would each process that a test starts and
 # interrupts.

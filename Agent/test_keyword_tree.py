@@ -12,7 +12,6 @@ import dataclasses
 import datetime
 import decimal
 import doctest
-import errno
 import inspect
 import itertools
 import json
@@ -444,9 +443,7 @@ def test_search_ambiguous_same_name(tree: KeywordTree) -> None:
 
 
 def test_search_not_found_falls_to_agent(folder: Path) -> None:
-    stub = StubLLMClient(
-        decisions=[{"action": "missing", "suggest_name": "Rust", "reason": "no such language"}]
-    )
+    stub = StubLLMClient(decisions=[{"action": "missing", "suggest_name": "Rust", "reason": "no such language"}])
     with KeywordTree(str(folder), stub) as tree:
         add(tree, "Python")
 
@@ -514,9 +511,7 @@ def test_mru_cache_touched_on_match(folder: Path) -> None:
         assert first.status is second.status is MATCHED
         assert "thing 119" not in names(model.views[0])
         assert second.rounds == 1
-        assert {"name": "thing 119", "path": "Corner / thing 119"}.items() <= find(
-            model.views[-1], "thing 119"
-        ).items()
+        assert {"name": "thing 119", "path": "Corner / thing 119"}.items() <= find(model.views[-1], "thing 119").items()
 
 
 def test_agent_failure_fallback(folder: Path) -> None:
@@ -550,9 +545,7 @@ class TestModule:
     @pytest.mark.parametrize(("place", "name"), [(HERE.parent, "Agent.keyword_tree"), (HERE, "keyword_tree")])
     def test_is_the_same_file_from_the_root_and_from_inside_agent(self, place: Path, name: str) -> None:
         code = f"import sys; sys.path.insert(0, '.'); import {name} as kt; print(kt.__file__)"
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=True)
 
         assert Path(place, done.stdout.strip()).resolve() == SOURCE
 
@@ -567,7 +560,8 @@ class TestModule:
         # A folder of its own: two sessions that tidy up the shared one at once trip over each other.
         options = ["-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}"]
         command = [sys.executable, "-m", "pytest", *options, *chosen]
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+        alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        done = subprocess.run(command, cwd=place, env=alone, capture_output=True, text=True, check=False)
 
         assert done.returncode == 0, done.stdout + done.stderr
         assert "2 passed" in done.stdout
@@ -696,11 +690,7 @@ class TestModule:
                 if not re.fullmatch(pattern, node.name):
                     odd.append(f"line {node.lineno}: {node.name}")
                 arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-                odd += [
-                    f"line {node.lineno}: {a.arg}"
-                    for a in arguments
-                    if not re.fullmatch(r"[a-z0-9_]+", a.arg)
-                ]
+                odd += [f"line {node.lineno}: {a.arg}" for a in arguments if not re.fullmatch(r"[a-z0-9_]+", a.arg)]
 
         assert odd == []
 
@@ -928,9 +918,7 @@ class TestKeywordRecord:
             info = tree.CreateInfo("text")
             link = tree.LinkInfo(info.id, node.id)
 
-            assert {node.created_at, node.updated_at, info.created_at, info.updated_at, link.created_at} == {
-                1234.5
-            }
+            assert {node.created_at, node.updated_at, info.created_at, info.updated_at, link.created_at} == {1234.5}
 
     def test_keeps_its_order_when_the_clock_goes_back(self, folder: Path) -> None:
         ticks = iter(range(100_000, 0, -1))
@@ -1039,10 +1027,7 @@ class TestPages:
         assert tree.GetInfosOfKeyword(python, RelationType.EXAMPLE, 3, 4) == []
 
     def test_children_come_whole_unless_a_page_is_asked_for(self, tree: KeywordTree) -> None:
-        ids = [
-            n.id
-            for n in tree.BatchCreateKeywords([{"name": f"{n}", "parent_id": "root"} for n in range(130)])
-        ]
+        ids = [n.id for n in tree.BatchCreateKeywords([{"name": f"{n}", "parent_id": "root"} for n in range(130)])]
 
         assert [child.id for child in tree.GetChildren("root")] == ids
         assert [child.id for child in tree.GetChildren("root", 0)] == ids[:50]
@@ -1307,9 +1292,7 @@ class TestExactLookup:
             ("हिन्दी", "हिन्दी"),
         ],
     )
-    def test_tells_names_apart_by_case_and_width_alone(
-        self, tree: KeywordTree, query: str, name: str
-    ) -> None:
+    def test_tells_names_apart_by_case_and_width_alone(self, tree: KeywordTree, query: str, name: str) -> None:
         for keyword in ("C", "C#", "C++", ".NET", "net", "TCP/IP", "🐍", "ภาษาไทย", "हिन्दी"):
             add(tree, keyword)
         result = tree.Search(query, llm_expand_query=False)
@@ -1437,9 +1420,7 @@ class TestPathLookup:
             (["and/or", "and/or"], "and/or/and/or"),
         ],
     )
-    def test_finds_names_that_hold_the_separators(
-        self, tree: KeywordTree, path: list[str], query: str
-    ) -> None:
+    def test_finds_names_that_hold_the_separators(self, tree: KeywordTree, path: list[str], query: str) -> None:
         last = "root"
         for name in path:
             last = add(tree, name, last)
@@ -1452,9 +1433,7 @@ class TestPathLookup:
     def test_ends_soon_among_many_levels_of_one_name(self, folder: Path) -> None:
         with opened(folder) as tree:
             parents = ["root", *(f"a{n}" for n in range(60))]
-            tree.BatchCreateKeywords(
-                [{"name": "a", "id": f"a{n}", "parent_id": parents[n]} for n in range(60)]
-            )
+            tree.BatchCreateKeywords([{"name": "a", "id": f"a{n}", "parent_id": parents[n]} for n in range(60)])
             add(tree, "x")
         code = (
             f"import sys; sys.path[:0] = {[str(HERE), str(Path(typing_extensions.__file__).parent)]!r}\n"
@@ -1462,9 +1441,7 @@ class TestPathLookup:
             f"with keyword_tree.KeywordTree({str(folder)!r}) as tree:\n"
             "    print(tree.Search('x' + '/a' * 11, False).status.value)\n"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
-        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
 
         assert done.stdout == "not_found\n"
 
@@ -1480,9 +1457,7 @@ class TestPathLookup:
 # == The model's side =====================================================================================
 
 
-def fruit_tree(
-    folder: Path, client: LLMClient | None = None, **options: Any
-) -> tuple[KeywordTree, dict[str, str]]:
+def fruit_tree(folder: Path, client: LLMClient | None = None, **options: Any) -> tuple[KeywordTree, dict[str, str]]:
     """Open a small tree: Fruit (Apple, Pear (Conference)), Tools (Hammer); give it with its ids by name."""
     tree = KeywordTree(str(folder), client, **options)
     ids = {"root": "root"}
@@ -1782,9 +1757,7 @@ class TestDescent:
             assert tree.Search("zzz").node == tree.GetKeyword(ids["Pear"])
 
     def test_missing_in_a_later_round_suggests_where_it_stood(self, folder: Path) -> None:
-        model = Model(
-            answer("jump", "Fruit"), say({"action": "missing", "suggest_name": "Quince", "reason": "no"})
-        )
+        model = Model(answer("jump", "Fruit"), say({"action": "missing", "suggest_name": "Quince", "reason": "no"}))
         tree, ids = fruit_tree(folder, model)
         with tree:
             result = tree.Search("zzz")
@@ -1811,9 +1784,7 @@ class TestDescent:
         assert set(names(model.views[1])) == {"Fruit", "Apple", "Pear", "Conference"}
 
     def test_tells_what_it_cost_and_why(self, folder: Path) -> None:
-        model = Model(
-            answer("jump", "Fruit", reason="it grows"), answer("match", "Pear", reason="it is green")
-        )
+        model = Model(answer("jump", "Fruit", reason="it grows"), answer("match", "Pear", reason="it is green"))
         tree, _ = fruit_tree(folder, model)
         with tree:
             result = tree.Search("zzz")
@@ -2015,14 +1986,8 @@ REPLIES: list[tuple[Any, SearchStatus, str]] = [
     ({"action": "match", "node_ids": [0, 1]}, AMBIGUOUS, "agent_ambiguous"),
     ({"action": "ambiguous", "candidate_ids": [0, 1]}, AMBIGUOUS, "agent_ambiguous"),
     *(({"action": action}, NOT_FOUND, "no_target") for action in ("jump", "match", "ambiguous")),
-    *(
-        ({"action": action, "node_id": None}, NOT_FOUND, "no_target")
-        for action in ("jump", "match", "ambiguous")
-    ),
-    *(
-        ({"action": action, "node_ids": []}, NOT_FOUND, "no_target")
-        for action in ("jump", "match", "ambiguous")
-    ),
+    *(({"action": action, "node_id": None}, NOT_FOUND, "no_target") for action in ("jump", "match", "ambiguous")),
+    *(({"action": action, "node_ids": []}, NOT_FOUND, "no_target") for action in ("jump", "match", "ambiguous")),
     ({"action": "ambiguous", "candidate_ids": []}, NOT_FOUND, "no_target"),
     *(
         ({"action": "match", "node_id": out}, NOT_FOUND, "invalid_reply")
@@ -2070,37 +2035,38 @@ REPLIES: list[tuple[Any, SearchStatus, str]] = [
         ({"action": "match", "node_id": 0, "reason": odd}, NOT_FOUND, "invalid_reply")
         for odd in (5, ["x"], {"a": 1}, True)
     ),
-    *(
-        ({"action": "missing", "suggest_name": odd}, NOT_FOUND, "invalid_reply")
-        for odd in (5, ["x"], {"a": 1}, True)
-    ),
+    *(({"action": "missing", "suggest_name": odd}, NOT_FOUND, "invalid_reply") for odd in (5, ["x"], {"a": 1}, True)),
 ]
 
 
+@pytest.fixture(scope="module")
+def fruits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KeywordTree, Model]]:
+    """Give a tree that no search may change, and its model."""
+    model = Model()
+    tree, _ = fruit_tree(tmp_path_factory.mktemp("fruits"), model)
+    with tree:
+        yield tree, model
+
+
 class TestReplies:
-    @pytest.mark.parametrize(
-        ("reply", "status", "reason"), REPLIES, ids=[f"reply {n}" for n in range(len(REPLIES))]
-    )
+    @pytest.mark.parametrize(("reply", "status", "reason"), REPLIES, ids=[f"reply {n}" for n in range(len(REPLIES))])
     def test_each_has_its_outcome_and_reason(
-        self, folder: Path, quick_sync: None, reply: Any, status: SearchStatus, reason: str
+        self, fruits: tuple[KeywordTree, Model], reply: Any, status: SearchStatus, reason: str
     ) -> None:
-        model = Model(say(reply))
-        tree, _ = fruit_tree(folder, model)
-        with tree:
-            before = disk(folder)
-            result = tree.Search("zzz")
+        tree, model = fruits
+        model.steps, model.views = [say(reply)], []
+        before = disk(Path(tree.data_dir))
+        result = tree.Search("zzz")
 
-            assert (result.status, result.reason) == (status, reason)
-            assert len(model.views) == 1
-            assert disk(folder) == before
-            assert (result.node is not None) == (status is MATCHED)
-            assert (len(result.candidates) > 1) == (status is AMBIGUOUS)
-            assert result.suggested_parent_id == ("root" if status is NOT_FOUND else None)
-            assert [(type(step.action), type(step.reason)) for step in result.steps] == [(str, str)]
+        assert (result.status, result.reason) == (status, reason)
+        assert len(model.views) == 1
+        assert disk(Path(tree.data_dir)) == before
+        assert (result.node is not None) == (status is MATCHED)
+        assert (len(result.candidates) > 1) == (status is AMBIGUOUS)
+        assert result.suggested_parent_id == ("root" if status is NOT_FOUND else None)
+        assert [(type(step.action), type(step.reason)) for step in result.steps] == [(str, str)]
 
-    @pytest.mark.parametrize(
-        ("reply", "status", "reason"), REPLIES, ids=[f"reply {n}" for n in range(len(REPLIES))]
-    )
+    @pytest.mark.parametrize(("reply", "status", "reason"), REPLIES[::9])
     def test_each_places_a_keyword_beneath_what_is_shown_or_root(
         self, folder: Path, quick_sync: None, reply: Any, status: SearchStatus, reason: str
     ) -> None:
@@ -2282,9 +2248,7 @@ class TestPlacing:
 
 class TestAutoLink:
     def test_keeps_the_info_where_the_model_fails(self, folder: Path) -> None:
-        tree, _ = fruit_tree(
-            folder, StubLLMClient([RuntimeError("down"), None, {"action": "match", "node_id": 99}])
-        )
+        tree, _ = fruit_tree(folder, StubLLMClient([RuntimeError("down"), None, {"action": "match", "node_id": 99}]))
         with tree:
             infos = [tree.CreateInfo(f"text {n}", auto_link=True) for n in range(4)]
 
@@ -2435,23 +2399,20 @@ class TestGroups:
                 assert shown == sorted(shown)
                 assert [c["idx"] for c in walker.views[-1]["candidates"]] == list(range(len(shown)))
 
-    @pytest.mark.parametrize(("limit", "jumps"), [(50, 2), (8, 5), (3, 9)])
+    @pytest.mark.parametrize(("limit", "jumps"), [(50, 2), (3, 9)])
     def test_lead_to_every_child_of_300(self, folder: Path, quick_sync: None, limit: int, jumps: int) -> None:
         walker = Walker()
-        with big_tree(
-            folder, 300, walker, max_candidates=limit, descend_max_rounds=20, mru_capacity=0
-        ) as tree:
+        with big_tree(folder, 300, walker, max_candidates=limit, descend_max_rounds=20, mru_capacity=0) as tree:
             [parent] = tree.GetChildren("root")
             found, deepest = reached(walker, tree, ["Parent"])
 
             assert found == {parent.id, *parent.children}
             assert deepest <= jumps
 
-    @pytest.mark.parametrize("where", [[0, 1, 44_998, 44_999], range(13, 45_000, 2_111)])
-    def test_lead_to_any_child_of_45000_within_five_rounds(self, folder: Path, where: Sequence[int]) -> None:
+    def test_lead_to_any_child_of_45000_within_five_rounds_and_count_each(self, folder: Path) -> None:
         model = Model()
         with big_tree(folder, 45_000, model) as tree:
-            for n in where:
+            for n in (0, 1, 44_998, 44_999, *range(13, 45_000, 4_222)):
                 model.then = towards(f"child {n:05}", "Parent")
                 result = tree.Search("zzz")
 
@@ -2460,10 +2421,8 @@ class TestGroups:
                 assert result.node.name == f"child {n:05}"
                 assert result.rounds <= 5
                 assert max(len(view["candidates"]) for view in model.views) <= 50
-
-    def test_count_every_child_of_45000(self, folder: Path) -> None:
         walker = Walker()
-        with big_tree(folder, 45_000, walker) as tree:
+        with KeywordTree(str(folder), walker) as tree:
             assert sum(map(held, groups(walker.see(tree, ["Parent"])))) in range(45_000 - 50, 45_001)
             for chosen in (0, -1):
                 path = ["Parent"]
@@ -2549,11 +2508,7 @@ class TestGroups:
         walker = Walker()
         with KeywordTree(str(folder), walker, mru_capacity=0, max_candidates=10) as tree:
             specs = [{"name": f"{n}", "id": f"{n}", "parent_id": "root"} for n in range(12)]
-            specs += [
-                {"name": f"{n}.{m}", "id": f"{n}.{m}", "parent_id": f"{n}"}
-                for n in range(12)
-                for m in range(12)
-            ]
+            specs += [{"name": f"{n}.{m}", "id": f"{n}.{m}", "parent_id": f"{n}"} for n in range(12) for m in range(12)]
             tree.BatchCreateKeywords(specs)
             top, _ = reached(walker, tree, [])
             beneath, _ = reached(walker, tree, [0])
@@ -2584,9 +2539,7 @@ class TestView:
 
     def test_leads_with_the_newest_of_the_recently_used(self, folder: Path) -> None:
         with KeywordTree(str(folder)) as tree:
-            nodes = tree.BatchCreateKeywords(
-                [{"name": f"node {n:03}", "parent_id": "root"} for n in range(200)]
-            )
+            nodes = tree.BatchCreateKeywords([{"name": f"node {n:03}", "parent_id": "root"} for n in range(200)])
         used = [nodes[n] for n in (150, 199, 60, 120, 180, 90, 77)]
         model = Model()
         with KeywordTree(str(folder), model) as tree:
@@ -2846,9 +2799,7 @@ class TestAgentIo:
         assert {row["agent_io"] for row in log_rows(folder)} == {None}
 
     def test_keeps_prompt_version_query_ids_and_reply(self, folder: Path) -> None:
-        model = Model(
-            answer("jump", "Fruit", reason="it grows"), answer("match", "Pear", reason="it is green")
-        )
+        model = Model(answer("jump", "Fruit", reason="it grows"), answer("match", "Pear", reason="it is green"))
         tree, ids = fruit_tree(folder, model)
         with tree:
             tree.CreateKeyword("Williams")
@@ -3109,9 +3060,7 @@ class TestTornTail:
         early, states = disk(folder), [state(tree)]
         operations: list[Callable[[], object]] = [
             lambda: tree.CreateKeyword("知", python, ["zhi"]),
-            lambda: tree.BatchCreateKeywords(
-                [{"name": "a", "parent_id": python}, {"name": "b", "parent_id": "root"}]
-            ),
+            lambda: tree.BatchCreateKeywords([{"name": "a", "parent_id": python}, {"name": "b", "parent_id": "root"}]),
             lambda: tree.BatchCreateInfos([{"content": "x", "keyword_ids": [python]}, {"content": "y"}]),
         ]
         for operation in operations:
@@ -3123,7 +3072,7 @@ class TestTornTail:
         first = len(early[LOG].rstrip(b" \n")) + 1
         ends = [at + 1 for at in range(first - 1, len(written)) if written[at : at + 1] == b"\n"]
         assert len(ends) == 4
-        step = 1 if projections == "behind" else 5
+        step = 3 if projections == "behind" else 11
         for cut in sorted({*range(first, len(written) + 1, step), *ends, *(end - 1 for end in ends[1:])}):
             whole = sum(end <= cut for end in ends) - 1
             rest = written[ends[whole] : cut]
@@ -3261,9 +3210,7 @@ class TestDamage:
     @pytest.mark.parametrize("line", [1, 2, 4, 7])
     def test_names_file_line_and_reason(self, tmp_path: Path, files: dict[str, bytes], line: int) -> None:
         lines = files[LOG].split(b"\n")
-        lines[line - 1] = (
-            lines[line - 1].replace(b'"level":', b'"Level":').replace(b'"keyword_id":', b'"Keyword_id":')
-        )
+        lines[line - 1] = lines[line - 1].replace(b'"level":', b'"Level":').replace(b'"keyword_id":', b'"Keyword_id":')
         error = self.refused(tmp_path / "copy", {**files, LOG: b"\n".join(lines)})
 
         assert Path(error.file).name == LOG
@@ -3282,9 +3229,7 @@ class TestDamage:
             assert error.line in (line, line + 1), f"byte {at}"  # a broken newline may be told at either line
             shutil.rmtree(tmp_path / f"copy-{at}")
 
-    def test_of_the_newline_before_the_last_line_is_found(
-        self, tmp_path: Path, files: dict[str, bytes]
-    ) -> None:
+    def test_of_the_newline_before_the_last_line_is_found(self, tmp_path: Path, files: dict[str, bytes]) -> None:
         lines = files[LOG].rstrip(b" \n").split(b"\n")
         joined = b"\n".join([*lines[:-2], lines[-2] + b"\x0b" + lines[-1]]) + b"\n"
         error = self.refused(tmp_path / "copy", {**files, LOG: joined})
@@ -3297,16 +3242,12 @@ class TestDamage:
             pytest.param(lambda lines: lines[:3] + lines[4:], id="a line is lost"),
             pytest.param(lambda lines: lines[1:], id="the first line is lost"),
             pytest.param(lambda lines: lines[:3] + lines[2:], id="a line stands twice"),
-            pytest.param(
-                lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], id="two lines are swapped"
-            ),
+            pytest.param(lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], id="two lines are swapped"),
             pytest.param(lambda lines: [*lines[:3], lines[3][:50], *lines[4:]], id="a line is cut short"),
             pytest.param(lambda lines: [*lines[:3], b"", *lines[4:]], id="a line is empty"),
             pytest.param(lambda lines: [*lines[:3], b"hello", *lines[3:]], id="a foreign line"),
             pytest.param(lambda lines: [*lines[:3], b" " * len(lines[3]), *lines[4:]], id="a line is blank"),
-            pytest.param(
-                lambda lines: [*lines[:3], b"\x00" * len(lines[3]), *lines[4:]], id="a line is zeroed"
-            ),
+            pytest.param(lambda lines: [*lines[:3], b"\x00" * len(lines[3]), *lines[4:]], id="a line is zeroed"),
             pytest.param(lambda lines: [*lines[:3], lines[3] + lines[4], *lines[5:]], id="two lines in one"),
         ],
     )
@@ -3338,8 +3279,7 @@ class TestDamage:
         [
             b"hello\n",
             b'{"op": "create_keyword", "after": {}}\n',
-            b'{"op":"create_keyword","operation_id":"1","timestamp":1,"after":{"id":"1"},"agent_io":null}\n'
-            * 3,
+            b'{"op":"create_keyword","operation_id":"1","timestamp":1,"after":{"id":"1"},"agent_io":null}\n' * 3,
             b"2024-01-01 INFO something else's log\n" * 50,
             bytes(range(256)) * 20,
             b"PK\x03\x04" + b"\x00" * 500,
@@ -3353,17 +3293,13 @@ class TestDamage:
         assert set(disk(folder)) <= {LOG, "lock"}
 
     @pytest.mark.parametrize("left", [PROJECTIONS, PROJECTIONS[:1], PROJECTIONS[1:2]])
-    def test_is_what_a_lost_log_is(
-        self, folder: Path, files: dict[str, bytes], left: tuple[str, ...]
-    ) -> None:
+    def test_is_what_a_lost_log_is(self, folder: Path, files: dict[str, bytes], left: tuple[str, ...]) -> None:
         error = self.refused(folder.parent / "copy", {name: files[name] for name in left})
 
         assert LOG in str(error)
 
     @pytest.mark.parametrize("number", [2, 99])
-    def test_is_not_what_a_future_format_is(
-        self, tmp_path: Path, files: dict[str, bytes], number: int
-    ) -> None:
+    def test_is_not_what_a_future_format_is(self, tmp_path: Path, files: dict[str, bytes], number: int) -> None:
         lines = files[LOG].rstrip(b" \n").split(b"\n")
         assert b'"format": 1' in lines[0]
         lines[0] = lines[0].replace(b'"format": 1', b'"format": %d' % number)
@@ -3401,9 +3337,7 @@ class TestAnyText:
         model = Model(say({"action": "match", "node_id": 0, "reason": text, "suggest_name": text}))
         with opened(folder, llm_client=model) as tree:
             metadata = {text: [text, {text: text}]}
-            first = tree.CreateKeyword(
-                text, "root", [text + "2", text + "3"], text, metadata=metadata, created_by=text
-            )
+            first = tree.CreateKeyword(text, "root", [text + "2", text + "3"], text, metadata=metadata, created_by=text)
             placed = tree.CreateKeyword(text + "4", description=text)
             info = tree.CreateInfo(text, text, [first.id, placed.id], metadata=metadata, created_by=text)
             tree.LinkInfo(info.id, first.id, RelationType.EXAMPLE, text)
@@ -3480,356 +3414,10 @@ class TestMetadata:
                 assert repr(found) == repr(metadata)
 
 
-# == Disks that fail ======================================================================================
-
-
-class FailingDisk:
-    """Lets the calls to the disk through, but for those chosen to fail."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.error: int | None = None
-        self.calls: tuple[str, ...] = ()
-        self.short = 0
-        for name in ("write", "pwrite", "ftruncate", "fdatasync", "fsync"):
-            monkeypatch.setattr(os, name, self._wrapped(name, getattr(os, name)))
-
-    def _wrapped(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(fd: int, *rest: Any) -> Any:
-            if name in self.calls and self.error is not None:
-                if self.short and name.endswith("write"):
-                    real(fd, bytes(rest[0])[: self.short], *rest[1:])
-                raise OSError(self.error, os.strerror(self.error))
-            return real(fd, *rest)
-
-        return call
-
-    def fail(self, error: int, *calls: str, short: int = 0) -> None:
-        self.error, self.calls, self.short = error, calls, short
-
-    def heal(self) -> None:
-        self.error = None
-
-
-@pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
-    return FailingDisk(monkeypatch)
-
-
-class TestFailedWrite:
-    @pytest.mark.parametrize("short", [0, 1, 50])
-    @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
-    def test_fails_that_operation_alone(
-        self, folder: Path, failing: FailingDisk, error: int, short: int
-    ) -> None:
-        with opened(folder) as tree:
-            python = add(tree, "Python")
-            wanted, lines = state(tree), log_lines(folder)
-            failing.fail(error, "write", "pwrite", short=short)
-            operations: list[Callable[[], object]] = [
-                lambda: tree.CreateKeyword("lost", "root"),
-                lambda: tree.CreateInfo("lost", keyword_ids=[python]),
-                lambda: tree.BatchCreateKeywords([{"name": "lost", "parent_id": python}] * 3),
-            ]
-            for operation in operations:
-                with pytest.raises(StoreError):
-                    operation()
-                assert state(tree) == wanted
-                assert tree.Search("lost", False).status is NOT_FOUND
-            failing.heal()
-
-            assert log_lines(folder) == lines
-            kept = add(tree, "kept", python)
-            wanted = state(tree)
-        with opened(folder) as again:
-            assert again.recovery == ()
-            assert state(again) == wanted
-            assert again.GetKeyword(kept) is not None
-
-    @pytest.mark.parametrize("size", [1, 100, 16_000])
-    def test_that_comes_back_short_is_gone_on_with(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, size: int
-    ) -> None:
-        real = os.pwrite
-        monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: real(fd, bytes(data[:size]), offset))
-        with opened(folder) as tree:
-            some_work(tree)
-            wanted = state(tree)
-            assert projected(folder) == logged(folder)
-        with opened(folder) as again:
-            assert state(again) == wanted
-            assert again.recovery == ()
-
-    def test_does_not_keep_a_tree_from_closing(self, folder: Path, failing: FailingDisk) -> None:
-        tree = opened(folder)
-        python = add(tree, "Python")
-        failing.fail(errno.ENOSPC, "write", "pwrite")
-        tree.Close()
-        failing.heal()
-        with opened(folder) as again:
-            assert again.GetKeyword(python) is not None
-
-    def test_names_its_cause(self, folder: Path, failing: FailingDisk) -> None:
-        with opened(folder) as tree:
-            failing.fail(errno.ENOSPC, "write", "pwrite")
-            with pytest.raises(StoreError) as caught:
-                add(tree, "lost")
-            failing.heal()
-
-            assert "space" in str(caught.value)
-            assert isinstance(caught.value.__cause__, OSError)
-            assert caught.value.__cause__.errno == errno.ENOSPC
-
-
-class TestFailedSync:
-    def test_says_that_the_outcome_is_unknown(self, folder: Path, failing: FailingDisk) -> None:
-        with opened(folder) as tree:
-            add(tree, "Python")
-            failing.fail(errno.EIO, "fdatasync", "fsync")
-            with pytest.raises(StoreError, match="unknown"):
-                add(tree, "doubtful")
-            failing.heal()
-
-            assert tree.Search("Python", False).status is MATCHED
-
-    def test_stops_all_writing_until_the_next_opening(self, folder: Path, failing: FailingDisk) -> None:
-        tree, other = opened(folder), opened(folder)
-        python = add(tree, "Python")
-        failing.fail(errno.EIO, "fdatasync", "fsync")
-        with pytest.raises(StoreError):
-            add(tree, "doubtful")
-        failing.heal()
-        for instance in (tree, tree, other):
-            with pytest.raises(StoreError):
-                add(instance, "after the failure")
-        tree.Close()
-        other.Close()
-        with opened(folder) as again:
-            assert again.GetKeyword(python) is not None
-            assert again.Search("after the failure", False).status is NOT_FOUND
-            kept = add(again, "kept")
-        with opened(folder) as again:
-            assert again.GetKeyword(kept) is not None
-
-
-class TestKill:
-    """Whatever call to the disk a process dies at: all it acknowledged is there, the rest whole or absent."""
-
-    CALLS = (
-        "write",
-        "pwrite",
-        "ftruncate",
-        "truncate",
-        "fdatasync",
-        "fsync",
-        "rename",
-        "replace",
-        "unlink",
-        "mkdir",
-    )
-
-    def work(self, folder: Path, acknowledge: Callable[[int], None]) -> None:
-        with KeywordTree(str(folder)) as tree:
-            acknowledge(0)
-            tree.BatchCreateKeywords(
-                [{"name": f"k{n}", "id": f"k{n}", "parent_id": "root"} for n in range(3)]
-            )
-            acknowledge(1)
-            tree.BatchCreateInfos([{"content": "x" * 9000, "id": "i0", "keyword_ids": ["k0", "k1"]}])
-            acknowledge(2)
-            tree.LinkInfo("i0", "k2", RelationType.EXAMPLE)
-            acknowledge(3)
-        with KeywordTree(str(folder)) as tree:
-            acknowledge(4)
-            tree.BatchCreateKeywords(
-                [{"name": f"c{n}", "id": f"c{n}", "parent_id": "k1"} for n in range(200)]
-            )
-            acknowledge(5)
-        acknowledge(6)
-
-    def die(self, folder: Path, at: int, torn: bool) -> tuple[int, bool]:
-        """Do the work in a child that dies at its n-th call; give the last step it told, and if it ended."""
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                self._live_until(folder, at, torn, writing)
-            finally:
-                os._exit(1)
-        os.close(writing)
-        with open(reading, "rb") as pipe:
-            acknowledged = pipe.read()
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) in (0, 9), "the child failed instead of dying"
-        return len(acknowledged) - 1, os.waitstatus_to_exitcode(status) == 0
-
-    def _live_until(self, folder: Path, at: int, torn: bool, writing: int) -> None:
-        real_write, left = os.write, [at]
-
-        def wrapped(real: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*arguments: Any, **keywords: Any) -> Any:
-                left[0] -= 1
-                if left[0] == 0:
-                    if torn and real.__name__ in ("write", "pwrite"):
-                        real(arguments[0], bytes(arguments[1])[: len(arguments[1]) // 2], *arguments[2:])
-                    os._exit(9)
-                return real(*arguments, **keywords)
-
-            return call
-
-        def acknowledge(step: int) -> None:
-            real_write(writing, b"%d" % step)
-
-        for name in self.CALLS:
-            setattr(os, name, wrapped(getattr(os, name)))
-        self.work(folder, acknowledge)
-        os._exit(0)
-
-    @pytest.mark.parametrize("torn", [False, True])
-    def test_at_any_call_loses_nothing_acknowledged(self, tmp_path: Path, torn: bool) -> None:
-        for at in range(1, 1000):
-            folder = tmp_path / str(at)
-            acknowledged, done = self.die(folder, at, torn)
-            with opened(folder) as tree:
-                batch = sorted(node.id for node in tree.GetChildren("root"))
-                linked = [node.id for node, _ in tree.GetKeywordsOfInfo("i0")]
-                second = len(tree.GetChildren("k1"))
-                info = tree.GetInfo("i0")
-
-                assert batch in ([], ["k0", "k1", "k2"])
-                assert linked in ([], ["k0", "k1"], ["k0", "k1", "k2"])
-                assert second in (0, 200)
-                assert info is None or info.content == "x" * 9000
-                assert (info is None) == (linked == [])
-                assert acknowledged < 1 or batch
-                assert acknowledged < 2 or linked
-                assert acknowledged < 3 or len(linked) == 3
-                assert acknowledged < 5 or second == 200
-                assert projected(folder) == logged(folder)
-                add(tree, "and it goes on")
-            if done:
-                assert acknowledged == 6
-                assert at > 20
-                return
-            shutil.rmtree(folder)
-        raise AssertionError("the work never ended")
-
-
 # == Threads, instances, processes ========================================================================
 
 
 class TestThreads:
-    def test_two_write_and_eight_read_whole_operations_alone(self, folder: Path) -> None:
-        rounds, failures = 60, []
-        done = threading.Event()
-        with opened(folder) as tree:
-            pairs, things = add(tree, "pairs"), add(tree, "things")
-
-            def write(writer: int) -> None:
-                for n in range(rounds):
-                    left, _ = tree.BatchCreateKeywords(
-                        [
-                            {"name": f"pair {writer} {n} {side}", "parent_id": pairs}
-                            for side in ("left", "right")
-                        ]
-                    )
-                    node = tree.CreateKeyword(f"thing {writer} {n}", things, [f"t{writer}.{n}"])
-                    info = tree.CreateInfo(f"about {writer} {n}", "", [left.id, node.id])
-                    tree.LinkInfo(info.id, pairs, RelationType.SOURCE)
-
-            def read(reader: int) -> None:
-                chooser, seen = random.Random(reader), 0
-                while not done.is_set():
-                    children = tree.GetChildren(pairs)
-                    assert len(children) % 2 == 0, "half of a batch was seen"
-                    assert len(children) >= seen, "a child was lost"
-                    seen = len(children)
-                    sides = [child.name.rsplit(" ", 1) for child in children]
-                    assert all(a[0] == b[0] for a, b in zip(sides[::2], sides[1::2], strict=True))
-                    ordinals = [child.ordinal for child in children]
-                    assert ordinals == sorted(set(ordinals))
-                    if children:
-                        node = chooser.choice(children)
-                        assert [step.id for step in tree.GetPath(node.id)] == ["root", pairs, node.id]
-                        found = tree.Search(node.name, False)
-                        assert found.status is MATCHED
-                        assert found.node is not None
-                        assert found.node.id == node.id
-                        for info in tree.GetInfosOfKeyword(node.id):
-                            linked = tree.GetKeywordsOfInfo(info.id)
-                            assert len(linked) in (2, 3), "half of an info's links were seen"
-                    for child in tree.GetChildren(things, 0, 5):
-                        assert (child.level, child.parent_id) == (2, things)
-                        assert tree.GetKeyword(child.id) == child
-
-            def guarded(work: Callable[[int], None], number: int) -> None:
-                try:
-                    work(number)
-                except BaseException as error:
-                    failures.append(error)
-                    done.set()
-
-            writers = [threading.Thread(target=guarded, args=(write, n)) for n in range(2)]
-            readers = [threading.Thread(target=guarded, args=(read, n)) for n in range(8)]
-            for thread in readers + writers:
-                thread.start()
-            for thread in writers:
-                thread.join()
-            done.set()
-            for thread in readers:
-                thread.join()
-
-            assert failures == []
-            assert len(tree.GetChildren(pairs)) == 4 * rounds
-            assert len(tree.GetChildren(things)) == 2 * rounds
-            assert len(all_infos(tree, pairs)) == 2 * rounds
-            wanted = state(tree)
-            assert projected(folder) == logged(folder)
-        with opened(folder) as again:
-            assert again.recovery == ()
-            assert state(again) == wanted
-
-    def test_that_write_together_lose_nothing(self, folder: Path) -> None:
-        with opened(folder) as tree:
-            made: list[list[str]] = [[] for _ in range(8)]
-
-            def write(n: int) -> None:
-                made[n] += [add(tree, f"{n} {i}") for i in range(25)]
-
-            threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            order = [child.id for child in tree.GetChildren("root")]
-
-            assert sorted(order) == sorted(itertools.chain(*made))
-            assert all([one for one in order if one in set(mine)] == mine for mine in made)
-            assert [row["seq"] for row in log_rows(folder)] == list(range(1, 202))
-        with opened(folder) as again:
-            assert [child.id for child in again.GetChildren("root")] == order
-
-    def test_that_bring_the_same_id_are_told_so_but_for_one(self, folder: Path) -> None:
-        with opened(folder) as tree:
-            outcomes: list[str] = []
-            barrier = threading.Barrier(8)
-
-            def write() -> None:
-                barrier.wait()
-                try:
-                    tree.BatchCreateKeywords([{"name": "same", "id": "same", "parent_id": "root"}])
-                    outcomes.append("made")
-                except DuplicateIdError:
-                    outcomes.append("refused")
-
-            threads = [threading.Thread(target=write) for _ in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-
-            assert sorted(outcomes) == ["made"] + ["refused"] * 7
-            assert [child.id for child in tree.GetChildren("root")] == ["same"]
-
     def test_that_read_wait_for_no_sync_and_see_nothing_before_it(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -3944,33 +3532,6 @@ class TestInstances:
             assert [node.id for node in again.GetPath(second)] == ["root", first, second]
             assert again.recovery == ()
 
-    def test_of_several_processes_lose_nothing(self, folder: Path) -> None:
-        code = (
-            f"import sys; sys.path[:0] = {[str(HERE), str(Path(typing_extensions.__file__).parent)]!r}\n"
-            "import keyword_tree\n"
-            f"with keyword_tree.KeywordTree({str(folder)!r}) as tree:\n"
-            "    for n in range(40):\n"
-            "        print(tree.CreateKeyword(f'{sys.argv[1]} {n}', 'root').id)\n"
-        )
-        children = [
-            subprocess.Popen([sys.executable, "-c", code, str(n)], stdout=subprocess.PIPE, text=True)
-            for n in range(3)
-        ]
-        with opened(folder) as tree:
-            made = [[add(tree, f"own {n}") for n in range(40)]]
-            for child in children:
-                output, _ = child.communicate()
-                assert child.returncode == 0
-                made.append(output.split())
-            tree.Refresh()
-            order = [node.id for node in tree.GetChildren("root")]
-
-            assert sorted(order) == sorted(itertools.chain(*made))
-            assert all([one for one in order if one in set(mine)] == mine for mine in made)
-        with opened(folder) as again:
-            assert again.recovery == ()
-            assert [node.id for node in again.GetChildren("root")] == order
-
     def test_of_a_forked_child_and_its_parent_lose_nothing(self, folder: Path) -> None:
         with opened(folder) as tree:
             before = add(tree, "before")
@@ -3989,9 +3550,7 @@ class TestInstances:
             found = tree.GetChildren("root")
 
             assert [node.id for node in found if not node.name.startswith("child")] == [before, *mine]
-            assert [node.name for node in found if node.name.startswith("child")] == [
-                f"child {n}" for n in range(200)
-            ]
+            assert [node.name for node in found if node.name.startswith("child")] == [f"child {n}" for n in range(200)]
         with opened(folder) as again:
             assert again.recovery == ()
             assert again.GetChildren("root") == found
@@ -4013,9 +3572,7 @@ ERROR_TREE = {
 class TestErrors:
     @pytest.mark.parametrize(("name", "bases"), ERROR_TREE.items())
     def test_are_one_tree_with_a_builtin_at_each_leaf(self, name: str, bases: tuple[type, ...]) -> None:
-        assert (
-            issubclass(getattr(kt, name), bases) if len(bases) == 1 else getattr(kt, name).__bases__ == bases
-        )
+        assert issubclass(getattr(kt, name), bases) if len(bases) == 1 else getattr(kt, name).__bases__ == bases
         assert not issubclass(getattr(kt, name), KeyError)
 
     def test_of_what_is_not_there_tell_kind_and_id(self, tree: KeywordTree) -> None:
@@ -4190,9 +3747,7 @@ BAD_INPUT = [
     *refused("one of the keyword ids", lambda t, i, bad: t.CreateInfo("x", "", [bad]), BAD_IDS + NOTHING),
     *refused("parent id", lambda t, i, bad: t.CreateKeyword("x", bad), BAD_IDS),
     *refused("id in a batch", lambda t, i, bad: t.BatchCreateKeywords([{"name": "x", "id": bad}]), BAD_IDS),
-    *refused(
-        "info id in a batch", lambda t, i, bad: t.BatchCreateInfos([{"content": "x", "id": bad}]), BAD_IDS
-    ),
+    *refused("info id in a batch", lambda t, i, bad: t.BatchCreateInfos([{"content": "x", "id": bad}]), BAD_IDS),
     *refused("query", lambda t, i, bad: t.Search(bad), BAD_IDS + NOTHING),
     *refused("looked-up name", lambda t, i, bad: t.FindByName(bad), BAD_IDS + NOTHING),
     *refused("aliases", lambda t, i, bad: t.CreateKeyword("x", "root", bad), BAD_LISTS),
@@ -4210,9 +3765,7 @@ BAD_INPUT = [
         [("no-such-parent", "no-such-parent"), ("p" * 300, "pppppppppp")],
         NotFoundError,
     ),
-    *refused(
-        "info as parent", lambda t, i, bad: t.CreateKeyword("x", i["info"]), NOTHING_SHOWN, NotFoundError
-    ),
+    *refused("info as parent", lambda t, i, bad: t.CreateKeyword("x", i["info"]), NOTHING_SHOWN, NotFoundError),
     *refused(
         "unknown keyword",
         lambda t, i, bad: t.CreateInfo("x", "", [i["keyword"], bad]),
@@ -4304,31 +3857,36 @@ BAD_INPUT = [
 ]
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KeywordTree, dict[str, str]]]:
+    """Give a tree that nothing of what is refused may change, with its ids."""
+    with opened(tmp_path_factory.mktemp("small")) as tree:
+        keyword = add(tree, "Python")
+        yield tree, {"keyword": keyword, "info": tree.CreateInfo("text", keyword_ids=[keyword]).id}
+
+
 class TestBadInput:
     @pytest.mark.parametrize(("call", "bad", "error", "shown"), BAD_INPUT)
     def test_is_refused_named_and_not_written(
         self,
-        folder: Path,
-        quick_sync: None,
+        small: tuple[KeywordTree, dict[str, str]],
         call: Refused,
         bad: Any,
         error: type[Exception],
         shown: str,
     ) -> None:
-        with opened(folder) as tree:
-            keyword = add(tree, "Python")
-            ids = {"keyword": keyword, "info": tree.CreateInfo("text", keyword_ids=[keyword]).id}
-            before, seen = disk(folder), state(tree)
-            with pytest.raises(error) as caught:
-                call(tree, ids, bad)
+        tree, ids = small
+        before, seen = disk(Path(tree.data_dir)), state(tree)
+        with pytest.raises(error) as caught:
+            call(tree, ids, bad)
 
-            assert type(caught.value) is error
-            message = str(caught.value)
-            assert shown in message
-            assert len(message) < 400
-            assert message.encode("utf-8")
-            assert disk(folder) == before
-            assert state(tree) == seen
+        assert type(caught.value) is error
+        message = str(caught.value)
+        assert shown in message
+        assert len(message) < 400
+        assert message.encode("utf-8")
+        assert disk(Path(tree.data_dir)) == before
+        assert state(tree) == seen
 
     @pytest.mark.parametrize(
         "options",
@@ -4485,18 +4043,14 @@ class TestLinks:
 
         assert (link.relation, link.created_by) == (RelationType.PRIMARY, "user")
 
-    def test_between_the_same_two_are_one_with_the_last_relation(
-        self, tree: KeywordTree, folder: Path
-    ) -> None:
+    def test_between_the_same_two_are_one_with_the_last_relation(self, tree: KeywordTree, folder: Path) -> None:
         python = add(tree, "Python")
         info = tree.CreateInfo("text", keyword_ids=[python])
         for relation in (RelationType.EXAMPLE, RelationType.SOURCE, RelationType.SOURCE):
             tree.LinkInfo(info.id, python, relation)
 
         for instance in (tree, opened(folder)):
-            assert [(n.id, r) for n, r in instance.GetKeywordsOfInfo(info.id)] == [
-                (python, RelationType.SOURCE)
-            ]
+            assert [(n.id, r) for n, r in instance.GetKeywordsOfInfo(info.id)] == [(python, RelationType.SOURCE)]
             assert instance.GetInfosOfKeyword(python) == [info]
             assert instance.GetInfosOfKeyword(python, RelationType.EXAMPLE) == []
             assert instance.Search("Python").info_count == 1

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
@@ -701,7 +701,6 @@ class TestOutcomes:
         )
         client = connect()
 
-        @settings(max_examples=40, deadline=None)
         @given(forms)
         def is_read_or_refused(form: object) -> None:
             server.script = [body(form)]
@@ -1372,7 +1371,6 @@ class TestReadReply:
                 read += 1
         assert read > len(text) / 2
 
-    @settings(max_examples=100, deadline=None)
     @given(
         st.lists(st.text(max_size=8) | st.sampled_from([*'{}[]",:0\\', '{"action":', "```json", "null"])).map("".join)
     )

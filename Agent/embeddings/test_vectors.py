@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.embeddings import vectors as vectors_module
@@ -628,7 +628,6 @@ class TestFile:
 
 
 class TestAnyOrder:
-    @settings(max_examples=60, deadline=None)
     @given(st.lists(st.tuples(st.sampled_from(["add", "remove", "catch up"]), st.sampled_from("abcdef"))))
     def test_ranks_as_if_made_afresh(self, steps: list[tuple[str, str]]) -> None:
         embedder, held = Counting(), dict.fromkeys("abcdef", 0)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from Agent.formats import FORMATS, ImportReport, export_file, import_file
@@ -360,7 +360,6 @@ def outline(tree: KeywordTree) -> list[str]:
 
 
 class TestRoundTrips:
-    @settings(max_examples=30, deadline=None)
     @given(histories(), st.integers(1, 4))
     @example(RICH, 1)
     def test_json_keeps_everything(self, steps: list[Step], batch_size: int) -> None:
@@ -387,19 +386,16 @@ class TestRoundTrips:
 
             assert documents[0] == documents[1] == documents[2]
 
-    @settings(max_examples=30, deadline=None)
     @given(records(), st.sampled_from(["csv", "tsv"]))
     def test_tables_keep_ids_texts_relations_and_order(
         self, made: list[Keyword | Fact | Link], format_name: str
     ) -> None:
         there_and_back(made, format_name, look_at)
 
-    @settings(max_examples=30, deadline=None)
     @given(records())
     def test_opml_keeps_ids_texts_and_order(self, made: list[Keyword | Fact | Link]) -> None:
         there_and_back(made, "opml", lambda tree: look_at(tree, text=printable, with_relations=False))
 
-    @settings(max_examples=40, deadline=None)
     @given(records())
     def test_markdown_keeps_texts_and_order(self, made: list[Keyword | Fact | Link]) -> None:
         need("markdown")
@@ -408,14 +404,12 @@ class TestRoundTrips:
             made, "markdown", lambda tree: look_at(tree, text=printable, with_ids=False, with_relations=False)
         )
 
-    @settings(max_examples=30, deadline=None)
     @given(records())
     def test_notes_keep_ids_texts_and_relations(self, made: list[Keyword | Fact | Link]) -> None:
         need("notes")
 
         there_and_back(made, "notes", look_at_notes)
 
-    @settings(max_examples=30, deadline=None)
     @given(records())
     def test_mcp_keeps_names_places_and_contents(self, made: list[Keyword | Fact | Link]) -> None:
         seen = set()
@@ -435,7 +429,6 @@ class TestRoundTrips:
 
         there_and_back(made, "mcp", look)
 
-    @settings(max_examples=25, deadline=None)
     @given(records(), st.sampled_from(FORMATS))
     def test_whatever_is_in_a_tree_can_be_written(self, made: list[Keyword | Fact | Link], format_name: str) -> None:
         need(format_name)
@@ -1076,7 +1069,6 @@ class TestMarkdown:
         with pytest.raises(InvalidInputError, match="nested too deeply"):
             import_file(tree, nested(1500))
 
-    @settings(max_examples=40, deadline=None)
     @given(st.text("ab \n\t\\/|<>&'\"=-+#*_`[]().!1编:~^$%{}", max_size=60))
     @example("- [](")
     def test_reads_any_text(self, text: str) -> None:

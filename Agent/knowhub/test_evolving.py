@@ -204,17 +204,17 @@ REVERSED = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new"), REVERSED)
-def test_a_rewriting_that_turns_advice_around_waits_for_a_person(tmp_path: Path, old: str, new: str) -> None:
-    feedback = f"it should say: {new}"  # whoever asks for it, and however
-    with KnowHub(tmp_path / "hub", StubLLMClient([{"content": new}])) as hub, serve(hub) as served:
+def test_a_rewriting_that_turns_advice_around_waits_for_a_person(tmp_path: Path) -> None:
+    model = StubLLMClient([{"content": new} for _, new in REVERSED])
+    with KnowHub(tmp_path / "hub", model) as hub, serve(hub) as served:
         client = served.client("ada", ("read", "write"), ["team:a"])
-        made = client.post("/api/knowledge", json={"task": "t", "content": old, "types": ["tool"]}).json()
-        path = f"/api/knowledge/{made['entry']['id']}"
-        answer = client.put(path, json={"evolve_feedback": feedback}).json()
+        for old, new in REVERSED:
+            made = client.post("/api/knowledge", json={"task": old, "content": old, "types": ["tool"]}).json()
+            path = f"/api/knowledge/{made['entry']['id']}"
+            answer = client.put(path, json={"evolve_feedback": f"it should say: {new}"}).json()
 
-        assert answer["evolution"]["state"] == "proposed", answer["evolution"]
-        assert client.get(path).json()["content"] == old
+            assert answer["evolution"]["state"] == "proposed", (old, answer["evolution"])
+            assert client.get(path).json()["content"] == old
 
 
 class TestSlim:

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.keyword_tree import InvalidInputError
@@ -40,7 +40,6 @@ class TestValueOf:
         assert value_of(RecallStats(), 0.0) == pytest.approx(0.2)
         assert value_of(stats, 0.0, 0.0, 1.0, 0.0) == 0.5
 
-    @settings(deadline=None)
     @given(st.integers(0, 10**6), st.floats(0, 1), st.floats(0, 1e9))
     def test_rises_with_recalls_and_falls_with_age(self, count: int, score: float, age_s: float) -> None:
         stats, more = RecallStats(count, score * count), RecallStats(count + 1, score * (count + 1))

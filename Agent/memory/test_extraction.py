@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.keyword_tree import StubLLMClient
@@ -213,7 +213,6 @@ class TestReply:
         with pytest.raises(ReplyFormError):
             check_reply(reply, TEXT)
 
-    @settings(max_examples=200, deadline=None)
     @given(
         st.recursive(
             st.none() | st.booleans() | st.floats() | st.text(max_size=9) | st.sampled_from(["Ada", "Apollo", "小林"]),
@@ -355,7 +354,6 @@ class TestOwnWords:
     def test_are_kept_and_others_are_not(self, text: str, own: str) -> None:
         assert own_words.own_words(text).replace(own_words.NOT_OWN, "") == own
 
-    @settings(max_examples=200, deadline=None)
     @given(st.text(st.sampled_from("I a'\"“”「」`>:：\n .?我"), max_size=60))
     def test_have_their_places(self, text: str) -> None:
         own = own_words.own_words(text)

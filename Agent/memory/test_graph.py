@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.keyword_tree import InvalidInputError, KeywordTree, NotFoundError
@@ -184,7 +184,6 @@ class TestEntities:
         assert graph.get_entity("a") == GraphEntity("a", "name of a")
 
     @every_implementation
-    @settings(deadline=None, max_examples=30)  # a tree's write waits for its disk
     @given(name=st.text(st.characters(codec="utf-8"), min_size=1).filter(accepted_as_name))
     def test_are_found_by_their_whole_name_where_it_has_a_word_or_symbol(
         self, open_graph: OpenGraph, name: str
@@ -370,7 +369,6 @@ class TestGetRelated:
             graph.get_related("a", 1, OUTGOING, "knows")
 
     @every_implementation
-    @settings(deadline=None, max_examples=30)
     @given(
         edges=st.lists(
             st.tuples(st.sampled_from("abcde"), st.sampled_from("abcde"), st.sampled_from([0.0, 0.1, 0.5, 1.0])),
@@ -541,7 +539,6 @@ class TestTags:
         assert graph.find_tags("") == ["old"]
 
     @every_implementation
-    @settings(deadline=None, max_examples=20)
     @given(steps=st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.sampled_from(["t", "T ", "茶", "x", ""])))))
     def test_agree_with_a_plain_dict(self, open_graph: OpenGraph, steps: list[tuple[str, list[str]]]) -> None:
         tags: dict[str, list[str]] = {"a": [], "b": []}
@@ -855,7 +852,6 @@ class TestKeywordFit:
 
 
 class TestNormalizeTags:
-    @settings(deadline=None)
     @given(st.lists(st.text()))
     def test_of_normalized_ones_changes_nothing(self, tags: list[str]) -> None:
         once = normalize_tags(tags)

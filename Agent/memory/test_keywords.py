@@ -4,7 +4,7 @@ import importlib
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.memory import keywords
@@ -135,7 +135,6 @@ class TestBoth:
     @pytest.mark.parametrize(
         "extractor", [SIMPLE, NGRAMS, ChineseKeywordExtractor()], ids=["simple", "ngrams", "words"]
     )
-    @settings(deadline=None)
     @given(text=st.text() | st.text(alphabet="我喜欢喝绿茶的 the Tea_は1"))
     def test_give_folded_parts_of_the_text_each_once(self, extractor: KeywordExtractor, text: str) -> None:
         found = extractor.extract(text)

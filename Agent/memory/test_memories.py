@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.finding.index import Index
@@ -208,7 +208,6 @@ class TestSuperseded:
         tree.UpdateInfo("a", {"metadata": {}})
         assert ranked(index) == ["c"]
 
-    @settings(deadline=None, max_examples=25)
     @given(
         st.lists(
             st.tuples(st.sampled_from("abcd"), st.lists(st.sampled_from("abcde"), max_size=2), st.booleans()),

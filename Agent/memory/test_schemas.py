@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.memory.schemas import (
@@ -112,27 +112,23 @@ def episode(**changes: Any) -> EpisodeTrace:
 
 
 class TestRoundTrip:
-    @settings(deadline=None)
     @given(records)
     def test_through_json_loses_nothing(self, record: Record) -> None:
         again = type(record).from_dict(json.loads(json.dumps(record.to_dict(), allow_nan=False)))
 
         assert again == record
 
-    @settings(deadline=None)
     @given(records)
     def test_reads_field_names_too(self, record: Record) -> None:
         by_field = json.loads(json.dumps(asdict(record), default=datetime.isoformat))
 
         assert type(record).from_dict(by_field) == record
 
-    @settings(deadline=None)
     @given(records)
     def test_of_what_is_valid_is_valid(self, record: Record) -> None:
         assert record.validate() == []
         assert type(record).from_dict(record.to_dict()).validate() == []
 
-    @settings(deadline=None)
     @given(records)
     def test_shares_nothing_with_the_record(self, record: Record) -> None:
         before = record.to_dict()
@@ -370,7 +366,6 @@ class TestValidate:
             "common_errors[0]: ErrorFix.fix is required",
         ]
 
-    @settings(deadline=None)
     @given(st.dictionaries(st.sampled_from([f.name for f in fields(EpisodeTrace)]), st.none() | st.integers() | text))
     def test_never_raises_and_blames_what_was_changed_alone(self, changes: dict[str, Any]) -> None:
         blamed = [re.match(r"EpisodeTrace\.(\w+) ", message) for message in episode(**changes).validate()]
@@ -436,7 +431,6 @@ class TestCreate:
         assert len(set(ids)) == 4
         assert all(re.fullmatch(r"skill-(?:(?:很长){40}-)?[0-9a-f]{12}", id) for id in ids)
 
-    @settings(deadline=None)
     @given(filled)
     def test_gives_a_skill_an_id_without_blanks_or_separators(self, name: str) -> None:
         created = ProceduralSkill.create(name, "d", ["s"])
@@ -510,7 +504,6 @@ class TestCurrentImportance:
     def test_does_not_wear_off_where_no_time_is_known(self) -> None:
         assert ProceduralSkill.create("n", "d", ["s"]).current_importance(NOON) == 0.5
 
-    @settings(deadline=None)
     @given(memories, times)
     def test_is_within_bounds_and_changes_nothing(self, memory: Memory, now: datetime) -> None:
         before = memory.to_dict()

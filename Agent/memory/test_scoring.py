@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.keyword_tree import InvalidInputError
@@ -51,7 +51,6 @@ class TestDice:
     def test_of_nothing_is_nothing(self) -> None:
         assert dice(set(), set()) == 0.0
 
-    @settings(deadline=None)
     @given(st.text(), st.text())
     def test_is_symmetric_and_within_bounds(self, one: str, other: str) -> None:
         score = dice(bigrams(one), bigrams(other))
@@ -79,12 +78,10 @@ class TestTextOverlap:
     def test_of_an_empty_query_is_nothing(self) -> None:
         assert text_overlap("", "绿茶", "绿茶", "绿茶") == 0.0
 
-    @settings(deadline=None)
     @given(st.text(), st.text(), st.text(), st.text())
     def test_is_within_bounds(self, query: str, title: str, summary: str, body: str) -> None:
         assert 0.0 <= text_overlap(query, title, summary, body) <= 1.0
 
-    @settings(deadline=None)
     @given(st.text(alphabet="ab茶c ", min_size=1).filter(str.strip))
     def test_of_a_text_with_itself_is_one(self, text: str) -> None:
         assert text_overlap(text, text, text, text) == pytest.approx(1.0)
@@ -121,7 +118,6 @@ class TestReferenceCount:
     def test_saturates(self) -> None:
         assert [reference_count(count) for count in (0, 5, 15)] == [0.0, 0.5, 0.75]
 
-    @settings(deadline=None)
     @given(st.integers(0, 10**30))
     def test_is_within_bounds_and_never_falls(self, count: int) -> None:
         assert 0.0 <= reference_count(count) <= reference_count(count + 1) <= 1.0
@@ -144,7 +140,6 @@ class TestStrategies:
     def test_hybrid_minds_proportions_only(self) -> None:
         assert Hybrid(ScoreWeights(5, 2, 1, 2)).total(self.SCORES) == pytest.approx(Hybrid().total(self.SCORES))
 
-    @settings(deadline=None)
     @given(breakdowns, st.tuples(weights, weights, weights, weights))
     def test_a_total_is_within_bounds_whatever_the_weights(
         self, breakdown: ScoreBreakdown, values: tuple[float, float, float, float]

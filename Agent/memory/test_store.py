@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.keyword_tree import (
@@ -747,7 +747,6 @@ class TestNamespaces:
         assert [place.name for place in tmp_path.iterdir()] == ["data"]
         assert len(list((tmp_path / "data").iterdir())) == 1
 
-    @settings(deadline=None)
     @given(
         st.text(st.characters(codec="utf-8"), min_size=1, max_size=20),
         st.text(st.characters(codec="utf-8"), max_size=20),

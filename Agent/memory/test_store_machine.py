@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from Agent.keyword_tree import NotFoundError
 from Agent.memory.eviction import Capacity
 from Agent.memory.store import MemoryStore
+from Agent.tests.support.examples import share
 
 which = st.integers(0, 1)
 any_place = st.integers(0, 10**6)
@@ -185,4 +185,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestTwoStores = StoreMachine.TestCase
-TestTwoStores.settings = settings(max_examples=12, stateful_step_count=15, deadline=None)
+TestTwoStores.settings = share(0.4, stateful_step_count=15)

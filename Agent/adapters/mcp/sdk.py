@@ -31,12 +31,16 @@ else:
 ToolError: type[Exception] = _errors.ToolError
 
 
-def make_server(name: str, version: str, instructions: str) -> Any:
+VERSION = "0.2.0"
+"""Of the project; what a server calls itself."""
+
+
+def make_server(name: str, instructions: str) -> Any:
     """Return a server without tools; it says nothing on stderr but what went wrong."""
     if _IS_SECOND:
-        return _sdk.MCPServer(name, version=version, instructions=instructions, log_level="WARNING")
+        return _sdk.MCPServer(name, version=VERSION, instructions=instructions, log_level="WARNING")
     server = _sdk.FastMCP(name, instructions=instructions, log_level="WARNING")
-    server._mcp_server.version = version
+    server._mcp_server.version = VERSION
     return server
 
 

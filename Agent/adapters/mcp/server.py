@@ -38,7 +38,6 @@ KEYWORDS = "memory://keyword/{id}"
 OPERATION = "keyword-tree/operation_id"
 """What a result's `_meta` calls the operation."""
 
-VERSION = "0.1.0"
 
 _LOGGER = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -445,7 +444,7 @@ def build_server(tree: KeywordTree) -> Any:
     Args:
         tree: What it serves; who opened it closes it.
     """
-    server = make_server("keyword-tree", VERSION, _INSTRUCTIONS)
+    server = make_server("keyword-tree", _INSTRUCTIONS)
     tools = _Tools(tree, server)
     for name, (title, hints, description) in _TOOLS.items():
         annotations = types.ToolAnnotations.model_validate(hints)

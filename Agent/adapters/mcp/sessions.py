@@ -18,7 +18,6 @@ __all__ = ["build_session_server", "read_session"]
 
 from pydantic import Field  # behind `sdk`, which says what to install where it is missing
 
-VERSION = "0.1.0"
 _T = TypeVar("_T")
 
 _INSTRUCTIONS = """\
@@ -89,7 +88,7 @@ def build_session_server(engine: ContextEngineService, ctx: RequestContext) -> A
         made = await run(lambda: engine.brief(ctx, budget_tokens))
         return {"text": made.text, "uris": made.uris}
 
-    server = make_server("keyword-tree-context", VERSION, _INSTRUCTIONS)
+    server = make_server("keyword-tree-context", _INSTRUCTIONS)
     for tool, is_reading, description in (
         (commit, False, "Keep what was said; the same messages again change nothing."),
         (search, True, "Find what was said or remembered, best first, with the reason of each hit."),

@@ -5,7 +5,7 @@ import random
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from Agent.context_engine.core.errors import AccessDeniedError, InvalidUriError
@@ -66,7 +66,6 @@ class TestParse:
         assert len({unicodedata.normalize("NFKC", folder).casefold() for folder in folders}) == len(names)
         assert not {"content.md", ".ctx", ".meta.json"} & set(folders)
 
-    @settings(max_examples=300, deadline=None)
     @given(st.text(st.characters(), max_size=40))
     def test_leads_to_a_folder_beneath_the_store_or_nowhere(self, text: str) -> None:
         for uri in (text, f"ctx://{text}", f"ctx://acme/users/{text}/memories/x"):

@@ -20,19 +20,12 @@ import pytest
 
 pytest.importorskip("hypothesis", reason="pip install '.[test]' brings Hypothesis")
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from Agent.keyword_tree import KeywordTree, KeywordTreeError, LLMClient
 from Agent.tests.support import ROOT, inside
 from Agent.tests.support.looking import keyword_ids
-
-thorough = settings(
-    deadline=None,
-    database=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
-)
 
 pytestmark = pytest.mark.usefixtures("no_sync")
 
@@ -232,7 +225,6 @@ RESTORED: list[Any] = [
 @example(MILK_MOVES, "oat milk", "绿茶", random.Random(1))
 @example(QUEUE_FULL, "a 茶", "z", random.Random(2))
 @example(RESTORED, "豆浆机 tea", "milk", random.Random(3))
-@settings(thorough, max_examples=120)
 def test_after_any_writes_the_index_ranks_as_one_built_afresh(
     writes: list[Any], name: str, description: str, draw: random.Random
 ) -> None:
@@ -378,7 +370,6 @@ STRANGE = ["ibex", "ecko"]
     st.lists(st.lists(st.sampled_from([*SYLLABLES, *OTHERS, STRANGE[0]]), min_size=1, max_size=3), max_size=40),
     st.data(),
 )
-@settings(thorough, max_examples=60)
 def test_children_without_a_word_of_a_short_query_stand_behind_the_keyword_that_it_names(
     name: list[str], children: list[list[str]], description: list[str], elsewhere: list[list[str]], data: st.DataObject
 ) -> None:

@@ -1235,10 +1235,12 @@ def restore_around(tree: KeywordTree, change: Callable[[], object]) -> None:
 
 
 class TestUndo:
-    @pytest.mark.parametrize("between", BETWEEN)
     @pytest.mark.parametrize("kind", KINDS)
-    def test_is_exact_and_so_is_its_own_undo(self, folder: Path, kind: str, between: str) -> None:
+    def test_is_exact_and_so_is_its_own_undo(self, folder: Path, kind: str) -> None:
         prepare, operate = KINDS[kind]
+        steps = itertools.cycle(BETWEEN)
+        for _ in range(list(KINDS).index(kind) % len(BETWEEN)):
+            next(steps)
         tree = opened(folder, max_candidates=3)
         others: list[KeywordTree] = []
         versions: dict[tuple[str, ...], tuple[int, float]] = {}
@@ -1247,6 +1249,7 @@ class TestUndo:
         def look() -> dict[str, Any]:
             """Step over what comes between, see that versions and times rise, and take a picture."""
             nonlocal tree
+            between = next(steps)
             if between == "compaction":
                 tree.CompactStorage()
             elif between == "closing":
@@ -1717,7 +1720,7 @@ class TestSurroundings:
 class TestMemory:
     """What looks at the whole store holds a small part of it at a time."""
 
-    SIZE = 48  # contents of a MiB each
+    SIZE = 16  # MiB, in contents of a quarter of one
 
     def peak_mib(self, work: Callable[[], object]) -> float:
         tracemalloc.start()
@@ -1729,8 +1732,8 @@ class TestMemory:
 
     @pytest.mark.parametrize("work", ["verify", "compact", "compact without history", "open", "open and mend"])
     def test_long_contents_are_not_held_together(self, tree: KeywordTree, folder: Path, work: str) -> None:
-        for number in range(self.SIZE):
-            tree.CreateInfo(f"{number} {'长' * (2**20 // 3)}")
+        for number in range(4 * self.SIZE):
+            tree.CreateInfo(f"{number} {'长' * (2**18 // 3)}")
         size_mib = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
         assert size_mib > 2 * self.SIZE
         if work.startswith("open"):
@@ -2445,11 +2448,12 @@ MOST_MISSED = {
     "awesome_python": {"misspelled": 8, "infos without keyword": 41},  # of 8, and of 41: without a choice few are sure
     "admin_cn4": {"misspelled": 8},  # of 8; it has no infos
 }
+STORM = os.environ.get("KEYWORD_TREE_STORM", "") not in ("", "0")
 ALREADY_THERE = {"awesome_python": {"group": 1}, "admin_cn4": {"merge": 8, "group": 1}}
 
 
 class TestReorganize:
-    @pytest.mark.parametrize("name", ["awesome_python", "admin_cn4"])
+    @pytest.mark.parametrize("name", ["awesome_python", "admin_cn4"] if STORM else ["awesome_python"])
     def test_finds_planted_faults_mends_them_and_is_undone(self, folder: Path, name: str) -> None:
         with grown(folder, name) as tree:
             faults = Faults(tree)

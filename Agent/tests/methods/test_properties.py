@@ -1,6 +1,6 @@
-"""What holds of KeywordTree for any input: generated replies, texts, names and histories.
+"""What holds of KeywordTree for any input: generated replies, texts and names.
 
-Needs Hypothesis, and is skipped without it. KEYWORD_TREE_STORM=1 tries five times as many examples.
+Needs Hypothesis, and is skipped without it.
 No sync is waited for here: nothing that is checked hangs on it.
 """
 
@@ -11,8 +11,6 @@ import decimal
 import itertools
 import json
 import math
-import os
-import shutil
 import tempfile
 import unicodedata
 from collections import Counter
@@ -24,23 +22,20 @@ import pytest
 
 pytest.importorskip("hypothesis", reason="pip install '.[test]' brings Hypothesis")
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
 from Agent.keyword_tree import (
-    DuplicateIdError,
     InvalidInputError,
     KeywordTree,
     LLMClient,
-    NotFoundError,
     RelationType,
     SearchResult,
     SearchStatus,
 )
-from Agent.tests.support.log_format import LOG, PROJECTIONS
+from Agent.tests.support.examples import share
+from Agent.tests.support.log_format import LOG
 from Agent.tests.support.looking import disk
-from Agent.tests.support.oracle import Oracle, compare
 
 REASONS = {
     *("agent_match", "agent_ambiguous", "agent_missing", "agent_failure", "agent_timeout"),
@@ -49,25 +44,6 @@ REASONS = {
 
 
 pytestmark = pytest.mark.usefixtures("no_sync")
-
-
-STORM = os.environ.get("KEYWORD_TREE_STORM", "") not in ("", "0")
-PART = 1 if STORM else 5  # of the examples
-
-
-def thorough(examples: int, **options: Any) -> settings:
-    return settings(
-        max_examples=examples // PART,
-        deadline=None,
-        database=None,
-        print_blob=True,
-        suppress_health_check=[
-            HealthCheck.too_slow,
-            HealthCheck.data_too_large,
-            HealthCheck.large_base_example,
-        ],
-        **options,
-    )
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int, int]]:
@@ -188,7 +164,7 @@ def test_any_reply_ends_a_search_with_a_reason_and_writes_nothing(tmp_path: Path
     with big_enough_for_groups(tmp_path / "store", client) as tree:
         before = stamps(tmp_path / "store")
 
-        @thorough(1000)
+        @share(2)
         @given(replies=st.lists(REPLIES, min_size=11, max_size=11))
         def check(replies: list[Any]) -> None:
             client.replies = list(replies)
@@ -214,7 +190,7 @@ def test_any_reply_ends_a_search_with_a_reason_and_writes_nothing(tmp_path: Path
             assert stamps(tmp_path / "store") == before
 
         check()
-    assert client.played >= 10_000 // PART
+    assert client.played >= 10 * settings().max_examples
     assert set(outcomes) >= REASONS - {"stale_view"}
 
 
@@ -223,7 +199,6 @@ def test_any_reply_places_a_keyword_in_the_tree(tmp_path: Path) -> None:
     with big_enough_for_groups(tmp_path / "store", client) as tree:
         lines = len(log_lines(tmp_path / "store"))
 
-        @thorough(300)
         @given(replies=st.lists(REPLIES, min_size=5, max_size=5))
         def check(replies: list[Any]) -> None:
             client.replies = list(replies)
@@ -236,7 +211,7 @@ def test_any_reply_places_a_keyword_in_the_tree(tmp_path: Path) -> None:
                 assert tree.GetKeyword(node.id) == node
 
         check()
-        assert client.played >= 1500 // PART
+        assert client.played >= settings().max_examples
         assert len(log_lines(tmp_path / "store")) == lines + len(made) + len(made) // 1000
         paths = [[node.id for node in tree.GetPath(one)] for one in made]
     with KeywordTree(str(tmp_path / "store")) as again:
@@ -248,7 +223,6 @@ def test_any_reply_leaves_an_info_stored(tmp_path: Path) -> None:
     client, made = Playback(), list[str]()
     with big_enough_for_groups(tmp_path / "store", client) as tree:
 
-        @thorough(100)
         @given(replies=st.lists(REPLIES, min_size=5, max_size=5))
         def check(replies: list[Any]) -> None:
             client.replies = list(replies)
@@ -322,7 +296,6 @@ def is_storable(value: Any) -> bool:
 def test_any_text_and_metadata_is_refused_whole_or_comes_back_equal(tmp_path: Path) -> None:
     folder, numbers = tmp_path / "store", itertools.count()
 
-    @thorough(500)
     @given(name=TEXTS, alias=TEXTS, text=TEXTS, metadata=METADATA, content=TEXTS, key=TEXTS)
     def check(name: str, alias: str, text: str, metadata: dict[str, Any], content: str, key: str) -> None:
         name, alias, content, key = f"n{name}", f"a{alias}", f"c{content}", f"{next(numbers)} {key}"
@@ -394,14 +367,12 @@ def empty() -> Iterator[KeywordTree]:
 
 
 class TestNormalize:
-    @thorough(2000)
     @given(text=st.text(max_size=20))
     def test_is_what_the_contract_says(self, empty: KeywordTree, text: str) -> None:
         [token] = empty._Normalize(text)
 
         assert unicodedata.normalize("NFKC", token.strip()) == unicodedata.normalize("NFKC", tokenised(text).strip())
 
-    @thorough(2000)
     @given(text=st.text(max_size=20))
     def test_changes_no_token(self, empty: KeywordTree, text: str) -> None:
         [token] = empty._Normalize(text)
@@ -410,14 +381,15 @@ class TestNormalize:
 
     def test_changes_no_token_of_a_single_character(self, empty: KeywordTree) -> None:
         odd = []
-        for code in itertools.chain(range(0xD800), range(0xE000, 0x110000)):
+        for code in range(0x110000):
+            if unicodedata.category(chr(code)) in ("Cn", "Co", "Cs"):  # no rule treats them differently
+                continue
             [token] = empty._Normalize(chr(code))
             if empty._Normalize(token) != [token]:
                 odd.append(f"U+{code:04X}")
 
         assert odd == []
 
-    @thorough(1000)
     @given(text=PLAIN)
     def test_forgets_case_and_width(self, empty: KeywordTree, text: str) -> None:
         token = empty._Normalize(text)
@@ -430,7 +402,6 @@ class TestNormalize:
         ):
             assert empty._Normalize(variant) == token
 
-    @thorough(1000)
     @given(text=PLAIN, noise=st.sampled_from(" \t\n\u200b\ufeff\u00ad\u3000.,:;!?-_()[]{}'\"/、。《》"))
     def test_forgets_blanks_punctuation_and_invisible_characters(
         self, empty: KeywordTree, text: str, noise: str
@@ -452,7 +423,6 @@ NAMES = st.one_of(
 def test_exact_look_up_finds_any_created_name(tmp_path: Path) -> None:
     folders = itertools.count()
 
-    @thorough(400)
     @given(named=st.lists(NAMES, min_size=1, max_size=8), depth=st.integers(0, 7))
     def check(named: list[str], depth: int) -> None:
         with KeywordTree(str(tmp_path / str(next(folders)))) as tree:
@@ -498,7 +468,6 @@ def test_path_look_up_tries_every_way_of_cutting_a_path(tmp_path: Path) -> None:
     folders, outcomes = itertools.count(), Counter[str]()
     bearable = st.sampled_from(["a", "b", "a/b", "b/a/a", "c"])
 
-    @thorough(600)
     @given(
         nodes=st.lists(st.tuples(bearable, st.integers(0, 9)), min_size=2, max_size=10),
         query=st.lists(bearable, min_size=1, max_size=4).map("/".join),
@@ -526,153 +495,3 @@ def test_path_look_up_tries_every_way_of_cutting_a_path(tmp_path: Path) -> None:
 
 def ids_found(result: SearchResult) -> list[str]:
     return [node.id for node in ([result.node] if result.node else result.candidates)]
-
-
-# == Histories ============================================================================================
-
-SHORT = st.text(st.characters(codec="utf-8"), max_size=6).map(lambda text: f"n{text}")
-CLEAN = st.dictionaries(
-    st.text(max_size=4), st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=6)), max_size=2
-)
-CONTENTS = st.one_of(st.text(max_size=20), st.integers(4090, 4100).map(lambda size: "知" * (size // 3) + '"\n' * 9))
-
-
-class Histories(RuleBasedStateMachine):
-    """A tree beside plain dicts that say what it has to hold, through crashes and other instances."""
-
-    keywords = Bundle("keywords")
-    infos = Bundle("infos")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.base = Path(tempfile.mkdtemp())
-        self.numbers = itertools.count()
-        self.folder = self.base / "0"
-        self.tree = KeywordTree(str(self.folder))
-        self.oracle = Oracle()
-
-    def teardown(self) -> None:
-        self.tree.Close()
-        shutil.rmtree(self.base)
-
-    def move_to(self, files: dict[str, bytes]) -> None:
-        """Go on with these files in another folder, as after a crash."""
-        self.tree.Close()
-        self.folder = self.base / str(next(self.numbers) + 1)
-        self.folder.mkdir()
-        for name, data in files.items():
-            (self.folder / name).write_bytes(data)
-        self.tree = KeywordTree(str(self.folder))
-
-    @initialize(target=keywords)
-    def begin(self) -> str:
-        return "root"
-
-    @rule(target=keywords, parent=keywords, name=SHORT, aliases=st.lists(SHORT, max_size=2), metadata=CLEAN)
-    def create_keyword(self, parent: str, name: str, aliases: list[str], metadata: dict[str, Any]) -> str:
-        node = self.tree.CreateKeyword(name, parent, aliases, name + "!", metadata=metadata)
-        self.oracle.create(node.id, name, parent, aliases, name + "!", metadata)
-        return node.id
-
-    @rule(target=infos, content=CONTENTS, linked=st.lists(keywords, max_size=3, unique=True), metadata=CLEAN)
-    def create_info(self, content: str, linked: list[str], metadata: dict[str, Any]) -> str:
-        content = f"c{content}"
-        info = self.tree.CreateInfo(content, content[:3], linked, metadata=metadata)
-        self.oracle.create_info(info.id, content, linked, content[:3], metadata)
-        return info.id
-
-    @rule(info=infos, keyword=keywords, relation=st.sampled_from(RelationType))
-    def link(self, info: str, keyword: str, relation: RelationType) -> None:
-        self.tree.LinkInfo(info, keyword, relation)
-        self.oracle.link(info, keyword, relation)
-
-    @rule(target=keywords, parent=keywords, names=st.lists(SHORT, min_size=1, max_size=4), chained=st.booleans())
-    def create_batch(self, parent: str, names: list[str], chained: bool) -> Any:
-        ids = [f'{next(self.numbers)} ", {{"id":"' for _ in names]
-        parents = [parent, *ids] if chained else [parent] * len(names)
-        specs = [{"name": n, "id": i, "parent_id": p} for n, i, p in zip(names, ids, parents, strict=False)]
-        self.tree.BatchCreateKeywords(specs)
-        for spec in specs:
-            self.oracle.create(spec["id"], spec["name"], spec["parent_id"])
-        return multiple(*ids)
-
-    @rule(target=infos, keyword=keywords, contents=st.lists(CONTENTS, min_size=1, max_size=3))
-    def create_info_batch(self, keyword: str, contents: list[str]) -> Any:
-        specs = [{"content": f"c{text}", "keyword_ids": [keyword]} for text in contents]
-        made = self.tree.BatchCreateInfos(specs)
-        for info, text in zip(made, contents, strict=True):
-            self.oracle.create_info(info.id, f"c{text}", [keyword])
-        return multiple(*(info.id for info in made))
-
-    @rule(parent=keywords, name=SHORT, which=st.integers(0, 3))
-    def refuse_a_batch(self, parent: str, name: str, which: int) -> None:
-        good = {"name": name, "parent_id": parent}
-        bad: list[dict[str, Any]] = [
-            {"name": ""},
-            {"name": "x", "parent_id": "nowhere"},
-            {"name": "x", "id": "root"},
-            {"colour": 1},
-        ]
-        before = disk(self.folder)
-        with pytest.raises((InvalidInputError, NotFoundError, DuplicateIdError)):
-            self.tree.BatchCreateKeywords([good, {"parent_id": parent, **bad[which]}])
-        assert disk(self.folder) == before
-
-    @rule()
-    def reopen(self) -> None:
-        self.tree.Close()
-        self.tree = KeywordTree(str(self.folder))
-        assert self.tree.recovery == ()
-
-    @rule()
-    def crash(self) -> None:
-        self.move_to(disk(self.folder))
-        assert self.tree.recovery == ()
-
-    @rule(parent=keywords, share=st.floats(0, 1, exclude_max=True), kept=st.booleans())
-    def crash_within_a_write(self, parent: str, share: float, kept: bool) -> None:
-        before = disk(self.folder)
-        start = len(before[LOG].rstrip(b" \n")) + 1
-        self.tree.BatchCreateKeywords([{"name": "torn", "parent_id": parent}, {"name": "too", "parent_id": parent}])
-        after = disk(self.folder)
-        end = len(after[LOG].rstrip(b" \n"))
-        cut = start + int(share * (end - start))
-        held = {} if kept else before  # no row is projected before its line is durable
-        self.move_to({**held, LOG: after[LOG][:cut]})
-        told = any("cut_tail-" in sentence for sentence in self.tree.recovery)
-        assert told == (cut > start)
-
-    @rule(parent=keywords, name=SHORT, target=keywords)
-    def another_instance_writes(self, parent: str, name: str) -> str:
-        with KeywordTree(str(self.folder)) as other:
-            self.check(other)
-            made = other.CreateKeyword(name, parent).id
-        self.tree.Refresh()
-        self.oracle.create(made, name, parent)
-        return made
-
-    @rule(lost=st.sets(st.sampled_from(PROJECTIONS), min_size=1), damaged=st.booleans())
-    def projections_are_lost(self, lost: set[str], damaged: bool) -> None:
-        self.tree.Close()
-        for name in lost:
-            if damaged:
-                (self.folder / name).write_bytes(b"\x00" * 50)
-            else:
-                (self.folder / name).unlink()
-        self.tree = KeywordTree(str(self.folder))
-
-    @invariant()
-    def holds_what_it_has_to(self) -> None:
-        self.check(self.tree)
-
-    def check(self, tree: KeywordTree) -> None:
-        compare(tree, self.oracle)
-        held = self.oracle.held()
-        for key, node in held.nodes.items():
-            for relation in RelationType:
-                only = [info for info in node[-1] if held.links[info, key] == relation.value]
-                assert [info.id for info in tree.GetInfosOfKeyword(key, relation)] == only[:50]
-
-
-TestHistories = Histories.TestCase
-TestHistories.settings = thorough(250, stateful_step_count=25)
