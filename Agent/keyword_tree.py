@@ -505,6 +505,8 @@ class SearchResult:
     """The sentence of its infos that fits the query best, at most 160 characters; "" where a name led there."""
     nearest: list[tuple[KeywordNode, float]] = field(default_factory=list)
     """The best five of `RankCandidates` with their confidence, where a model was asked and nothing is MATCHED."""
+    note: str = ""
+    """Why the ranking was less than usual ("words ranked alone: …", where an embedder was late), or ""."""
 
     def __repr__(self) -> str:
         what = self.status.value
@@ -5709,7 +5711,7 @@ class _Searcher:
         descent = self._descent.ChooseAmong(among, query, "disambiguate_same_name", context=context)
         chosen = self.BuildResult(descent)
         if chosen.node is None:
-            return self._AddCosts(ambiguous, descent.steps)
+            return self._AddCosts(ambiguous, descent)
         chosen.confidence = 1.0  # a name led there
         return chosen
 
@@ -5722,12 +5724,12 @@ class _Searcher:
             ids = [id for id in descent.candidates if id in state.nodes]
             result = self._BuildAmbiguousResult(ids, descent.reason) if ids else SearchResult(SearchStatus.NOT_FOUND)
         if found is not None:
-            return self._AddCosts(self._BuildMatchedResult(found, descent.reason, descent.fits), descent.steps)
+            return self._AddCosts(self._BuildMatchedResult(found, descent.reason, descent.fits), descent)
         if not ids:
             result.reason = descent.reason if descent.outcome == "missing" else "stale_view"
             result.suggested_parent_id, result.suggested_name = descent.suggested_parent_id, descent.suggested_name
         result.nearest = self.Nearest(descent.fits, _NEAREST)
-        return self._AddCosts(result, descent.steps)
+        return self._AddCosts(result, descent)
 
     def Nearest(self, fits: Fits, limit: int) -> list[tuple[KeywordNode, float]]:
         """Return the first of those that fit, with how well they do."""
@@ -5736,8 +5738,9 @@ class _Searcher:
             nodes = self._reader.Nodes(state, ids)
         return [(node, fits.evidence.get(id, _NO_EVIDENCE).score) for id, node in zip(ids, nodes, strict=True)]
 
-    def _AddCosts(self, result: SearchResult, steps: list[DescentStep]) -> SearchResult:
-        result.steps, result.rounds = steps, len(steps)
+    def _AddCosts(self, result: SearchResult, descent: _End) -> SearchResult:
+        result.note, result.steps, steps = descent.fits.note, descent.steps, descent.steps
+        result.rounds = len(steps)
         result.names_shown = sum(step.shown for step in steps)
         result.input_tokens = sum(step.input_tokens for step in steps)
         result.output_tokens = sum(step.output_tokens for step in steps)

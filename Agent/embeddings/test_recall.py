@@ -587,9 +587,10 @@ class TestFailing:
 
         assert ours == theirs
         assert tree.recall.Fit("dog").note == "words ranked alone: ConnectionError: no network"
+        assert tree.Search("a dog in the yard").note == "words ranked alone: ConnectionError: no network"
         embedder.meanwhile = lambda: None
         tree.catch_up()
-        assert tree.recall.Fit("dog").note == ""
+        assert (tree.recall.Fit("dog").note, tree.Search("a dog in the yard").note) == ("", "")
 
     def test_a_wrong_argument_is_refused_as_ever(self, tree: EmbeddingTree) -> None:
         with pytest.raises(ValueError, match="query"):
