@@ -112,39 +112,11 @@ __all__ += ["InfoPatch", "InfoSpec", "KeywordPatch", "KeywordSpec", "OpenOperati
 __all__ += ["NotFoundError", "StoreCorruptError", "StoreError", "VersionConflictError"]
 
 # For modules that read or write logs themselves (repair, other stores, the tree as it was): as stable as the format.
-__port__ = [
-    "BehindError",
-    "CHECKPOINT",
-    "CHUNK",
-    "EncodeLine",
-    "EncodeState",
-    "FIRST_CRC",
-    "FORMAT",
-    "FORMAT_FIELD",
-    "HISTORY",
-    "LOG_NAME",
-    "LOST",
-    "LogLine",
-    "LogPosition",
-    "LoggedOperation",
-    "MatchInfo",
-    "MatchLine",
-    "NoRows",
-    "RESIDENT_LIMIT",
-    "ROW_FIELDS",
-    "ReadAfter",
-    "ReadCheckpoint",
-    "ReadLine",
-    "ReadNextOrdinal",
-    "ReadOperation",
-    "ReadRecord",
-    "ReadRowsInto",
-    "ReplacedError",
-    "Rows",
-    "SNAPSHOTS",
-    "SNAPSHOT_NAME",
-    "STATE",
-]
+__port__ = ["BehindError", "CHECKPOINT", "CHUNK", "EncodeLine", "EncodeState", "FIRST_CRC", "FORMAT"]
+__port__ += ["FORMAT_FIELD", "HISTORY", "LOG_NAME", "LOST", "LogLine", "LogPosition", "LoggedOperation"]
+__port__ += ["MatchInfo", "MatchLine", "NoRows", "RESIDENT_LIMIT", "ROW_FIELDS", "ReadAfter"]
+__port__ += ["ReadCheckpoint", "ReadLine", "ReadNextOrdinal", "ReadOperation", "ReadRecord", "ReadRowsInto"]
+__port__ += ["ReplacedError", "Rows", "SNAPSHOTS", "SNAPSHOT_NAME", "STATE"]
 
 _Row: TypeAlias = dict[str, Any]
 """One record as JSON has it.  `Any` stops at this edge: what leaves is a typed record."""
@@ -1018,11 +990,14 @@ _MatchNode = re.compile(
     rb'\{"id":%b,"ordinal":(\d+),"deleted":(true|false),"parent_id":(null|%b),"name":%b,"aliases":(\[(?:%b,?)*\]),'
     % (_STRING, _STRING, _STRING, _ANY_STRING)
 ).match
-# The same for most rows, which the bulk path of opening takes: live, with a parent, and nothing escaped.
-_MatchPlainNode = re.compile(
-    rb'\{"id":"([^"]*+)","ordinal":([0-9]++),"deleted":false,"parent_id":"([^"]*+)","name":"([^"]*+)",'
-    rb'"aliases":(\[(?:"[^"]*+",?)*+\]),'
-).match
+# The same for most rows, as the bulk path of opening takes them from text: live, with a parent, nothing escaped in what
+# leads there, and no confirmed queries.
+_FindPlainNodes = re.compile(
+    r'^\{"id":"([^"\\\n]*+)","ordinal":([0-9]++),"deleted":false,"parent_id":"([^"\\\n]*+)","name":"([^"\\\n]*+)",'
+    r'"aliases":\[((?:"[^"\\\n]*+",?+)*+)\],.*+$(?<!\]\})',
+    re.MULTILINE,
+).findall
+_FindPlainStrings = re.compile('"([^"]*)"').findall
 _MatchParent = re.compile(rb'\{"id":%b,"ordinal":\d+,"deleted":\w+,"parent_id":(?:null|%b)' % (_STRING, _STRING)).match
 MatchInfo = re.compile(rb'\{"id":%b,"deleted":(true|false),"source":' % _STRING).match
 _MatchLink = re.compile(
@@ -2996,24 +2971,17 @@ class _State:
         Without it opening takes 1.6 times the processor time.  Texts are decoded and folded together, joined by
         newlines, which no raw JSON string holds: a few calls for thousands of names.
         """
-        if self._base is not None or not self._is_default:
-            return False
-        if any(row.endswith(b"]}") for row in rows):  # these have confirmed queries
-            return False
-        groups = [match.groups() for match in map(_MatchPlainNode, rows) if match is not None]
-        if len(groups) < len(rows):
+        found = _FindPlainNodes(str(b"\n".join(rows), "utf-8")) if self._base is None and self._is_default else ()
+        if len(found) < len(rows):
             return False  # the general way says what is wrong
-        raw_ids, raw_ordinals, raw_parents, raw_names, raw_aliases = zip(*groups, strict=True)
-        texts = [str(b"\n".join(raw), "utf-8") for raw in (raw_ids, raw_parents, raw_names, raw_aliases)]
-        if any("\\" in text for text in texts):
-            return False
-        ids, parents, names, alias_lists = (text.split("\n") for text in texts)
-        named_ids = ids
-        if set(alias_lists) != {"[]"}:
-            named_ids, names = _NamesInOrder(ids, names, alias_lists)
+        ids, digits, parents, names, aliases = zip(*found, strict=True)
+        named_ids, ordinals = ids, list(map(int, digits))
+        if any(aliases):  # a keyword's aliases come after its name, as they were created
+            each = zip(ids, names, aliases, strict=True)
+            pairs = [(id, text) for id, name, more in each for text in (name, *_FindPlainStrings(more))]
+            named_ids, names = zip(*pairs, strict=True)
         folds = _Fold("\n".join(names)).split("\n")
-        ordinals = list(map(int, raw_ordinals))
-        is_plain = len(folds) == len(names) and len(ids) == len(rows) == len(set(ids))
+        is_plain = len(folds) == len(names) and len(set(ids)) == len(rows)
         is_new = self.nodes.keys().isdisjoint(ids) and self.gone_nodes.keys().isdisjoint(ids)
         is_newest = ordinals[0] >= self.next_ordinal and all(map(operator.lt, ordinals, ordinals[1:]))
         if not (is_plain and is_new and is_newest):
@@ -3023,20 +2991,21 @@ class _State:
         self.children.AppendMany(parents, ids)
         self.names.AppendMany(map(str.strip, folds), named_ids)
         if self.tokens is not None:
-            for fold in folds:
-                self._AddTokens(fold, fold.strip(), self.tokens)
+            self._AddTokens(folds, self.tokens)
         return True
 
     def _ApplyNode(self, head: _NodeHead | KeywordNode, row: bytes) -> None:
-        id, parent_id, ordinal = head.id, head.parent_id, head.ordinal
-        old_row = self.nodes.get(id)
-        kept: Collection[str] = ()  # names that lead there already
+        id, ordinal = head.id, head.ordinal
+        old_row, new = self.nodes.get(id), self._Entries(head)
         if old_row is not None:
-            old = _ReadNodeHead(old_row)
-            if _LeadAlike(old, head):
-                self.nodes[id] = row
-                return
-            kept = self._ForgetNode(old, head)
+            old_head = _ReadNodeHead(old_row)
+            old = self._Entries(old_head)
+            if old_head.ordinal == ordinal:  # else all of them stand elsewhere in their order now
+                old, new = old - new, new - old
+            for table, key in old:
+                table.Discard(key, id)
+            if head.deleted or old_head.parent_id != head.parent_id:
+                self.levels.clear()
         is_last = ordinal >= self.next_ordinal
         if is_last:
             self.next_ordinal = ordinal + 1
@@ -3048,49 +3017,29 @@ class _State:
         if old_row is None and id in self.gone_nodes:
             del self.gone_nodes[id]
         self.nodes[id] = row  # first: the order of the values below is looked up in it
-        if parent_id is None:
-            return  # the root is no keyword that a name leads to
-        self.children.Add(parent_id, id, is_last)
-        for name in (head.name, *head.aliases):
-            if name in kept:
-                continue
-            fold = _Fold(name)
-            if self.tokens is not None:
-                self._AddTokens(name, fold, self.tokens)
-            self.names.Add(fold, id, is_last)
-        for query in head.confirmed:
-            self.queries.Add(_QueryKey(query), id)
+        for table, key in new:
+            table.Add(key, id, is_last)
+        if new and self.tokens is not None:
+            self._AddTokens((head.name, *head.aliases), self.tokens)
 
-    def _ForgetNode(self, old: _NodeHead, new: _NodeHead | KeywordNode) -> Collection[str]:
-        """Take away what leads to a keyword as it was, but for the names that it returns."""
-        if new.deleted or old.parent_id != new.parent_id:
-            self.levels.clear()
-        if old.parent_id is None:
-            return ()
-        self.children.Discard(old.parent_id, old.id)
-        for query in old.confirmed:
-            self.queries.Discard(_QueryKey(query), old.id)
-        names = {old.name, *old.aliases}
-        if not new.deleted and old.ordinal == new.ordinal and names <= {new.name, *new.aliases}:
-            return names  # merging a chain of keywords hands all names on at each step
+    def _Entries(self, head: _NodeHead | KeywordNode) -> set[tuple[_Multimap[str], str]]:
+        """Return the tables that lead to a keyword, each with the key; nothing leads to the root or what is gone."""
+        if head.deleted or head.parent_id is None:
+            return set()
+        entries = {(self.children, head.parent_id), (self.names, _Fold(head.name))}
+        for alias in head.aliases:
+            entries.add((self.names, _Fold(alias)))
+        for query in head.confirmed:
+            entries.add((self.queries, _QueryKey(query)))
+        return entries
+
+    def _AddTokens(self, names: Iterable[str], tokens: _Multimap[str]) -> None:
+        """Let the tokens of names lead to their folds, but for those that are the fold itself."""
         for name in names:
             fold = _Fold(name)
-            self.names.Discard(fold, old.id)
-            if self.tokens is not None and not self.names.Get(fold):  # no keyword has this name any more
-                for token in self._TokensOf(name, fold):
-                    self.tokens.Discard(token, fold)
-        return ()
-
-    def _AddTokens(self, name: str, fold: str, tokens: _Multimap[str]) -> None:
-        for token in self._TokensOf(name, fold):
-            tokens.Add(token, fold)
-
-    def _TokensOf(self, name: str, fold: str) -> Iterable[str]:
-        """Return the tokens that lead to a name's fold, but for the fold itself."""
-        if not self._is_default:
-            return self.normalizer(name)
-        token = _TokenOf(fold)
-        return () if token == fold else (token,)
+            for token in (_TokenOf(fold),) if self._is_default else self.normalizer(name):
+                if token != fold or not self._is_default:
+                    tokens.Add(token, fold)
 
     def _ApplyInfo(self, head: _InfoHead | Info, row: bytes, held: Any) -> None:
         id = head.id
@@ -3300,39 +3249,20 @@ class _State:
         return any(not tokens.isdisjoint(self.normalizer(name)) for name in (head.name, *head.aliases))
 
     def _Tokens(self) -> _Multimap[str]:
-        """Return the folds of each token, found when it is first asked."""
+        """Return the folds that names with a token have, or had: a table made when it is first asked."""
         if self.tokens is not None:
             return self.tokens
         tokens: _Multimap[str] = _Multimap(str)
         if self._base is not None:
             tokens.Cover(self._base._Tokens())
-        if self._is_default:
-            for fold in self.names.own:
-                self._AddTokens(fold, fold, tokens)
-        else:
+        names: Iterable[str] = list(self.names.own)
+        if not self._is_default:  # what it makes of a fold may be another token than that of the name
             own = self.nodes.own if isinstance(self.nodes, _Layer) else self.nodes
-            for head in [self.Head(id) for id in own if id in self.nodes]:
-                for name in (head.name, *head.aliases):
-                    self._AddTokens(name, _Fold(name), tokens)
+            heads = [self.Head(id) for id in own if id in self.nodes]
+            names = (name for head in heads for name in (head.name, *head.aliases))
+        self._AddTokens(names, tokens)
         self.tokens = tokens  # only now that it is whole: Ctrl-C may come
         return tokens
-
-
-def _NamesInOrder(ids: list[str], names: list[str], alias_lists: list[str]) -> tuple[list[str], list[str]]:
-    """Return the id of each name, and the names: a keyword's aliases after its name, as they were created."""
-    named_ids, all_names = [], []
-    for id, name, held in zip(ids, names, alias_lists, strict=True):
-        texts = [name, *held[2:-2].split('","')] if held[2:] else [name]
-        named_ids += [id] * len(texts)
-        all_names += texts
-    return named_ids, all_names
-
-
-def _LeadAlike(old: _NodeHead, new: _NodeHead | KeywordNode) -> bool:
-    """Tell whether all that leads to a keyword has stayed."""
-    if new.deleted or old.parent_id != new.parent_id or old.ordinal != new.ordinal:
-        return False
-    return (old.name, old.aliases, old.confirmed) == (new.name, new.aliases, new.confirmed)
 
 
 # -- paths that a user writes -------------------------------------------------
@@ -3890,13 +3820,11 @@ class _Descent:
 
     def ChooseAmong(self, ids: Sequence[str], query: str, intent: str, **about: str) -> _End:
         """Let the model choose one of a few keywords, also of those that the caller's open operation made."""
-        question, trace, context = _MakeQuestion(query, about), _Trace(query, intent), about.get("context")
+        question, trace = _MakeQuestion(query, about), _Trace(query, intent)
         if silence := self.AskWhetherSilent():
             return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
-        fits = self.Rank({"query": context or query}, "search", ids) if self._wants_evidence else None
-        if context and fits and fits.evidence:  # for a client that goes by the order
-            self._ReadPaths(fits, context)
-            ids = sorted(ids, key=lambda id: -fits.evidence.get(id, _NO_EVIDENCE).score)
+        ranked = {"query": about.get("context") or query}
+        fits = self.Rank(ranked, "search", ids) if self._wants_evidence else None
         with self._see_own() as state:
             view = _View(self.Describe(state, [id for id in ids if id in state.nodes], fits), {})
         reading = self._AskRound(trace, question, [], view)
@@ -3905,17 +3833,6 @@ class _Descent:
         with self._see_own() as state:
             reading = self._Settle(state, trace, reading, view)
         return self._Conclude(trace, reading, _ROOT_ID)
-
-    def _ReadPaths(self, fits: Fits, context: str) -> None:
-        """Let a context that names what is above one of several namesakes tell it from the others."""
-        asked = set(_CutWords(context))
-        with self._see_own() as state:
-            above = {id: state.NamesOnPath(id)[:-1] for id in fits.evidence if id in state.nodes}
-        for id, names in above.items():
-            cut = filter(None, map(_CutWords, names))
-            share = max((sum(word in asked for word in words) / len(words) for words in cut), default=0.0)
-            evidence = fits.evidence[id]
-            fits.evidence[id] = evidence._replace(score=max(evidence.score, 0.8 * share))
 
     def AskWhetherSilent(self) -> str:
         try:
@@ -4180,7 +4097,7 @@ class _Transaction:
 
     _may_have_moved = False  # a keyword that was there: levels below it may be others than in the base
     _overlay: _State | None = None  # made when a plan reads what was staged
-    _seen = 0  # of the steps, those whose rows the overlay has
+    count = 0  # how often something was staged
 
     def __init__(self, engine: _Engine, base: _State, now: float) -> None:
         self.now = now
@@ -4192,16 +4109,17 @@ class _Transaction:
         self.staged: dict[_Key, bytes] = {}  # -> row
         self._heads: dict[bytes, Any] = {}  # of these rows
         self._before: dict[_Key, bytes] = {}  # -> row that the tree has, or had of what is gone
-        self.steps: list[tuple[_Key, bytes | None]] = []  # each key that was staged, and what was staged for it before
+        self._unseen: dict[_Key, None] = {}  # what was staged since the overlay was brought up to date
 
     @property
     def state(self) -> _State:
         """The tree with what was staged so far."""
-        if self._seen < len(self.steps):
-            overlay, seen = self._overlay or _State.Over(self.base), self._seen
-            self._seen, self._overlay = 0, None  # until it is whole: Ctrl-C may come
-            overlay.Apply(self.Collect(key for key, _ in self.steps[seen:])[1])
-            self._overlay, self._seen = overlay, len(self.steps)
+        if self._unseen:
+            overlay, self._overlay = self._overlay, None  # until it is whole: Ctrl-C may come
+            keys = self.staged if overlay is None else self._unseen
+            overlay = overlay or _State.Over(self.base)
+            overlay.Apply(self.Collect(keys)[1])
+            self._overlay, self._unseen = overlay, {}
         return self._overlay or self.base
 
     def Collect(self, keys: Iterable[_Key] | None = None) -> tuple[Rows, Rows]:
@@ -4314,21 +4232,11 @@ class _Transaction:
     def StageRow(self, key: _Key, row: bytes | None, before: bytes | None, head: Any = None) -> None:
         """Stage a row, or with None that the link `before` goes, which the tree has; a link's key is all its head."""
         row = row or cast("bytes", before).replace(_LIVE, _DELETED, 1)
-        self.steps.append((key, self.staged.get(key)))  # first: Ctrl-C may come after this
+        self.count += 1  # first: Ctrl-C may come after this
         if before is not None and key not in self.staged:
             self._before[key] = before
         self.staged[key], self._heads[row] = row, head or key
-
-    def CutTo(self, count: int) -> None:
-        """Take back all but the first steps."""
-        if self._seen > count:
-            self._seen, self._overlay = 0, None
-        while len(self.steps) > count:
-            key, old = self.steps.pop()
-            if old is not None:
-                self.staged[key] = old
-            elif self.staged.pop(key, None):
-                self._before.pop(key, None)
+        self._unseen[key] = None
 
     def Change(self, record: KeywordNode | Info, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
@@ -4633,25 +4541,42 @@ def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
 
 def _UndoRecord(tx: _Transaction, state: _State, record: KeywordNode | Info, row: bytes, was: bytes | None) -> bool:
     """Stage a keyword or info as it was; return False where it is not as the operation left it."""
-    version, is_same = _CompareWithNow(tx, state, record, row)
-    old = dataclasses.replace(record, deleted=True) if was is None else ReadRecord(was)
-    if was is None and isinstance(old, KeywordNode):
-        old.merged_into = None
-    if is_same and (was is not None or old != record):  # else it was made and deleted by the same operation
-        old.version, old.updated_at = version + 1, max(tx.now, old.updated_at)
-        tx.Stage(old, dead=row)
-    return is_same
-
-
-def _CompareWithNow(tx: _Transaction, state: _State, record: KeywordNode | Info, row: bytes) -> tuple[int, bool]:
-    """Return a record's version now, and whether it still says what the row says."""
     held, gone = state.Find(record)
-    if held is None:
-        left = None if gone is None else ReadRecord(gone)
-        return (0, False) if left is None else (left.version, _DigestOf(left) == _DigestOf(record))
-    now = tx.ReadRow(held)
-    current = ReadRecord(now)
-    return current.version, now == row or _DigestOf(current) == _DigestOf(record)
+    present = gone if held is None else tx.ReadRow(held)
+    now = None if present is None else ReadRecord(present)
+    if now is None or not (present == row or _DigestOf(now) == _DigestOf(record)):
+        return False
+    if was is not None or not record.deleted or getattr(record, "merged_into", None) is not None:
+        _PutBack(tx, record, was, now.version, row)  # else it was made and deleted by the same operation
+    return True
+
+
+def _PutBack(
+    tx: _Transaction,
+    record: KeywordNode | Info,
+    was: bytes | None,
+    version: int,
+    dead: bytes | None,
+    merged_into: str | None = None,
+) -> None:
+    """Stage a record as a row has it, as the version after one; with None as one that was not there.
+
+    Args:
+        tx: where.
+        record: which, as it is or was.
+        was: its row.
+        version: the newest so far.
+        dead: what is left of it in the tree, where it is deleted now.
+        merged_into: where the id of one that was not there led.
+    """
+    if was is not None:
+        record = ReadRecord(was)
+    else:
+        record.deleted = True
+        if isinstance(record, KeywordNode):
+            record.merged_into = merged_into
+    record.version, record.updated_at = version + 1, max(tx.now, record.updated_at)
+    tx.Stage(record, dead)
 
 
 def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -> None:
@@ -4665,24 +4590,15 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
         tx.StageRow(key, row, now.FindLink(key, row))
     for held_now, held_then in ((now.nodes, then.nodes), (now.infos, then.infos)):
         for id in dict.fromkeys([*held_now, *held_then]):
-            old = read(held_then[id]) if id in held_then else None
+            was = read(held_then[id]) if id in held_then else None
             present = tx.ReadRow(held_now[id]) if id in held_now else None
-            if old != present:
-                _StageThen(tx, now, then, old, present)
-
-
-def _StageThen(tx: _Transaction, now: _State, then: _State, old: bytes | None, present: bytes | None) -> None:
-    """Stage a record as it was, `old`; None where it was not there."""
-    record, dead = ReadRecord(cast("bytes", old or present)), None
-    version = 0 if present is None else ReadRecord(present).version
-    gone, gone_then = now.Find(record)[1], then.Find(record)[1]
-    if gone is not None:
-        version, dead = ReadRecord(gone).version, gone
-    record.version = max(record.version, version) + 1
-    record.deleted, record.updated_at = old is None, max(tx.now, record.updated_at)
-    if old is None and gone_then is not None and isinstance(record, KeywordNode):
-        record.merged_into = ReadRecord(gone_then).merged_into
-    tx.Stage(record, dead)
+            if was == present:
+                continue
+            record = ReadRecord(cast("bytes", was or present))
+            gone, gone_then = now.Find(record)[1], then.Find(record)[1]
+            version = max(ReadRecord(row).version for row in (was, present, gone) if row is not None)
+            merged_into = None if gone_then is None else getattr(ReadRecord(gone_then), "merged_into", None)
+            _PutBack(tx, record, was, version, gone, merged_into)
 
 
 # == Commit ===================================================================
@@ -4850,8 +4766,7 @@ class OpenOperation:
         self._writes: list[_BlockWrite] = []
         self._owner: tuple[int, object] = (0, None)
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
-        self._first = 0  # how many plans the outer one had,
-        self._start: tuple[_Transaction | None, int] = (None, 0)  # and its transaction, with so many steps
+        self._first = 0  # how many plans the outer one had
         self._inner: list[OpenOperation] = []  # those that are open inside this one
         self.transaction: _Transaction | None = None  # what the plans staged; None: they are to run again
 
@@ -4863,8 +4778,7 @@ class OpenOperation:
         if self._exit is not None and self._exit() is None:  # the method was read before, and the block entered by hand
             self._exit = None
         if self._outer is not None:
-            self.id, self._first, transaction = self._outer.id, len(self._outer._writes), self._outer.transaction
-            self._start = transaction, len(transaction.steps) if transaction else 0
+            self.id, self._first = self._outer.id, len(self._outer._writes)
             self._outer._inner.append(self)
             return self
         self.now, self._owner = self.engine.Now(), _WhoRuns()
@@ -4897,7 +4811,7 @@ class OpenOperation:
             if self in self._outer._inner:
                 self._outer._inner.remove(self)
                 if kind is not None:
-                    self._outer.CutTo(self._first, *self._start)
+                    self._outer.CutTo(self._first)
             return
         try:
             self._DropEnded()
@@ -4935,11 +4849,12 @@ class OpenOperation:
         self._DropEnded()
         with self.engine.lock:
             transaction = self.Prepare()
-            count = len(transaction.steps)
+            count = transaction.count
             try:
                 result = plan(transaction)
             except BaseException:
-                self.CutTo(len(self._writes), transaction, count)
+                if transaction.count != count:  # plans refuse first and stage then, so this is rare
+                    self.transaction = None
                 raise
             self._writes.append(_BlockWrite(plan, author, agent_ios))
         return cast("_Value", _CopyResult(result))  # the plan may run again, on drafts that must not have changed
@@ -4947,17 +4862,15 @@ class OpenOperation:
     def _DropEnded(self) -> None:
         """Take back what inner blocks wrote whose end was interrupted."""
         for inner in [each for each in self._inner if each.HasEnded()]:
-            self.CutTo(inner._first, *inner._start)
+            self.CutTo(inner._first)
             self._inner.remove(inner)
 
-    def CutTo(self, count: int, transaction: _Transaction | None = None, step_count: int = 0) -> None:
-        """Forget all plans but the first, after which the transaction had so many steps; another one is made again."""
+    def CutTo(self, count: int) -> None:
+        """Forget all plans but the first, which run again when the block is used next."""
         with self.engine.lock:
-            mine, self.transaction = self.transaction, None  # until it is back: Ctrl-C may come
-            if mine is not None and mine is transaction:
-                mine.CutTo(step_count)
-                self.transaction = mine
-            del self._writes[count:]
+            if len(self._writes) > count:
+                self.transaction = None
+                del self._writes[count:]
 
     def TakeIn(self, records: Rows) -> None:
         """Take in what another writer has committed, before the state does.  The tree's lock is held."""
