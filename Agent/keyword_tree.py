@@ -3307,8 +3307,6 @@ def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]])
 
 _PIECE = 1000  # keywords that are read under one hold of the tree's lock: a millisecond
 _NEAREST = 5  # keywords that a search without an answer names
-_EXCERPT_LIMIT = 160  # characters
-_READ_FOR_EXCERPT = 4096  # characters of an info among which an excerpt is looked for
 _FOLLOWED = 10_000  # changed keywords; where more changed, a reader begins from the start
 
 _See: TypeAlias = Callable[[], contextlib.AbstractContextManager["_State"]]  # the state, under the tree's lock
@@ -3402,11 +3400,17 @@ class TreeView:
 class QueryWords(Protocol):
     """The words of a query, as a ranker weighs them."""
 
-    def Weigh(self, text: str) -> float:
-        """Return which share of the query, by weight, stands in a text: 0 to 1."""
+    def Arrange(self, infos: list[Info], newest: list[Info], nearest: str) -> tuple[list[Info], str]:
+        """Return what a result shows of a keyword's infos: those that fit first, and the sentence that fits best.
 
-    def Quote(self, contents: Iterable[str], otherwise: str = "") -> str:
-        """Return the sentence that fits best, at most 160 characters; from `otherwise` where none has a word."""
+        Args:
+            infos: the first page.
+            newest: of the others the newest, as many at most.
+            nearest: see `Evidence`.
+
+        Returns:
+            At most 50 infos, those of the first page in their order after those that fit; at most 160 characters.
+        """
 
 
 class Evidence(NamedTuple):
@@ -3426,7 +3430,7 @@ class Fits(NamedTuple):
     ids: list[str]  # best first, without the root; some may be gone by now
     evidence: dict[str, Evidence]  # of the first ones, and of those that were asked for
     note: str = ""  # why the ranking is less than usual ("words ranked alone: …"), or ""
-    words: QueryWords | None = None  # None: the tree weighs words by itself
+    words: QueryWords | None = None  # None: infos are shown in the order of their links, without an excerpt
 
 
 class Ranker(Protocol):
@@ -3459,7 +3463,6 @@ class Ranker(Protocol):
 
 _FindWords = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+").findall
 _IsUnspaced = re.compile(f"[{_UNSPACED}]").match
-_SplitPlainly = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n").split
 
 
 def _CutWords(text: str) -> list[str]:
@@ -3473,29 +3476,12 @@ def _CutWords(text: str) -> list[str]:
     return words
 
 
-class _PlainWords:
-    """A query's words, each with its weight; see `QueryWords`."""
-
-    def __init__(self, weights: Mapping[str, float]) -> None:
-        self.weights = weights
-        self.total = sum(weights.values()) or 1.0
-
-    def Weigh(self, text: str) -> float:
-        return sum(self.weights.get(word, 0.0) for word in dict.fromkeys(_CutWords(text))) / self.total
-
-    def Quote(self, contents: Iterable[str], otherwise: str = "") -> str:
-        sentences = (sentence for content in contents for sentence in _SplitPlainly(content[:_READ_FOR_EXCERPT]))
-        best = max(sentences, key=self.Weigh, default="")
-        text = " ".join((best if self.Weigh(best) else otherwise).split())
-        return text if len(text) <= _EXCERPT_LIMIT else f"{text[: _EXCERPT_LIMIT - 1]}…"
-
-
 class PlainRanker:
     """Ranks by words alone: BM25 over names (which count three times), descriptions, confirmed queries and infos.
 
     A keyword gets half of its parent's score besides.  A parent for a new keyword gets a half, a quarter, … of the
-    scores of the children that are like it.  No typos, no inflections but a plural s, no synonyms: the package ranks
-    better, see its page on search.  Cost: a few milliseconds for 10,000 keywords, all in memory.
+    scores of the children that are like it.  No typos, no inflections but a plural s, no synonyms, no excerpts: the
+    package ranks better, see its page on search.  Cost: a few milliseconds for 10,000 keywords, all in memory.
     """
 
     def __init__(self, view: TreeView) -> None:
@@ -3524,11 +3510,11 @@ class PlainRanker:
             self._Follow()
             total, own = len(self._counts), defaultdict[str, float](float)
             found = {word: self._ids.get(word, {}) for word in _CutWords(f"{query}\n{more}")}
-            words = _PlainWords({word: math.log1p((total + 1) / (len(ids) + 0.5)) for word, ids in found.items()})
+            weights = {word: math.log1p((total + 1) / (len(ids) + 0.5)) for word, ids in found.items()}
             for word, ids in found.items():
                 for id in ids:
                     often, length = self._counts[id][word], self._lengths[id] * total / self._length
-                    own[id] += words.weights[word] * 2.2 * often / (often + 0.3 + 0.9 * length)
+                    own[id] += weights[word] * 2.2 * often / (often + 0.3 + 0.9 * length)
             scores = {id: self._Score(id, own) for id in own}
             if is_placing:
                 votes = defaultdict[str, float](lambda: 1.0)
@@ -3539,11 +3525,9 @@ class PlainRanker:
                 above = [(id, parent_id) for id, parent_id in self._parents.items() if parent_id in own]
                 scores |= {id: scores[parent_id] / 2 for id, parent_id in above if parent_id and id not in own}
             best = sorted(scores.keys() - {_ROOT_ID}, key=lambda id: (-scores[id], id))
-            evidence = {}
-            for each in self._view.Read(dict.fromkeys((*best[:count], *among))):
-                excerpt = words.Quote(content for _, content in self._view.Contents(each.info_ids[-_PAGE:]))
-                evidence[each.id] = Evidence(min(1.0, scores.get(each.id, 0.0) / words.total), excerpt)
-            return Fits(best, evidence, words=words)
+            best_possible = sum(weights.values()) or 1.0
+            shown = dict.fromkeys((*best[:count], *among))
+            return Fits(best, {id: Evidence(min(1.0, scores.get(id, 0.0) / best_possible)) for id in shown})
 
     def _Score(self, id: str, own: Mapping[str, float]) -> float:
         score, share = 0.0, 1.0
@@ -4038,13 +4022,12 @@ class _Descent:
         is_placing = intent == "suggest_parent"
         count = self._max_candidates if self._wants_evidence else 0 if is_placing else _NEAREST
         try:
-            fits = self._fit(query, more, is_placing=is_placing, count=count, among=ids)
+            return self._fit(query, more, is_placing=is_placing, count=count, among=ids)
         except KeywordTreeError:  # of the tree itself: it was closed, say
             raise
         except Exception as error:
             _LOGGER.warning("nothing is ranked: %s: %s", type(error).__name__, error)
-            fits = Fits([], {})
-        return fits._replace(words=fits.words or _PlainWords(dict.fromkeys(_CutWords(f"{query}\n{more}"), 1.0)))
+            return Fits([], {})
 
     def ChooseByContext(self, ids: list[str], context: str) -> list[str]:
         """Return as many ids as a view shows: those first that a context speaks of, or of what is above them."""
@@ -5605,9 +5588,11 @@ class _Searcher:
         result = SearchResult(SearchStatus.MATCHED, found.path[-1], found.path, infos, reason=reason)
         result.info_count, result.confidence = found.info_count, 1.0
         if fits is not None:
-            evidence = fits.evidence.get(found.path[-1].id)
-            result.confidence, nearest = (0.0, "") if evidence is None else (evidence.score, evidence.nearest)
-            _PutFittingFirst(result, self._reader.Infos(found.newest), fits.words or _PlainWords({}), nearest)
+            evidence = fits.evidence.get(found.path[-1].id, _NO_EVIDENCE)
+            result.confidence = evidence.score
+            if fits.words is not None:
+                newest = self._reader.Infos(found.newest)
+                result.infos, result.excerpt = fits.words.Arrange(infos, newest, evidence.nearest)
         return result
 
     def _BuildAmbiguousResult(self, ids: Sequence[str], reason: str) -> SearchResult:
@@ -5654,21 +5639,6 @@ class _Searcher:
         result.output_tokens = sum(step.output_tokens for step in steps)
         result.cost = sum(step.cost for step in steps)
         return result
-
-
-def _PutFittingFirst(result: SearchResult, newest: list[Info], words: QueryWords, nearest: str) -> None:
-    """Let a result begin with the infos that fit; they are looked for on its first page and among the newest."""
-    weighed = []
-    for info in result.infos + newest:
-        text = info.content[:_READ_FOR_EXCERPT]
-        weighed.append((bool(nearest) and text.startswith(nearest), words.Weigh(text), info))
-    ordered = sorted(weighed, key=lambda each: each[:2], reverse=True)
-    fitting = [info for is_meant, weight, info in ordered if is_meant or weight]
-    others = [info for is_meant, weight, info in weighed[: len(result.infos)] if not (is_meant or weight)]
-    result.infos = [*fitting, *others][:_PAGE]
-    is_meant = bool(ordered) and ordered[0][0]
-    contents = [info.content[:_READ_FOR_EXCERPT] for info in (fitting[:1] if is_meant else fitting)]
-    result.excerpt = words.Quote(contents, contents[0] if is_meant else "")
 
 
 def _Sibling(name: str) -> Any:
