@@ -2894,12 +2894,8 @@ class _Multimap(Generic[_Value]):
                 (self.Add if is_new else self.Discard)(key, value)
             return
         values = [value for value in held if value not in is_there]
-        came = sorted(filter(is_there.__getitem__, is_there), key=self._Place)
-        if came:
-            first, last = (bisect.bisect_left(values, self._Place(end), key=self._Place) for end in (came[0], came[-1]))
-            values[first:first] = came
-            if first != last:
-                values.sort(key=self._Place)
+        values += filter(is_there.__getitem__, is_there)
+        values.sort(key=self._Place)
         self._held.pop(key, None)
         if values:
             self._held[key] = values if len(values) > 1 else values[0]
@@ -3736,6 +3732,7 @@ class _MRUCache:
         return list(reversed(self._ids))
 
 
+@dataclass(eq=False)
 class _Descent:
     """Lets a model choose from views of the tree, round by round.
 
@@ -3743,33 +3740,21 @@ class _Descent:
     own; and the client, which is called outside of both.  It writes nothing.
     """
 
-    def __init__(
-        self,
-        see: _See,
-        see_own: _See,
-        fit: Callable[..., Fits],
-        client: LLMClient,
-        mru: _MRUCache,
-        *,
-        max_candidates: int,
-        max_rounds: int,
-        show_descriptions: bool,
-        shows_paths: bool,
-        log_messages: bool,
-    ) -> None:
-        self._see = see  # what is committed
-        self._see_own = see_own  # and what this thread's open operation did on top
-        self._fit = fit  # see `Ranker.Fit`
-        self._client = client
-        self._mru = mru
-        self._max_candidates = max_candidates
-        self._max_rounds = max_rounds
-        self._fields = _ReadCandidateFields(client, show_descriptions)
-        self._wants_evidence = "excerpt" in self._fields or "score" in self._fields
-        self._shows_paths = shows_paths
-        self._log_messages = log_messages
-        self._complained_at: dict[tuple[str, str], float] = {}  # reason and kind of error -> when it was logged
-        self.spent = Counter(descents=0, model_calls=0, names_shown=0)
+    _see: _See  # what is committed
+    _see_own: _See  # and what this thread's open operation did on top
+    _fit: Callable[..., Fits]  # see `Ranker.Fit`
+    _client: LLMClient
+    _mru: _MRUCache
+    max_candidates: int
+    max_rounds: int
+    fields: list[str]  # of a candidate besides name and path, see `LLMClient.candidate_fields`
+    shows_paths: bool
+    log_messages: bool
+    spent: Counter[str] = field(default_factory=lambda: Counter(descents=0, model_calls=0, names_shown=0))
+    _complained_at: dict[tuple[str, str], float] = field(default_factory=dict)  # reason and kind of error -> when
+
+    def __post_init__(self) -> None:
+        self._wants_evidence = "excerpt" in self.fields or "score" in self.fields
 
     # -- rounds ---------------------------------------------------------------
 
@@ -3782,7 +3767,7 @@ class _Descent:
             return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
         with self._see() as state:
             position = _Position(_ROOT_ID, [], self._ListChildren(state, _ROOT_ID))
-        for _ in range(self._max_rounds):
+        for _ in range(self.max_rounds):
             fits = self.Rank(question, intent)
             trace.fits = trace.fits if trace.steps else fits
             with self._see() as state:
@@ -3828,9 +3813,9 @@ class _Descent:
         """Show the model a view, outside of every lock, and read its reply."""
         path = [_ElidePath([name]) for name in names[-_PATH_LIMIT:]]
         question = {**question, "path": path, "candidates": list(map(self._Show, itertools.count(), view.entries))}
-        if "score" in self._fields:
+        if "score" in self.fields:
             question["recent"] = view.recent_count
-        messages = _BuildMessages(trace.intent, question, self._shows_paths)
+        messages = _BuildMessages(trace.intent, question, self.shows_paths)
         logged: _Row = {"shown": [entry["id"] for entry in view.entries], "reply": None}
         try:
             reply = self._client.Chat(*copy.deepcopy((messages, _DECISION_SCHEMA)))  # it may change what it gets
@@ -3839,31 +3824,30 @@ class _Descent:
             reading = _ReadReply(reply, view)
         except Exception as error:  # the model's port: recorded in the step, and never passed on
             case = "timed_out" if isinstance(error, TimeoutError) else "failed"
-            reading = _Reading(case, words=_HideKeys(r"\1…", _Printable(_Shorten(error, 200))))
+            reading = _Reading(case, words=_HideKeys(r"\1…", _Printable(_Shorten(error, 200))))  # errors may quote keys
             logged["error"] = reading.words
-            self._Complain(_OUTCOMES[case][1], error)
-        if self._log_messages:
+            self._Complain(_OUTCOMES[case][1], error, reading.words)
+        if self.log_messages:
             logged["messages"] = messages
         trace.rounds.append(logged)
         trace.steps.append(DescentStep(reading.action, reading.words, len(view.entries), *self._ReadUsage()))
         return reading
 
-    def _Complain(self, reason: str, error: Exception) -> None:
-        """Log that the client failed: each kind of failure once a minute at most, without keys that errors quote."""
+    def _Complain(self, reason: str, error: Exception, words: str) -> None:
+        """Log that the client failed: each kind of failure once a minute at most."""
         kind, now = (reason, type(error).__name__), time.monotonic()
         if now - self._complained_at.get(kind, -math.inf) >= _COMPLAINT_S:
             self._complained_at[kind] = now
-            said = _HideKeys(r"\1…", _Printable(_Shorten(str(error), 200)))
-            _LOGGER.warning("the model did not answer (%s): %s: %s", *kind, said)
+            _LOGGER.warning("the model did not answer (%s): %s", reason, words)
 
     def _ReadUsage(self) -> tuple[int, int, float]:
-        """Return tokens in, tokens out and cost of the last call, as far as the client tells them."""
+        """Return tokens in, tokens out and cost of the last call, as far as the client reports them."""
         try:
             usage = self._client.last_usage  # type: ignore[attr-defined]  # only clients that count have it
             usages = [float(getattr(usage, name, 0) or 0) for name in ("input_tokens", "output_tokens", "cost")]
             tokens_in, tokens_out, cost = (value if 0 <= value < 1e15 else 0 for value in usages)
             return int(tokens_in), int(tokens_out), cost
-        except Exception:  # the model's port: whatever stands there, the answer is not lost for it
+        except Exception:  # the model's port: the answer is not lost for a usage that cannot be read
             return 0, 0, 0.0
 
     def _Settle(self, state: _State, trace: _Trace, reading: _Reading, view: _View) -> _Reading:
@@ -3873,7 +3857,7 @@ class _Descent:
             reading = _Reading("vanished", reading.action, reading.targets, "what was chosen is gone")
         elif is_jump and len(opened) == len(reading.targets) > 1 and not any(map(state.children.Get, opened)):
             reading = reading._replace(case="jump_to_leaves")
-        elif is_jump and len(opened) > max(1, self._max_candidates - 2):  # what lies below needs room for two groups
+        elif is_jump and len(opened) > max(1, self.max_candidates - 2):  # what lies below needs room for two groups
             reading = _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
         trace.steps[-1].action, trace.steps[-1].reason = reading.action, reading.words
         return reading
@@ -3893,8 +3877,8 @@ class _Descent:
             shown = sum(step.shown for step in trace.steps)
             self.spent.update(descents=1, model_calls=len(trace.steps), names_shown=shown)
         io: _Row = {"prompt_version": _PROMPT_VERSION, "intent": trace.intent, "query": trace.query[:_QUERY_LIMIT]}
-        if self._fields:
-            io["candidate_fields"] = self._fields
+        if self.fields:
+            io["candidate_fields"] = self.fields
         io |= {"rounds": trace.rounds, "outcome": outcome, "reason": reason}
         is_choice = reading.action in ("match", "ambiguous") or reading.case == "jump_to_leaves"
         return _End(
@@ -3935,10 +3919,10 @@ class _Descent:
         return _Position([_ROOT_ID, *shared][-1], targets, members)
 
     def BuildView(self, state: _State, fits: Fits, position: _Position, *, is_first: bool) -> _View:
-        limit, within = self._max_candidates, set(position.members)
+        limit, within = self.max_candidates, set(position.members)
         best = [id for id in fits.ids if id in state.nodes]
         recent = [id for id in self._mru.Snapshot() if id in state.nodes and id != _ROOT_ID] if is_first else []
-        if "score" in self._fields:  # what is recent and fits stands where it ranks
+        if "score" in self.fields:  # what is recent and fits stands where it ranks
             recent = [id for id in recent if id not in best[: 2 * limit // 5]]
         if not is_first:
             best = [id for id in best if not within.isdisjoint(state.PathOf(id))]
@@ -3983,33 +3967,33 @@ class _Descent:
     def _ListChildren(self, state: _State, id: str) -> list[str]:
         """Return a keyword's children: in order, or by name where they are too many for one view."""
         ids = state.children.Get(id)
-        return list(ids) if len(ids) <= self._max_candidates else state.ChildrenByName(id)
+        return list(ids) if len(ids) <= self.max_candidates else state.ChildrenByName(id)
 
     def CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
         with self._see() as state:
             below = (id for id in state.Beneath(start_ids) if id != _ROOT_ID)
-            return self.Describe(state, itertools.islice(below, self._max_candidates))
+            return self.Describe(state, itertools.islice(below, self.max_candidates))
 
     def Describe(self, state: _State, ids: Iterable[str], fits: Fits | None = None) -> list[_Row]:
         entries: list[_Row] = []
         for id in ids:
             names = state.NamesOnPath(id)
             entry: _Row = {"id": id, "name": [_ROOT_ID, *names][-1], "path": _ElidePath(names)}
-            if "description" in self._fields:
+            if "description" in self.fields:
                 text = _DecodeRow(state.nodes[id], KeywordNode)["description"]
                 text = text if text.strip() else _NO_DESCRIPTION
                 entry["description"] = text if len(text) <= _SHOWN_LIMIT else f"{text[: _SHOWN_LIMIT - 1]}…"
             if fits is not None and self._wants_evidence:
                 evidence = fits.evidence.get(id, _NO_EVIDENCE)
                 fields = {"excerpt": evidence.excerpt, "score": round(evidence.score, 3)}
-                entry |= {name: value for name, value in fields.items() if name in self._fields}
+                entry |= {name: value for name, value in fields.items() if name in self.fields}
             entries.append(entry)
         return entries
 
     def _Show(self, index: int, entry: _Row) -> _Row | str:
         """Return what the model sees of an entry of a view."""
         shown = {name: value for name, value in entry.items() if name != "id"}
-        if not self._shows_paths:
+        if not self.shows_paths:
             return {"idx": index, **shown}
         del shown["name"]
         return shown if len(shown) > 1 else cast("str", shown["path"])
@@ -4020,7 +4004,7 @@ class _Descent:
         """Return what fits, with evidence for the first or for `ids`; nothing where the ranking fails: views go on."""
         query, more = question["query"], question.get("description") or question.get("content") or ""
         is_placing = intent == "suggest_parent"
-        count = self._max_candidates if self._wants_evidence else 0 if is_placing else _NEAREST
+        count = self.max_candidates if self._wants_evidence else 0 if is_placing else _NEAREST
         try:
             return self._fit(query, more, is_placing=is_placing, count=count, among=ids)
         except KeywordTreeError:  # of the tree itself: it was closed, say
@@ -4031,7 +4015,7 @@ class _Descent:
 
     def ChooseByContext(self, ids: list[str], context: str) -> list[str]:
         """Return as many ids as a view shows: those first that a context speaks of, or of what is above them."""
-        if len(ids) <= self._max_candidates:
+        if len(ids) <= self.max_candidates:
             return ids
         ranked = self.Rank({"query": context[:_QUERY_LIMIT]}, "search").ids
         places = {id: place for place, id in enumerate(ranked)}
@@ -4039,7 +4023,7 @@ class _Descent:
         with self._see_own() as state:
             for id in filter(state.nodes.__contains__, ids):
                 best[id] = min(places.get(step, len(places)) for step in state.Upward(id))
-        return heapq.nsmallest(self._max_candidates, best, key=best.__getitem__)
+        return heapq.nsmallest(self.max_candidates, best, key=best.__getitem__)
 
 
 def _ReadCandidateFields(client: LLMClient, show_descriptions: bool) -> list[str]:
@@ -4141,45 +4125,39 @@ class _Transaction:
             raise NotFoundError("keyword", id, f"no keyword has the id {_Shorten(id)}{called}")
         return found
 
+    # The next three look into what was staged by themselves: an overlay for each record would double a batch's time.
+
     def Has(self, kind: int, id: str) -> bool:
-        """Tell whether a keyword or info is there; like the next two without an overlay, which would cost a batch."""
+        """Tell whether a keyword or info is there."""
         staged = self.staged.get((kind, id, ""))
         if staged is not None:
             return not self._heads[staged].deleted
         return id in (self.base.infos if kind else self.base.nodes)
 
+    def LevelOf(self, id: str) -> int:
+        """Return the level of a keyword that is there."""
+        staged = self.staged.get((0, id, ""))
+        if self._may_have_moved:
+            return self.state.LevelOf(id)
+        return self.base.LevelOf(id) if staged is None else cast("int", self._heads[staged].level)
+
     def StageNew(self, record: KeywordNode | Info) -> None:
         """Stage a new keyword or info, as version 1, or one after that of a deleted one that had its id.
-
-        Like `LevelOf` without an overlay, which a batch would pay for.
 
         Raises:
             DuplicateIdError: the id is in use, or leads to what its keyword was merged into.
         """
-        kind, id, base = 0 if isinstance(record, KeywordNode) else 1, record.id, self.base
-        staged = self.staged.get((kind, id, ""))
-        if staged is None:
-            row = (base.gone_infos if kind else base.gone_nodes).get(id)
-            gone = None if row is None else ReadRecord(row)
-            is_there = id in (base.infos if kind else base.nodes)
+        key = 0 if isinstance(record, KeywordNode) else 1, record.id, ""
+        if key in self.staged:
+            gone = self._heads[self.staged[key]]
+            is_there = not gone.deleted
         else:
-            gone, is_there = self._heads[staged], not self._heads[staged].deleted
+            held, row = self.base.Find(record)
+            gone, is_there = None if row is None else ReadRecord(row), held is not None
         if is_there or getattr(gone, "merged_into", None) is not None:
-            raise DuplicateIdError(id)
+            raise DuplicateIdError(record.id)
         record.version = 1 if gone is None else gone.version + 1
-        self.StageRow((kind, id, ""), _EncodeRecord(record), None, record)
-
-    def LevelOf(self, id: str) -> int | None:
-        """Return a keyword's level, None where there is no such keyword."""
-        staged = self.staged.get((0, id, ""))
-        if staged is not None and self._heads[staged].deleted:
-            return None
-        if self._may_have_moved:
-            state = self.state
-            return state.LevelOf(id) if id in state.nodes else None
-        if staged is not None:
-            return cast("int", self._heads[staged].level)
-        return self.base.LevelOf(id) if id in self.base.nodes else None
+        self.StageRow(key, _EncodeRecord(record), None, record)
 
     def ReadNode(self, id: str) -> KeywordNode:
         """Return a keyword to be changed, or the one that it was merged into."""
@@ -4227,36 +4205,29 @@ class _Transaction:
             return
         vars(record).update(values, version=record.version + 1, updated_at=max(self.now, record.updated_at))
         if isinstance(record, KeywordNode) and "parent_id" in values:
-            record.level = cast("int", self.LevelOf(cast("str", record.parent_id))) + 1
+            record.level = self.LevelOf(cast("str", record.parent_id)) + 1
         self.Stage(record)
 
     def FindDangling(self) -> Iterator[_Record]:
         """Yield what was staged and refers to nothing now, and what refers to what was staged as gone."""
-        base, rooted = self.base, {_ROOT_ID}
+        base, state, rooted = self.base, self.state, {_ROOT_ID}
         for (kind, id, keyword_id), row in self.staged.items():
             is_whole = True
             if kind == 2:
-                is_whole = _DELETED in row or (self.Has(1, id) and self.Has(0, keyword_id))
+                is_whole = _DELETED in row or (id in state.infos and keyword_id in state.nodes)
             elif self._heads[row].deleted:
                 children = [] if kind else [base.nodes[child] for child in base.children.Get(id)]
                 links = base.by_info.Get(id) if kind else base.by_node.Get(id)
                 yield from (ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in self.staged)
             elif kind == 0:
-                is_whole = self._IsRooted(id, rooted)
+                path = set[str]()
+                while is_whole and id not in rooted:  # do its parents lead to the root?
+                    is_whole = id in state.nodes and id not in path
+                    path.add(id)
+                    id = state.ParentOf(id) if is_whole else id
+                rooted |= path if is_whole else set()
             if not is_whole:
                 yield ReadRecord(row)
-
-    def _IsRooted(self, id: str, rooted: set[str]) -> bool:
-        """Tell whether the parents of a keyword lead to the root; those that do are added to `rooted`."""
-        path: set[str] = set()
-        while id not in rooted:
-            if id in path or not self.Has(0, id):
-                return False
-            path.add(id)
-            staged = self.staged.get((0, id, ""))
-            id = self.base.ParentOf(id) if staged is None else self._heads[staged].parent_id
-        rooted |= path
-        return True
 
 
 def _IsSame(old: object, new: object) -> bool:
@@ -4280,15 +4251,14 @@ def _PlanAll(plans: Iterable[_Plan[_Value]], tx: _Transaction) -> list[_Value]:
 
 def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transaction) -> KeywordNode:
     """Stage a new keyword below the one that the caller, or a model, wants it under."""
-    parent_id, level = wanted, tx.LevelOf(wanted)
-    if level is None:
+    parent_id = wanted
+    if not tx.Has(0, wanted):
         if agent_io is None:
             parent_id = tx.Resolve(wanted)
         else:
             parent_id = tx.state.Nearest(wanted)  # a model's choice may be gone by now
             agent_io["reason"] = "parent_gone"
-        level = tx.state.LevelOf(parent_id)
-    node.parent_id, node.level = parent_id, level + 1
+    node.parent_id, node.level = parent_id, tx.LevelOf(parent_id) + 1
     node.created_at = node.updated_at = tx.now
     node.ordinal = tx.next_ordinal
     tx.StageNew(node)
@@ -5019,14 +4989,11 @@ class _Engine:
         if self.is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
         if self.must_reopen:
-            self._Reopen()
-
-    def _Reopen(self) -> None:
-        old = self.store
-        if old.is_lost:
-            raise StoreCorruptError(LOG_NAME, 0, LOST)
-        self.Open(old.position)
-        old.Release()
+            old = self.store
+            if old.is_lost:
+                raise StoreCorruptError(LOG_NAME, 0, LOST)
+            self.Open(old.position)
+            old.Release()
 
     def RenewAfterFork(self) -> None:
         # Another thread of the parent may have held any lock, and been in the middle of taking rows in; and a lock that
@@ -5147,43 +5114,42 @@ class _Engine:
 
         What fails is each unfinished job's error, or raised where there are none, or where it is of a signal handler.
         """
-        try:
-            while True:
+        while True:
+            try:
                 if self.must_reopen or self.is_closed:
                     self._EnsureOpen()
                 try:
                     self.store.Begin(self._Apply, bool(jobs))
                     return work(jobs)
-                except ReplacedError:
-                    self.must_reopen = True
-                except BehindError:
-                    jobs = [job for job in jobs if not job.is_done]
-                self.store.End()
-        except BaseException as error:
-            self.must_reopen, is_due = True, self.must_reopen  # first of all: a second Ctrl-C may come
-            if _LeavesMemoryIntact(error):
-                self.must_reopen = is_due
-            if not isinstance(error, (KeywordTreeError, _DiskError)):
-                raise  # by no local's name: a cycle would keep its frames, and with them the collector off
-            failure = error
-            if isinstance(error, _DiskError):
-                failure = StoreError(f"cannot use {_Shorten(self.name)}: {error}")
-                failure.__cause__ = error
-            if not jobs:
-                raise failure  # noqa: B904  it is the error, or has it as its cause
-            for job in jobs:
-                if not job.is_done:
-                    job.error = _ErrorOf(job, failure)
-            return None
-        finally:
-            try:
-                self.store.End()
-            except BaseException:  # Ctrl-C at its entry
-                try:
-                    self.store.End()
-                finally:  # a second Ctrl-C
-                    self.store.End()
-                raise
+                finally:
+                    try:
+                        self.store.End()
+                    except BaseException:  # Ctrl-C at its entry
+                        try:
+                            self.store.End()
+                        finally:  # a second Ctrl-C
+                            self.store.End()
+                        raise
+            except ReplacedError:
+                self.must_reopen = True
+            except BehindError:
+                jobs = [job for job in jobs if not job.is_done]
+            except BaseException as error:
+                self.must_reopen, is_due = True, self.must_reopen  # first of all: a second Ctrl-C may come
+                if _LeavesMemoryIntact(error):
+                    self.must_reopen = is_due
+                if not isinstance(error, KeywordTreeError):
+                    raise  # by no local's name: a cycle would keep its frames, and with them the collector off
+                failure = error
+                if isinstance(error, _DiskError):
+                    failure = StoreError(f"cannot use {_Shorten(self.name)}: {error}")
+                    failure.__cause__ = error
+                if not jobs:
+                    raise failure  # noqa: B904  it is the error, or has it as its cause
+                for job in jobs:
+                    if not job.is_done:
+                        job.error = _ErrorOf(job, failure)
+                return None
 
     def Compact(self, keep_history: bool) -> None:
         """Write a new log, and open it; readers go on with what they have until it is there."""
@@ -5194,11 +5160,10 @@ class _Engine:
             rows_of = partial(self.state.RowsOf, read=self.store.ReadRow, with_gone=keep_history)
             try:
                 self.store.Compact(rows_of, self.state.next_ordinal, keep_history)
-                self.store.End()
-                self._Reopen()
-            except BaseException:
+            finally:
                 self.must_reopen = True  # the open descriptors may be those of replaced files
-                raise
+            self.store.End()
+            self._EnsureOpen()
 
         self.Exclusively(Work)
 
@@ -5327,11 +5292,11 @@ _INFO_SPEC: _Row = {"id": None, "content": "", "source": "", "keyword_ids": None
 _INFO_SPEC |= {"metadata": None, "created_by": "user"}
 
 
+@dataclass(eq=False)
 class _Reader:
     """Makes the records that callers get, of what the state holds."""
 
-    def __init__(self, engine: _Engine) -> None:
-        self._engine = engine
+    _engine: _Engine
 
     def Nodes(self, state: _State, ids: Iterable[str]) -> list[KeywordNode]:
         """Return keywords that read their rows when they are looked at.  The lock is held."""
@@ -5362,13 +5327,13 @@ class _Reader:
         return "" if held is None else self.Infos([held])[0].content
 
 
+@dataclass(eq=False)
 class _Writer:
     """Makes new records of arguments that were checked, lets the model place them, and commits."""
 
-    def __init__(self, engine: _Engine, reader: _Reader, descent: _Descent) -> None:
-        self._engine = engine
-        self._reader = reader
-        self._descent = descent
+    _engine: _Engine
+    _reader: _Reader
+    _descent: _Descent
 
     def DraftNode(
         self,
@@ -5459,12 +5424,12 @@ class _Writer:
         return operation_id
 
 
+@dataclass(eq=False)
 class _Journal:
     """Reads operations from the log, newest first."""
 
-    def __init__(self, engine: _Engine) -> None:
-        self._engine = engine
-        self._nothing_between = (0, 0)  # two sequence numbers
+    _engine: _Engine
+    _nothing_between: tuple[int, int] = (0, 0)  # two sequence numbers
 
     def Newest(self, id: str | None, limit: int) -> list[Change]:
         """Return the newest operations, or the newest that touched a record."""
@@ -5535,14 +5500,14 @@ class _Found(NamedTuple):
     info_count: int
 
 
+@dataclass(eq=False)
 class _Searcher:
     """Finds by name, path, token and what was confirmed, else by the descent, and puts into a result what it found."""
 
-    def __init__(self, engine: _Engine, reader: _Reader, descent: _Descent, mru: _MRUCache) -> None:
-        self._engine = engine
-        self._reader = reader
-        self._descent = descent
-        self._mru = mru
+    _engine: _Engine
+    _reader: _Reader
+    _descent: _Descent
+    _mru: _MRUCache
 
     def FindExactly(self, query: str) -> tuple[SearchResult | None, list[str]]:
         """Return what has the name, MATCHED or AMBIGUOUS, and the ids of all that do."""
@@ -5770,9 +5735,9 @@ class KeywordTree:
             engine.Fit,
             client,
             self._mru,
-            max_candidates=max_candidates,
-            max_rounds=descend_max_rounds,
-            show_descriptions=show_descriptions,
+            max_candidates,
+            descend_max_rounds,
+            _ReadCandidateFields(client, show_descriptions),
             shows_paths=view == "paths",
             log_messages=log_messages,
         )
