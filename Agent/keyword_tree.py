@@ -2987,7 +2987,8 @@ class _State:
         self.children.AppendMany(parents, ids)
         self.names.AppendMany(map(str.strip, folds), named_ids)
         if self.tokens is not None:
-            self._AddTokens(folds, self.tokens)
+            for token, fold in self._TokensOf(*folds):
+                self.tokens.Add(token, fold)
         return True
 
     def _ApplyNode(self, head: _NodeHead | KeywordNode, row: bytes) -> None:
@@ -3000,6 +3001,10 @@ class _State:
                 old, new = old - new, new - old
             for table, key in old:
                 table.Discard(key, id)
+            if old and self.tokens is not None:
+                for token, fold in self._TokensOf(old_head.name, *old_head.aliases):
+                    if not self.names.Get(fold):  # no keyword has this name any more
+                        self.tokens.Discard(token, fold)
             if head.deleted or old_head.parent_id != head.parent_id:
                 self.levels.clear()
         is_last = ordinal >= self.next_ordinal
@@ -3016,7 +3021,8 @@ class _State:
         for table, key in new:
             table.Add(key, id, is_last)
         if new and self.tokens is not None:
-            self._AddTokens((head.name, *head.aliases), self.tokens)
+            for token, fold in self._TokensOf(head.name, *head.aliases):
+                self.tokens.Add(token, fold)
 
     def _Entries(self, head: _NodeHead | KeywordNode) -> set[tuple[_Multimap[str], str]]:
         """Return the tables that lead to a keyword, each with the key; nothing leads to the root or what is gone."""
@@ -3029,13 +3035,13 @@ class _State:
             entries.add((self.queries, _QueryKey(query)))
         return entries
 
-    def _AddTokens(self, names: Iterable[str], tokens: _Multimap[str]) -> None:
-        """Let the tokens of names lead to their folds, but for those that are the fold itself."""
+    def _TokensOf(self, *names: str) -> Iterator[tuple[str, str]]:
+        """Yield the tokens of names, each with the fold that it leads to, but for those that are the fold itself."""
         for name in names:
             fold = _Fold(name)
             for token in (_TokenOf(fold),) if self._is_default else self.normalizer(name):
                 if token != fold or not self._is_default:
-                    tokens.Add(token, fold)
+                    yield token, fold
 
     def _ApplyInfo(self, head: _InfoHead | Info, row: bytes, held: Any) -> None:
         id = head.id
@@ -3245,18 +3251,19 @@ class _State:
         return any(not tokens.isdisjoint(self.normalizer(name)) for name in (head.name, *head.aliases))
 
     def _Tokens(self) -> _Multimap[str]:
-        """Return the folds that names with a token have, or had: a table made when it is first asked."""
+        """Return the folds that names with a token have: a table made when it is first asked."""
         if self.tokens is not None:
             return self.tokens
         tokens: _Multimap[str] = _Multimap(str)
         if self._base is not None:
             tokens.Cover(self._base._Tokens())
-        names: Iterable[str] = list(self.names.own)
+        names = list(self.names.own)
         if not self._is_default:  # what it makes of a fold may be another token than that of the name
             own = self.nodes.own if isinstance(self.nodes, _Layer) else self.nodes
             heads = [self.Head(id) for id in own if id in self.nodes]
-            names = (name for head in heads for name in (head.name, *head.aliases))
-        self._AddTokens(names, tokens)
+            names = [name for head in heads for name in (head.name, *head.aliases)]
+        for token, fold in self._TokensOf(*names):
+            tokens.Add(token, fold)
         self.tokens = tokens  # only now that it is whole: Ctrl-C may come
         return tokens
 
@@ -4587,7 +4594,7 @@ class _Job(Generic[_Value]):
     plan: _Plan[_Value]
     author: str = ""
     agent_ios: Sequence[_Row] = ()
-    makes: Sequence[str] = ()  # the ids of what it makes, and of what it reads,
+    makes: Sequence[str] = ()  # the ids of what it makes or changes, and of what it reads,
     reads: Sequence[str] = ()  # where it does nothing else
     block: OpenOperation | None = None
     result: _Value = None  # type: ignore[assignment]  # until it is done
@@ -6229,8 +6236,9 @@ class KeywordTree:
         checked = _CheckFields("a patch", patch, {"content", "source", "metadata"})
         if version is not None:
             _Check(version=version)
-        plan = partial(_PlanUpdateInfo, patch=checked, version=version)
-        return self._Write("update_info", plan, changed_by, info_id=info_id)
+        info_id, author = self._Enter(info_id=info_id, changed_by=changed_by)
+        plan = partial(_PlanUpdateInfo, info_id=info_id, patch=checked, version=version)
+        return self._engine.Write("update_info", plan, author, makes=(info_id,))
 
     def DeleteInfo(self, info_id: str, changed_by: str = "user") -> None:
         """Delete an info and its links.  Cost: one sync, a row for each."""
