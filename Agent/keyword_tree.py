@@ -302,31 +302,19 @@ class _StoredRecord(_Plain):
 class KeywordNode(_StoredRecord):
     """One keyword: a place in the tree that has a name."""
 
-    id: str
-    """UUID4, or what a batch brought along; `"root"` is the root."""
-    name: str
-    """1 to 512 characters, as the caller wrote it."""
-    aliases: list[str]
-    """Other names, found as exactly as the name."""
-    normalized: list[str]
-    """Tokens of name and aliases when the row was written."""
-    level: int
-    """Steps from the root, which has 0; follows from the parents."""
-    parent_id: str | None
-    """None for the root alone."""
-    children: list[str]
-    """Ids in the order of creation; filled when it is first read."""
-    description: str
-    """What the keyword means; may be empty."""
-    metadata: dict[str, Any]
-    """The caller's own JSON object."""
-    version: int
-    """1 at creation, one more with every write."""
-    created_at: float
-    updated_at: float
-    """Of the first and the last write, in seconds since the epoch, UTC."""
-    deleted: bool = field(default_factory=bool)
-    """True only in rows on disk: a deleted keyword is never returned."""
+    id: str  # UUID4, or what a batch brought along; `"root"` is the root
+    name: str  # 1 to 512 characters, as the caller wrote it
+    aliases: list[str]  # other names, found as exactly as the name
+    normalized: list[str]  # tokens of name and aliases when the row was written
+    level: int  # steps from the root, which has 0; follows from the parents
+    parent_id: str | None  # None for the root alone
+    children: list[str]  # ids in the order of creation; filled when it is first read
+    description: str  # what the keyword means; may be empty
+    metadata: dict[str, Any]  # the caller's own JSON object
+    version: int  # 1 at creation, one more with every write
+    created_at: float  # of the first write, in seconds since the epoch, UTC
+    updated_at: float  # of the last one
+    deleted: bool = field(default_factory=bool)  # true only in rows on disk: a deleted keyword is never returned
     created_by: str = field(default_factory=lambda: "user")
     """Its author: `"user"`, `"agent"` or a name of the caller's choice."""
     ordinal: int = field(default_factory=int)
@@ -345,23 +333,15 @@ class KeywordNode(_StoredRecord):
 class Info(_StoredRecord):
     """One piece of knowledge, linked to any number of keywords."""
 
-    id: str
-    """UUID4, or what a batch brought along."""
-    content: str
-    """The text, at most 16 MiB of UTF-8."""
-    source: str
-    """Where it is from, in the caller's words; may be empty."""
-    metadata: dict[str, Any]
-    """The caller's own JSON object."""
-    version: int
-    """1 at creation, one more with every write."""
-    created_at: float
-    updated_at: float
-    """Of the first and the last write, in seconds since the epoch, UTC."""
-    deleted: bool = field(default_factory=bool)
-    """True only in rows on disk."""
-    created_by: str = field(default_factory=lambda: "user")
-    """Its author."""
+    id: str  # UUID4, or what a batch brought along
+    content: str  # the text, at most 16 MiB of UTF-8
+    source: str  # where it is from, in the caller's words; may be empty
+    metadata: dict[str, Any]  # the caller's own JSON object
+    version: int  # 1 at creation, one more with every write
+    created_at: float  # of the first write, in seconds since the epoch, UTC
+    updated_at: float  # of the last one
+    deleted: bool = field(default_factory=bool)  # true only in rows on disk
+    created_by: str = field(default_factory=lambda: "user")  # its author
 
     def __repr__(self) -> str:
         source = f" from {_Shorten(self.source)}" if self.source else ""
@@ -374,15 +354,11 @@ class InfoKeywordLink(_StoredRecord):
 
     info_id: str
     keyword_id: str
-    relation: RelationType
-    """How the info belongs to the keyword."""
-    created_by: str
-    created_at: float
-    """Its author (`"user"`, `"agent"` or a name) and its time, in seconds since the epoch, UTC."""
-    deleted: bool = field(default_factory=bool)
-    """True only in rows on disk: the link was taken away."""
-    ordinal: int = field(default_factory=int)
-    """Position in the order of creation; infos of a keyword stand in it."""
+    relation: RelationType  # how the info belongs to the keyword
+    created_by: str  # its author: `"user"`, `"agent"` or a name
+    created_at: float  # in seconds since the epoch, UTC
+    deleted: bool = field(default_factory=bool)  # true only in rows on disk: the link was taken away
+    ordinal: int = field(default_factory=int)  # position in the order of creation; infos of a keyword stand in it
 
     def __repr__(self) -> str:
         return f"<InfoKeywordLink {self.info_id} {self.relation.value} {self.keyword_id}>"
@@ -395,22 +371,14 @@ _Record: TypeAlias = KeywordNode | Info | InfoKeywordLink
 class Change:
     """One operation of the log, as `History` and `Changes` tell it."""
 
-    seq: int
-    """Its number in the log, from 1."""
-    operation_id: str
-    """What `Undo` takes."""
-    op: str
-    """`"create_keyword"`, …, or the name given to `Operation`."""
-    timestamp: float
-    """Seconds since the epoch, UTC."""
-    before: list[_Record]
-    """The changed records as they were; what was created is not among them."""
-    after: list[_Record]
-    """The changed records as they became; `deleted` is true of those that went."""
-    agent_io: dict[str, Any] | None = None
-    """What a model was asked for it, and said."""
-    author: str = ""
-    """The author: `"user"`, `"agent"` or a name; empty in logs of older versions."""
+    seq: int  # its number in the log, from 1
+    operation_id: str  # what `Undo` takes
+    op: str  # `"create_keyword"`, …, or the name given to `Operation`
+    timestamp: float  # seconds since the epoch, UTC
+    before: list[_Record]  # the changed records as they were; what was created is not among them
+    after: list[_Record]  # the changed records as they became; `deleted` is true of those that went
+    agent_io: dict[str, Any] | None = None  # what a model was asked for it, and said
+    author: str = ""  # the author: `"user"`, `"agent"` or a name; empty in logs of older versions
 
     def Ids(self) -> set[str]:
         """Return the ids of all keywords and infos that it touched."""
@@ -426,51 +394,37 @@ class Change:
 class DescentStep:
     """One round with the model: what it did, and why."""
 
-    action: str
-    """The action of the reply, or `"?"` where it could not be read."""
-    reason: str
-    """The model's own words, at most 200 characters, or what was wrong."""
-    shown: int
-    """How many candidates the view held."""
+    action: str  # the action of the reply, or `"?"` where it could not be read
+    reason: str  # the model's own words, at most 200 characters, or what was wrong
+    shown: int  # how many candidates the view held
     input_tokens: int = 0
     output_tokens: int = 0
-    cost: float = 0.0
-    """Of the call, in the client's currency, where it tells; 0 like the tokens where it does not."""
+    cost: float = 0.0  # of the call, in the client's currency, where it tells; 0 like the tokens where it does not
 
 
 @dataclass(repr=False)
 class SearchResult:
     """What a search found, what it cost, and why it ended so."""
 
-    status: SearchStatus
-    """MATCHED, AMBIGUOUS or NOT_FOUND."""
-    node: KeywordNode | None = None
-    """The keyword, where MATCHED."""
-    path: list[KeywordNode] = field(default_factory=list)
-    """From the root to the keyword, where MATCHED."""
+    status: SearchStatus  # MATCHED, AMBIGUOUS or NOT_FOUND
+    node: KeywordNode | None = None  # the keyword, where MATCHED
+    path: list[KeywordNode] = field(default_factory=list)  # from the root to the keyword, where MATCHED
     infos: list[Info] = field(default_factory=list)
     """The keyword's first 50 infos, where MATCHED: those that fit the query best, then the others in link order."""
-    candidates: list[KeywordNode] = field(default_factory=list)
-    """The first 50 keywords that fit, where AMBIGUOUS."""
-    suggested_parent_id: str | None = None
-    suggested_name: str | None = None
-    """Where a model said it would belong, and what it would call it, where NOT_FOUND."""
+    candidates: list[KeywordNode] = field(default_factory=list)  # the first 50 keywords that fit, where AMBIGUOUS
+    suggested_parent_id: str | None = None  # where a model said that it would belong, where NOT_FOUND
+    suggested_name: str | None = None  # and what it would call it
     reason: str = ""
     """A code, see `_OUTCOMES`; `"exact"`, `"path"`, `"normalized"`, `"confirmed"`, `"empty_query"` or
     `"exact_miss_llm_disabled"` where no model was asked."""
-    info_count: int = 0
-    """How many infos the keyword has in all."""
-    candidate_count: int = 0
-    """How many keywords fit in all."""
-    rounds: int = 0
-    names_shown: int = 0
-    """How often the model was called, and how many candidates it was shown in all."""
-    steps: list[DescentStep] = field(default_factory=list)
-    """One for each round."""
+    info_count: int = 0  # how many infos the keyword has in all
+    candidate_count: int = 0  # how many keywords fit in all
+    rounds: int = 0  # how often the model was called
+    names_shown: int = 0  # how many candidates it was shown in all
+    steps: list[DescentStep] = field(default_factory=list)  # one for each round
     input_tokens: int = 0
     output_tokens: int = 0
-    cost: float = 0.0
-    """Over all rounds, like the tokens; see `DescentStep`."""
+    cost: float = 0.0  # over all rounds, like the tokens; see `DescentStep`
     confidence: float = 0.0
     """How sure it is, from 0 to 1, where MATCHED: 1 where a name led there, else as `RankCandidates` says."""
     excerpt: str = ""
@@ -495,18 +449,12 @@ class AgentDecision:
 
     action: Literal["jump", "match", "missing", "ambiguous"]
     """`match` chooses, `jump` looks below, `missing` gives up, `ambiguous` names several."""
-    node_id: int | str | None = None
-    """One target of `jump` or `match`."""
-    node_ids: list[int | str] = field(default_factory=list)
-    """Several targets; goes before `node_id`."""
-    jump_depth: int = 1
-    """Accepted, and without effect: a view is not cut at a depth."""
-    suggest_name: str | None = None
-    """With `missing`: what a new keyword should be called."""
-    candidate_ids: list[int | str] = field(default_factory=list)
-    """With `ambiguous`: what it could be."""
-    reason: str = ""
-    """The model's own words, for `DescentStep.reason`."""
+    node_id: int | str | None = None  # one target of `jump` or `match`
+    node_ids: list[int | str] = field(default_factory=list)  # several targets; goes before `node_id`
+    jump_depth: int = 1  # accepted, and without effect: a view is not cut at a depth
+    suggest_name: str | None = None  # with `missing`: what a new keyword should be called
+    candidate_ids: list[int | str] = field(default_factory=list)  # with `ambiguous`: what it could be
+    reason: str = ""  # the model's own words, for `DescentStep.reason`
 
 
 _BRIEF = reprlib.Repr()  # of lists in lists the first of each: all of them may be more than memory holds
@@ -1036,8 +984,7 @@ class Rows(NamedTuple):
     links: list[bytes]
     places: dict[int, Any]
     """Index in `infos` -> where the store can read the row again, of rows too long to stay in memory."""
-    heads: dict[bytes, Any]
-    """Row -> what an index needs of it, see `_NodeHead`, where that is known already."""
+    heads: dict[bytes, Any]  # row -> what an index needs of it, see `_NodeHead`, where that is known already
 
     def Extend(self, more: Rows) -> None:
         for index, place in more.places.items():
@@ -2055,153 +2002,32 @@ class _Projections:
         return not self.is_behind
 
 
-# -- what is set aside --------------------------------------------------------
-
-
-class _Archive:
-    """A folder with a log, and what is set aside of it in `snapshots` and `history`."""
-
-    def __init__(self, files: _Files, data_dir: str) -> None:
-        self.files = files
-        self.data_dir = data_dir
-        self.log_path = os.path.join(data_dir, LOG_NAME)
-        self._reader = _LogReader(files, -1)  # stands where the last line that was read or written ends
-        self._failure = ""  # why nothing can be written any more
-        self._history = os.path.join(data_dir, HISTORY)
-        self._snapshots = os.path.join(data_dir, SNAPSHOTS)
-        self._forget_path = os.path.join(data_dir, _FORGET_NAME)
-
-    def RefuseIfFailed(self) -> None:
-        if self._failure:
-            raise StoreError(self._failure)
-
-    def SnapshotNames(self) -> list[str]:
-        # Also of those that were renamed.
-        with _StoreErrors("cannot list the snapshots in ", self.data_dir):
-            names = self.files.List(self._snapshots)
-            paths = {name: os.path.join(self._snapshots, name, SNAPSHOT_NAME) for name in names}
-            return sorted(name for name, path in paths.items() if self.files.Exists(path))
-
-    def Snapshot(self, stamp: str, copy: bool) -> str:
-        """Keep the present state under `stamp`, with a number where that is taken; return the name."""
-        self.RefuseIfFailed()
-        taken, name, number = self.files.List(self._snapshots), stamp, 2
-        while name in taken:
-            name, number = f"{stamp}-{number}", number + 1
-        folder = os.path.join(self._snapshots, name)
-        said: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
-        said["crc"] = _ChecksumOf(said)
-        self._SetAside(folder, LOG_NAME, copy)
-        # Last: what has no such file is no snapshot.
-        _ReplaceFile(self.files, os.path.join(folder, SNAPSHOT_NAME), [_EncodeText(said).encode() + b"\n"])
-        return name
-
-    def _SetAside(self, folder: str, name: str, copy: bool) -> None:
-        """Give the log a second name, or copy it."""
-        path, reader = os.path.join(folder, name), self._reader
-        self.files.MakeFolder(folder)
-        try:
-            if not copy:
-                self.files.Link(self.log_path, path)
-        except _DiskError as error:
-            copy = error.errno != errno.EEXIST  # a file system without hard links
-            if not copy and self._ChecksumOf(path, reader.log.bytes) != reader.log.crc:  # else of a failed compaction
-                raise StoreError(f"{path} is of another log: move it away") from error
-        if copy:
-            _ReplaceFile(self.files, path, reader.ReadBytes())
-        self.files.SyncFolder(folder)
-
-    def _ChecksumOf(self, path: str, length: int) -> int:
-        with _Opened(self.files, path) as fd:
-            return _Checksum(self.files, fd, length)
-
-    def OpenSnapshot(self, name: str) -> _LogReader:
-        if not _IsSnapshotName(name) or name not in self.SnapshotNames():
-            raise NotFoundError("snapshot", name)
-        folder = os.path.join(self._snapshots, name)
-        try:
-            said = json.loads(_ReadFile(self.files, os.path.join(folder, SNAPSHOT_NAME)))
-            crc_of_this = said.pop("crc", None)  # which older versions did not write, nor the name
-            length, crc = int(said["log"]["length"]), int(said["log"]["crc"], 16)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            detail = f"the snapshot {name} does not tell what it holds"
-            raise StoreCorruptError(SNAPSHOT_NAME, 1, detail) from error
-        if crc_of_this is not None and (crc_of_this != _ChecksumOf(said) or said.get("name") != name):
-            raise StoreCorruptError(SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
-        path = os.path.join(folder, LOG_NAME)
-        if self._ChecksumOf(path, length) != crc:
-            raise StoreCorruptError(LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
-        return _LogReader(self.files, self.files.Open(path, readonly=True), length)
-
-    def _HistoryPaths(self) -> list[str]:
-        """Return the logs that compactions set aside, newest first."""
-        names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
-        return [os.path.join(self._history, name) for name in names]
-
-    # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
-    # says after which operation it begins.
-
-    def _FinishForgetting(self) -> None:
-        """Remove what may hold deleted data, where a compaction without history was begun and its log is in place."""
-        if not self.files.Exists(self._forget_path):
-            return
-        with _Opened(self.files, self.log_path) as fd:
-            is_in_place = _ReadFile(self.files, self._forget_path) == b"%d\n" % (self._FirstSeq(fd) - 1)
-        if is_in_place:
-            self._Forget()
-        self.files.Remove(self._forget_path)
-        self.files.SyncFolder(self.data_dir)
-
-    def _FirstSeq(self, fd: int) -> int:
-        """Return the number of the first operation of a log, 0 where its first line cannot be read."""
-        first = MatchLine(self.files.Read(fd, 512, 0))
-        return 0 if first is None else int(first[2])
-
-    def _Forget(self) -> None:
-        """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
-        finished = {os.path.join(self._snapshots, name) for name in self.SnapshotNames()}
-        tops = (self._history, self._snapshots, os.path.join(self.data_dir, _INDEXES))
-        aside = tuple(os.path.join(top, "") for top in tops)
-        for path in dict.fromkeys([*self._FilesIn(self.data_dir), *self._HistoryPaths()]):
-            folder, name = os.path.dirname(path), os.path.basename(path)
-            is_aside = path.startswith(aside) and folder not in finished
-            if is_aside or (folder == self.data_dir and (name.startswith("cut_tail-") or name.endswith(".jsonl.new"))):
-                self.files.Remove(path)
-                self.files.SyncFolder(folder)
-
-    def _FilesIn(self, folder: str) -> Iterator[str]:
-        for name in self.files.List(folder):
-            path = os.path.join(folder, name)
-            if self.files.IsFolder(path):
-                yield from self._FilesIn(path)
-            else:
-                yield path
-
-    def Sizes(self) -> dict[str, int]:
-        with _StoreErrors("cannot list the files in ", self.data_dir):
-            there = ((path, self.files.Stat(path)) for path in self._FilesIn(self.data_dir))  # some may be gone by now
-            return {path[len(self.data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
-
-
-def _ChecksumOf(said: _Row) -> str:
+def _CrcOf(said: _Row) -> str:
     return f"{zlib.crc32(_EncodeText(said).encode()):08x}"
 
 
 # -- the folder ---------------------------------------------------------------
 
 
-class _FileStore(_Archive):
+class _FileStore:
     """The store in one folder.  One thread at a time opens it, writes, and closes it; any may read meanwhile."""
 
     def __init__(self, data_dir: str, files: _Files, clock: Callable[[], float]) -> None:
-        super().__init__(files, data_dir)
+        self.files = files
+        self.data_dir = data_dir
+        self.log_path = os.path.join(data_dir, LOG_NAME)
         self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
         self.is_readonly = False
         self.is_lost = False  # the log no longer holds what was read of it
         self.is_guess = False  # `Begin` did not ask what others wrote, as one may on a database
         self.least = ""  # the position that an opening must find: of what was read before
+        self._reader = _LogReader(files, -1)  # stands where the last line that was read or written ends
+        self._failure = ""  # why nothing can be written any more
         self._clock = clock
         self._projections = _Projections(files, data_dir)
+        self._history = os.path.join(data_dir, HISTORY)
+        self._snapshots = os.path.join(data_dir, SNAPSHOTS)
+        self._forget_path = os.path.join(data_dir, _FORGET_NAME)
         self._lock_path = os.path.join(data_dir, "lock")
         self._lock_fd = -1
         self._size = 0  # of the log with its padding, or less
@@ -2677,6 +2503,119 @@ class _FileStore(_Archive):
             for line, raw in lines:
                 if line is None:
                     yield f"{HISTORY}: a line is missing, or cannot be read: {_Shorten(raw)}"
+
+    # -- what is set aside ----------------------------------------------------
+
+    def RefuseIfFailed(self) -> None:
+        if self._failure:
+            raise StoreError(self._failure)
+
+    def SnapshotNames(self) -> list[str]:
+        # Also of those that were renamed.
+        with _StoreErrors("cannot list the snapshots in ", self.data_dir):
+            names = self.files.List(self._snapshots)
+            paths = {name: os.path.join(self._snapshots, name, SNAPSHOT_NAME) for name in names}
+            return sorted(name for name, path in paths.items() if self.files.Exists(path))
+
+    def Snapshot(self, stamp: str, copy: bool) -> str:
+        """Keep the present state under `stamp`, with a number where that is taken; return the name."""
+        self.RefuseIfFailed()
+        taken, name, number = self.files.List(self._snapshots), stamp, 2
+        while name in taken:
+            name, number = f"{stamp}-{number}", number + 1
+        folder = os.path.join(self._snapshots, name)
+        said: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
+        said["crc"] = _CrcOf(said)
+        self._SetAside(folder, LOG_NAME, copy)
+        # Last: what has no such file is no snapshot.
+        _ReplaceFile(self.files, os.path.join(folder, SNAPSHOT_NAME), [_EncodeText(said).encode() + b"\n"])
+        return name
+
+    def _SetAside(self, folder: str, name: str, copy: bool) -> None:
+        """Give the log a second name, or copy it."""
+        path, reader = os.path.join(folder, name), self._reader
+        self.files.MakeFolder(folder)
+        try:
+            if not copy:
+                self.files.Link(self.log_path, path)
+        except _DiskError as error:
+            copy = error.errno != errno.EEXIST  # a file system without hard links
+            if not copy and self._ChecksumOf(path, reader.log.bytes) != reader.log.crc:  # else of a failed compaction
+                raise StoreError(f"{path} is of another log: move it away") from error
+        if copy:
+            _ReplaceFile(self.files, path, reader.ReadBytes())
+        self.files.SyncFolder(folder)
+
+    def _ChecksumOf(self, path: str, length: int) -> int:
+        with _Opened(self.files, path) as fd:
+            return _Checksum(self.files, fd, length)
+
+    def OpenSnapshot(self, name: str) -> _LogReader:
+        if not _IsSnapshotName(name) or name not in self.SnapshotNames():
+            raise NotFoundError("snapshot", name)
+        folder = os.path.join(self._snapshots, name)
+        try:
+            said = json.loads(_ReadFile(self.files, os.path.join(folder, SNAPSHOT_NAME)))
+            crc_of_this = said.pop("crc", None)  # which older versions did not write, nor the name
+            length, crc = int(said["log"]["length"]), int(said["log"]["crc"], 16)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            detail = f"the snapshot {name} does not tell what it holds"
+            raise StoreCorruptError(SNAPSHOT_NAME, 1, detail) from error
+        if crc_of_this is not None and (crc_of_this != _CrcOf(said) or said.get("name") != name):
+            raise StoreCorruptError(SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
+        path = os.path.join(folder, LOG_NAME)
+        if self._ChecksumOf(path, length) != crc:
+            raise StoreCorruptError(LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
+        return _LogReader(self.files, self.files.Open(path, readonly=True), length)
+
+    def _HistoryPaths(self) -> list[str]:
+        """Return the logs that compactions set aside, newest first."""
+        names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
+        return [os.path.join(self._history, name) for name in names]
+
+    # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
+    # says after which operation it begins.
+
+    def _FinishForgetting(self) -> None:
+        """Remove what may hold deleted data, where a compaction without history was begun and its log is in place."""
+        if not self.files.Exists(self._forget_path):
+            return
+        with _Opened(self.files, self.log_path) as fd:
+            is_in_place = _ReadFile(self.files, self._forget_path) == b"%d\n" % (self._FirstSeq(fd) - 1)
+        if is_in_place:
+            self._Forget()
+        self.files.Remove(self._forget_path)
+        self.files.SyncFolder(self.data_dir)
+
+    def _FirstSeq(self, fd: int) -> int:
+        """Return the number of the first operation of a log, 0 where its first line cannot be read."""
+        first = MatchLine(self.files.Read(fd, 512, 0))
+        return 0 if first is None else int(first[2])
+
+    def _Forget(self) -> None:
+        """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
+        finished = {os.path.join(self._snapshots, name) for name in self.SnapshotNames()}
+        tops = (self._history, self._snapshots, os.path.join(self.data_dir, _INDEXES))
+        aside = tuple(os.path.join(top, "") for top in tops)
+        for path in dict.fromkeys([*self._FilesIn(self.data_dir), *self._HistoryPaths()]):
+            folder, name = os.path.dirname(path), os.path.basename(path)
+            is_aside = path.startswith(aside) and folder not in finished
+            if is_aside or (folder == self.data_dir and (name.startswith("cut_tail-") or name.endswith(".jsonl.new"))):
+                self.files.Remove(path)
+                self.files.SyncFolder(folder)
+
+    def _FilesIn(self, folder: str) -> Iterator[str]:
+        for name in self.files.List(folder):
+            path = os.path.join(folder, name)
+            if self.files.IsFolder(path):
+                yield from self._FilesIn(path)
+            else:
+                yield path
+
+    def Sizes(self) -> dict[str, int]:
+        with _StoreErrors("cannot list the files in ", self.data_dir):
+            there = ((path, self.files.Stat(path)) for path in self._FilesIn(self.data_dir))  # some may be gone by now
+            return {path[len(self.data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
 
     # -- compacting and closing -----------------------------------------------
 
@@ -5500,10 +5439,8 @@ class _Found(NamedTuple):
     """What a search found, as it stood when the lock was held."""
 
     path: list[KeywordNode]
-    infos: list[Any]
-    """Where the first infos are held."""
-    newest: list[Any]
-    """Where the newest of the others are."""
+    infos: list[Any]  # where the first infos are held
+    newest: list[Any]  # where the newest of the others are
     info_count: int
 
 
