@@ -2478,31 +2478,19 @@ class _FileStore:
                     raise
                 return  # another process has compacted without history
 
-    def FindProblems(self, fresh: _State) -> Iterator[str]:
-        """Read everything again into `fresh`, and yield what is wrong; StoreCorruptError where the log is."""
+    def OpenAgain(self) -> _LogReader:
+        """Return a reader of the log up to what was read of it, with a descriptor of its own."""
         with self._Borrow() as fd:
-            reader = _LogReader(self.files, fd, self._reader.log.bytes)
-            for records in reader.Read():
-                fresh.Apply(records)
-        if reader.seq != self.seq:
-            raise StoreCorruptError(LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
-        fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
-        if not self.is_readonly:  # beside a writer they may be behind its log for a moment
-            for name in self._projections.FindUnfit(reader.projected, is_all=True):
-                yield f"{name} does not fit the log, or cannot be read; opening mends it"
-        for name in self.files.List(self.data_dir):
-            if re.match("cut_tail-(nodes|infos|links)-", name):
-                yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
-        for name in filter(_IsSnapshotName, self.SnapshotNames()):
-            try:
-                with self.OpenSnapshot(name):
-                    pass
-            except StoreError as error:
-                yield str(error)
-        with contextlib.closing(self.ReadBack(with_history=True)) as lines:
-            for line, raw in lines:
-                if line is None:
-                    yield f"{HISTORY}: a line is missing, or cannot be read: {_Shorten(raw)}"
+            return _LogReader(self.files, self.files.Duplicate(fd), self._reader.log.bytes)
+
+    def FindUnfit(self, lengths: list[_Length]) -> Iterator[str]:
+        """Yield the names of the projections that are not of these lengths and checksums."""
+        return self._projections.FindUnfit(lengths, is_all=True)
+
+    def FindProblems(self, fresh: _State) -> Iterator[str]:
+        """Read everything again into `fresh`, and yield what is wrong; needs `inspection.py` beside this file."""
+        problems: Iterator[str] = _Sibling("inspection").find_file_problems(self, fresh)
+        return problems
 
     # -- what is set aside ----------------------------------------------------
 
