@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from .keyword_tree import (
     _ROOT_ID,
+    HISTORY,
+    LOG_NAME,
     InfoKeywordLink,
     KeywordNode,
     KeywordTree,
+    NotFoundError,
     ReadRecord,
     StoreCorruptError,
     StoreError,
@@ -21,7 +26,7 @@ from .keyword_tree import (
     _State,
 )
 
-__all__ = ["draw", "find_problems", "measure"]
+__all__ = ["draw", "find_file_problems", "find_problems", "measure"]
 
 _DRAWN = 10  # children of a keyword that a drawing shows
 
@@ -53,6 +58,38 @@ def find_problems(store: _FileStore, state: _State) -> Iterator[str]:
             is_whole = record.info_id in fresh.infos and record.keyword_id in fresh.nodes
         if not is_whole:
             yield f"{record!r} refers to what is not there"
+
+
+def find_file_problems(store: _FileStore, fresh: _State) -> Iterator[str]:
+    """Read a folder's log again into `fresh`; yield what is wrong with its files.
+
+    Raises:
+        StoreCorruptError: an operation that was read cannot be read any more.
+    """
+    with store.OpenAgain() as reader:
+        for records in reader.Read():
+            fresh.Apply(records)
+    if reader.seq != store.seq:
+        raise StoreCorruptError(LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
+    fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
+    if not store.is_readonly:  # beside a writer they may be behind its log for a moment
+        for name in store.FindUnfit(reader.projected):
+            yield f"{name} does not fit the log, or cannot be read; opening mends it"
+    for name in store.files.List(store.data_dir):
+        if re.match("cut_tail-(nodes|infos|links)-", name):
+            yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
+    for name in store.SnapshotNames():
+        try:
+            with store.OpenSnapshot(name):
+                pass
+        except NotFoundError:  # a folder that was renamed
+            continue
+        except StoreError as error:
+            yield str(error)
+    with contextlib.closing(store.ReadBack(with_history=True)) as lines:
+        for line, raw in lines:
+            if line is None:
+                yield f"{HISTORY}: a line is missing, or cannot be read: {_Shorten(raw)}"
 
 
 def _compare(state: _State, fresh: _State, read: Callable[[Any], bytes]) -> Iterator[str]:

@@ -112,39 +112,11 @@ __all__ += ["InfoPatch", "InfoSpec", "KeywordPatch", "KeywordSpec", "OpenOperati
 __all__ += ["NotFoundError", "StoreCorruptError", "StoreError", "VersionConflictError"]
 
 # For modules that read or write logs themselves (repair, other stores, the tree as it was): as stable as the format.
-__port__ = [
-    "BehindError",
-    "CHECKPOINT",
-    "CHUNK",
-    "EncodeLine",
-    "EncodeState",
-    "FIRST_CRC",
-    "FORMAT",
-    "FORMAT_FIELD",
-    "HISTORY",
-    "LOG_NAME",
-    "LOST",
-    "LogLine",
-    "LogPosition",
-    "LoggedOperation",
-    "MatchInfo",
-    "MatchLine",
-    "NoRows",
-    "RESIDENT_LIMIT",
-    "ROW_FIELDS",
-    "ReadAfter",
-    "ReadCheckpoint",
-    "ReadLine",
-    "ReadNextOrdinal",
-    "ReadOperation",
-    "ReadRecord",
-    "ReadRowsInto",
-    "ReplacedError",
-    "Rows",
-    "SNAPSHOTS",
-    "SNAPSHOT_NAME",
-    "STATE",
-]
+__port__ = ["BehindError", "CHECKPOINT", "CHUNK", "EncodeLine", "EncodeState", "FIRST_CRC", "FORMAT"]
+__port__ += ["FORMAT_FIELD", "HISTORY", "LOG_NAME", "LOST", "LogLine", "LogPosition", "LoggedOperation"]
+__port__ += ["MatchInfo", "MatchLine", "NoRows", "RESIDENT_LIMIT", "ROW_FIELDS", "ReadAfter"]
+__port__ += ["ReadCheckpoint", "ReadLine", "ReadNextOrdinal", "ReadOperation", "ReadRecord", "ReadRowsInto"]
+__port__ += ["ReplacedError", "Rows", "SNAPSHOTS", "SNAPSHOT_NAME", "STATE"]
 
 _Row: TypeAlias = dict[str, Any]
 """One record as JSON has it.  `Any` stops at this edge: what leaves is a typed record."""
@@ -330,31 +302,19 @@ class _StoredRecord(_Plain):
 class KeywordNode(_StoredRecord):
     """One keyword: a place in the tree that has a name."""
 
-    id: str
-    """UUID4, or what a batch brought along; `"root"` is the root."""
-    name: str
-    """1 to 512 characters, as the caller wrote it."""
-    aliases: list[str]
-    """Other names, found as exactly as the name."""
-    normalized: list[str]
-    """Tokens of name and aliases when the row was written."""
-    level: int
-    """Steps from the root, which has 0; follows from the parents."""
-    parent_id: str | None
-    """None for the root alone."""
-    children: list[str]
-    """Ids in the order of creation; filled when it is first read."""
-    description: str
-    """What the keyword means; may be empty."""
-    metadata: dict[str, Any]
-    """The caller's own JSON object."""
-    version: int
-    """1 at creation, one more with every write."""
-    created_at: float
-    updated_at: float
-    """Of the first and the last write, in seconds since the epoch, UTC."""
-    deleted: bool = field(default_factory=bool)
-    """True only in rows on disk: a deleted keyword is never returned."""
+    id: str  # UUID4, or what a batch brought along; `"root"` is the root
+    name: str  # 1 to 512 characters, as the caller wrote it
+    aliases: list[str]  # other names, found as exactly as the name
+    normalized: list[str]  # tokens of name and aliases when the row was written
+    level: int  # steps from the root, which has 0; follows from the parents
+    parent_id: str | None  # None for the root alone
+    children: list[str]  # ids in the order of creation; filled when it is first read
+    description: str  # what the keyword means; may be empty
+    metadata: dict[str, Any]  # the caller's own JSON object
+    version: int  # 1 at creation, one more with every write
+    created_at: float  # of the first write, in seconds since the epoch, UTC
+    updated_at: float  # of the last one
+    deleted: bool = field(default_factory=bool)  # true only in rows on disk: a deleted keyword is never returned
     created_by: str = field(default_factory=lambda: "user")
     """Its author: `"user"`, `"agent"` or a name of the caller's choice."""
     ordinal: int = field(default_factory=int)
@@ -373,23 +333,15 @@ class KeywordNode(_StoredRecord):
 class Info(_StoredRecord):
     """One piece of knowledge, linked to any number of keywords."""
 
-    id: str
-    """UUID4, or what a batch brought along."""
-    content: str
-    """The text, at most 16 MiB of UTF-8."""
-    source: str
-    """Where it is from, in the caller's words; may be empty."""
-    metadata: dict[str, Any]
-    """The caller's own JSON object."""
-    version: int
-    """1 at creation, one more with every write."""
-    created_at: float
-    updated_at: float
-    """Of the first and the last write, in seconds since the epoch, UTC."""
-    deleted: bool = field(default_factory=bool)
-    """True only in rows on disk."""
-    created_by: str = field(default_factory=lambda: "user")
-    """Its author."""
+    id: str  # UUID4, or what a batch brought along
+    content: str  # the text, at most 16 MiB of UTF-8
+    source: str  # where it is from, in the caller's words; may be empty
+    metadata: dict[str, Any]  # the caller's own JSON object
+    version: int  # 1 at creation, one more with every write
+    created_at: float  # of the first write, in seconds since the epoch, UTC
+    updated_at: float  # of the last one
+    deleted: bool = field(default_factory=bool)  # true only in rows on disk
+    created_by: str = field(default_factory=lambda: "user")  # its author
 
     def __repr__(self) -> str:
         source = f" from {_Shorten(self.source)}" if self.source else ""
@@ -402,15 +354,11 @@ class InfoKeywordLink(_StoredRecord):
 
     info_id: str
     keyword_id: str
-    relation: RelationType
-    """How the info belongs to the keyword."""
-    created_by: str
-    created_at: float
-    """Its author (`"user"`, `"agent"` or a name) and its time, in seconds since the epoch, UTC."""
-    deleted: bool = field(default_factory=bool)
-    """True only in rows on disk: the link was taken away."""
-    ordinal: int = field(default_factory=int)
-    """Position in the order of creation; infos of a keyword stand in it."""
+    relation: RelationType  # how the info belongs to the keyword
+    created_by: str  # its author: `"user"`, `"agent"` or a name
+    created_at: float  # in seconds since the epoch, UTC
+    deleted: bool = field(default_factory=bool)  # true only in rows on disk: the link was taken away
+    ordinal: int = field(default_factory=int)  # position in the order of creation; infos of a keyword stand in it
 
     def __repr__(self) -> str:
         return f"<InfoKeywordLink {self.info_id} {self.relation.value} {self.keyword_id}>"
@@ -423,22 +371,14 @@ _Record: TypeAlias = KeywordNode | Info | InfoKeywordLink
 class Change:
     """One operation of the log, as `History` and `Changes` tell it."""
 
-    seq: int
-    """Its number in the log, from 1."""
-    operation_id: str
-    """What `Undo` takes."""
-    op: str
-    """`"create_keyword"`, …, or the name given to `Operation`."""
-    timestamp: float
-    """Seconds since the epoch, UTC."""
-    before: list[_Record]
-    """The changed records as they were; what was created is not among them."""
-    after: list[_Record]
-    """The changed records as they became; `deleted` is true of those that went."""
-    agent_io: dict[str, Any] | None = None
-    """What a model was asked for it, and said."""
-    author: str = ""
-    """The author: `"user"`, `"agent"` or a name; empty in logs of older versions."""
+    seq: int  # its number in the log, from 1
+    operation_id: str  # what `Undo` takes
+    op: str  # `"create_keyword"`, …, or the name given to `Operation`
+    timestamp: float  # seconds since the epoch, UTC
+    before: list[_Record]  # the changed records as they were; what was created is not among them
+    after: list[_Record]  # the changed records as they became; `deleted` is true of those that went
+    agent_io: dict[str, Any] | None = None  # what a model was asked for it, and said
+    author: str = ""  # the author: `"user"`, `"agent"` or a name; empty in logs of older versions
 
     def Ids(self) -> set[str]:
         """Return the ids of all keywords and infos that it touched."""
@@ -454,51 +394,37 @@ class Change:
 class DescentStep:
     """One round with the model: what it did, and why."""
 
-    action: str
-    """The action of the reply, or `"?"` where it could not be read."""
-    reason: str
-    """The model's own words, at most 200 characters, or what was wrong."""
-    shown: int
-    """How many candidates the view held."""
+    action: str  # the action of the reply, or `"?"` where it could not be read
+    reason: str  # the model's own words, at most 200 characters, or what was wrong
+    shown: int  # how many candidates the view held
     input_tokens: int = 0
     output_tokens: int = 0
-    cost: float = 0.0
-    """Of the call, in the client's currency, where it tells; 0 like the tokens where it does not."""
+    cost: float = 0.0  # of the call, in the client's currency, where it tells; 0 like the tokens where it does not
 
 
 @dataclass(repr=False)
 class SearchResult:
     """What a search found, what it cost, and why it ended so."""
 
-    status: SearchStatus
-    """MATCHED, AMBIGUOUS or NOT_FOUND."""
-    node: KeywordNode | None = None
-    """The keyword, where MATCHED."""
-    path: list[KeywordNode] = field(default_factory=list)
-    """From the root to the keyword, where MATCHED."""
+    status: SearchStatus  # MATCHED, AMBIGUOUS or NOT_FOUND
+    node: KeywordNode | None = None  # the keyword, where MATCHED
+    path: list[KeywordNode] = field(default_factory=list)  # from the root to the keyword, where MATCHED
     infos: list[Info] = field(default_factory=list)
     """The keyword's first 50 infos, where MATCHED: those that fit the query best, then the others in link order."""
-    candidates: list[KeywordNode] = field(default_factory=list)
-    """The first 50 keywords that fit, where AMBIGUOUS."""
-    suggested_parent_id: str | None = None
-    suggested_name: str | None = None
-    """Where a model said it would belong, and what it would call it, where NOT_FOUND."""
+    candidates: list[KeywordNode] = field(default_factory=list)  # the first 50 keywords that fit, where AMBIGUOUS
+    suggested_parent_id: str | None = None  # where a model said that it would belong, where NOT_FOUND
+    suggested_name: str | None = None  # and what it would call it
     reason: str = ""
     """A code, see `_OUTCOMES`; `"exact"`, `"path"`, `"normalized"`, `"confirmed"`, `"empty_query"` or
     `"exact_miss_llm_disabled"` where no model was asked."""
-    info_count: int = 0
-    """How many infos the keyword has in all."""
-    candidate_count: int = 0
-    """How many keywords fit in all."""
-    rounds: int = 0
-    names_shown: int = 0
-    """How often the model was called, and how many candidates it was shown in all."""
-    steps: list[DescentStep] = field(default_factory=list)
-    """One for each round."""
+    info_count: int = 0  # how many infos the keyword has in all
+    candidate_count: int = 0  # how many keywords fit in all
+    rounds: int = 0  # how often the model was called
+    names_shown: int = 0  # how many candidates it was shown in all
+    steps: list[DescentStep] = field(default_factory=list)  # one for each round
     input_tokens: int = 0
     output_tokens: int = 0
-    cost: float = 0.0
-    """Over all rounds, like the tokens; see `DescentStep`."""
+    cost: float = 0.0  # over all rounds, like the tokens; see `DescentStep`
     confidence: float = 0.0
     """How sure it is, from 0 to 1, where MATCHED: 1 where a name led there, else as `RankCandidates` says."""
     excerpt: str = ""
@@ -525,18 +451,12 @@ class AgentDecision:
 
     action: Literal["jump", "match", "missing", "ambiguous"]
     """`match` chooses, `jump` looks below, `missing` gives up, `ambiguous` names several."""
-    node_id: int | str | None = None
-    """One target of `jump` or `match`."""
-    node_ids: list[int | str] = field(default_factory=list)
-    """Several targets; goes before `node_id`."""
-    jump_depth: int = 1
-    """Accepted, and without effect: a view is not cut at a depth."""
-    suggest_name: str | None = None
-    """With `missing`: what a new keyword should be called."""
-    candidate_ids: list[int | str] = field(default_factory=list)
-    """With `ambiguous`: what it could be."""
-    reason: str = ""
-    """The model's own words, for `DescentStep.reason`."""
+    node_id: int | str | None = None  # one target of `jump` or `match`
+    node_ids: list[int | str] = field(default_factory=list)  # several targets; goes before `node_id`
+    jump_depth: int = 1  # accepted, and without effect: a view is not cut at a depth
+    suggest_name: str | None = None  # with `missing`: what a new keyword should be called
+    candidate_ids: list[int | str] = field(default_factory=list)  # with `ambiguous`: what it could be
+    reason: str = ""  # the model's own words, for `DescentStep.reason`
 
 
 _BRIEF = reprlib.Repr()  # of lists in lists the first of each: all of them may be more than memory holds
@@ -1020,11 +940,14 @@ _MatchNode = re.compile(
     rb'\{"id":%b,"ordinal":(\d+),"deleted":(true|false),"parent_id":(null|%b),"name":%b,"aliases":(\[(?:%b,?)*\]),'
     % (_STRING, _STRING, _STRING, _ANY_STRING)
 ).match
-# The same for most rows, which the bulk path of opening takes: live, with a parent, and nothing escaped.
-_MatchPlainNode = re.compile(
-    rb'\{"id":"([^"]*+)","ordinal":([0-9]++),"deleted":false,"parent_id":"([^"]*+)","name":"([^"]*+)",'
-    rb'"aliases":(\[(?:"[^"]*+",?)*+\]),'
-).match
+# The same for most rows, as the bulk path of opening takes them from text: live, with a parent, nothing escaped in what
+# leads there, and no confirmed queries.
+_FindPlainNodes = re.compile(
+    r'^\{"id":"([^"\\\n]*+)","ordinal":([0-9]++),"deleted":false,"parent_id":"([^"\\\n]*+)","name":"([^"\\\n]*+)",'
+    r'"aliases":\[((?:"[^"\\\n]*+",?+)*+)\],.*+$(?<!\]\})',
+    re.MULTILINE,
+).findall
+_FindPlainStrings = re.compile('"([^"]*)"').findall
 _MatchParent = re.compile(rb'\{"id":%b,"ordinal":\d+,"deleted":\w+,"parent_id":(?:null|%b)' % (_STRING, _STRING)).match
 MatchInfo = re.compile(rb'\{"id":%b,"deleted":(true|false),"source":' % _STRING).match
 _MatchLink = re.compile(
@@ -1063,8 +986,7 @@ class Rows(NamedTuple):
     links: list[bytes]
     places: dict[int, Any]
     """Index in `infos` -> where the store can read the row again, of rows too long to stay in memory."""
-    heads: dict[bytes, Any]
-    """Row -> what an index needs of it, see `_NodeHead`, where that is known already."""
+    heads: dict[bytes, Any]  # row -> what an index needs of it, see `_NodeHead`, where that is known already
 
     def Extend(self, more: Rows) -> None:
         for index, place in more.places.items():
@@ -2082,153 +2004,32 @@ class _Projections:
         return not self.is_behind
 
 
-# -- what is set aside --------------------------------------------------------
-
-
-class _Archive:
-    """A folder with a log, and what is set aside of it in `snapshots` and `history`."""
-
-    def __init__(self, files: _Files, data_dir: str) -> None:
-        self.files = files
-        self.data_dir = data_dir
-        self.log_path = os.path.join(data_dir, LOG_NAME)
-        self._reader = _LogReader(files, -1)  # stands where the last line that was read or written ends
-        self._failure = ""  # why nothing can be written any more
-        self._history = os.path.join(data_dir, HISTORY)
-        self._snapshots = os.path.join(data_dir, SNAPSHOTS)
-        self._forget_path = os.path.join(data_dir, _FORGET_NAME)
-
-    def RefuseIfFailed(self) -> None:
-        if self._failure:
-            raise StoreError(self._failure)
-
-    def SnapshotNames(self) -> list[str]:
-        # Also of those that were renamed.
-        with _StoreErrors("cannot list the snapshots in ", self.data_dir):
-            names = self.files.List(self._snapshots)
-            paths = {name: os.path.join(self._snapshots, name, SNAPSHOT_NAME) for name in names}
-            return sorted(name for name, path in paths.items() if self.files.Exists(path))
-
-    def Snapshot(self, stamp: str, copy: bool) -> str:
-        """Keep the present state under `stamp`, with a number where that is taken; return the name."""
-        self.RefuseIfFailed()
-        taken, name, number = self.files.List(self._snapshots), stamp, 2
-        while name in taken:
-            name, number = f"{stamp}-{number}", number + 1
-        folder = os.path.join(self._snapshots, name)
-        said: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
-        said["crc"] = _ChecksumOf(said)
-        self._SetAside(folder, LOG_NAME, copy)
-        # Last: what has no such file is no snapshot.
-        _ReplaceFile(self.files, os.path.join(folder, SNAPSHOT_NAME), [_EncodeText(said).encode() + b"\n"])
-        return name
-
-    def _SetAside(self, folder: str, name: str, copy: bool) -> None:
-        """Give the log a second name, or copy it."""
-        path, reader = os.path.join(folder, name), self._reader
-        self.files.MakeFolder(folder)
-        try:
-            if not copy:
-                self.files.Link(self.log_path, path)
-        except _DiskError as error:
-            copy = error.errno != errno.EEXIST  # a file system without hard links
-            if not copy and self._ChecksumOf(path, reader.log.bytes) != reader.log.crc:  # else of a failed compaction
-                raise StoreError(f"{path} is of another log: move it away") from error
-        if copy:
-            _ReplaceFile(self.files, path, reader.ReadBytes())
-        self.files.SyncFolder(folder)
-
-    def _ChecksumOf(self, path: str, length: int) -> int:
-        with _Opened(self.files, path) as fd:
-            return _Checksum(self.files, fd, length)
-
-    def OpenSnapshot(self, name: str) -> _LogReader:
-        if not _IsSnapshotName(name) or name not in self.SnapshotNames():
-            raise NotFoundError("snapshot", name)
-        folder = os.path.join(self._snapshots, name)
-        try:
-            said = json.loads(_ReadFile(self.files, os.path.join(folder, SNAPSHOT_NAME)))
-            crc_of_this = said.pop("crc", None)  # which older versions did not write, nor the name
-            length, crc = int(said["log"]["length"]), int(said["log"]["crc"], 16)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            detail = f"the snapshot {name} does not tell what it holds"
-            raise StoreCorruptError(SNAPSHOT_NAME, 1, detail) from error
-        if crc_of_this is not None and (crc_of_this != _ChecksumOf(said) or said.get("name") != name):
-            raise StoreCorruptError(SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
-        path = os.path.join(folder, LOG_NAME)
-        if self._ChecksumOf(path, length) != crc:
-            raise StoreCorruptError(LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
-        return _LogReader(self.files, self.files.Open(path, readonly=True), length)
-
-    def _HistoryPaths(self) -> list[str]:
-        """Return the logs that compactions set aside, newest first."""
-        names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
-        return [os.path.join(self._history, name) for name in names]
-
-    # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
-    # says after which operation it begins.
-
-    def _FinishForgetting(self) -> None:
-        """Remove what may hold deleted data, where a compaction without history was begun and its log is in place."""
-        if not self.files.Exists(self._forget_path):
-            return
-        with _Opened(self.files, self.log_path) as fd:
-            is_in_place = _ReadFile(self.files, self._forget_path) == b"%d\n" % (self._FirstSeq(fd) - 1)
-        if is_in_place:
-            self._Forget()
-        self.files.Remove(self._forget_path)
-        self.files.SyncFolder(self.data_dir)
-
-    def _FirstSeq(self, fd: int) -> int:
-        """Return the number of the first operation of a log, 0 where its first line cannot be read."""
-        first = MatchLine(self.files.Read(fd, 512, 0))
-        return 0 if first is None else int(first[2])
-
-    def _Forget(self) -> None:
-        """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
-        finished = {os.path.join(self._snapshots, name) for name in self.SnapshotNames()}
-        tops = (self._history, self._snapshots, os.path.join(self.data_dir, _INDEXES))
-        aside = tuple(os.path.join(top, "") for top in tops)
-        for path in dict.fromkeys([*self._FilesIn(self.data_dir), *self._HistoryPaths()]):
-            folder, name = os.path.dirname(path), os.path.basename(path)
-            is_aside = path.startswith(aside) and folder not in finished
-            if is_aside or (folder == self.data_dir and (name.startswith("cut_tail-") or name.endswith(".jsonl.new"))):
-                self.files.Remove(path)
-                self.files.SyncFolder(folder)
-
-    def _FilesIn(self, folder: str) -> Iterator[str]:
-        for name in self.files.List(folder):
-            path = os.path.join(folder, name)
-            if self.files.IsFolder(path):
-                yield from self._FilesIn(path)
-            else:
-                yield path
-
-    def Sizes(self) -> dict[str, int]:
-        with _StoreErrors("cannot list the files in ", self.data_dir):
-            there = ((path, self.files.Stat(path)) for path in self._FilesIn(self.data_dir))  # some may be gone by now
-            return {path[len(self.data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
-
-
-def _ChecksumOf(said: _Row) -> str:
+def _CrcOf(said: _Row) -> str:
     return f"{zlib.crc32(_EncodeText(said).encode()):08x}"
 
 
 # -- the folder ---------------------------------------------------------------
 
 
-class _FileStore(_Archive):
+class _FileStore:
     """The store in one folder.  One thread at a time opens it, writes, and closes it; any may read meanwhile."""
 
     def __init__(self, data_dir: str, files: _Files, clock: Callable[[], float]) -> None:
-        super().__init__(files, data_dir)
+        self.files = files
+        self.data_dir = data_dir
+        self.log_path = os.path.join(data_dir, LOG_NAME)
         self.recovery: list[str] = []  # what opening cut or rebuilt, in sentences
         self.is_readonly = False
         self.is_lost = False  # the log no longer holds what was read of it
         self.is_guess = False  # `Begin` did not ask what others wrote, as one may on a database
         self.least = ""  # the position that an opening must find: of what was read before
+        self._reader = _LogReader(files, -1)  # stands where the last line that was read or written ends
+        self._failure = ""  # why nothing can be written any more
         self._clock = clock
         self._projections = _Projections(files, data_dir)
+        self._history = os.path.join(data_dir, HISTORY)
+        self._snapshots = os.path.join(data_dir, SNAPSHOTS)
+        self._forget_path = os.path.join(data_dir, _FORGET_NAME)
         self._lock_path = os.path.join(data_dir, "lock")
         self._lock_fd = -1
         self._size = 0  # of the log with its padding, or less
@@ -2679,31 +2480,132 @@ class _FileStore(_Archive):
                     raise
                 return  # another process has compacted without history
 
-    def FindProblems(self, fresh: _State) -> Iterator[str]:
-        """Read everything again into `fresh`, and yield what is wrong; StoreCorruptError where the log is."""
+    def OpenAgain(self) -> _LogReader:
+        """Return a reader of the log up to what was read of it, with a descriptor of its own."""
         with self._Borrow() as fd:
-            reader = _LogReader(self.files, fd, self._reader.log.bytes)
-            for records in reader.Read():
-                fresh.Apply(records)
-        if reader.seq != self.seq:
-            raise StoreCorruptError(LOG_NAME, 0, f"operation {reader.seq + 1} cannot be read")
-        fresh.next_ordinal = max(fresh.next_ordinal, reader.next_ordinal)
-        if not self.is_readonly:  # beside a writer they may be behind its log for a moment
-            for name in self._projections.FindUnfit(reader.projected, is_all=True):
-                yield f"{name} does not fit the log, or cannot be read; opening mends it"
-        for name in self.files.List(self.data_dir):
-            if re.match("cut_tail-(nodes|infos|links)-", name):
-                yield f"{name} holds rows that the log does not have; repair looks at it, then take it away"
-        for name in filter(_IsSnapshotName, self.SnapshotNames()):
-            try:
-                with self.OpenSnapshot(name):
-                    pass
-            except StoreError as error:
-                yield str(error)
-        with contextlib.closing(self.ReadBack(with_history=True)) as lines:
-            for line, raw in lines:
-                if line is None:
-                    yield f"{HISTORY}: a line is missing, or cannot be read: {_Shorten(raw)}"
+            return _LogReader(self.files, self.files.Duplicate(fd), self._reader.log.bytes)
+
+    def FindUnfit(self, lengths: list[_Length]) -> Iterator[str]:
+        """Yield the names of the projections that are not of these lengths and checksums."""
+        return self._projections.FindUnfit(lengths, is_all=True)
+
+    def FindProblems(self, fresh: _State) -> Iterator[str]:
+        """Read everything again into `fresh`, and yield what is wrong; needs `inspection.py` beside this file."""
+        problems: Iterator[str] = _Sibling("inspection").find_file_problems(self, fresh)
+        return problems
+
+    # -- what is set aside ----------------------------------------------------
+
+    def RefuseIfFailed(self) -> None:
+        if self._failure:
+            raise StoreError(self._failure)
+
+    def SnapshotNames(self) -> list[str]:
+        # Also of those that were renamed.
+        with _StoreErrors("cannot list the snapshots in ", self.data_dir):
+            names = self.files.List(self._snapshots)
+            paths = {name: os.path.join(self._snapshots, name, SNAPSHOT_NAME) for name in names}
+            return sorted(name for name, path in paths.items() if self.files.Exists(path))
+
+    def Snapshot(self, stamp: str, copy: bool) -> str:
+        """Keep the present state under `stamp`, with a number where that is taken; return the name."""
+        self.RefuseIfFailed()
+        taken, name, number = self.files.List(self._snapshots), stamp, 2
+        while name in taken:
+            name, number = f"{stamp}-{number}", number + 1
+        folder = os.path.join(self._snapshots, name)
+        said: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
+        said["crc"] = _CrcOf(said)
+        self._SetAside(folder, LOG_NAME, copy)
+        # Last: what has no such file is no snapshot.
+        _ReplaceFile(self.files, os.path.join(folder, SNAPSHOT_NAME), [_EncodeText(said).encode() + b"\n"])
+        return name
+
+    def _SetAside(self, folder: str, name: str, copy: bool) -> None:
+        """Give the log a second name, or copy it."""
+        path, reader = os.path.join(folder, name), self._reader
+        self.files.MakeFolder(folder)
+        try:
+            if not copy:
+                self.files.Link(self.log_path, path)
+        except _DiskError as error:
+            copy = error.errno != errno.EEXIST  # a file system without hard links
+            if not copy and self._ChecksumOf(path, reader.log.bytes) != reader.log.crc:  # else of a failed compaction
+                raise StoreError(f"{path} is of another log: move it away") from error
+        if copy:
+            _ReplaceFile(self.files, path, reader.ReadBytes())
+        self.files.SyncFolder(folder)
+
+    def _ChecksumOf(self, path: str, length: int) -> int:
+        with _Opened(self.files, path) as fd:
+            return _Checksum(self.files, fd, length)
+
+    def OpenSnapshot(self, name: str) -> _LogReader:
+        if not _IsSnapshotName(name) or name not in self.SnapshotNames():
+            raise NotFoundError("snapshot", name)
+        folder = os.path.join(self._snapshots, name)
+        try:
+            said = json.loads(_ReadFile(self.files, os.path.join(folder, SNAPSHOT_NAME)))
+            crc_of_this = said.pop("crc", None)  # which older versions did not write, nor the name
+            length, crc = int(said["log"]["length"]), int(said["log"]["crc"], 16)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            detail = f"the snapshot {name} does not tell what it holds"
+            raise StoreCorruptError(SNAPSHOT_NAME, 1, detail) from error
+        if crc_of_this is not None and (crc_of_this != _CrcOf(said) or said.get("name") != name):
+            raise StoreCorruptError(SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
+        path = os.path.join(folder, LOG_NAME)
+        if self._ChecksumOf(path, length) != crc:
+            raise StoreCorruptError(LOG_NAME, 0, f"the log of the snapshot {name} has changed since it was made")
+        return _LogReader(self.files, self.files.Open(path, readonly=True), length)
+
+    def _HistoryPaths(self) -> list[str]:
+        """Return the logs that compactions set aside, newest first."""
+        names = sorted(filter(_IsHistoryName, self.files.List(self._history)), reverse=True)
+        return [os.path.join(self._history, name) for name in names]
+
+    # Forgetting is finished by the next opening where a crash comes between: before the new log is put in place, a file
+    # says after which operation it begins.
+
+    def _FinishForgetting(self) -> None:
+        """Remove what may hold deleted data, where a compaction without history was begun and its log is in place."""
+        if not self.files.Exists(self._forget_path):
+            return
+        with _Opened(self.files, self.log_path) as fd:
+            is_in_place = _ReadFile(self.files, self._forget_path) == b"%d\n" % (self._FirstSeq(fd) - 1)
+        if is_in_place:
+            self._Forget()
+        self.files.Remove(self._forget_path)
+        self.files.SyncFolder(self.data_dir)
+
+    def _FirstSeq(self, fd: int) -> int:
+        """Return the number of the first operation of a log, 0 where its first line cannot be read."""
+        first = MatchLine(self.files.Read(fd, 512, 0))
+        return 0 if first is None else int(first[2])
+
+    def _Forget(self) -> None:
+        """Remove cut tails, unfinished copies, logs set aside, indexes; where a link leads stays as it is."""
+        finished = {os.path.join(self._snapshots, name) for name in self.SnapshotNames()}
+        tops = (self._history, self._snapshots, os.path.join(self.data_dir, _INDEXES))
+        aside = tuple(os.path.join(top, "") for top in tops)
+        for path in dict.fromkeys([*self._FilesIn(self.data_dir), *self._HistoryPaths()]):
+            folder, name = os.path.dirname(path), os.path.basename(path)
+            is_aside = path.startswith(aside) and folder not in finished
+            if is_aside or (folder == self.data_dir and (name.startswith("cut_tail-") or name.endswith(".jsonl.new"))):
+                self.files.Remove(path)
+                self.files.SyncFolder(folder)
+
+    def _FilesIn(self, folder: str) -> Iterator[str]:
+        for name in self.files.List(folder):
+            path = os.path.join(folder, name)
+            if self.files.IsFolder(path):
+                yield from self._FilesIn(path)
+            else:
+                yield path
+
+    def Sizes(self) -> dict[str, int]:
+        with _StoreErrors("cannot list the files in ", self.data_dir):
+            there = ((path, self.files.Stat(path)) for path in self._FilesIn(self.data_dir))  # some may be gone by now
+            return {path[len(self.data_dir) + 1 :]: found.st_size for path, found in there if found is not None}
 
     # -- compacting and closing -----------------------------------------------
 
@@ -2921,12 +2823,8 @@ class _Multimap(Generic[_Value]):
                 (self.Add if is_new else self.Discard)(key, value)
             return
         values = [value for value in held if value not in is_there]
-        came = sorted(filter(is_there.__getitem__, is_there), key=self._Place)
-        if came:
-            first, last = (bisect.bisect_left(values, self._Place(end), key=self._Place) for end in (came[0], came[-1]))
-            values[first:first] = came
-            if first != last:
-                values.sort(key=self._Place)
+        values += filter(is_there.__getitem__, is_there)
+        values.sort(key=self._Place)
         self._held.pop(key, None)
         if values:
             self._held[key] = values if len(values) > 1 else values[0]
@@ -2998,24 +2896,17 @@ class _State:
         Without it opening takes 1.6 times the processor time.  Texts are decoded and folded together, joined by
         newlines, which no raw JSON string holds: a few calls for thousands of names.
         """
-        if self._base is not None or not self._is_default:
-            return False
-        if any(row.endswith(b"]}") for row in rows):  # these have confirmed queries
-            return False
-        groups = [match.groups() for match in map(_MatchPlainNode, rows) if match is not None]
-        if len(groups) < len(rows):
+        found = _FindPlainNodes(str(b"\n".join(rows), "utf-8")) if self._base is None and self._is_default else ()
+        if len(found) < len(rows):
             return False  # the general way says what is wrong
-        raw_ids, raw_ordinals, raw_parents, raw_names, raw_aliases = zip(*groups, strict=True)
-        texts = [str(b"\n".join(raw), "utf-8") for raw in (raw_ids, raw_parents, raw_names, raw_aliases)]
-        if any("\\" in text for text in texts):
-            return False
-        ids, parents, names, alias_lists = (text.split("\n") for text in texts)
-        named_ids = ids
-        if set(alias_lists) != {"[]"}:
-            named_ids, names = _NamesInOrder(ids, names, alias_lists)
+        ids, digits, parents, names, aliases = zip(*found, strict=True)
+        named_ids, ordinals = ids, list(map(int, digits))
+        if any(aliases):  # a keyword's aliases come after its name, as they were created
+            each = zip(ids, names, aliases, strict=True)
+            pairs = [(id, text) for id, name, more in each for text in (name, *_FindPlainStrings(more))]
+            named_ids, names = zip(*pairs, strict=True)
         folds = _Fold("\n".join(names)).split("\n")
-        ordinals = list(map(int, raw_ordinals))
-        is_plain = len(folds) == len(names) and len(ids) == len(rows) == len(set(ids))
+        is_plain = len(folds) == len(names) and len(set(ids)) == len(rows)
         is_new = self.nodes.keys().isdisjoint(ids) and self.gone_nodes.keys().isdisjoint(ids)
         is_newest = ordinals[0] >= self.next_ordinal and all(map(operator.lt, ordinals, ordinals[1:]))
         if not (is_plain and is_new and is_newest):
@@ -3025,20 +2916,26 @@ class _State:
         self.children.AppendMany(parents, ids)
         self.names.AppendMany(map(str.strip, folds), named_ids)
         if self.tokens is not None:
-            for fold in folds:
-                self._AddTokens(fold, fold.strip(), self.tokens)
+            for token, fold in self._TokensOf(*folds):
+                self.tokens.Add(token, fold)
         return True
 
     def _ApplyNode(self, head: _NodeHead | KeywordNode, row: bytes) -> None:
-        id, parent_id, ordinal = head.id, head.parent_id, head.ordinal
-        old_row = self.nodes.get(id)
-        kept: Collection[str] = ()  # names that lead there already
+        id, ordinal = head.id, head.ordinal
+        old_row, new = self.nodes.get(id), self._Entries(head)
         if old_row is not None:
-            old = _ReadNodeHead(old_row)
-            if _LeadAlike(old, head):
-                self.nodes[id] = row
-                return
-            kept = self._ForgetNode(old, head)
+            old_head = _ReadNodeHead(old_row)
+            old = self._Entries(old_head)
+            if old_head.ordinal == ordinal:  # else all of them stand elsewhere in their order now
+                old, new = old - new, new - old
+            for table, key in old:
+                table.Discard(key, id)
+            if old and self.tokens is not None:
+                for token, fold in self._TokensOf(old_head.name, *old_head.aliases):
+                    if not self.names.Get(fold):  # no keyword has this name any more
+                        self.tokens.Discard(token, fold)
+            if head.deleted or old_head.parent_id != head.parent_id:
+                self.levels.clear()
         is_last = ordinal >= self.next_ordinal
         if is_last:
             self.next_ordinal = ordinal + 1
@@ -3050,49 +2947,30 @@ class _State:
         if old_row is None and id in self.gone_nodes:
             del self.gone_nodes[id]
         self.nodes[id] = row  # first: the order of the values below is looked up in it
-        if parent_id is None:
-            return  # the root is no keyword that a name leads to
-        self.children.Add(parent_id, id, is_last)
-        for name in (head.name, *head.aliases):
-            if name in kept:
-                continue
-            fold = _Fold(name)
-            if self.tokens is not None:
-                self._AddTokens(name, fold, self.tokens)
-            self.names.Add(fold, id, is_last)
-        for query in head.confirmed:
-            self.queries.Add(_QueryKey(query), id)
+        for table, key in new:
+            table.Add(key, id, is_last)
+        if new and self.tokens is not None:
+            for token, fold in self._TokensOf(head.name, *head.aliases):
+                self.tokens.Add(token, fold)
 
-    def _ForgetNode(self, old: _NodeHead, new: _NodeHead | KeywordNode) -> Collection[str]:
-        """Take away what leads to a keyword as it was, but for the names that it returns."""
-        if new.deleted or old.parent_id != new.parent_id:
-            self.levels.clear()
-        if old.parent_id is None:
-            return ()
-        self.children.Discard(old.parent_id, old.id)
-        for query in old.confirmed:
-            self.queries.Discard(_QueryKey(query), old.id)
-        names = {old.name, *old.aliases}
-        if not new.deleted and old.ordinal == new.ordinal and names <= {new.name, *new.aliases}:
-            return names  # merging a chain of keywords hands all names on at each step
+    def _Entries(self, head: _NodeHead | KeywordNode) -> set[tuple[_Multimap[str], str]]:
+        """Return the tables that lead to a keyword, each with the key; nothing leads to the root or what is gone."""
+        if head.deleted or head.parent_id is None:
+            return set()
+        entries = {(self.children, head.parent_id), (self.names, _Fold(head.name))}
+        for alias in head.aliases:
+            entries.add((self.names, _Fold(alias)))
+        for query in head.confirmed:
+            entries.add((self.queries, _QueryKey(query)))
+        return entries
+
+    def _TokensOf(self, *names: str) -> Iterator[tuple[str, str]]:
+        """Yield the tokens of names, each with the fold that it leads to, but for those that are the fold itself."""
         for name in names:
             fold = _Fold(name)
-            self.names.Discard(fold, old.id)
-            if self.tokens is not None and not self.names.Get(fold):  # no keyword has this name any more
-                for token in self._TokensOf(name, fold):
-                    self.tokens.Discard(token, fold)
-        return ()
-
-    def _AddTokens(self, name: str, fold: str, tokens: _Multimap[str]) -> None:
-        for token in self._TokensOf(name, fold):
-            tokens.Add(token, fold)
-
-    def _TokensOf(self, name: str, fold: str) -> Iterable[str]:
-        """Return the tokens that lead to a name's fold, but for the fold itself."""
-        if not self._is_default:
-            return self.normalizer(name)
-        token = _TokenOf(fold)
-        return () if token == fold else (token,)
+            for token in (_TokenOf(fold),) if self._is_default else self.normalizer(name):
+                if token != fold or not self._is_default:
+                    yield token, fold
 
     def _ApplyInfo(self, head: _InfoHead | Info, row: bytes, held: Any) -> None:
         id = head.id
@@ -3302,39 +3180,21 @@ class _State:
         return any(not tokens.isdisjoint(self.normalizer(name)) for name in (head.name, *head.aliases))
 
     def _Tokens(self) -> _Multimap[str]:
-        """Return the folds of each token, found when it is first asked."""
+        """Return the folds that names with a token have: a table made when it is first asked."""
         if self.tokens is not None:
             return self.tokens
         tokens: _Multimap[str] = _Multimap(str)
         if self._base is not None:
             tokens.Cover(self._base._Tokens())
-        if self._is_default:
-            for fold in self.names.own:
-                self._AddTokens(fold, fold, tokens)
-        else:
+        names = list(self.names.own)
+        if not self._is_default:  # what it makes of a fold may be another token than that of the name
             own = self.nodes.own if isinstance(self.nodes, _Layer) else self.nodes
-            for head in [self.Head(id) for id in own if id in self.nodes]:
-                for name in (head.name, *head.aliases):
-                    self._AddTokens(name, _Fold(name), tokens)
+            heads = [self.Head(id) for id in own if id in self.nodes]
+            names = [name for head in heads for name in (head.name, *head.aliases)]
+        for token, fold in self._TokensOf(*names):
+            tokens.Add(token, fold)
         self.tokens = tokens  # only now that it is whole: Ctrl-C may come
         return tokens
-
-
-def _NamesInOrder(ids: list[str], names: list[str], alias_lists: list[str]) -> tuple[list[str], list[str]]:
-    """Return the id of each name, and the names: a keyword's aliases after its name, as they were created."""
-    named_ids, all_names = [], []
-    for id, name, held in zip(ids, names, alias_lists, strict=True):
-        texts = [name, *held[2:-2].split('","')] if held[2:] else [name]
-        named_ids += [id] * len(texts)
-        all_names += texts
-    return named_ids, all_names
-
-
-def _LeadAlike(old: _NodeHead, new: _NodeHead | KeywordNode) -> bool:
-    """Tell whether all that leads to a keyword has stayed."""
-    if new.deleted or old.parent_id != new.parent_id or old.ordinal != new.ordinal:
-        return False
-    return (old.name, old.aliases, old.confirmed) == (new.name, new.aliases, new.confirmed)
 
 
 # -- paths that a user writes -------------------------------------------------
@@ -3379,8 +3239,6 @@ def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]])
 
 _PIECE = 1000  # keywords that are read under one hold of the tree's lock: a millisecond
 _NEAREST = 5  # keywords that a search without an answer names
-_EXCERPT_LIMIT = 160  # characters
-_READ_FOR_EXCERPT = 4096  # characters of an info among which an excerpt is looked for
 _FOLLOWED = 10_000  # changed keywords; where more changed, a reader begins from the start
 
 _See: TypeAlias = Callable[[], contextlib.AbstractContextManager["_State"]]  # the state, under the tree's lock
@@ -3476,11 +3334,17 @@ class TreeView:
 class QueryWords(Protocol):
     """The words of a query, as a ranker weighs them."""
 
-    def Weigh(self, text: str) -> float:
-        """Return which share of the query, by weight, stands in a text: 0 to 1."""
+    def Arrange(self, infos: list[Info], newest: list[Info], nearest: str) -> tuple[list[Info], str]:
+        """Return what a result shows of a keyword's infos: those that fit first, and the sentence that fits best.
 
-    def Quote(self, contents: Iterable[str], otherwise: str = "") -> str:
-        """Return the sentence that fits best, at most 160 characters; from `otherwise` where none has a word."""
+        Args:
+            infos: the first page.
+            newest: of the others the newest, as many at most.
+            nearest: see `Evidence`.
+
+        Returns:
+            At most 50 infos, those of the first page in their order after those that fit; at most 160 characters.
+        """
 
 
 class Evidence(NamedTuple):
@@ -3500,7 +3364,7 @@ class Fits(NamedTuple):
     ids: list[str]  # best first, without the root; some may be gone by now
     evidence: dict[str, Evidence]  # of the first ones, and of those that were asked for
     note: str = ""  # why the ranking is less than usual ("words ranked alone: …"), or ""
-    words: QueryWords | None = None  # None: the tree weighs words by itself
+    words: QueryWords | None = None  # None: infos are shown in the order of their links, without an excerpt
 
 
 class Ranker(Protocol):
@@ -3533,7 +3397,6 @@ class Ranker(Protocol):
 
 _FindWords = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+").findall
 _IsUnspaced = re.compile(f"[{_UNSPACED}]").match
-_SplitPlainly = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n").split
 
 
 def _CutWords(text: str) -> list[str]:
@@ -3547,29 +3410,12 @@ def _CutWords(text: str) -> list[str]:
     return words
 
 
-class _PlainWords:
-    """A query's words, each with its weight; see `QueryWords`."""
-
-    def __init__(self, weights: Mapping[str, float]) -> None:
-        self.weights = weights
-        self.total = sum(weights.values()) or 1.0
-
-    def Weigh(self, text: str) -> float:
-        return sum(self.weights.get(word, 0.0) for word in dict.fromkeys(_CutWords(text))) / self.total
-
-    def Quote(self, contents: Iterable[str], otherwise: str = "") -> str:
-        sentences = (sentence for content in contents for sentence in _SplitPlainly(content[:_READ_FOR_EXCERPT]))
-        best = max(sentences, key=self.Weigh, default="")
-        text = " ".join((best if self.Weigh(best) else otherwise).split())
-        return text if len(text) <= _EXCERPT_LIMIT else f"{text[: _EXCERPT_LIMIT - 1]}…"
-
-
 class PlainRanker:
     """Ranks by words alone: BM25 over names (which count three times), descriptions, confirmed queries and infos.
 
     A keyword gets half of its parent's score besides.  A parent for a new keyword gets a half, a quarter, … of the
-    scores of the children that are like it.  No typos, no inflections but a plural s, no synonyms: the package ranks
-    better, see its page on search.  Cost: a few milliseconds for 10,000 keywords, all in memory.
+    scores of the children that are like it.  No typos, no inflections but a plural s, no synonyms, no excerpts: the
+    package ranks better, see its page on search.  Cost: a few milliseconds for 10,000 keywords, all in memory.
     """
 
     def __init__(self, view: TreeView) -> None:
@@ -3598,11 +3444,11 @@ class PlainRanker:
             self._Follow()
             total, own = len(self._counts), defaultdict[str, float](float)
             found = {word: self._ids.get(word, {}) for word in _CutWords(f"{query}\n{more}")}
-            words = _PlainWords({word: math.log1p((total + 1) / (len(ids) + 0.5)) for word, ids in found.items()})
+            weights = {word: math.log1p((total + 1) / (len(ids) + 0.5)) for word, ids in found.items()}
             for word, ids in found.items():
                 for id in ids:
                     often, length = self._counts[id][word], self._lengths[id] * total / self._length
-                    own[id] += words.weights[word] * 2.2 * often / (often + 0.3 + 0.9 * length)
+                    own[id] += weights[word] * 2.2 * often / (often + 0.3 + 0.9 * length)
             scores = {id: self._Score(id, own) for id in own}
             if is_placing:
                 votes = defaultdict[str, float](lambda: 1.0)
@@ -3613,11 +3459,9 @@ class PlainRanker:
                 above = [(id, parent_id) for id, parent_id in self._parents.items() if parent_id in own]
                 scores |= {id: scores[parent_id] / 2 for id, parent_id in above if parent_id and id not in own}
             best = sorted(scores.keys() - {_ROOT_ID}, key=lambda id: (-scores[id], id))
-            evidence = {}
-            for each in self._view.Read(dict.fromkeys((*best[:count], *among))):
-                excerpt = words.Quote(content for _, content in self._view.Contents(each.info_ids[-_PAGE:]))
-                evidence[each.id] = Evidence(min(1.0, scores.get(each.id, 0.0) / words.total), excerpt)
-            return Fits(best, evidence, words=words)
+            best_possible = sum(weights.values()) or 1.0
+            shown = dict.fromkeys((*best[:count], *among))
+            return Fits(best, {id: Evidence(min(1.0, scores.get(id, 0.0) / best_possible)) for id in shown})
 
     def _Score(self, id: str, own: Mapping[str, float]) -> float:
         score, share = 0.0, 1.0
@@ -3826,6 +3670,7 @@ class _MRUCache:
         return list(reversed(self._ids))
 
 
+@dataclass(eq=False)
 class _Descent:
     """Lets a model choose from views of the tree, round by round.
 
@@ -3833,33 +3678,21 @@ class _Descent:
     own; and the client, which is called outside of both.  It writes nothing.
     """
 
-    def __init__(
-        self,
-        see: _See,
-        see_own: _See,
-        fit: Callable[..., Fits],
-        client: LLMClient,
-        mru: _MRUCache,
-        *,
-        max_candidates: int,
-        max_rounds: int,
-        show_descriptions: bool,
-        shows_paths: bool,
-        log_messages: bool,
-    ) -> None:
-        self._see = see  # what is committed
-        self._see_own = see_own  # and what this thread's open operation did on top
-        self._fit = fit  # see `Ranker.Fit`
-        self._client = client
-        self._mru = mru
-        self._max_candidates = max_candidates
-        self._max_rounds = max_rounds
-        self._fields = _ReadCandidateFields(client, show_descriptions)
-        self._wants_evidence = "excerpt" in self._fields or "score" in self._fields
-        self._shows_paths = shows_paths
-        self._log_messages = log_messages
-        self._complained_at: dict[tuple[str, str], float] = {}  # reason and kind of error -> when it was logged
-        self.spent = Counter(descents=0, model_calls=0, names_shown=0)
+    _see: _See  # what is committed
+    _see_own: _See  # and what this thread's open operation did on top
+    _fit: Callable[..., Fits]  # see `Ranker.Fit`
+    _client: LLMClient
+    _mru: _MRUCache
+    max_candidates: int
+    max_rounds: int
+    fields: list[str]  # of a candidate besides name and path, see `LLMClient.candidate_fields`
+    shows_paths: bool
+    log_messages: bool
+    spent: Counter[str] = field(default_factory=lambda: Counter(descents=0, model_calls=0, names_shown=0))
+    _complained_at: dict[tuple[str, str], float] = field(default_factory=dict)  # reason and kind of error -> when
+
+    def __post_init__(self) -> None:
+        self._wants_evidence = "excerpt" in self.fields or "score" in self.fields
 
     # -- rounds ---------------------------------------------------------------
 
@@ -3872,7 +3705,7 @@ class _Descent:
             return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
         with self._see() as state:
             position = _Position(_ROOT_ID, [], self._ListChildren(state, _ROOT_ID))
-        for _ in range(self._max_rounds):
+        for _ in range(self.max_rounds):
             fits = self.Rank(question, intent)
             trace.fits = trace.fits if trace.steps else fits
             with self._see() as state:
@@ -3894,13 +3727,11 @@ class _Descent:
 
     def ChooseAmong(self, ids: Sequence[str], query: str, intent: str, **about: str) -> _End:
         """Let the model choose one of a few keywords, also of those that the caller's open operation made."""
-        question, trace, context = _MakeQuestion(query, about), _Trace(query, intent), about.get("context")
+        question, trace = _MakeQuestion(query, about), _Trace(query, intent)
         if silence := self.AskWhetherSilent():
             return self._Conclude(trace, _Reading("silent", "missing", words=silence), _ROOT_ID)
-        fits = self.Rank({"query": context or query}, "search", ids) if self._wants_evidence else None
-        if context and fits and fits.evidence:  # for a client that goes by the order
-            self._ReadPaths(fits, context)
-            ids = sorted(ids, key=lambda id: -fits.evidence.get(id, _NO_EVIDENCE).score)
+        ranked = {"query": about.get("context") or query}
+        fits = self.Rank(ranked, "search", ids) if self._wants_evidence else None
         with self._see_own() as state:
             view = _View(self.Describe(state, [id for id in ids if id in state.nodes], fits), {})
         reading = self._AskRound(trace, question, [], view)
@@ -3909,17 +3740,6 @@ class _Descent:
         with self._see_own() as state:
             reading = self._Settle(state, trace, reading, view)
         return self._Conclude(trace, reading, _ROOT_ID)
-
-    def _ReadPaths(self, fits: Fits, context: str) -> None:
-        """Let a context that names what is above one of several namesakes tell it from the others."""
-        asked = set(_CutWords(context))
-        with self._see_own() as state:
-            above = {id: state.NamesOnPath(id)[:-1] for id in fits.evidence if id in state.nodes}
-        for id, names in above.items():
-            cut = filter(None, map(_CutWords, names))
-            share = max((sum(word in asked for word in words) / len(words) for words in cut), default=0.0)
-            evidence = fits.evidence[id]
-            fits.evidence[id] = evidence._replace(score=max(evidence.score, 0.8 * share))
 
     def AskWhetherSilent(self) -> str:
         try:
@@ -3931,9 +3751,9 @@ class _Descent:
         """Show the model a view, outside of every lock, and read its reply."""
         path = [_ElidePath([name]) for name in names[-_PATH_LIMIT:]]
         question = {**question, "path": path, "candidates": list(map(self._Show, itertools.count(), view.entries))}
-        if "score" in self._fields:
+        if "score" in self.fields:
             question["recent"] = view.recent_count
-        messages = _BuildMessages(trace.intent, question, self._shows_paths)
+        messages = _BuildMessages(trace.intent, question, self.shows_paths)
         logged: _Row = {"shown": [entry["id"] for entry in view.entries], "reply": None}
         try:
             reply = self._client.Chat(*copy.deepcopy((messages, _DECISION_SCHEMA)))  # it may change what it gets
@@ -3942,31 +3762,30 @@ class _Descent:
             reading = _ReadReply(reply, view)
         except Exception as error:  # the model's port: recorded in the step, and never passed on
             case = "timed_out" if isinstance(error, TimeoutError) else "failed"
-            reading = _Reading(case, words=_HideKeys(r"\1…", _Printable(_Shorten(error, 200))))
+            reading = _Reading(case, words=_HideKeys(r"\1…", _Printable(_Shorten(error, 200))))  # errors may quote keys
             logged["error"] = reading.words
-            self._Complain(_OUTCOMES[case][1], error)
-        if self._log_messages:
+            self._Complain(_OUTCOMES[case][1], error, reading.words)
+        if self.log_messages:
             logged["messages"] = messages
         trace.rounds.append(logged)
         trace.steps.append(DescentStep(reading.action, reading.words, len(view.entries), *self._ReadUsage()))
         return reading
 
-    def _Complain(self, reason: str, error: Exception) -> None:
-        """Log that the client failed: each kind of failure once a minute at most, without keys that errors quote."""
+    def _Complain(self, reason: str, error: Exception, words: str) -> None:
+        """Log that the client failed: each kind of failure once a minute at most."""
         kind, now = (reason, type(error).__name__), time.monotonic()
         if now - self._complained_at.get(kind, -math.inf) >= _COMPLAINT_S:
             self._complained_at[kind] = now
-            said = _HideKeys(r"\1…", _Printable(_Shorten(str(error), 200)))
-            _LOGGER.warning("the model did not answer (%s): %s: %s", *kind, said)
+            _LOGGER.warning("the model did not answer (%s): %s", reason, words)
 
     def _ReadUsage(self) -> tuple[int, int, float]:
-        """Return tokens in, tokens out and cost of the last call, as far as the client tells them."""
+        """Return tokens in, tokens out and cost of the last call, as far as the client reports them."""
         try:
             usage = self._client.last_usage  # type: ignore[attr-defined]  # only clients that count have it
             usages = [float(getattr(usage, name, 0) or 0) for name in ("input_tokens", "output_tokens", "cost")]
             tokens_in, tokens_out, cost = (value if 0 <= value < 1e15 else 0 for value in usages)
             return int(tokens_in), int(tokens_out), cost
-        except Exception:  # the model's port: whatever stands there, the answer is not lost for it
+        except Exception:  # the model's port: the answer is not lost for a usage that cannot be read
             return 0, 0, 0.0
 
     def _Settle(self, state: _State, trace: _Trace, reading: _Reading, view: _View) -> _Reading:
@@ -3976,7 +3795,7 @@ class _Descent:
             reading = _Reading("vanished", reading.action, reading.targets, "what was chosen is gone")
         elif is_jump and len(opened) == len(reading.targets) > 1 and not any(map(state.children.Get, opened)):
             reading = reading._replace(case="jump_to_leaves")
-        elif is_jump and len(opened) > max(1, self._max_candidates - 2):  # what lies below needs room for two groups
+        elif is_jump and len(opened) > max(1, self.max_candidates - 2):  # what lies below needs room for two groups
             reading = _Reading("jump_invalid", reading.action, words="more targets than a view can keep")
         trace.steps[-1].action, trace.steps[-1].reason = reading.action, reading.words
         return reading
@@ -3996,8 +3815,8 @@ class _Descent:
             shown = sum(step.shown for step in trace.steps)
             self.spent.update(descents=1, model_calls=len(trace.steps), names_shown=shown)
         io: _Row = {"prompt_version": _PROMPT_VERSION, "intent": trace.intent, "query": trace.query[:_QUERY_LIMIT]}
-        if self._fields:
-            io["candidate_fields"] = self._fields
+        if self.fields:
+            io["candidate_fields"] = self.fields
         io |= {"rounds": trace.rounds, "outcome": outcome, "reason": reason}
         is_choice = reading.action in ("match", "ambiguous") or reading.case == "jump_to_leaves"
         return _End(
@@ -4038,10 +3857,10 @@ class _Descent:
         return _Position([_ROOT_ID, *shared][-1], targets, members)
 
     def BuildView(self, state: _State, fits: Fits, position: _Position, *, is_first: bool) -> _View:
-        limit, within = self._max_candidates, set(position.members)
+        limit, within = self.max_candidates, set(position.members)
         best = [id for id in fits.ids if id in state.nodes]
         recent = [id for id in self._mru.Snapshot() if id in state.nodes and id != _ROOT_ID] if is_first else []
-        if "score" in self._fields:  # what is recent and fits stands where it ranks
+        if "score" in self.fields:  # what is recent and fits stands where it ranks
             recent = [id for id in recent if id not in best[: 2 * limit // 5]]
         if not is_first:
             best = [id for id in best if not within.isdisjoint(state.PathOf(id))]
@@ -4086,33 +3905,33 @@ class _Descent:
     def _ListChildren(self, state: _State, id: str) -> list[str]:
         """Return a keyword's children: in order, or by name where they are too many for one view."""
         ids = state.children.Get(id)
-        return list(ids) if len(ids) <= self._max_candidates else state.ChildrenByName(id)
+        return list(ids) if len(ids) <= self.max_candidates else state.ChildrenByName(id)
 
     def CollectCandidates(self, start_ids: list[str]) -> list[_Row]:
         with self._see() as state:
             below = (id for id in state.Beneath(start_ids) if id != _ROOT_ID)
-            return self.Describe(state, itertools.islice(below, self._max_candidates))
+            return self.Describe(state, itertools.islice(below, self.max_candidates))
 
     def Describe(self, state: _State, ids: Iterable[str], fits: Fits | None = None) -> list[_Row]:
         entries: list[_Row] = []
         for id in ids:
             names = state.NamesOnPath(id)
             entry: _Row = {"id": id, "name": [_ROOT_ID, *names][-1], "path": _ElidePath(names)}
-            if "description" in self._fields:
+            if "description" in self.fields:
                 text = _DecodeRow(state.nodes[id], KeywordNode)["description"]
                 text = text if text.strip() else _NO_DESCRIPTION
                 entry["description"] = text if len(text) <= _SHOWN_LIMIT else f"{text[: _SHOWN_LIMIT - 1]}…"
             if fits is not None and self._wants_evidence:
                 evidence = fits.evidence.get(id, _NO_EVIDENCE)
                 fields = {"excerpt": evidence.excerpt, "score": round(evidence.score, 3)}
-                entry |= {name: value for name, value in fields.items() if name in self._fields}
+                entry |= {name: value for name, value in fields.items() if name in self.fields}
             entries.append(entry)
         return entries
 
     def _Show(self, index: int, entry: _Row) -> _Row | str:
         """Return what the model sees of an entry of a view."""
         shown = {name: value for name, value in entry.items() if name != "id"}
-        if not self._shows_paths:
+        if not self.shows_paths:
             return {"idx": index, **shown}
         del shown["name"]
         return shown if len(shown) > 1 else cast("str", shown["path"])
@@ -4123,19 +3942,18 @@ class _Descent:
         """Return what fits, with evidence for the first or for `ids`; nothing where the ranking fails: views go on."""
         query, more = question["query"], question.get("description") or question.get("content") or ""
         is_placing = intent == "suggest_parent"
-        count = self._max_candidates if self._wants_evidence else 0 if is_placing else _NEAREST
+        count = self.max_candidates if self._wants_evidence else 0 if is_placing else _NEAREST
         try:
-            fits = self._fit(query, more, is_placing=is_placing, count=count, among=ids)
+            return self._fit(query, more, is_placing=is_placing, count=count, among=ids)
         except KeywordTreeError:  # of the tree itself: it was closed, say
             raise
         except Exception as error:
             _LOGGER.warning("nothing is ranked: %s: %s", type(error).__name__, error)
-            fits = Fits([], {})
-        return fits._replace(words=fits.words or _PlainWords(dict.fromkeys(_CutWords(f"{query}\n{more}"), 1.0)))
+            return Fits([], {})
 
     def ChooseByContext(self, ids: list[str], context: str) -> list[str]:
         """Return as many ids as a view shows: those first that a context speaks of, or of what is above them."""
-        if len(ids) <= self._max_candidates:
+        if len(ids) <= self.max_candidates:
             return ids
         ranked = self.Rank({"query": context[:_QUERY_LIMIT]}, "search").ids
         places = {id: place for place, id in enumerate(ranked)}
@@ -4143,7 +3961,7 @@ class _Descent:
         with self._see_own() as state:
             for id in filter(state.nodes.__contains__, ids):
                 best[id] = min(places.get(step, len(places)) for step in state.Upward(id))
-        return heapq.nsmallest(self._max_candidates, best, key=best.__getitem__)
+        return heapq.nsmallest(self.max_candidates, best, key=best.__getitem__)
 
 
 def _ReadCandidateFields(client: LLMClient, show_descriptions: bool) -> list[str]:
@@ -4184,7 +4002,7 @@ class _Transaction:
 
     _may_have_moved = False  # a keyword that was there: levels below it may be others than in the base
     _overlay: _State | None = None  # made when a plan reads what was staged
-    _seen = 0  # of the steps, those whose rows the overlay has
+    count = 0  # how often something was staged
 
     def __init__(self, engine: _Engine, base: _State, now: float) -> None:
         self.now = now
@@ -4196,16 +4014,17 @@ class _Transaction:
         self.staged: dict[_Key, bytes] = {}  # -> row
         self._heads: dict[bytes, Any] = {}  # of these rows
         self._before: dict[_Key, bytes] = {}  # -> row that the tree has, or had of what is gone
-        self.steps: list[tuple[_Key, bytes | None]] = []  # each key that was staged, and what was staged for it before
+        self._unseen: dict[_Key, None] = {}  # what was staged since the overlay was brought up to date
 
     @property
     def state(self) -> _State:
         """The tree with what was staged so far."""
-        if self._seen < len(self.steps):
-            overlay, seen = self._overlay or _State.Over(self.base), self._seen
-            self._seen, self._overlay = 0, None  # until it is whole: Ctrl-C may come
-            overlay.Apply(self.Collect(key for key, _ in self.steps[seen:])[1])
-            self._overlay, self._seen = overlay, len(self.steps)
+        if self._unseen:
+            overlay, self._overlay = self._overlay, None  # until it is whole: Ctrl-C may come
+            keys = self.staged if overlay is None else self._unseen
+            overlay = overlay or _State.Over(self.base)
+            overlay.Apply(self.Collect(keys)[1])
+            self._overlay, self._unseen = overlay, {}
         return self._overlay or self.base
 
     def Collect(self, keys: Iterable[_Key] | None = None) -> tuple[Rows, Rows]:
@@ -4244,45 +4063,39 @@ class _Transaction:
             raise NotFoundError("keyword", id, f"no keyword has the id {_Shorten(id)}{called}")
         return found
 
+    # The next three look into what was staged by themselves: an overlay for each record would double a batch's time.
+
     def Has(self, kind: int, id: str) -> bool:
-        """Tell whether a keyword or info is there; like the next two without an overlay, which would cost a batch."""
+        """Tell whether a keyword or info is there."""
         staged = self.staged.get((kind, id, ""))
         if staged is not None:
             return not self._heads[staged].deleted
         return id in (self.base.infos if kind else self.base.nodes)
 
+    def LevelOf(self, id: str) -> int:
+        """Return the level of a keyword that is there."""
+        staged = self.staged.get((0, id, ""))
+        if self._may_have_moved:
+            return self.state.LevelOf(id)
+        return self.base.LevelOf(id) if staged is None else cast("int", self._heads[staged].level)
+
     def StageNew(self, record: KeywordNode | Info) -> None:
         """Stage a new keyword or info, as version 1, or one after that of a deleted one that had its id.
-
-        Like `LevelOf` without an overlay, which a batch would pay for.
 
         Raises:
             DuplicateIdError: the id is in use, or leads to what its keyword was merged into.
         """
-        kind, id, base = 0 if isinstance(record, KeywordNode) else 1, record.id, self.base
-        staged = self.staged.get((kind, id, ""))
-        if staged is None:
-            row = (base.gone_infos if kind else base.gone_nodes).get(id)
-            gone = None if row is None else ReadRecord(row)
-            is_there = id in (base.infos if kind else base.nodes)
+        key = 0 if isinstance(record, KeywordNode) else 1, record.id, ""
+        if key in self.staged:
+            gone = self._heads[self.staged[key]]
+            is_there = not gone.deleted
         else:
-            gone, is_there = self._heads[staged], not self._heads[staged].deleted
+            held, row = self.base.Find(record)
+            gone, is_there = None if row is None else ReadRecord(row), held is not None
         if is_there or getattr(gone, "merged_into", None) is not None:
-            raise DuplicateIdError(id)
+            raise DuplicateIdError(record.id)
         record.version = 1 if gone is None else gone.version + 1
-        self.StageRow((kind, id, ""), _EncodeRecord(record), None, record)
-
-    def LevelOf(self, id: str) -> int | None:
-        """Return a keyword's level, None where there is no such keyword."""
-        staged = self.staged.get((0, id, ""))
-        if staged is not None and self._heads[staged].deleted:
-            return None
-        if self._may_have_moved:
-            state = self.state
-            return state.LevelOf(id) if id in state.nodes else None
-        if staged is not None:
-            return cast("int", self._heads[staged].level)
-        return self.base.LevelOf(id) if id in self.base.nodes else None
+        self.StageRow(key, _EncodeRecord(record), None, record)
 
     def ReadNode(self, id: str) -> KeywordNode:
         """Return a keyword to be changed, or the one that it was merged into."""
@@ -4318,21 +4131,11 @@ class _Transaction:
     def StageRow(self, key: _Key, row: bytes | None, before: bytes | None, head: Any = None) -> None:
         """Stage a row, or with None that the link `before` goes, which the tree has; a link's key is all its head."""
         row = row or cast("bytes", before).replace(_LIVE, _DELETED, 1)
-        self.steps.append((key, self.staged.get(key)))  # first: Ctrl-C may come after this
+        self.count += 1  # first: Ctrl-C may come after this
         if before is not None and key not in self.staged:
             self._before[key] = before
         self.staged[key], self._heads[row] = row, head or key
-
-    def CutTo(self, count: int) -> None:
-        """Take back all but the first steps."""
-        if self._seen > count:
-            self._seen, self._overlay = 0, None
-        while len(self.steps) > count:
-            key, old = self.steps.pop()
-            if old is not None:
-                self.staged[key] = old
-            elif self.staged.pop(key, None):
-                self._before.pop(key, None)
+        self._unseen[key] = None
 
     def Change(self, record: KeywordNode | Info, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
@@ -4340,36 +4143,29 @@ class _Transaction:
             return
         vars(record).update(values, version=record.version + 1, updated_at=max(self.now, record.updated_at))
         if isinstance(record, KeywordNode) and "parent_id" in values:
-            record.level = cast("int", self.LevelOf(cast("str", record.parent_id))) + 1
+            record.level = self.LevelOf(cast("str", record.parent_id)) + 1
         self.Stage(record)
 
     def FindDangling(self) -> Iterator[_Record]:
         """Yield what was staged and refers to nothing now, and what refers to what was staged as gone."""
-        base, rooted = self.base, {_ROOT_ID}
+        base, state, rooted = self.base, self.state, {_ROOT_ID}
         for (kind, id, keyword_id), row in self.staged.items():
             is_whole = True
             if kind == 2:
-                is_whole = _DELETED in row or (self.Has(1, id) and self.Has(0, keyword_id))
+                is_whole = _DELETED in row or (id in state.infos and keyword_id in state.nodes)
             elif self._heads[row].deleted:
                 children = [] if kind else [base.nodes[child] for child in base.children.Get(id)]
                 links = base.by_info.Get(id) if kind else base.by_node.Get(id)
                 yield from (ReadRecord(other) for other in [*children, *links] if _KeyOf(other) not in self.staged)
             elif kind == 0:
-                is_whole = self._IsRooted(id, rooted)
+                path = set[str]()
+                while is_whole and id not in rooted:  # do its parents lead to the root?
+                    is_whole = id in state.nodes and id not in path
+                    path.add(id)
+                    id = state.ParentOf(id) if is_whole else id
+                rooted |= path if is_whole else set()
             if not is_whole:
                 yield ReadRecord(row)
-
-    def _IsRooted(self, id: str, rooted: set[str]) -> bool:
-        """Tell whether the parents of a keyword lead to the root; those that do are added to `rooted`."""
-        path: set[str] = set()
-        while id not in rooted:
-            if id in path or not self.Has(0, id):
-                return False
-            path.add(id)
-            staged = self.staged.get((0, id, ""))
-            id = self.base.ParentOf(id) if staged is None else self._heads[staged].parent_id
-        rooted |= path
-        return True
 
 
 def _IsSame(old: object, new: object) -> bool:
@@ -4393,15 +4189,14 @@ def _PlanAll(plans: Iterable[_Plan[_Value]], tx: _Transaction) -> list[_Value]:
 
 def _PlanNode(node: KeywordNode, wanted: str, agent_io: _Row | None, tx: _Transaction) -> KeywordNode:
     """Stage a new keyword below the one that the caller, or a model, wants it under."""
-    parent_id, level = wanted, tx.LevelOf(wanted)
-    if level is None:
+    parent_id = wanted
+    if not tx.Has(0, wanted):
         if agent_io is None:
             parent_id = tx.Resolve(wanted)
         else:
             parent_id = tx.state.Nearest(wanted)  # a model's choice may be gone by now
             agent_io["reason"] = "parent_gone"
-        level = tx.state.LevelOf(parent_id)
-    node.parent_id, node.level = parent_id, level + 1
+    node.parent_id, node.level = parent_id, tx.LevelOf(parent_id) + 1
     node.created_at = node.updated_at = tx.now
     node.ordinal = tx.next_ordinal
     tx.StageNew(node)
@@ -4637,25 +4432,42 @@ def _PlanUndo(tx: _Transaction, operation: LoggedOperation) -> None:
 
 def _UndoRecord(tx: _Transaction, state: _State, record: KeywordNode | Info, row: bytes, was: bytes | None) -> bool:
     """Stage a keyword or info as it was; return False where it is not as the operation left it."""
-    version, is_same = _CompareWithNow(tx, state, record, row)
-    old = dataclasses.replace(record, deleted=True) if was is None else ReadRecord(was)
-    if was is None and isinstance(old, KeywordNode):
-        old.merged_into = None
-    if is_same and (was is not None or old != record):  # else it was made and deleted by the same operation
-        old.version, old.updated_at = version + 1, max(tx.now, old.updated_at)
-        tx.Stage(old, dead=row)
-    return is_same
-
-
-def _CompareWithNow(tx: _Transaction, state: _State, record: KeywordNode | Info, row: bytes) -> tuple[int, bool]:
-    """Return a record's version now, and whether it still says what the row says."""
     held, gone = state.Find(record)
-    if held is None:
-        left = None if gone is None else ReadRecord(gone)
-        return (0, False) if left is None else (left.version, _DigestOf(left) == _DigestOf(record))
-    now = tx.ReadRow(held)
-    current = ReadRecord(now)
-    return current.version, now == row or _DigestOf(current) == _DigestOf(record)
+    present = gone if held is None else tx.ReadRow(held)
+    now = None if present is None else ReadRecord(present)
+    if now is None or not (present == row or _DigestOf(now) == _DigestOf(record)):
+        return False
+    if was is not None or not record.deleted or getattr(record, "merged_into", None) is not None:
+        _PutBack(tx, record, was, now.version, row)  # else it was made and deleted by the same operation
+    return True
+
+
+def _PutBack(
+    tx: _Transaction,
+    record: KeywordNode | Info,
+    was: bytes | None,
+    version: int,
+    dead: bytes | None,
+    merged_into: str | None = None,
+) -> None:
+    """Stage a record as a row has it, as the version after one; with None as one that was not there.
+
+    Args:
+        tx: where.
+        record: which, as it is or was.
+        was: its row.
+        version: the newest so far.
+        dead: what is left of it in the tree, where it is deleted now.
+        merged_into: where the id of one that was not there led.
+    """
+    if was is not None:
+        record = ReadRecord(was)
+    else:
+        record.deleted = True
+        if isinstance(record, KeywordNode):
+            record.merged_into = merged_into
+    record.version, record.updated_at = version + 1, max(tx.now, record.updated_at)
+    tx.Stage(record, dead)
 
 
 def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -> None:
@@ -4669,24 +4481,15 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
         tx.StageRow(key, row, now.FindLink(key, row))
     for held_now, held_then in ((now.nodes, then.nodes), (now.infos, then.infos)):
         for id in dict.fromkeys([*held_now, *held_then]):
-            old = read(held_then[id]) if id in held_then else None
+            was = read(held_then[id]) if id in held_then else None
             present = tx.ReadRow(held_now[id]) if id in held_now else None
-            if old != present:
-                _StageThen(tx, now, then, old, present)
-
-
-def _StageThen(tx: _Transaction, now: _State, then: _State, old: bytes | None, present: bytes | None) -> None:
-    """Stage a record as it was, `old`; None where it was not there."""
-    record, dead = ReadRecord(cast("bytes", old or present)), None
-    version = 0 if present is None else ReadRecord(present).version
-    gone, gone_then = now.Find(record)[1], then.Find(record)[1]
-    if gone is not None:
-        version, dead = ReadRecord(gone).version, gone
-    record.version = max(record.version, version) + 1
-    record.deleted, record.updated_at = old is None, max(tx.now, record.updated_at)
-    if old is None and gone_then is not None and isinstance(record, KeywordNode):
-        record.merged_into = ReadRecord(gone_then).merged_into
-    tx.Stage(record, dead)
+            if was == present:
+                continue
+            record = ReadRecord(cast("bytes", was or present))
+            gone, gone_then = now.Find(record)[1], then.Find(record)[1]
+            version = max(ReadRecord(row).version for row in (was, present, gone) if row is not None)
+            merged_into = None if gone_then is None else getattr(ReadRecord(gone_then), "merged_into", None)
+            _PutBack(tx, record, was, version, gone, merged_into)
 
 
 # == Commit ===================================================================
@@ -4722,7 +4525,7 @@ class _Job(Generic[_Value]):
     plan: _Plan[_Value]
     author: str = ""
     agent_ios: Sequence[_Row] = ()
-    makes: Sequence[str] = ()  # the ids of what it makes, and of what it reads,
+    makes: Sequence[str] = ()  # the ids of what it makes or changes, and of what it reads,
     reads: Sequence[str] = ()  # where it does nothing else
     block: OpenOperation | None = None
     result: _Value = None  # type: ignore[assignment]  # until it is done
@@ -4854,8 +4657,7 @@ class OpenOperation:
         self._writes: list[_BlockWrite] = []
         self._owner: tuple[int, object] = (0, None)
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
-        self._first = 0  # how many plans the outer one had,
-        self._start: tuple[_Transaction | None, int] = (None, 0)  # and its transaction, with so many steps
+        self._first = 0  # how many plans the outer one had
         self._inner: list[OpenOperation] = []  # those that are open inside this one
         self.transaction: _Transaction | None = None  # what the plans staged; None: they are to run again
 
@@ -4867,8 +4669,7 @@ class OpenOperation:
         if self._exit is not None and self._exit() is None:  # the method was read before, and the block entered by hand
             self._exit = None
         if self._outer is not None:
-            self.id, self._first, transaction = self._outer.id, len(self._outer._writes), self._outer.transaction
-            self._start = transaction, len(transaction.steps) if transaction else 0
+            self.id, self._first = self._outer.id, len(self._outer._writes)
             self._outer._inner.append(self)
             return self
         self.now, self._owner = self.engine.Now(), _WhoRuns()
@@ -4901,7 +4702,7 @@ class OpenOperation:
             if self in self._outer._inner:
                 self._outer._inner.remove(self)
                 if kind is not None:
-                    self._outer.CutTo(self._first, *self._start)
+                    self._outer.CutTo(self._first)
             return
         try:
             self._DropEnded()
@@ -4939,11 +4740,12 @@ class OpenOperation:
         self._DropEnded()
         with self.engine.lock:
             transaction = self.Prepare()
-            count = len(transaction.steps)
+            count = transaction.count
             try:
                 result = plan(transaction)
             except BaseException:
-                self.CutTo(len(self._writes), transaction, count)
+                if transaction.count != count:  # plans refuse first and stage then, so this is rare
+                    self.transaction = None
                 raise
             self._writes.append(_BlockWrite(plan, author, agent_ios))
         return cast("_Value", _CopyResult(result))  # the plan may run again, on drafts that must not have changed
@@ -4951,17 +4753,15 @@ class OpenOperation:
     def _DropEnded(self) -> None:
         """Take back what inner blocks wrote whose end was interrupted."""
         for inner in [each for each in self._inner if each.HasEnded()]:
-            self.CutTo(inner._first, *inner._start)
+            self.CutTo(inner._first)
             self._inner.remove(inner)
 
-    def CutTo(self, count: int, transaction: _Transaction | None = None, step_count: int = 0) -> None:
-        """Forget all plans but the first, after which the transaction had so many steps; another one is made again."""
+    def CutTo(self, count: int) -> None:
+        """Forget all plans but the first, which run again when the block is used next."""
         with self.engine.lock:
-            mine, self.transaction = self.transaction, None  # until it is back: Ctrl-C may come
-            if mine is not None and mine is transaction:
-                mine.CutTo(step_count)
-                self.transaction = mine
-            del self._writes[count:]
+            if len(self._writes) > count:
+                self.transaction = None
+                del self._writes[count:]
 
     def TakeIn(self, records: Rows) -> None:
         """Take in what another writer has committed, before the state does.  The tree's lock is held."""
@@ -5127,14 +4927,11 @@ class _Engine:
         if self.is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
         if self.must_reopen:
-            self._Reopen()
-
-    def _Reopen(self) -> None:
-        old = self.store
-        if old.is_lost:
-            raise StoreCorruptError(LOG_NAME, 0, LOST)
-        self.Open(old.position)
-        old.Release()
+            old = self.store
+            if old.is_lost:
+                raise StoreCorruptError(LOG_NAME, 0, LOST)
+            self.Open(old.position)
+            old.Release()
 
     def RenewAfterFork(self) -> None:
         # Another thread of the parent may have held any lock, and been in the middle of taking rows in; and a lock that
@@ -5255,43 +5052,42 @@ class _Engine:
 
         What fails is each unfinished job's error, or raised where there are none, or where it is of a signal handler.
         """
-        try:
-            while True:
+        while True:
+            try:
                 if self.must_reopen or self.is_closed:
                     self._EnsureOpen()
                 try:
                     self.store.Begin(self._Apply, bool(jobs))
                     return work(jobs)
-                except ReplacedError:
-                    self.must_reopen = True
-                except BehindError:
-                    jobs = [job for job in jobs if not job.is_done]
-                self.store.End()
-        except BaseException as error:
-            self.must_reopen, is_due = True, self.must_reopen  # first of all: a second Ctrl-C may come
-            if _LeavesMemoryIntact(error):
-                self.must_reopen = is_due
-            if not isinstance(error, (KeywordTreeError, _DiskError)):
-                raise  # by no local's name: a cycle would keep its frames, and with them the collector off
-            failure = error
-            if isinstance(error, _DiskError):
-                failure = StoreError(f"cannot use {_Shorten(self.name)}: {error}")
-                failure.__cause__ = error
-            if not jobs:
-                raise failure  # noqa: B904  it is the error, or has it as its cause
-            for job in jobs:
-                if not job.is_done:
-                    job.error = _ErrorOf(job, failure)
-            return None
-        finally:
-            try:
-                self.store.End()
-            except BaseException:  # Ctrl-C at its entry
-                try:
-                    self.store.End()
-                finally:  # a second Ctrl-C
-                    self.store.End()
-                raise
+                finally:
+                    try:
+                        self.store.End()
+                    except BaseException:  # Ctrl-C at its entry
+                        try:
+                            self.store.End()
+                        finally:  # a second Ctrl-C
+                            self.store.End()
+                        raise
+            except ReplacedError:
+                self.must_reopen = True
+            except BehindError:
+                jobs = [job for job in jobs if not job.is_done]
+            except BaseException as error:
+                self.must_reopen, is_due = True, self.must_reopen  # first of all: a second Ctrl-C may come
+                if _LeavesMemoryIntact(error):
+                    self.must_reopen = is_due
+                if not isinstance(error, KeywordTreeError):
+                    raise  # by no local's name: a cycle would keep its frames, and with them the collector off
+                failure = error
+                if isinstance(error, _DiskError):
+                    failure = StoreError(f"cannot use {_Shorten(self.name)}: {error}")
+                    failure.__cause__ = error
+                if not jobs:
+                    raise failure  # noqa: B904  it is the error, or has it as its cause
+                for job in jobs:
+                    if not job.is_done:
+                        job.error = _ErrorOf(job, failure)
+                return None
 
     def Compact(self, keep_history: bool) -> None:
         """Write a new log, and open it; readers go on with what they have until it is there."""
@@ -5302,11 +5098,10 @@ class _Engine:
             rows_of = partial(self.state.RowsOf, read=self.store.ReadRow, with_gone=keep_history)
             try:
                 self.store.Compact(rows_of, self.state.next_ordinal, keep_history)
-                self.store.End()
-                self._Reopen()
-            except BaseException:
+            finally:
                 self.must_reopen = True  # the open descriptors may be those of replaced files
-                raise
+            self.store.End()
+            self._EnsureOpen()
 
         self.Exclusively(Work)
 
@@ -5435,11 +5230,11 @@ _INFO_SPEC: _Row = {"id": None, "content": "", "source": "", "keyword_ids": None
 _INFO_SPEC |= {"metadata": None, "created_by": "user"}
 
 
+@dataclass(eq=False)
 class _Reader:
     """Makes the records that callers get, of what the state holds."""
 
-    def __init__(self, engine: _Engine) -> None:
-        self._engine = engine
+    _engine: _Engine
 
     def Nodes(self, state: _State, ids: Iterable[str]) -> list[KeywordNode]:
         """Return keywords that read their rows when they are looked at.  The lock is held."""
@@ -5470,13 +5265,13 @@ class _Reader:
         return "" if held is None else self.Infos([held])[0].content
 
 
+@dataclass(eq=False)
 class _Writer:
     """Makes new records of arguments that were checked, lets the model place them, and commits."""
 
-    def __init__(self, engine: _Engine, reader: _Reader, descent: _Descent) -> None:
-        self._engine = engine
-        self._reader = reader
-        self._descent = descent
+    _engine: _Engine
+    _reader: _Reader
+    _descent: _Descent
 
     def DraftNode(
         self,
@@ -5567,12 +5362,12 @@ class _Writer:
         return operation_id
 
 
+@dataclass(eq=False)
 class _Journal:
     """Reads operations from the log, newest first."""
 
-    def __init__(self, engine: _Engine) -> None:
-        self._engine = engine
-        self._nothing_between = (0, 0)  # two sequence numbers
+    _engine: _Engine
+    _nothing_between: tuple[int, int] = (0, 0)  # two sequence numbers
 
     def Newest(self, id: str | None, limit: int) -> list[Change]:
         """Return the newest operations, or the newest that touched a record."""
@@ -5636,21 +5431,19 @@ class _Found(NamedTuple):
     """What a search found, as it stood when the lock was held."""
 
     path: list[KeywordNode]
-    infos: list[Any]
-    """Where the first infos are held."""
-    newest: list[Any]
-    """Where the newest of the others are."""
+    infos: list[Any]  # where the first infos are held
+    newest: list[Any]  # where the newest of the others are
     info_count: int
 
 
+@dataclass(eq=False)
 class _Searcher:
     """Finds by name, path, token and what was confirmed, else by the descent, and puts into a result what it found."""
 
-    def __init__(self, engine: _Engine, reader: _Reader, descent: _Descent, mru: _MRUCache) -> None:
-        self._engine = engine
-        self._reader = reader
-        self._descent = descent
-        self._mru = mru
+    _engine: _Engine
+    _reader: _Reader
+    _descent: _Descent
+    _mru: _MRUCache
 
     def FindExactly(self, query: str) -> tuple[SearchResult | None, list[str]]:
         """Return what has the name, MATCHED or AMBIGUOUS, and the ids of all that do."""
@@ -5696,9 +5489,11 @@ class _Searcher:
         result = SearchResult(SearchStatus.MATCHED, found.path[-1], found.path, infos, reason=reason)
         result.info_count, result.confidence = found.info_count, 1.0
         if fits is not None:
-            evidence = fits.evidence.get(found.path[-1].id)
-            result.confidence, nearest = (0.0, "") if evidence is None else (evidence.score, evidence.nearest)
-            _PutFittingFirst(result, self._reader.Infos(found.newest), fits.words or _PlainWords({}), nearest)
+            evidence = fits.evidence.get(found.path[-1].id, _NO_EVIDENCE)
+            result.confidence = evidence.score
+            if fits.words is not None:
+                newest = self._reader.Infos(found.newest)
+                result.infos, result.excerpt = fits.words.Arrange(infos, newest, evidence.nearest)
         return result
 
     def _BuildAmbiguousResult(self, ids: Sequence[str], reason: str) -> SearchResult:
@@ -5746,21 +5541,6 @@ class _Searcher:
         result.output_tokens = sum(step.output_tokens for step in steps)
         result.cost = sum(step.cost for step in steps)
         return result
-
-
-def _PutFittingFirst(result: SearchResult, newest: list[Info], words: QueryWords, nearest: str) -> None:
-    """Let a result begin with the infos that fit; they are looked for on its first page and among the newest."""
-    weighed = []
-    for info in result.infos + newest:
-        text = info.content[:_READ_FOR_EXCERPT]
-        weighed.append((bool(nearest) and text.startswith(nearest), words.Weigh(text), info))
-    ordered = sorted(weighed, key=lambda each: each[:2], reverse=True)
-    fitting = [info for is_meant, weight, info in ordered if is_meant or weight]
-    others = [info for is_meant, weight, info in weighed[: len(result.infos)] if not (is_meant or weight)]
-    result.infos = [*fitting, *others][:_PAGE]
-    is_meant = bool(ordered) and ordered[0][0]
-    contents = [info.content[:_READ_FOR_EXCERPT] for info in (fitting[:1] if is_meant else fitting)]
-    result.excerpt = words.Quote(contents, contents[0] if is_meant else "")
 
 
 def _Sibling(name: str) -> Any:
@@ -5898,9 +5678,9 @@ class KeywordTree:
             engine.Fit,
             client,
             self._mru,
-            max_candidates=max_candidates,
-            max_rounds=descend_max_rounds,
-            show_descriptions=show_descriptions,
+            max_candidates,
+            descend_max_rounds,
+            _ReadCandidateFields(client, show_descriptions),
             shows_paths=view == "paths",
             log_messages=log_messages,
         )
@@ -6392,8 +6172,9 @@ class KeywordTree:
         checked = _CheckFields("a patch", patch, {"content", "source", "metadata"})
         if version is not None:
             _Check(version=version)
-        plan = partial(_PlanUpdateInfo, patch=checked, version=version)
-        return self._Write("update_info", plan, changed_by, info_id=info_id)
+        info_id, author = self._Enter(info_id=info_id, changed_by=changed_by)
+        plan = partial(_PlanUpdateInfo, info_id=info_id, patch=checked, version=version)
+        return self._engine.Write("update_info", plan, author, makes=(info_id,))
 
     def DeleteInfo(self, info_id: str, changed_by: str = "user") -> None:
         """Delete an info and its links.  Cost: one sync, a row for each."""

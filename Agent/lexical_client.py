@@ -29,7 +29,7 @@ It never jumps: the first view already has what ranks best in all of the tree.
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from typing_extensions import override
@@ -122,7 +122,17 @@ def _read_view(messages: Sequence[Mapping[str, object]]) -> _View | None:
     candidates = [candidate for idx, item in listed if (candidate := _read_candidate(idx, item, said))]
     while candidates and _is_group(candidates[-1].name):  # they stand at the end
         candidates.pop()
+    if isinstance(context := question.get("context"), str):  # of several keywords with one name
+        candidates = sorted((_with_context(each, context) for each in candidates), key=lambda each: -each.score)
     return _View(intent, text, said, candidates)
+
+
+def _with_context(candidate: _Candidate, context: str) -> _Candidate:
+    """Return a candidate with the score that a context gives it which names a keyword above it."""
+    said = set(texts.terms(context))
+    above = [words for name in candidate.path.split(" / ")[:-1] if (words := texts.terms(name))]
+    share = max((sum(word in said for word in words) / len(words) for words in above), default=0.0)
+    return replace(candidate, score=max(candidate.score, 0.8 * share))
 
 
 def _read_candidate(place: int, item: object, said: Collection[str]) -> _Candidate | None:

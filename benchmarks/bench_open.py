@@ -29,7 +29,7 @@ def _serve(role: str, store: str) -> Callable[..., dict[str, Any]]:
             else:
                 opening = common.timed(lambda: kept.append(sqlite_peer.load(Path(store).with_suffix(".sqlite"))))
             peak = common.peak_rss_mb()
-            reading = common.timed(lambda: [node.name for node in kept[0]]) if role == "tree" else 0.0
+            reading = common.timed(lambda: [node.name for node in kept[0].Walk()]) if role == "tree" else 0.0
         return {"open": opening, "peak": peak, "read": opening + reading}
 
     return answer

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
+from ..keyword_tree import Info
 from . import texts
 
 __all__ = ["QUOTED", "Words", "quote"]
@@ -11,6 +12,8 @@ __all__ = ["QUOTED", "Words", "quote"]
 QUOTED = 5
 """Passages among which the sentence is looked for, the best ones."""
 _LIMIT = 160  # characters
+_READ = 4096  # characters of an info that are looked at
+_SHOWN = 50  # infos of a result
 # Parts a text neither within a word nor before a mark.
 _find_part = re.compile(rf"(?![^\w\s\x00-\x7f]).{{1,{_LIMIT - 2}}}(?![^\w\s\x00-\x7f])").search
 # Not the joiners within Persian words and within emoji: they change nothing else.
@@ -46,6 +49,19 @@ class Words:
         found = (_find_part(text, start) for start in range(0, len(text), _LIMIT // 2))
         part = max((match[0] for match in found if match), key=self.Weigh, default=text[: _LIMIT - 2])
         return f"{'' if text.startswith(part) else '…'}{part}{'' if text.endswith(part) else '…'}"
+
+    def Arrange(self, infos: list[Info], newest: list[Info], nearest: str) -> tuple[list[Info], str]:
+        """Return infos, those that fit first, and the sentence that fits best; see `QueryWords` of the tree."""
+        weighed = []
+        for info in infos + newest:
+            text = info.content[:_READ]
+            weighed.append((bool(nearest) and text.startswith(nearest), self.Weigh(text), info))
+        ordered = sorted(weighed, key=lambda each: each[:2], reverse=True)
+        fitting = [info for is_meant, weight, info in ordered if is_meant or weight]
+        others = [info for is_meant, weight, info in weighed[: len(infos)] if not (is_meant or weight)]
+        is_meant = bool(ordered) and ordered[0][0]
+        contents = [info.content[:_READ] for info in (fitting[:1] if is_meant else fitting)]
+        return [*fitting, *others][:_SHOWN], self.Quote(contents, contents[0] if is_meant else "")
 
 
 def quote(contents: Iterable[str], weights: Mapping[str, float]) -> str:

@@ -268,6 +268,25 @@ class TestGroups:
         assert len(tell(tree)) > 9
         one_by_one.Close()
 
+    def test_of_different_infos_share_a_sync_and_of_one_come_after_one_another(
+        self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        a, b = tree.CreateInfo("a").id, tree.CreateInfo("b").id
+        together = Together(tree, monkeypatch)
+        for id, content in ((a, "a1"), (b, "b1"), (a, "a2")):
+            together.queue_up(partial(tree.UpdateInfo, id, {"content": content}))
+        together.go_on()
+
+        assert together.raised == []
+        log = Path(tree.data_dir, "change_log.jsonl").read_bytes()
+        durable = [int(number) for number in re.findall(rb'"durable": (\d+), "op": "update_info"', log)]
+        assert durable == [durable[0], durable[0], durable[0] + 2]
+        tree.Close()
+        with KeywordTree(tree.data_dir) as again:
+            infos = [again.GetInfo(id) for id in (a, b)]
+            assert [(info.content, info.version) for info in infos if info] == [("a2", 3), ("b1", 2)]
+            assert again.Verify() == []
+
     def test_do_not_commit_what_was_interrupted_while_it_waited(
         self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch
     ) -> None:
