@@ -47,7 +47,7 @@ _T = TypeVar("_T")
 
 
 _SHARED = (("scopes", list), ("owner", str))
-_KEPT = ("scopes", "owner", "of", "request", "idempotency")  # of a deleted record
+_KEPT = ("scopes", "owner", "of")  # of a deleted record
 _FORMS: Mapping[str, Sequence[tuple[str, type | tuple[type, ...]]]] = {
     "knowledge": (
         *(*_SHARED, ("task", str), ("types", list), ("tags", dict), ("resource_ids", list), ("message_id", str)),
