@@ -472,15 +472,15 @@ expected-statuses = ["400", "401", "403", "406", "415", "422", "428"]
 KNOWN_IDS = """
 [[operations]]
 include-name = "POST /api/proposal/{{id}}/accept"
-parameters = {{ "path.id" = ["{accepted}", "proposal-0"] }}
+parameters = {{ "path.id" = "{accepted}" }}
 
 [[operations]]
 include-name = "POST /api/proposal/{{id}}/reject"
-parameters = {{ "path.id" = ["{rejected}", "proposal-0"] }}
+parameters = {{ "path.id" = "{rejected}" }}
 
 [[operations]]
 include-name = "POST /api/operation/{{id}}/undo"
-parameters = {{ "path.id" = ["{operation}", "nope"] }}
+parameters = {{ "path.id" = "{operation}" }}
 """
 
 ROLES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
