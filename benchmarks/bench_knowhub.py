@@ -1,7 +1,7 @@
 """Measure KnowHub: `python -m benchmarks.bench_knowhub [--entries 5000] [--seconds 5] [--only servers,mem0,…]`.
 
-servers    its server beside a plain one over FastAPI and sqlite (WAL, synchronous=FULL, FTS5), each in a process of its
-           own, with the same client and the same entries, in turns
+servers    its server beside a plain one over FastAPI and sqlite (WAL, synchronous=FULL, FTS5; tokens, votes and history
+           as here), each in a process of its own, with the same client and the same entries, in turns
 mem0       saving and searching beside mem0ai's library, without a model on either side (needs `make peers` once)
 recall     among 30,000 entries, for tokens that see more or less of them; opening, also after a kill
 processes  whether the feedback of eight processes, and of eight clients of two workers, is all there
@@ -14,6 +14,7 @@ Ratios count: the machine's own speed is in both sides.
 import argparse
 import asyncio
 import gc
+import hashlib
 import json
 import os
 import random
@@ -54,8 +55,12 @@ def entry(number: int, chooser: random.Random) -> dict[str, Any]:
 
 
 def plain_app(path: str) -> Any:
-    """Return what one would write in an afternoon: the same four calls over sqlite."""
-    from fastapi import FastAPI
+    """Return what one would write in a day: the same four calls over sqlite, with the same promises.
+
+    A call is known by its token, kept as a SHA-256; a write is on the disk before its answer; of each principal one
+    vote counts; every write leaves who did it, and what.
+    """
+    from fastapi import FastAPI, HTTPException, Request
     from fastapi.responses import JSONResponse
     from pydantic import BaseModel
 
@@ -70,8 +75,12 @@ def plain_app(path: str) -> Any:
         return connection
 
     base().executescript(
-        "CREATE TABLE IF NOT EXISTS entry (id INTEGER PRIMARY KEY, body TEXT, helpful INTEGER DEFAULT 0);"
-        "CREATE TABLE IF NOT EXISTS feedback (id INTEGER PRIMARY KEY, entry INTEGER, body TEXT);"
+        "CREATE TABLE IF NOT EXISTS token (digest TEXT PRIMARY KEY, principal TEXT);"
+        "CREATE TABLE IF NOT EXISTS entry"
+        " (id INTEGER PRIMARY KEY, body TEXT, principal TEXT, helpful INTEGER DEFAULT 0);"
+        "CREATE TABLE IF NOT EXISTS feedback (id INTEGER PRIMARY KEY, entry INTEGER, principal TEXT, body TEXT);"
+        "CREATE INDEX IF NOT EXISTS of_entry ON feedback (entry, principal);"
+        "CREATE TABLE IF NOT EXISTS operation (id TEXT PRIMARY KEY, principal TEXT, at REAL, before TEXT, after TEXT);"
         "CREATE VIRTUAL TABLE IF NOT EXISTS text USING fts5 (task, content)"
     )
 
@@ -83,18 +92,35 @@ def plain_app(path: str) -> Any:
     class Update(BaseModel):
         add_helpful_case: dict[str, Any]
 
+    def who(request: Request) -> str:
+        text = request.headers.get("authorization", "").removeprefix("Bearer ")
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        row = base().execute("SELECT principal FROM token WHERE digest = ?", (digest,)).fetchone()
+        if row is None:
+            raise HTTPException(401)
+        return str(row[0])
+
+    def note(connection: sqlite3.Connection, principal: str, before: str | None, after: str) -> str:
+        operation = (os.urandom(16).hex(), principal, time.time(), before, after)
+        connection.execute("INSERT INTO operation VALUES (?, ?, ?, ?, ?)", operation)
+        return operation[0]
+
     app = FastAPI()
 
     @app.post("/api/knowledge", status_code=201)
-    def save(body: In) -> JSONResponse:
+    def save(body: In, request: Request) -> JSONResponse:
+        principal, said = who(request), body.model_dump_json()
         with base() as connection:
-            id = connection.execute("INSERT INTO entry (body) VALUES (?)", (body.model_dump_json(),)).lastrowid
+            sql = "INSERT INTO entry (body, principal) VALUES (?, ?)"
+            id = connection.execute(sql, (said, principal)).lastrowid
             row = (id, body.task, body.content)
             connection.execute("INSERT INTO text (rowid, task, content) VALUES (?, ?, ?)", row)
-        return JSONResponse({"entry": {"id": str(id)}}, 201)
+            operation_id = note(connection, principal, None, said)
+        return JSONResponse({"entry": {"id": str(id), **body.model_dump()}, "operation_id": operation_id}, 201)
 
     @app.get("/api/knowledge/search")
-    def search(q: str, top_k: int = 5) -> JSONResponse:
+    def search(q: str, request: Request, top_k: int = 5) -> JSONResponse:
+        who(request)
         wanted = " OR ".join(f'"{word}"' for word in q.split())
         rows = base().execute(
             "SELECT entry.id, body, helpful FROM text JOIN entry ON entry.id = text.rowid WHERE text MATCH ? "
@@ -104,21 +130,27 @@ def plain_app(path: str) -> Any:
         found = [{"id": str(id), **json.loads(body), "helpful": helpful} for id, body, helpful in rows]
         return JSONResponse({"results": sorted(found, key=lambda row: -row["helpful"])[:top_k]})
 
-    @app.get("/api/knowledge/{id}")
-    def get(id: int) -> JSONResponse:
+    def read(id: int) -> dict[str, Any]:
         body, helpful = base().execute("SELECT body, helpful FROM entry WHERE id = ?", (id,)).fetchone()
         cases = base().execute("SELECT body FROM feedback WHERE entry = ? ORDER BY id DESC LIMIT 20", (id,)).fetchall()
-        return JSONResponse(
-            {"id": str(id), **json.loads(body), "helpful": helpful, "cases": [json.loads(c[0]) for c in cases]}
-        )
+        return {"id": str(id), **json.loads(body), "helpful": helpful, "cases": [json.loads(case[0]) for case in cases]}
+
+    @app.get("/api/knowledge/{id}")
+    def get(id: int, request: Request) -> JSONResponse:
+        who(request)
+        return JSONResponse(read(id))
 
     @app.put("/api/knowledge/{id}")
-    def update(id: int, body: Update) -> JSONResponse:
+    def update(id: int, body: Update, request: Request) -> JSONResponse:
+        principal, case = who(request), json.dumps(body.add_helpful_case)
         with base() as connection:
-            case = json.dumps(body.add_helpful_case)
-            connection.execute("INSERT INTO feedback (entry, body) VALUES (?, ?)", (id, case))
-            connection.execute("UPDATE entry SET helpful = helpful + 1 WHERE id = ?", (id,))
-        return get(id)
+            connection.execute("BEGIN IMMEDIATE")
+            row = (id, principal, case)
+            connection.execute("INSERT INTO feedback (entry, principal, body) VALUES (?, ?, ?)", row)
+            voters = "SELECT count(DISTINCT principal) FROM feedback WHERE entry = ?"
+            connection.execute(f"UPDATE entry SET helpful = ({voters}) WHERE id = ?", (id, id))
+            operation_id = note(connection, principal, None, case)
+        return JSONResponse({"entry": read(id), "operation_id": operation_id})
 
     return app
 
@@ -218,6 +250,7 @@ def measure_servers(folder: str, entries: int, seconds: float) -> None:
         base.executemany(
             "INSERT INTO entry (id, body) VALUES (?, ?)", [(n + 1, json.dumps(r)) for n, r in enumerate(rows)]
         )
+        base.execute("INSERT INTO token VALUES (?, 'bench')", (hashlib.sha256(text.encode()).hexdigest(),))
         texts = [(n + 1, row["task"], row["content"]) for n, row in enumerate(rows)]
         base.executemany("INSERT INTO text (rowid, task, content) VALUES (?, ?, ?)", texts)
     base.close()

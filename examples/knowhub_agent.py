@@ -9,7 +9,7 @@ import os
 import tempfile
 
 from Agent.knowhub.goal_tool import goal, open_trace, reflect
-from Agent.knowhub.goals import FileTraceStore
+from Agent.knowhub.goals import ServerTraceStore
 from Agent.knowhub.tools import close_local, fill_secrets, knowledge_save, knowledge_update, resource_save
 
 TASK = "用 selenium 登录 website_a,绕过自动化检测"
@@ -21,9 +21,9 @@ TRANSCRIPT = [
 ]
 
 
-async def work(folder: str) -> None:
-    """Let the agent work in a folder."""
-    with open_trace("trace-1", FileTraceStore(os.path.join(folder, "traces"))):
+async def work() -> None:
+    """Let the agent work in the hub that the environment names."""
+    with open_trace("trace-1", ServerTraceStore()):
         goal_id = (await goal("add", description=TASK)).metadata["goal_id"]
 
         first = await goal("focus", goal_id)
@@ -54,7 +54,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"KNOWHUB_URL": f"file:{folder}/hub", "XDG_CONFIG_HOME": f"{folder}/config"}
         try:
-            asyncio.run(work(folder))
+            asyncio.run(work())
         finally:
             close_local()
 

@@ -15,7 +15,7 @@ anything of the question: whom it is about is known, and what it asks is not.
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
-from heapq import nlargest
+from heapq import heappush, heappushpop, nlargest
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from . import texts
@@ -148,6 +148,10 @@ class Query:
                     found[term] = tf
         return found
 
+    def coverage(self, document: int) -> float:
+        """Return the share of the weights of the terms that one document has."""
+        return sum(self.weights[term] for term, postings in self.postings.items() if document in postings) / self.mass
+
     def weigh(self, tfs: Mapping[str, float]) -> dict[str, float]:
         """Return term → gain."""
         return {term: self.weights[term] * tf / (K1 + tf) for term, tf in tfs.items()}
@@ -205,16 +209,23 @@ def rank(
     scored, covered = [], dict[int, Set[str]]()
     latin = math.fsum(one for term, one in query.weights.items() if not texts.is_unspaced(term)) / query.mass
     whole = _together(query, [row.group for _, row in rows_wanted])
+    best_scores: list[float] = []  # as many as are wanted, the least first
     for number, row in rows_wanted:
         if row.id not in allowed or (groups is not None and row.group not in groups):
             continue
         shares = lent.get(row.id) if lent else None
         said = passages_of.get(number, ())
+        if len(best_scores) == limit and not (said or shares or row.above or number in inner or row.group in whole):
+            document = row.document or 0  # what its own terms say is all that it has
+            most = own.get(document, 0.0) / query.mass + TRIGRAMS * latin * similar.get(document, 0.0)
+            if most * (0.1 + query.coverage(document)) < (1 - 1e-9) * best_scores[0]:
+                continue
         explained, coverage, documents, covered[number] = evidence.of(number, said, number in inner, shares)
         explained += TRIGRAMS * latin * similar.get(row.document or 0, 0.0) + whole.get(row.group, 0.0)
         if coverage > 0 or row.document in similar:
             at = documents or [row.document or 0]
             scored.append(Found(row.id, number, explained * (0.1 + coverage), coverage, at))
+            (heappush if len(best_scores) < limit else heappushpop)(best_scores, scored[-1].score)
     best_first = nlargest(limit, scored, key=lambda found: (found.score, -found.number))
     if best_first and best_first[0].number in sizes:
         number = best_first[0].number
@@ -317,7 +328,7 @@ class Evidence:
         """Return what a unit explains, its coverage, both as shares, its passages, best first, and what it covers."""
         query = self._query
         document = self._rows[number].document
-        own = {} if document is None else query.tfs_of(document)
+        own = query.tfs_of(document) if passages and document is not None else {}
         said = []
         for passage in passages:
             tfs = query.tfs_of(passage)

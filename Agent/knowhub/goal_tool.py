@@ -1,6 +1,6 @@
 """The tool `goal`: what an agent plans with; focusing brings in what is known.
 
-with open_trace("trace-1", FileTraceStore("traces")):
+with open_trace("trace-1", ServerTraceStore()):
     await goal("add", description="log in to website_a")
     result = await goal("focus", "1")            # result.output holds the goal and its 📚 block
 """

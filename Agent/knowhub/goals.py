@@ -9,18 +9,14 @@
   ✓ 2 boil an egg
 """
 
-import json
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from .calling import CallError, request
 from .prompts import knowledge_block, language_of, tidy
 
-__all__ = ["FileTraceStore", "Goal", "GoalTree", "ServerTraceStore", "TraceStore"]
+__all__ = ["Goal", "GoalTree", "ServerTraceStore", "TraceStore"]
 
 STATUSES = {"open": "○", "focused": "●", "done": "✓", "abandoned": "✗"}
 """Status → how it is drawn."""
@@ -122,43 +118,8 @@ class TraceStore(Protocol):
         """Keep a trace's tree."""
 
 
-class FileTraceStore:
-    """Goal trees in a folder, a file each.
-
-    Args:
-        folder: Made where it is not there, for its owner alone.
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
-
-    def _path(self, trace_id: str) -> Path:
-        if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", trace_id):
-            raise ValueError(f"this is no id of a trace: {trace_id[:60]!r}")
-        return self._folder / f"{trace_id}.json"
-
-    async def get_goal_tree(self, trace_id: str) -> GoalTree | None:
-        """Return a trace's tree, or None."""
-        try:
-            return GoalTree.from_json(json.loads(self._path(trace_id).read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
-
-    async def update_goal_tree(self, trace_id: str, goal_tree: GoalTree) -> None:
-        """Keep a trace's tree."""
-        path = self._path(trace_id)
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.new")
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(goal_tree.to_json(), file, ensure_ascii=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-
-
 class ServerTraceStore:
-    """Goal trees on the server: their principal's alone."""
+    """Goal trees in the hub that `KNOWHUB_URL` names, a folder or a server: their principal's alone."""
 
     async def get_goal_tree(self, trace_id: str) -> GoalTree | None:
         """Return a trace's tree, or None."""

@@ -191,14 +191,6 @@ class Journal:
             id, limit,
         )  # fmt: skip
 
-    def first_of(self, id: str) -> str:
-        """Return the id of the operation that made a record; "" where the log does not reach back so far."""
-        with self._reading() as connection:
-            found = connection.execute(
-                "SELECT id FROM operation WHERE seq = (SELECT min(seq) FROM touched WHERE record = ?)", (id,)
-            ).fetchone()
-        return str(found[0]) if found else ""
-
     def before(self, seq: int | None, limit: int) -> list[Entry]:
         """Return the operations before a number, newest first; None is the end."""
         return self._find("WHERE seq < ? ORDER BY seq DESC LIMIT ?", 2**62 if seq is None else seq, limit)

@@ -47,7 +47,7 @@ _T = TypeVar("_T")
 
 
 _SHARED = (("scopes", list), ("owner", str))
-_KEPT = ("scopes", "owner", "of", "request", "idempotency")  # of a deleted record
+_KEPT = ("scopes", "owner", "of")  # of a deleted record
 _FORMS: Mapping[str, Sequence[tuple[str, type | tuple[type, ...]]]] = {
     "knowledge": (
         *(*_SHARED, ("task", str), ("types", list), ("tags", dict), ("resource_ids", list), ("message_id", str)),
@@ -64,12 +64,15 @@ _FORMS: Mapping[str, Sequence[tuple[str, type | tuple[type, ...]]]] = {
 def record_of(info: Info) -> Record | None:
     """Return the record that an info holds; None for what no hub wrote, whatever its id is: the tree is open."""
     own = info.metadata.get(OWN)
-    form = _FORMS.get(kind_of(info.id))
-    is_gone = isinstance(own, dict) and own.get("gone") is True
-    if is_gone:
-        form = _SHARED
-    if form is None or not isinstance(own, dict) or not all(isinstance(own.get(name), kind) for name, kind in form):
+    if not isinstance(own, dict):
         return None
+    is_gone = own.get("gone") is True
+    form = _SHARED if is_gone else _FORMS.get(kind_of(info.id))
+    if form is None:
+        return None
+    for name, kind in form:
+        if not isinstance(own.get(name), kind):
+            return None
     made = Record(info.id, info.content, info.source, own, info.created_by, info.version)
     made.created_at, made.updated_at, made.deleted = info.created_at, info.updated_at, info.deleted or is_gone
     return made

@@ -282,6 +282,21 @@ class TestVotes:
         assert found["created_by"] == "alice"
 
 
+class TestSimilar:
+    """What a new entry is similar to is chosen among what its writer sees."""
+
+    def test_what_others_keep_from_a_writer_takes_no_place_of_what_they_see(self, served: Served, bob: Any) -> None:
+        hidden = served.client("carol", WRITER, ["org:hidden"])
+        task = {"task": "log in to the web shop with selenium"}
+        lines = [{**ENTRY, **task, "id": f"knowledge-{n}", "scopes": ["org:hidden"]} for n in range(150)]
+        done(hidden.post("/api/import", json={"lines": lines}))
+        mine = save(bob, task="log in to the shop with selenium")
+        served.hub.search(LOCAL, {"q": "selenium"})  # all of it is indexed by now
+
+        told = done(bob.post("/api/knowledge", json={**ENTRY, **task}))
+        assert [each["id"] for each in told["similar"]] == [mine["id"]]
+
+
 class TestJournal:
     """No call reads the log."""
 
@@ -346,6 +361,36 @@ class TestKeys:
             alice.delete(one, headers=headers),
         ):
             assert (answer.status_code, answer.json()["type"]) == (409, "/problems/key-reused")
+
+    def test_a_key_is_for_one_call_of_all(self, alice: Any) -> None:
+        path = f"/api/knowledge/{(entry := save(alice))['id']}"
+        line = {"kind": "resource", "id": "im/port", "title": "t", "scopes": ["org:x"]}
+        judged = [{"knowledge_id": entry["id"], "is_helpful": True}]
+        calls: list[tuple[str, str, Json]] = [
+            ("POST", "/api/knowledge", {**ENTRY, "task": "fry an egg"}),
+            ("PUT", path, {"add_helpful_case": {}}),
+            ("POST", "/api/knowledge/batch_update", {"feedback_list": judged}),
+            ("PUT", "/api/resource/a/b", {"title": "t", "scopes": ["org:x"]}),
+            ("POST", "/api/import", {"lines": [line]}),
+            ("PUT", "/api/trace/t/goals", {"goals": []}),
+        ]
+        for number, (method, place, body) in enumerate(calls):
+            key = {"Idempotency-Key": f"key-{number}"}
+            done(alice.request(method, place, json=body, headers=key))
+            for other in calls:
+                if other[1] != place:
+                    answer = alice.request(*other[:2], json=other[2], headers=key)
+                    told = (answer.status_code, answer.json().get("type"))
+                    assert told == (409, "/problems/key-reused"), (place, other[1], answer.text)
+
+    def test_an_import_that_comes_again_makes_no_deleted_resource_again(self, alice: Any) -> None:
+        line = {"kind": "resource", "id": "im/port", "title": "t", "scopes": ["org:x"]}
+        body, key = {"lines": [line]}, {"Idempotency-Key": "i"}
+        first = done(alice.post("/api/import", json=body, headers=key))
+        delete(alice, "/api/resource/im/port")
+
+        assert (first["written"], done(alice.post("/api/import", json=body, headers=key))["written"]) == (1, 0)
+        assert alice.get("/api/resource/im/port").status_code == 404
 
     def test_nothing_deleted_since_is_made_again(self, alice: Any) -> None:
         headers = {"Idempotency-Key": "k"}

@@ -1,17 +1,18 @@
 """Judging entries: each judgement is a record of its own, so that no two judges can overwrite each other."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError, VersionConflictError
 from ..checks import need, parse
+from ..journal import Entry
 from ..ledger import ATTEMPTS
 from ..schemas import BatchIn, Case, Json, KnowHubError, KnowledgeUpdate, PageQuery, Record, iso_time
 from ..tokens import Token, is_visible
 from .entries import Entries
 from .rewriting import Evolving, Rewriting
-from .store import Store, asker_of, digest_of, gone_since, read_case, read_cursor, write_cursor
+from .store import Store, asker_of, read_case, read_cursor, under_way, write_cursor
 
 __all__ = ["Judging"]
 
@@ -49,20 +50,17 @@ class Judging:
         cases = [(True, body.add_helpful_case), (False, body.add_harmful_case)]
         given = [(is_helpful, case) for is_helpful, case in cases if case is not None]
         self._store.check_secrets(body.model_dump(mode="json"))
-        request = digest_of(f"{record.id}\0{body.model_dump_json()}")
-        made = [
-            self.new_feedback(token, record, is_helpful, case, key, request, str(is_helpful))
-            for is_helpful, case in given
-        ]
+        mark, earlier = self._store.repeated(token, key, "update", record.id, body.model_dump_json())
+        if earlier:
+            return {"entry": self._entries.show(token, record), **self._first_answer(earlier[0])}, None
+        made = [self.new_feedback(token, record, *judged, key, str(judged[0])) for judged in given]
         proposal = None
         if body.evolve_feedback is not None:
-            proposal = self._rewriting.new_proposal(token, record, body.evolve_feedback, key, request)
+            proposal = self._rewriting.new_proposal(token, record, body.evolve_feedback, key)
             made.append(proposal)
-        if key and (earlier := self._earlier(made, request)) is not None:
-            return {"entry": self._entries.show(token, record), **earlier}, None
         if not made and body.update_score is None:  # nothing is to be updated
             return {"entry": self._entries.show(token, record), "operation_id": ""}, None
-        operation_id, records = self._judge(token, record, made, body.update_score)
+        operation_id, records = self._judge(token, record, made, body.update_score, mark)
         entry = self._entries.show(token, self._store.ledger.read(record.id) or record)
         answer: Json = {"entry": entry, "operation_id": operation_id}
         if proposal is None:
@@ -70,7 +68,9 @@ class Judging:
         stored = next(each for each in records if each.id == proposal.id)
         return answer, self._rewriting.begin_evolving(token, record.id, stored, body)
 
-    def _judge(self, token: Token, record: Record, made: list[Record], score: int | None) -> tuple[str, list[Record]]:
+    def _judge(
+        self, token: Token, record: Record, made: list[Record], score: int | None, mark: str
+    ) -> tuple[str, list[Record]]:
         for left in reversed(range(ATTEMPTS)):
             now = record if left == ATTEMPTS - 1 else (self._store.ledger.read(record.id) or record)
 
@@ -82,48 +82,35 @@ class Judging:
                 return written
 
             try:
-                return self._store.write(token, "feedback", plan)
+                return self._store.write(token, "feedback", plan, mark)
             except VersionConflictError as error:
                 if not left:
                     raise KnowHubError("conflict", "others changed it each time: try again") from error
                 self._store.ledger.refresh()
-            except DuplicateIdError as error:  # the same call came twice, and at once
-                raise KnowHubError("conflict", "the same request is under way: try again") from error
+            except DuplicateIdError as error:
+                raise under_way() from error
         raise AssertionError("the last attempt returns or raises")
 
-    def new_feedback(
-        self, token: Token, record: Record, is_helpful: bool, case: Case, key: str, request: str, place: str
-    ) -> Record:
+    def new_feedback(self, token: Token, record: Record, is_helpful: bool, case: Case, key: str, place: str) -> Record:
         """Return the record of a judgement, not stored yet; `place` tells those of one call apart."""
-        id = self._store.new_ids("feedback", token, key, place)[0]
+        id = self._store.new_id("feedback", token, key, place)
         own: Json = {"of": record.id, "helpful": is_helpful, "owner": record.created_by}
         own["scopes"] = token.owned(record.fields["scopes"])
         told = case.to_json()
         told.setdefault("timestamp", iso_time(self._store.clock()))
-        if key:
-            own["request"] = request
         return Record(id, json.dumps(told, ensure_ascii=False), "", own, token.principal)
 
-    def _earlier(self, made: Sequence[Record], request: str) -> Json | None:
-        """Return the first answer to a call that comes again, or None where it is new."""
-        for record in made:
-            earlier = self._store.ledger.stored(record.id)
-            if earlier is None:
-                continue
-            if earlier.fields.get("request") != request:
-                raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
-            if earlier.deleted:
-                raise gone_since()
-            answer: Json = {"operation_id": self._store.ledger.journal.first_of(earlier.id)}
-            if earlier.kind == "proposal":
-                state = (
-                    "applied" if earlier.fields["state"] == "accepted" else "proposed" if earlier.content else "queued"
-                )
-                newest = self._store.ledger.journal.of_record(earlier.id, 1)
-                why, id = str(earlier.fields.get("why", "")), newest[0].operation_id if newest else ""
-                answer["evolution"] = {"state": state, "reason": why, "operation_id": id, "proposal_id": earlier.id}
-            return answer
-        return None
+    def _first_answer(self, earlier: Entry) -> Json:
+        """Return what a call that comes again was answered the first time, and what became of it since."""
+        answer: Json = {"operation_id": earlier.operation_id}
+        for record in self._store.as_now(earlier):
+            if record.kind == "proposal":
+                is_applied = record.fields["state"] == "accepted"
+                state = "applied" if is_applied else "proposed" if record.content else "queued"
+                newest = self._store.ledger.journal.of_record(record.id, 1)
+                why, id = str(record.fields.get("why", "")), newest[0].operation_id if newest else ""
+                answer["evolution"] = {"state": state, "reason": why, "operation_id": id, "proposal_id": record.id}
+        return answer
 
     def batch_update(self, token: Token, body: BatchIn | Mapping[str, Any], key: str = "") -> Json:
         """Judge several entries: all or none, unless `atomic` is false, when each has a result.
@@ -132,7 +119,7 @@ class Judging:
         """
         need(token, "write")
         body = parse(BatchIn, body)
-        request = digest_of(body.model_dump_json())
+        mark, earlier = self._store.repeated(token, key, "batch", body.model_dump_json())
         made: list[Record] = []
         results: list[Json] = []
         problems: list[dict[str, str]] = []
@@ -144,15 +131,14 @@ class Judging:
                 problems.append({"pointer": f"/feedback_list/{place}", "detail": error.detail})
                 results.append({"knowledge_id": one.knowledge_id, "ok": False, "detail": error.detail})
                 continue
-            made.append(self.new_feedback(token, record, one.is_helpful, one.case, key, request, str(place)))
+            made.append(self.new_feedback(token, record, one.is_helpful, one.case, key, str(place)))
             results.append({"knowledge_id": one.knowledge_id, "ok": True, "detail": ""})
         if problems and body.atomic:
             raise KnowHubError("conflict", "some of the feedback cannot be taken; none was", problems)
-        earlier = self._earlier(made, request) if key else None
-        if earlier is not None:
-            operation_id = earlier["operation_id"]
+        if earlier:
+            operation_id = str(self._first_answer(earlier[0])["operation_id"])
         else:
-            operation_id = self._store.create(token, "feedback", made)[0] if made else ""
+            operation_id = self._store.create(token, "feedback", made, mark)[0] if made else ""
         return {"updated": len(made), "operation_id": operation_id, "results": results}
 
     def feedback(self, token: Token, id: str, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006

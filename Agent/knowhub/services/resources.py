@@ -7,9 +7,10 @@ from typing import Any
 
 from ...keyword_tree import DuplicateIdError
 from ..checks import check_resource_id, need, parse
+from ..journal import Entry
 from ..schemas import Json, KnowHubError, Record, ResourceIn, ResourceQuery, from_iso, iso_time
 from ..tokens import Token, sees
-from .store import Store, digest_of, gone_since
+from .store import Store
 
 __all__ = ["RESOURCE_NAMES", "Resources"]
 
@@ -34,6 +35,7 @@ class Resources:
         key: str = "",
         *,
         created_by: str = "",
+        mark: str = "",
     ) -> Json:
         """Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone.
 
@@ -46,6 +48,7 @@ class Resources:
             version: Which one it takes the place of; None makes a new one.
             key: As in `save`.
             created_by: Whose a new one is: for imports; "" is who keeps it.
+            mark: That of the import which this is a part of.
 
         Cost: one sync; with a secret, three.
         """
@@ -53,22 +56,16 @@ class Resources:
         body = parse(ResourceIn, body)
         self._store.check_secrets([id, body.model_dump(mode="json", exclude={"secure_body"})])
         old = self._resource_there(token, id, version)
-        mark = digest_of(f"{token.principal}\0{key}") if key else ""
-        request = digest_of(f"{id}\0{body.model_dump_json(exclude={'secure_body'})}")
-        call, earlier = self._store.repeated(token, key, "put", request)
-        if old is not None and key and old.fields.get("idempotency") == mark:
-            return self._first_resource(token, old, body, request)
+        request = body.model_dump_json(exclude={"secure_body"})
+        mark, earlier = (mark, []) if mark else self._store.repeated(token, key, "put", id, request)
         if earlier:
-            if old is None:
-                raise gone_since()
-            return {"resource": self._told_resource(old), "operation_id": earlier[0].operation_id}
+            return self._first_answer(earlier[0], body)
         if old is not None:
             body = _merged(old, body)
         self._store.check_scopes(token, body.scopes, old)
         self._check_place(token, old, body, version)
         own = self._own_fields(token, old, body, created_by or token.principal)
-        own |= {"request": request, "idempotency": mark}
-        return self._keep(token, f"resource/{id}", old, body, own, created_by or token.principal, call)
+        return self._keep(token, f"resource/{id}", old, body, own, created_by or token.principal, mark)
 
     def _check_place(self, token: Token, old: Record | None, body: ResourceIn, version: int | None) -> None:
         """Refuse to take the place of what is there by one who may not, or who has seen another version."""
@@ -93,7 +90,7 @@ class Resources:
         return own | {"expires_at": iso_time(expires_at) if expires_at is not None else None}
 
     def _keep(
-        self, token: Token, id: str, old: Record | None, body: ResourceIn, own: Json, whose: str, call: str
+        self, token: Token, id: str, old: Record | None, body: ResourceIn, own: Json, whose: str, mark: str
     ) -> Json:
         """Seal the secret, then write the operation that names it, then destroy the one whose place it takes."""
         before = str(old.fields.get("secret_ref") or "") if old is not None else ""
@@ -107,7 +104,7 @@ class Resources:
             )
 
         try:
-            operation_id, [made] = self._store.change(token, "keep", plan, call)
+            operation_id, [made] = self._store.change(token, "keep", plan, mark)
         except (KnowHubError, DuplicateIdError) as error:
             # What was sealed for nothing goes at once; where nobody knows whether it is named, the sweep decides.
             if getattr(error, "code", "") != "outcome-unknown":
@@ -130,14 +127,15 @@ class Resources:
             raise KnowHubError("conflict", "the id is in use")
         return None if old is None or old.deleted else old
 
-    def _first_resource(self, token: Token, old: Record, body: ResourceIn, request: str) -> Json:
-        reference = str(old.fields.get("secret_ref") or "")
-        sealed = self._store.vault.open(reference, old.id) if reference else ""
-        is_other = sealed is not None and not body.keeps_secret() and sealed != body.secret()
-        if old.fields.get("request") != request or is_other:
-            raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
-        entries = self._store.ledger.journal.of_record(old.id, 1)
-        return {"resource": self._told_resource(old), "operation_id": entries[0].operation_id if entries else ""}
+    def _first_answer(self, earlier: Entry, body: ResourceIn) -> Json:
+        """Return what a call that comes again wrote, as it is now; another secret in it is another request."""
+        [then], [now] = earlier.after, self._store.as_now(earlier)
+        reference = str(now.fields.get("secret_ref") or "")
+        if then.version == now.version and not body.keeps_secret():
+            sealed = self._store.vault.open(reference, now.id) if reference else ""
+            if sealed is not None and sealed != body.secret():
+                raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
+        return {"resource": self._told_resource(now), "operation_id": earlier.operation_id}
 
     def _told_resource(self, record: Record) -> Json:
         own = record.fields

@@ -38,13 +38,11 @@ class Rewriting:
     def __init__(self, store: Store, entries: Entries) -> None:
         self._store, self._entries = store, entries
 
-    def new_proposal(self, token: Token, record: Record, feedback: str, key: str, request: str) -> Record:
+    def new_proposal(self, token: Token, record: Record, feedback: str, key: str) -> Record:
         """Return the record of an open proposal, not stored yet."""
         own: Json = {"of": record.id, "version": record.version, "feedback": feedback, "why": "", "state": "open"}
         own |= {"scopes": token.owned(record.fields["scopes"]), "owner": record.created_by}
-        if key:
-            own["request"] = request
-        return Record(self._store.new_ids("proposal", token, key)[0], "", "", own, token.principal)
+        return Record(self._store.new_id("proposal", token, key), "", "", own, token.principal)
 
     def begin_evolving(self, token: Token, id: str, proposal: Record, body: KnowledgeUpdate) -> Evolving:
         """Return what a model is to be asked, or why none can be."""

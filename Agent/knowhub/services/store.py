@@ -7,7 +7,7 @@ import math
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from ...keyword_tree import VersionConflictError
 from ...secrets_in_text import secret_shape
@@ -19,7 +19,8 @@ from ..schemas import OWNER_SCOPE, Json, KnowHubError, ListQuery, PageQuery, Rec
 from ..tokens import Token, Tokens, sees
 from ..vault import Vault
 
-__all__ = ["Store", "asker_of", "digest_of", "gone_since", "read_case", "read_cursor", "told_operation", "write_cursor"]
+__all__ = ["Store", "asker_of", "digest_of", "gone_since", "read_case", "read_cursor", "told_operation", "under_way"]
+__all__ += ["write_cursor"]
 
 
 @dataclass
@@ -49,6 +50,17 @@ class Store:
         if earlier and earlier[0].mark != mark:
             raise KnowHubError("key-reused", "the Idempotency-Key was used for another request")
         return mark, earlier
+
+    def as_now(self, earlier: Entry) -> list[Record]:
+        """Return what an earlier call of the same request wrote, as it is now.
+
+        Raises:
+            KnowHubError: `conflict`: it was deleted since, and is not made again.
+        """
+        there = [self.ledger.read(record.id) for record in earlier.after]
+        if not all(there):
+            raise gone_since()
+        return [record for record in there if record is not None]
 
     def write(
         self, token: Token, verb: str, plan: Callable[[], list[Record]], mark: str = ""
@@ -113,14 +125,19 @@ class Store:
             raise KnowHubError("changed", f"it has version {record.version} by now: read it again")
         return record
 
-    def new_ids(self, kind: str, token: Token, key: str, place: str = "") -> list[str]:
-        """Return the id of a new record; with a key, also the one that it would have had yesterday."""
+    def new_id(self, kind: str, token: Token, key: str, place: str = "") -> str:
+        """Return the id of a new record; two calls with one key, and at once, get the same one.
+
+        Raises:
+            KnowHubError: `conflict`: what the key made was deleted, and the log that told of the call was purged.
+        """
         digest = digest_of("\0".join([token.principal, key, place])) if key else secrets.token_hex(16)
-        if kind != "knowledge":
-            return [f"{kind}-{digest[: 20 if kind == 'feedback' else 12]}"]
-        today = datetime.fromtimestamp(self.clock(), UTC)
-        days = [today, today - timedelta(days=1)] if key else [today]
-        return [f"knowledge-{day:%Y%m%d}-{digest[:12]}" for day in days]
+        day = f"{datetime.fromtimestamp(self.clock(), UTC):%Y%m%d}-" if kind == "knowledge" else ""
+        id = f"{kind}-{day}{digest[: 20 if kind == 'feedback' else 12]}"
+        there = self.ledger.stored(id) if key else None
+        if there is not None and there.deleted:
+            raise gone_since()
+        return id
 
     def page(
         self, kind: str, wanted: Callable[[Known], bool], query: ListQuery | PageQuery, show: Callable[[Record], Json]
@@ -168,6 +185,11 @@ class Store:
 def gone_since() -> KnowHubError:
     """Return the answer to a call that comes again after what it made was deleted."""
     return KnowHubError("conflict", "what this Idempotency-Key made was deleted since: nothing is made again")
+
+
+def under_way() -> KnowHubError:
+    """Return the answer to a call that came twice, and at once."""
+    return KnowHubError("conflict", "the same request is under way: try again")
 
 
 # What is told, and in which form

@@ -85,7 +85,7 @@ class Transfer:
                 kind = line.get("kind")
                 self._flush(token, waiting, report, mark)
             try:
-                record = self._take_in(token, line, waiting, is_again=bool(earlier))
+                record = self._take_in(token, line, waiting, mark, is_again=bool(earlier))
                 if isinstance(record, Record):
                     waiting.append(record)
                 else:
@@ -117,7 +117,7 @@ class Transfer:
         waiting.clear()
 
     def _take_in(
-        self, token: Token, line: Mapping[str, Any], waiting: list[Record], *, is_again: bool
+        self, token: Token, line: Mapping[str, Any], waiting: list[Record], mark: str, *, is_again: bool
     ) -> Record | bool:
         """Return what a line brings; or whether it was written, which what is there already was not."""
         rest = dict(line)
@@ -130,7 +130,8 @@ class Transfer:
             if is_known and there is not None and (is_again or not there.deleted):
                 return False
             told = parse(ResourceLine, rest)
-            self._resources.put_resource(token, id, told, created_by=self._whose(token, told.created_by).principal)
+            owner = self._whose(token, told.created_by).principal
+            self._resources.put_resource(token, id, told, created_by=owner, mark=mark)
             return True
         if kind == "feedback":
             return self._take_feedback(token, parse(FeedbackLine, rest), waiting, is_again)
@@ -142,7 +143,7 @@ class Transfer:
         whose, id = self._whose(token, body.created_by), self._own_id(token, body.id)
         if not self._is_new(id, whose, waiting, is_again):
             return False
-        own = self._entries.fields_of(whose, body, "")
+        own = self._entries.fields_of(whose, body)
         if body.merged_into:
             into = self._own_id(token, body.merged_into)
             target = self._store.catalog.get(into)
@@ -162,7 +163,7 @@ class Transfer:
         record = next((each for each in of if each is not None and sees(token, each)), None)
         if record is None:
             raise not_found()
-        made = self._judging.new_feedback(whose, record, body.is_helpful, body.case, "", "", "")
+        made = self._judging.new_feedback(whose, record, body.is_helpful, body.case, "", "")
         made.id = id
         return made
 
