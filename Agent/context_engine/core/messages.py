@@ -9,8 +9,8 @@ r"""Messages in every shape of the field, as one, and as `messages.jsonl` keeps 
 Taken are OpenAI's shapes (`content` as a text or parts, `tool_calls`, role `tool`), Anthropic's (`tool_use`,
 `tool_result` among a user's parts), objects with `model_dump()`, and plain `{"role", "content"}` with `id`, `name`,
 `at` (or `timestamp`, `created_at`, `time`, `date`) where there are any. A line of the file is the message as it came,
-with an `_at` where it had no time of its own, and an `_id` where its id does not follow from that; and as it was before,
-or where it has such names itself:
+with an `_at` where it had no time of its own, and an `_id` where its id does not follow from that. Where it has such
+names itself, and in older files, it is wrapped:
 
     {"_at": "2026-11-22T08:00:00Z", "role": "user", "content": "…"}
     {"id": "…", "at": "…", "message": {…as it came…}}
