@@ -79,39 +79,15 @@ class Step(NamedTuple):
 
 _WINDOW = 32 * 1024  # bytes: so far back deflate looks
 _DEFLATED = (b"x\x9c", b"x\xbb")  # how zlib's data begins, without a dictionary and with one; no text in UTF-8 does
-_SCAFFOLD = b"""[]
-{
- "format": 1,
- "uri": "ctx:///users//memories/sessions/preferences/entities/",
- "version": 1,
- "sequence": ,
- "type": "memory",
- "category": "session",
- "owner_space": "user:",
- "title": "",
- "aliases": [],
- "confirmed": [],
- "created_at": "2026-01-01T00:00:00Z",
- "updated_at": "2026-01-01T00:00:00Z",
- "source_refs": [
-  {
-   "archive": "ctx://",
-   "message": "m1"
-  }
- ],
- "digests": {
-  ".abstract.md": "",
-  ".overview.md": "",
-  "content.md": "",
-  ".relations.json": "a01c73f4dc4ccec5ce8a5ee9babeaae6",
-  "messages.jsonl": ""
- },
- "metadata": {
-  "stats": {
-  }
- }
-}
-"""
+_SCAFFOLD = (
+    b'[]\n{\n "format": 1,\n "uri": "ctx:///users//memories/sessions/preferences/entities/",\n'
+    b' "version": 1,\n "sequence": ,\n "type": "memory",\n "category": "session",\n'
+    b' "owner_space": "user:",\n "title": "",\n "aliases": [],\n "confirmed": [],\n'
+    b' "created_at": "2026-01-01T00:00:00Z",\n "updated_at": "2026-01-01T00:00:00Z",\n "source_refs": [\n'
+    b'  {\n   "archive": "ctx://",\n   "message": "m1"\n  }\n ],\n "digests": {\n  ".abstract.md": "",\n'
+    b'  ".overview.md": "",\n  "content.md": "",\n  ".relations.json": "a01c73f4dc4ccec5ce8a5ee9babeaae6",\n'
+    b'  "messages.jsonl": ""\n },\n "metadata": {\n  "stats": {\n  }\n }\n}\n'
+)
 """What deflate may refer to in the first image of a node already; it can never change."""
 
 
@@ -346,6 +322,7 @@ class Journal:
             ended: Events that this commit is the end of.
         """
         size = sum(len(data or b"") for step in commit.steps for data in (step.before, step.after))
+        sequence, deflater = commit.sequence, _Deflater()
         with self.writing("FULL") as connection:
             _set_sequence(connection, commit.sequence)
             plans = to_json(commit.plans)
@@ -366,7 +343,7 @@ class Journal:
             connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", rows)
             for step in commit.steps:
                 if step.file == MOVE:
-                    _move_nodes(connection, step.uri, (step.after or b"").decode(), commit.sequence)
+                    _move_nodes(connection, step.uri, (step.after or b"").decode())
             connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)", nodes)
             for event, due_at in events:
                 put_event(connection, event, due_at, "held")
@@ -519,20 +496,11 @@ def _commit_of(row: tuple[Any, ...], plans: list[dict[str, Any]], steps: list[St
 
 def put_event(connection: sqlite3.Connection, event: OutboxEvent, due_at: float, status: str) -> None:
     """Add an event to the outbox."""
+    row = (event.event_id, event.event_type, event.uri, to_json(event.payload), status, event.retry_count)
     connection.execute(
         "INSERT INTO outbox(event_id, event_type, uri, payload, status, retry_count, created_at, sequence, due_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            event.event_id,
-            event.event_type,
-            event.uri,
-            to_json(event.payload),
-            status,
-            event.retry_count,
-            event.created_at,
-            event.sequence,
-            due_at,
-        ),
+        (*row, event.created_at, event.sequence, due_at),
     )
 
 
@@ -544,7 +512,7 @@ def _set_sequence(connection: sqlite3.Connection, least: int) -> None:
     )
 
 
-def _move_nodes(connection: sqlite3.Connection, uri: str, to: str, sequence: int) -> None:
+def _move_nodes(connection: sqlite3.Connection, uri: str, to: str) -> None:
     beneath = (to, len(uri) + 1, uri, f"{uri}/", f"{uri}0")
     connection.execute("DELETE FROM nodes WHERE uri = ? OR (uri >= ? AND uri < ?)", (to, f"{to}/", f"{to}0"))
     connection.execute("UPDATE nodes SET uri = ? || substr(uri, ?) WHERE uri = ? OR (uri >= ? AND uri < ?)", beneath)

@@ -169,10 +169,6 @@ class IndexWorker:
             for event in events:
                 self.handle_event(event, context_of(event.uri))
 
-    def can(self, event_type: str) -> bool:
-        """Whether this worker handles a type."""
-        return event_type in self.handlers
-
     # -- looking --
 
     def reconcile(self, uri: str, recursive: bool = False) -> None:
