@@ -432,14 +432,14 @@ class TestManyAtOnce:
                 file.write("- by hand\n")
             read, is_reading, may_go_on = engine.fs.read_image, threading.Event(), threading.Event()
 
-            def slowly(uri: Any, may_lock: bool = True) -> Any:
+            def slowly(uri: Any, **more: Any) -> Any:
                 if uri.text == TEA and threading.current_thread() is indexing:
                     is_reading.set()
                     may_go_on.wait(30)
-                return read(uri, may_lock)
+                return read(uri, **more)
 
             indexing = threading.Thread(target=lambda: engine.worker.reconcile(TEA), daemon=True)
-            engine.fs.read_image = slowly  # type: ignore[method-assign]
+            engine.fs.read_image = slowly  # type: ignore[method-assign, assignment]
             indexing.start()
             assert is_reading.wait(30)
             with engine.fs.locked():  # as `forget` has it, when it waits for the index

@@ -8,7 +8,7 @@ import random
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,9 @@ from Agent.context_engine import (
     RelationEdge,
     RequestContext,
 )
-from Agent.context_engine.core.messages import decode_messages, own_words, read_message, read_messages
+from Agent.context_engine.core.config import FILES, MESSAGES
+from Agent.context_engine.core.errors import StoreCorruptError
+from Agent.context_engine.core.messages import decode_messages, encode_messages, own_words, read_message, read_messages
 from Agent.context_engine.core.text import count_tokens
 from Agent.tests.support.plain_reader import dump, open_engine
 
@@ -66,6 +68,32 @@ def said_in(engine: ContextEngineService) -> list[str]:
 
 
 class TestMessages:
+    def test_come_back_from_their_file_as_they_came(self) -> None:
+        raws: list[dict[str, Any]] = [
+            {"role": "user", "content": "no id, no time"},
+            {"id": 7, "role": "user", "content": "a number", "timestamp": "2026-11-20T08:00:00.25Z"},
+            {"id": None, "at": "soon", "role": "user", "content": "neither says anything"},
+            {"_id": "theirs", "role": "user", "content": "a name of ours"},
+            {"id": "x", "at": 1.0, "message": "what an older file had"},
+            {"id": "x", "role": "user", "content": "the same id for something else"},
+            {"role": "user", "content": "no id, no time"},
+        ]
+        messages = read_messages(raws, 1_795_305_600.0)
+        file = encode_messages(messages)
+        kept = decode_messages(file)
+
+        assert [message.raw for message in kept] == raws
+        assert kept == messages
+        assert file.splitlines()[0].endswith(b'"role": "user", "content": "no id, no time"}')
+        older = b'{"id": "x", "at": "2026-11-20T08:00:00Z", "message": {"role": "user", "content": "hello"}}'
+        assert [(each.id, each.text, each.role) for each in decode_messages(older)] == [("x", "hello", "user")]
+
+    @pytest.mark.parametrize("line", [b"{}", b"[1]", b'"x"', b'{"id": "x", "at": "now", "message": 1}', b"{"])
+    def test_that_a_hand_has_spoilt_are_named_by_their_line(self, line: bytes) -> None:
+        good = encode_messages(read_messages(["hello"], 0.0))
+        with pytest.raises(StoreCorruptError, match="line 2"):
+            decode_messages(good + line)
+
     def test_are_taken_in_all_shapes_of_the_field(self) -> None:
         shapes: list[Any] = [
             {"role": "user", "content": "plain"},
@@ -333,7 +361,7 @@ class TestCommitting:
     def test_takes_a_session_up_where_a_process_died(self, engine: ContextEngineService, clock: Any) -> None:
         said = read_messages(say("I love jazz."), 0.0)
         engine.coordinator._archive(ADA, said, None, None, is_background=False)
-        assert engine.work().claimed == 2  # the index of the archive; extraction has its minute
+        assert engine.work().claimed == 1  # the index of the archive; extraction has its minute
         engine.fs.journal.query("UPDATE outbox SET due_at = 0")
         engine.work()
 
@@ -649,12 +677,13 @@ class TestSearching:
     def test_reads_each_node_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with open_engine(tmp_path) as engine:
             engine.commit_session(ADA, say("I love jazz. I love tea. My name is Ada."))
-            read: list[tuple[str, ...]] = []
+            read: list[tuple[tuple[str, ...], str]] = []
             image_of = engine.fs.folders.read
 
-            def note(names: tuple[str, ...], *files: Any) -> Any:
-                read.append(names)
-                return image_of(names, *files)
+            def note(names: tuple[str, ...], files: Sequence[str] = FILES) -> Any:
+                # Of an archive, which can be large, the head is read first, and the messages once they are shown.
+                read.extend((names, name) for name in files if "sessions" not in names or name == MESSAGES)
+                return image_of(names, files)
 
             monkeypatch.setattr(engine.fs.folders, "read", note)
             assert len(engine.search_memory(ADA, "jazz tea Ada love").blocks) > 2

@@ -40,7 +40,7 @@ from . import calibration, evidence, score, texts
 __all__ = ["Hit", "Index", "LostIndexError", "Unit"]
 
 _FORMAT = f"2 {sys.byteorder}"  # another one is made again
-_SEALED_FROM = 256  # postings of a term that are kept as they come; from then on sorted and deflated
+_SEALED_FROM = 128  # postings of a term that are kept as they come; from then on sorted and deflated
 _BATCH_BYTES = 1 << 23  # postings that are collected before they are written
 _WAIT_S = 2.0  # for another process that writes
 _PARAMETERS = 500  # of one statement
@@ -169,6 +169,8 @@ class _Tokens(NamedTuple):
 
 def _read_own(names: Sequence[str], text: str) -> _Tokens:
     codes, body, lengths = dict[str, int](), texts.terms(text), 0
+    if not names:
+        return _Tokens(_encode_texts(body), {"units": 1, "texts": bool(body), "text terms": len(body)})
     for found in sorted(map(texts.terms, names), key=len, reverse=True):  # the shortest name comes last, and counts
         lengths += len(found)
         grams = [gram for term in found for gram in texts.trigrams(term)]
@@ -219,6 +221,7 @@ def _close_tail(postings: Iterable[tuple[int, int]]) -> bytes:
 # == The index ===============================================================================
 
 
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _pack_halves = struct.Struct("=HH").pack
 _CODES = [code.to_bytes(2, sys.byteorder) for code in range(1 << 12)]
 
@@ -235,7 +238,8 @@ class _Batch:
         self.ids: set[str] = set()
 
     def add(self, document: int, tokens: _Tokens) -> None:
-        self.counts.update(tokens.counts)
+        for name, count in tokens.counts.items():
+            self.counts[name] += count
         self.size += 6 * len(tokens.codes)
         added, head = self.added, _pack_halves(document & 0xFFFF, document >> 16)
         for term, code in tokens.codes.items():
@@ -437,7 +441,7 @@ class Index:
         num, own = row or (self._number_of(db, unit.id), 0)  # no document has the number 0
         above = None if unit.context is None else self._number_of(db, unit.context)
         stored = dict(db.execute("select num, data from document where unit = ?", (num,))) if row else {}
-        data = _pack(json.dumps([list(unit.names), unit.text], ensure_ascii=False, separators=(",", ":")))
+        data = _pack(_to_json([list(unit.names), unit.text]))
         old = stored.pop(own, None)
         if old != data:
             if old is not None:

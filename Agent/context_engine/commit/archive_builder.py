@@ -13,24 +13,23 @@ from ..core.config import (
     CONTENT,
     LEVEL_TOKENS,
     MESSAGES,
-    META,
     OVERVIEW,
 )
 from ..core.errors import StoreError
-from ..core.messages import decode_messages, encode_messages, read_messages, said_digest
+from ..core.messages import decode_messages, encode_message, encode_messages, read_messages, said_digest
 from ..core.objects import Message, RequestContext, SessionArchive
 from ..core.text import CountTokens, count_tokens, cut_tokens, date_of, digest_of, one_line, strings_of, time_of
 from ..extraction.tools import describe_tool
 from ..fs.context_fs import ContextFS
-from ..fs.meta import read_meta
 from ..fs.uri import Uri, archive_folder, check_access, parse_uri, session_uri
 from ..providers.secrets import mask
 from ..providers.telling import telling_sentences, telling_words
 
-__all__ = ["ArchiveBuilder", "render_archive", "split_messages"]
+__all__ = ["ArchiveBuilder", "describe_archive", "render_archive", "split_messages"]
 
 _SPEAKERS = 6
 _KNOWN_ARCHIVES = 10_000
+_SHORT = 60  # tokens that an overview may always have; of a long session it has an eighth
 
 
 class ArchiveBuilder:
@@ -92,7 +91,7 @@ class ArchiveBuilder:
     def known_ids(self, ctx: RequestContext, names: Sequence[str]) -> dict[str, str]:
         """Return the ids of all messages that some archives of a session hold, each with a digest of its text.
 
-        Cost: reads the metadata of those that this process has not seen yet: which messages an archive has never
+        Cost: reads the messages of those that this process has not seen yet: which messages an archive has never
         changes, and its name has a digest of them.
         """
         found: dict[str, str] = {}
@@ -111,13 +110,9 @@ class ArchiveBuilder:
         return found
 
     def _read_ids(self, uri: Uri) -> dict[str, str]:
-        image = self._fs.folders.read(uri.folders, (META,))
-        held = read_meta(uri, image)["metadata"].get("ids")
-        if isinstance(held, Mapping):
-            return {str(id): str(digest) for id, digest in held.items()}
-        # A hand has changed it: the messages tell.
         data = self._fs.folders.read(uri.folders, (MESSAGES,)).get(MESSAGES, b"")
-        return {message.id: said_digest(message) for message in decode_messages(data, uri.text)}
+        said = decode_messages(data, uri.text)
+        return {message.id: message.text if message.forgotten else said_digest(message) for message in said}
 
     def read(self, ctx: RequestContext, uri: str) -> SessionArchive:
         """Return an archive that is in the store.
@@ -146,18 +141,19 @@ def _check_contexts(ctx: RequestContext, used: Sequence[str] | None) -> list[str
     return [check_access(ctx, uri).text for uri in strings_of(check_list("used_contexts", used))]
 
 
-def split_messages(messages: Sequence[Message]) -> list[list[Message]]:
-    """Return messages in parts that are small enough for one archive each."""
-    parts: list[list[Message]] = []
+def split_messages(messages: Sequence[Message]) -> list[tuple[list[Message], bytes]]:
+    """Return messages in parts that are small enough for one archive each, each with its file."""
+    parts: list[tuple[list[Message], list[bytes]]] = []
     size = 0
     for message in messages:
-        length = len(encode_messages([message]))  # with its images: a file of them must stay readable
-        if not parts or len(parts[-1]) >= ARCHIVE_MESSAGES or size + length > ARCHIVE_BYTES:
-            parts.append([])
+        line = encode_message(message)  # with its images: a file of them must stay readable
+        if not parts or len(parts[-1][0]) >= ARCHIVE_MESSAGES or size + len(line) > ARCHIVE_BYTES:
+            parts.append(([], []))
             size = 0
-        parts[-1].append(message)
-        size += length
-    return parts
+        parts[-1][0].append(message)
+        parts[-1][1].append(line)
+        size += len(line)
+    return [(part, b"".join(lines)) for part, lines in parts]
 
 
 def describe_archive(messages: Sequence[Message], count: CountTokens = count_tokens) -> str:
@@ -173,10 +169,13 @@ def describe_archive(messages: Sequence[Message], count: CountTokens = count_tok
     return cut_tokens(text, LEVEL_TOKENS["L0"], count)
 
 
-def render_archive(messages: Sequence[Message], count: CountTokens = count_tokens) -> dict[str, bytes]:
-    """Return an archive's files."""
+def render_archive(
+    messages: Sequence[Message], abstract: str, encoded: bytes = b"", count: CountTokens = count_tokens
+) -> dict[str, bytes]:
+    """Return an archive's files; `encoded` are its messages as `encode_messages` has them, if that was done before."""
     kept = [message.text for message in messages if not message.forgotten and message.role != "tool"]
-    overview = "\n".join(f"- {sentence}" for sentence in telling_sentences(kept, LEVEL_TOKENS["L1"] - 20, count))
+    limit = min(LEVEL_TOKENS["L1"] - 20, max(_SHORT, sum(map(count, kept)) // 8))
+    overview = "\n".join(f"- {sentence}" for sentence in telling_sentences(kept, limit, count))
     lines = []
     for number, message in enumerate(messages, 1):
         who = f"{message.role} ({message.name})" if message.name else message.role
@@ -184,17 +183,16 @@ def render_archive(messages: Sequence[Message], count: CountTokens = count_token
         text = "(forgotten)" if message.forgotten else "\n    ".join(message.text.splitlines())
         lines.append(f"[m{number}] {time_of(message.at)[:16].replace('T', ' ')} {who}: {text}\n")
     return {
-        ABSTRACT: describe_archive(messages, count).encode(),
+        ABSTRACT: abstract.encode(),
         OVERVIEW: overview.encode(),
         CONTENT: "".join(lines).encode(),
-        MESSAGES: encode_messages(messages),
+        MESSAGES: encoded or encode_messages(messages),
     }
 
 
 def archive_metadata(archive: SessionArchive, ledger: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an archive's metadata holds besides the engine's own fields."""
-    ids = {message.id: said_digest(message) for message in archive.recent_messages}
-    made = {"session": archive.session_id, "ids": ids, "stats": archive.stats, "ledger": dict(ledger)}
+    made = {"session": archive.session_id, "stats": archive.stats, "ledger": dict(ledger)}
     return json.loads(json.dumps(made))  # type: ignore[no-any-return]
 
 

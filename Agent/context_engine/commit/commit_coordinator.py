@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from ..core.config import EXTRACT_ARCHIVE, LEASE_S, MODEL_SECONDS, SESSIONS, SKIP
 from ..core.entries import candidate_id
 from ..core.errors import ContextEngineError, InvalidInputError, ProviderDownError, StoreError, VersionConflictError
-from ..core.messages import read_messages, said_digest, tell_repeats
+from ..core.messages import forgotten_digest, read_messages, said_digest, tell_repeats
 from ..core.objects import (
     CandidateMemory,
     CommitResult,
@@ -199,7 +199,7 @@ class CommitCoordinator:
     ) -> list[SessionArchive]:
         archives = []
         parts = split_messages(new)
-        for place, part in enumerate(parts):
+        for place, (part, encoded) in enumerate(parts):
             is_last = place == len(parts) - 1
             archive = self.builder.build_archive(
                 ctx, part, used_contexts if is_last else None, used_tools if is_last else None
@@ -217,7 +217,7 @@ class CommitCoordinator:
                 ledger |= {"state": "done", "extractors": self._versions, "waiting": [], "left": [], "failed": []}
             meta |= {"type": "session", "category": SESSIONS, "title": archive_title(archive)}
             meta["metadata"] = {**archive_metadata(archive, ledger), "agent": ctx.agent_id}
-            tx.put(uri, Staged(render_archive(part, self._fs.count_tokens), meta))
+            tx.put(uri, Staged(render_archive(part, archive.summary, encoded, self._fs.count_tokens), meta))
             if not is_done:
                 # Its own process has a start before a worker takes it for dead, longer than it may ask a model.
                 due = 0.0 if is_background else LEASE_S + MODEL_SECONDS
@@ -370,7 +370,7 @@ class CommitCoordinator:
         results: list[WriteResult] = []
         applied: list[str] = []
         refused: list[tuple[CandidateMemory, dict[str, Any]]] = []
-        for candidate in candidates:
+        for candidate in sorted(candidates, key=lambda each: each.category != "entities"):  # others may name them
             try:
                 result = self.apply_plan(ctx, self._router.build_plan(candidate, ctx))
             except VersionConflictError:
@@ -489,7 +489,7 @@ def _new(message: Message, known: Mapping[str, str]) -> Message | None:
         return message
     digest = said_digest(message)
     again = f"{message.id}~{digest[:8]}"
-    if held == digest or again in known:
+    if held in (digest, forgotten_digest(message)) or again in known:
         return None
     # The same id for something else: both were said.
     return Message(again, message.role, message.text, message.at, message.name, message.raw)

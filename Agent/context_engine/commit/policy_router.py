@@ -3,19 +3,22 @@
 import contextlib
 from collections.abc import Callable, Sequence
 
+from ..core.config import SKIP
 from ..core.errors import ContextEngineError, InvalidInputError
 from ..core.objects import CandidateMemory, ContextNode, RequestContext, WritePlan
 from ..core.ports import MergePolicy
 from ..core.text import fold
 from ..fs.context_fs import ContextFS
 from ..fs.uri import category_uri, memory_uri
-from ..providers.word_index import WordIndex
+from ..providers.word_index import WordIndex, phrases_of
 from .advisor import MergeAdvisor
 from .policies import AggregateTopicPolicy, AppendOnlyPolicy, appended_uri
 
 __all__ = ["PolicyRouter"]
 
 _SHOWN = 5
+MENTIONS = "mentions"
+"""The relation of a memory to an entity that its text names."""
 
 
 class PolicyRouter:
@@ -52,7 +55,24 @@ class PolicyRouter:
     def build_plan(self, candidate: CandidateMemory, ctx: RequestContext) -> WritePlan:
         """Return what a candidate's policy wants to write, given what is there now."""
         policy = self.select_policy(candidate, ctx)
-        return policy.plan(candidate, self._find(candidate, policy, ctx), ctx)
+        plan = policy.plan(candidate, self._find(candidate, policy, ctx), ctx)
+        if plan.action != SKIP and candidate.owner_scope == "user":
+            plan.relation_ops += [
+                {"op": "append", "to_uri": uri, "relation_type": MENTIONS, "reason": ""}
+                for uri in self._mentioned(candidate.content, ctx)
+                if uri != plan.target_uri
+            ]
+        return plan
+
+    def _mentioned(self, text: str, ctx: RequestContext) -> list[str]:
+        """Return the entities that a statement names: those of the index, and those that this transaction makes."""
+        above = category_uri(ctx, "entities")
+        found = self._ask(above, lambda words: words.uris_named_in(text, above))
+        staged = self._fs.current()
+        named = [plan for plan in (staged.plans if staged else ()) if plan.node_patch.get("category") == "entities"]
+        phrases = phrases_of(text)
+        found += [plan.target_uri for plan in named if fold(str(plan.node_patch.get("title"))) in phrases]
+        return [uri for uri in dict.fromkeys(found) if self._fs.exists(ctx, uri)]
 
     def _find(self, candidate: CandidateMemory, policy: MergePolicy, ctx: RequestContext) -> ContextNode | None:
         is_appended = isinstance(policy, AppendOnlyPolicy)
@@ -84,9 +104,7 @@ class PolicyRouter:
         above = category_uri(ctx, candidate.category)
         query = f"{candidate.routing_key} {candidate.content}"
         nodes = []
-        for uri in self._ask(
-            above, lambda words: [hit.uri for hit in words.rank(query, _SHOWN, (0,), target=above)]
-        ):
+        for uri in self._ask(above, lambda words: [hit.uri for hit in words.rank(query, _SHOWN, (0,), target=above)]):
             with contextlib.suppress(ContextEngineError):
                 nodes.append(self._fs.read_node(ctx, uri))
         if not nodes:

@@ -24,6 +24,9 @@ MESSAGE_BYTES, RAW_BYTES = 16 * 1024 * 1024, 48 * 1024 * 1024
 ARCHIVE_BYTES, ARCHIVE_MESSAGES = 1024 * 1024, 1_000
 """A longer session goes into several archives, so that reading one message of it stays cheap."""
 
+PLACES = 1 << 20
+"""A passage of an archive has the number of its message, and so many more for each passage of that before it."""
+
 SPACE = ".ctx"
 """Holds all that is no memory: the journal, the lock, the index, pieces kept aside."""
 

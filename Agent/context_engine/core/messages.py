@@ -8,9 +8,12 @@ r"""Messages in every shape of the field, as one, and as `messages.jsonl` keeps 
 
 Taken are OpenAI's shapes (`content` as a text or parts, `tool_calls`, role `tool`), Anthropic's (`tool_use`,
 `tool_result` among a user's parts), objects with `model_dump()`, and plain `{"role", "content"}` with `id`, `name`,
-`at` (or `timestamp`, `created_at`, `time`, `date`) where there are any. A line of the file:
+`at` (or `timestamp`, `created_at`, `time`, `date`) where there are any. A line of the file is the message as it came,
+with an `_at` where it had no time of its own, and an `_id` where its id does not follow from that. Where it has such
+names itself, and in older files, it is wrapped:
 
-    {"id": "…", "at": "2026-11-22T08:00:00Z", "message": {…as it came…}}
+    {"_at": "2026-11-22T08:00:00Z", "role": "user", "content": "…"}
+    {"id": "…", "at": "…", "message": {…as it came…}}
     {"id": "…", "at": "…", "forgotten": "digest of what it was"}
 """
 
@@ -27,7 +30,9 @@ from .text import clean, digest_of, read_time, shorten, time_of, to_json
 __all__ = [
     "decode_message",
     "decode_messages",
+    "encode_message",
     "encode_messages",
+    "forgotten_digest",
     "lines_of",
     "own_words",
     "read_message",
@@ -36,6 +41,7 @@ __all__ = [
     "tell_repeats",
 ]
 
+_WRAPPED = ({"id", "at", "message"}, {"id", "at", "forgotten"})
 _TIMES = ("at", "timestamp", "created_at", "time", "date")
 _SHOWN = ("text", "tool_use", "tool_result")
 _ROLES = ("user", "assistant", "tool", "system")
@@ -164,9 +170,14 @@ def _id_of(said: str, occurrence: int) -> str:
     return digest_of(said, str(occurrence), size=8)
 
 
-def said_digest(message: Message) -> str:
-    """Return a digest of what a message says and carries; that of a forgotten one is of what was left of it."""
-    return digest_of(message.role, message.text, *_unseen(message), size=4)
+def said_digest(message: Message, size: int = 4) -> str:
+    """Return a digest of what a message says and carries."""
+    return digest_of(message.role, message.text, *_unseen(message), size=size)
+
+
+def forgotten_digest(message: Message) -> str:
+    """Return what stays of a message that is forgotten: by its id and this it is known when it comes again."""
+    return said_digest(message, 8)
 
 
 def _unseen(message: Message) -> list[str]:
@@ -304,15 +315,21 @@ def _plain(value: object) -> str:
 
 def encode_messages(messages: Sequence[Message]) -> bytes:
     """Return the file of some messages, a line each."""
-    lines = []
-    for message in messages:
-        row: dict[str, Any] = {"id": message.id, "at": time_of(message.at)}
-        if message.forgotten:
-            row["forgotten"] = message.text
-        else:
-            row["message"] = message.raw
-        lines.append(to_json(row) + "\n")
-    return clean("".join(lines)).encode()
+    return b"".join(map(encode_message, messages))
+
+
+def encode_message(message: Message) -> bytes:
+    """Return the line of one message."""
+    raw, row = message.raw, dict[str, Any]()
+    if message.forgotten or raw.keys() in _WRAPPED or "_id" in raw or "_at" in raw:
+        row = {"id": message.id, "at": time_of(message.at)}
+        raw = {"forgotten": message.text} if message.forgotten else {"message": raw}
+    else:
+        if message.id not in (_own_id(raw), _id_of(_said(message), 0)):
+            row["_id"] = message.id
+        if _time_in(raw) is None:
+            row["_at"] = time_of(message.at)
+    return clean(to_json({**row, **raw}) + "\n").encode()
 
 
 def decode_messages(data: bytes, where: str = "messages.jsonl") -> list[Message]:
@@ -341,10 +358,17 @@ def lines_of(data: bytes) -> list[bytes]:
 def _decode(line: bytes, number: int, where: str) -> Message:
     try:
         row = json.loads(line)
+        if row.keys() not in _WRAPPED:
+            if not row:
+                raise KeyError("content")
+            id, at = row.pop("_id", None), read_time(row.pop("_at", None)) or 0.0
+            message = _read_json(row, number, at)
+            id = clean(str(id)) if id else message.id or _id_of(_said(message), 0)
+            return _with_id(message, id)
         id, at = clean(str(row["id"])), read_time(row["at"]) or 0.0
         if "forgotten" in row:
             return Message(id, "unknown", clean(str(row["forgotten"])), at, forgotten=True)
         message = _read_json(dict(row["message"]), number, at)
-    except (ValueError, KeyError, TypeError, RecursionError, InvalidInputError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidInputError) as error:
         raise StoreCorruptError(f"{where}, line {number}, is no message: {error}") from error
     return Message(id, message.role, message.text, at, message.name, message.raw)

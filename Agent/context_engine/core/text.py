@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 CountTokens: TypeAlias = Callable[[str], int]
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _find_wide = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]").findall
 _find_sentences = re.compile(r".+?(?:[。！？!?；;]+[”’」』\"']?|\.(?=\s|$)|\n|$)", re.DOTALL).findall
 
@@ -57,7 +58,9 @@ def fold(text: str) -> str:
 
 def to_json(value: Any, indent: int | None = None) -> str:
     """Return JSON that people can read; what is no JSON raises `ValueError` or `TypeError`."""
-    return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False, sort_keys=False)
+    if indent is None:
+        return _encode(value)
+    return json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
 
 
 def clean(text: str) -> str:
@@ -90,7 +93,7 @@ def date_of(seconds: float) -> str:
 def time_of(seconds: float) -> str:
     """Return a moment in UTC, as `2026-11-22T08:00:00Z`; "" for a time that no calendar has."""
     try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.fromtimestamp(seconds, UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
     except (OverflowError, OSError, ValueError):
         return ""
 

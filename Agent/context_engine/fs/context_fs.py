@@ -28,16 +28,14 @@ from urllib.parse import unquote
 
 from ...addresses import is_address
 from ..core.checks import check_count
-from ..core.config import ABSTRACT, CONTENT, LEVEL_TOKENS, LEVELS, META, OVERVIEW
+from ..core.config import ABSTRACT, CONTENT, FILES, LEVEL_TOKENS, LEVELS, META, OVERVIEW, SESSIONS
 from ..core.errors import ConflictError, ContextEngineError, InvalidInputError, NodeNotFoundError
-from ..core.objects import ContextNode, HistoryEntry, NodeStat, NodeSummary, RequestContext
+from ..core.objects import ContextNode, NodeStat, NodeSummary, RequestContext
 from ..core.text import CountTokens, count_tokens, merge_unique, shorten
 from .checks import check_meta, check_version, decode, encode, file_of
 from .disk import Disk
 from .folders import Image
 from .hand_edits import HandEdits
-from .history import History
-from .main_store import MainStore
 from .meta import context_type_of, digests_of, leads_on, read_meta
 from .transaction import Staged, Transaction
 from .uri import Uri, check_access, is_visible, parse_uri
@@ -45,9 +43,10 @@ from .uri import Uri, check_access, is_visible, parse_uri
 __all__ = ["ContextFS"]
 
 _HELD_IMAGES = 1_000
+_HEAD = (ABSTRACT, OVERVIEW, META)
 
 
-class ContextFS(MainStore):
+class ContextFS(HandEdits):
     """The main store in a folder; any number of threads and processes may use it.
 
     Args:
@@ -78,7 +77,6 @@ class ContextFS(MainStore):
         if root is not None and is_address(root):
             raise InvalidInputError("the context engine needs a folder, and cannot use the address of a server")
         self.count_tokens = count_tokens
-        self._history, self._edits = History(self), HandEdits(self)
         super().__init__(root, clock=clock, new_id=new_id, disk=disk, readonly=readonly)
 
     def resolve_path(self, ctx: RequestContext, uri: str) -> str:
@@ -122,28 +120,29 @@ class ContextFS(MainStore):
             NodeNotFoundError: There is none.
             StoreCorruptError: A file is no UTF-8, or too large; it is left as it is.
         """
-        found, staged = self._look_up(ctx, uri)
+        found, staged = self._look_up(ctx, uri, FILES if include_content else _HEAD)
         return self._node_of(found, staged, include_content)
 
-    def _look_up(self, ctx: RequestContext, uri: str) -> tuple[Uri, Staged]:
-        """Return a node, and where it is; only what is not where it was looked for is followed."""
+    def _look_up(self, ctx: RequestContext, uri: str, files: Sequence[str] = FILES) -> tuple[Uri, Staged]:
+        """Return a node, with some of its files, and where it is; only what is not where it should be is followed."""
         found = check_access(ctx, uri)
         try:
-            return found, self._look(found)
+            return found, self._look(found, files)
         except NodeNotFoundError:
             led = self.follow(ctx, uri)
             if led == found:
                 raise
-            return led, self._look(led)
+            return led, self._look(led, files)
 
-    def _look(self, uri: Uri) -> Staged:
+    def _look(self, uri: Uri, files: Sequence[str]) -> Staged:
         current = self.current()
         if current is not None:
             return current.look(uri)
+        files = files if uri.category == SESSIONS else FILES  # only archives are so large that a part is read faster
         held = self._held_images()
-        image = held.get(uri.text) or self.read_image(uri)
+        image = held.get((uri.text, files)) or self.read_image(uri, files=files)
         if len(held) < _HELD_IMAGES:
-            held[uri.text] = image
+            held[uri.text, files] = image
         return _staged_of(uri, image)
 
     @contextlib.contextmanager
@@ -155,8 +154,8 @@ class ContextFS(MainStore):
         finally:
             del self._local.images
 
-    def _held_images(self) -> dict[str, Image]:
-        held: dict[str, Image] = getattr(self._local, "images", {})
+    def _held_images(self) -> dict[tuple[str, Sequence[str]], Image]:
+        held: dict[tuple[str, Sequence[str]], Image] = getattr(self._local, "images", {})
         return held
 
     def node_of(self, uri: Uri, image: Image) -> ContextNode:
@@ -170,6 +169,7 @@ class ContextFS(MainStore):
 
     def _node_of(self, uri: Uri, staged: Staged, include_content: bool = True) -> ContextNode:
         meta = dict(staged.meta or {})
+        named = meta.pop("digests", {})  # of what was not read the metadata's word is taken
         texts = {
             name: decode(uri, name, staged.files.get(name, b""))
             for name in ((ABSTRACT, OVERVIEW, CONTENT) if include_content else (ABSTRACT, OVERVIEW))
@@ -183,17 +183,17 @@ class ContextFS(MainStore):
             abstract=texts[ABSTRACT],
             overview=texts[OVERVIEW],
             content=texts.get(CONTENT, ""),
-            metadata={**meta, "digests": digests_of(staged.files)},
+            metadata={**meta, "digests": ({} if include_content else named) | digests_of(staged.files)},
         )
 
     def read_file(self, ctx: RequestContext, uri: str, name: str) -> bytes:
         """Return one of a node's files; b"" where it has none of the name."""
-        return self._look_up(ctx, uri)[1].files.get(name, b"")
+        return self._look_up(ctx, uri, (name, META))[1].files.get(name, b"")
 
-    def read_all(self, ctx: RequestContext, uri: str) -> tuple[ContextNode, Image]:
-        """Return a node, and its files, as they were at one moment."""
-        found, staged = self._look_up(ctx, uri)
-        return self._node_of(found, staged), staged.files
+    def read_all(self, ctx: RequestContext, uri: str, files: Sequence[str] = FILES) -> tuple[ContextNode, Image]:
+        """Return a node, and some of its files, as they were at one moment; without its content, where that is none."""
+        found, staged = self._look_up(ctx, uri, files)
+        return self._node_of(found, staged, CONTENT in files), staged.files
 
     def read_level(self, ctx: RequestContext, uri: str, level: str) -> str:
         """Return a node's abstract (L0), overview (L1) or content (L2).
@@ -203,7 +203,7 @@ class ContextFS(MainStore):
             NodeNotFoundError: There is no such node.
         """
         name = file_of(level)
-        found, staged = self._look_up(ctx, uri)
+        found, staged = self._look_up(ctx, uri, (name, META))
         return decode(found, name, staged.files.get(name, b""))
 
     def read_metadata(self, ctx: RequestContext, uri: str) -> dict[str, Any]:
@@ -371,51 +371,6 @@ class ContextFS(MainStore):
                 held = self.count_tokens(present.get(name, b"").decode("utf-8", "replace"))
                 if held <= limit or tokens > held + limit:
                     raise InvalidInputError(f"{level} of {uri.text!r} has {tokens} tokens, more than {limit}")
-
-    # -- edits by hand --
-
-    def is_edited(self, uri: Uri) -> bool:
-        """Whether a node differs from what the journal last wrote. Cost: reads the node."""
-        return self._edits.is_edited(uri)
-
-    def adopt(self, ctx: RequestContext, uri: str) -> bool:
-        """Make a version of what a hand has changed in a node, or made as a new one; False where nothing is new.
-
-        Raises:
-            StoreCorruptError: A file is no UTF-8; it is left as it is.
-            NodeNotFoundError: Nothing is there.
-        """
-        return self._edits.adopt(ctx, uri)
-
-    def find_edits(self, space: str) -> list[str]:
-        """Return the nodes of a space that a hand has changed, made or removed. Cost: reads all of its nodes."""
-        return self._edits.find(space)
-
-    # -- what was --
-
-    def history(self, ctx: RequestContext, uri: str, limit: int = 50) -> list[HistoryEntry]:
-        """Return what commits made of a node, newest first, its former places included."""
-        return self._history.of_node(ctx, uri, limit)
-
-    def former_uris(self, uri: str) -> list[str]:
-        """Return where a node was before it moved, the last place first."""
-        return self._history.former_uris(uri)
-
-    def log(self, ctx: RequestContext, limit: int = 20) -> list[dict[str, Any]]:
-        """Return the last commits that changed something of the request's, newest first."""
-        return self._history.log(ctx, limit)
-
-    def undo(self, ctx: RequestContext, commit_id: str) -> str:
-        """Take a commit back, as a new one: what it changed is as it was before; see `History.undo`."""
-        return self._history.undo(ctx, commit_id)
-
-    def prune(self, before: float) -> int:
-        """Drop the history of commits older than a time, in seconds since the epoch, and return how many it were."""
-        return self._history.prune(before)
-
-    def erase(self, gone: Sequence[str], kept: Sequence[str] = ()) -> None:
-        """Drop every image of some nodes, so that no file here holds a byte of what they said; see `History.erase`."""
-        self._history.erase(gone, kept)
 
 
 def _staged_of(uri: Uri, image: Image) -> Staged:

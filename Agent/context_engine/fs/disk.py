@@ -12,26 +12,12 @@ import signal
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-__all__ = ["Disk", "FolderEntry", "boot_id"]
+__all__ = ["Disk", "boot_id"]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe that somebody put there must not block
-
-
-class FolderEntry(Protocol):
-    """What a folder holds by one name; `os.DirEntry` is one."""
-
-    @property
-    def name(self) -> str:
-        """The name."""
-
-    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a folder."""
-
-    def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a plain file."""
 
 
 class Disk:
@@ -50,7 +36,7 @@ class Disk:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=parent)
 
-    def list_folder(self, fd: int) -> Sequence[FolderEntry]:
+    def list_folder(self, fd: int) -> Sequence[os.DirEntry[str]]:
         """Return what a folder holds."""
         with os.scandir(fd) as entries:
             return list(entries)

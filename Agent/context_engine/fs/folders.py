@@ -344,7 +344,7 @@ class Folders:
                     with contextlib.suppress(OSError), contextlib.closing(_Handle(self._disk, entry.name, fd)) as below:
                         entries = self._disk.list_folder(below.fd)
                         has_children = any(each.is_dir(follow_symlinks=False) for each in entries)
-                        is_node = stat.S_ISREG(self._disk.look_up(META, below.fd).st_mode)
+                        is_node = any(each.name == META and each.is_file(follow_symlinks=False) for each in entries)
                         meta = self._read_file(META, below.fd, (*names, entry.name), False)[0] if is_node else b""
                     found.append(Entry(entry.name, is_node, has_children, meta))
         return sorted(found)

@@ -8,28 +8,21 @@ from ..core.config import CONTENT, META, UPSERT_CONTEXT
 from ..core.errors import ContextEngineError, NodeNotFoundError, StoreError
 from ..core.objects import OutboxEvent, RequestContext
 from .checks import decode
+from .history import History
 from .journal import put_event
 from .meta import leads_on, state_of
-from .transaction import Store
 from .uri import Uri, parse_uri
 
 __all__ = ["HandEdits"]
 
 
-class HandEdits:
-    """Where files differ from what the journal last wrote.
-
-    Args:
-        store: The main store.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
+class HandEdits(History):
+    """Where files differ from what the journal last wrote."""
 
     def is_edited(self, uri: Uri) -> bool:
         """Whether a node differs from what the journal last wrote. Cost: reads the node."""
-        image = self._store.folders.read(uri.folders)
-        row = self._store.journal.node(uri.text)
+        image = self.folders.read(uri.folders)
+        row = self.journal.node(uri.text)
         return bool(image) and not leads_on(image.get(META, b"")) and (row is None or row.state != state_of(image))
 
     def adopt(self, ctx: RequestContext, uri: str) -> bool:
@@ -39,11 +32,11 @@ class HandEdits:
             StoreCorruptError: A file is no UTF-8; it is left as it is.
             NodeNotFoundError: Nothing is there.
         """
-        found = self._store.follow(ctx, uri)
-        with self._store.locked():
-            image = self._store.folders.read(found.folders)
+        found = self.follow(ctx, uri)
+        with self.locked():
+            image = self.folders.read(found.folders)
             if not image:
-                row = self._store.journal.node(found.text)
+                row = self.journal.node(found.text)
                 if row is None or not row.state:
                     raise NodeNotFoundError(found.text)
                 return self._adopt_absence(ctx, found)
@@ -52,25 +45,23 @@ class HandEdits:
             for name, data in image.items():
                 decode(found, name, data)
 
-            self._store.run(ctx, "adopt", lambda tx: tx.put(found, tx.look(found), must=True))
+            self.run(ctx, "adopt", lambda tx: tx.put(found, tx.look(found), must=True))
         return True
 
     def _adopt_absence(self, ctx: RequestContext, uri: Uri) -> bool:
         """Take note of a node that a hand has removed."""
-        with self._store.journal.writing() as connection:
+        with self.journal.writing() as connection:
             connection.execute("UPDATE nodes SET state = '' WHERE uri = ?", (uri.text,))
-            event = OutboxEvent(
-                self._store.new_id(), UPSERT_CONTEXT, uri.text, {}, "pending", 0, self._store.clock(), 0
-            )
-            put_event(connection, event, self._store.clock(), "pending")
+            event = OutboxEvent(self.new_id(), UPSERT_CONTEXT, uri.text, {}, "pending", 0, self.clock(), 0)
+            put_event(connection, event, self.clock(), "pending")
         return True
 
-    def find(self, space: str) -> list[str]:
+    def find_edits(self, space: str) -> list[str]:
         """Return the nodes of a space that a hand has changed, made or removed. Cost: reads all of its nodes."""
         root = parse_uri(space)
-        known = {row.uri for row in self._store.journal.nodes_beneath(root.text)}
+        known = {row.uri for row in self.journal.nodes_beneath(root.text)}
         found = []
-        for uri in self._store.walk(root):
+        for uri in self.walk(root):
             known.discard(uri.text)
             with contextlib.suppress(StoreError):
                 if self.is_edited(uri):
@@ -81,15 +72,15 @@ class HandEdits:
 
     def _is_gone(self, uri: Uri) -> bool:
         with contextlib.suppress(StoreError):  # what cannot be looked at is told by `verify`
-            return not self._store.folders.exists(uri.folders)
+            return not self.folders.exists(uri.folders)
         return False
 
     def _bare(self, uri: Uri) -> Iterator[Uri]:
         """Yield folders that a hand has put a content into, and no metadata."""
-        for entry in self._store.folders.children(uri.folders):
+        for entry in self.folders.children(uri.folders):
             with contextlib.suppress(ContextEngineError):
                 child = parse_uri(f"{uri.text}/{unquote(entry.name)}")
                 if child.folders[-1] == entry.name:
-                    if not entry.is_node and self._store.folders.exists(child.folders, CONTENT):
+                    if not entry.is_node and self.folders.exists(child.folders, CONTENT):
                         yield child
                     yield from self._bare(child)

@@ -11,10 +11,11 @@ from ..core.config import META
 from ..core.errors import ConflictError, InvalidInputError
 from ..core.objects import HistoryEntry, RequestContext
 from ..core.text import clean, mapping_of, shorten, to_json
-from .journal import MOVE, Commit, Journal, Step
+from .journal import MOVE, Commit, Step
+from .main_store import MainStore
 from .meta import leads_on, read_meta
 from .rescue import copies_of
-from .transaction import Staged, Store, Transaction
+from .transaction import Staged, Transaction
 from .uri import Uri, check_access, check_context, is_visible, parse_uri
 
 __all__ = ["History"]
@@ -22,31 +23,20 @@ __all__ = ["History"]
 _log = logging.getLogger(__name__)
 
 
-class History:
-    """The past of one store's nodes, as its journal has it.
-
-    Args:
-        store: The main store.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    @property
-    def _journal(self) -> Journal:
-        return self._store.journal  # another one, once a damaged one was set aside
+class History(MainStore):
+    """The past of a store's nodes, as its journal has it."""
 
     # -- looking back --
 
-    def of_node(self, ctx: RequestContext, uri: str, limit: int = 50) -> list[HistoryEntry]:
+    def history(self, ctx: RequestContext, uri: str, limit: int = 50) -> list[HistoryEntry]:
         """Return what commits made of a node, newest first, its former places included."""
         limit = check_count("limit", limit)
-        current, before = self._store.follow(ctx, uri).text, 1 << 62
+        current, before = self.follow(ctx, uri).text, 1 << 62
         found: list[HistoryEntry] = []
         while len(found) < limit:
             move = self._last_move(current, before)
             since = move[0] if move else 0
-            rows = self._journal.query(
+            rows = self.journal.query(
                 "SELECT c.id, c.sequence, c.name, c.at, c.author FROM commits c WHERE c.sequence IN (SELECT sequence"
                 " FROM changes WHERE uri = ? AND sequence < ? AND sequence > ?) ORDER BY c.sequence DESC LIMIT ?",
                 (current, before, since, limit - len(found)),
@@ -54,7 +44,7 @@ class History:
             found += [self._entry(ctx, current, row) for row in rows]
             if move is None:
                 break
-            commit = self._journal.query(
+            commit = self.journal.query(
                 "SELECT id, sequence, name, at, author FROM commits WHERE sequence = ?", move[:1]
             )
             if commit and len(found) < limit:
@@ -66,7 +56,7 @@ class History:
 
     def _last_move(self, uri: str, before: int) -> tuple[int, str] | None:
         """Return the sequence of the move that brought a node here, and where it was."""
-        rows = self._journal.query(
+        rows = self.journal.query(
             f"SELECT sequence, uri, after FROM changes WHERE file = '{MOVE}' AND sequence < ? ORDER BY sequence DESC",
             (before,),
         )
@@ -86,7 +76,7 @@ class History:
         return [each for each in dict.fromkeys(found) if each != uri]
 
     def _entry(self, ctx: RequestContext, uri: str, row: Sequence[Any]) -> HistoryEntry:
-        steps = [step for step in self._journal.steps(row[1]) if step.uri == uri and step.file != MOVE]
+        steps = [step for step in self.journal.steps(row[1]) if step.uri == uri and step.file != MOVE]
         before = {step.file: step.before.decode("utf-8", "replace") for step in steps if step.before is not None}
         after = {step.file: step.after.decode("utf-8", "replace") for step in steps if step.after is not None}
         change = "created" if META not in before else "deleted" if META not in after else "changed"
@@ -99,7 +89,7 @@ class History:
         """Return the last commits that changed something of the request's, newest first."""
         limit = check_count("limit", limit)
         spaces = check_context(ctx)
-        rows = self._journal.query(
+        rows = self.journal.query(
             "SELECT c.id, c.sequence, c.name, c.at, c.author, c.state, json_group_array(DISTINCT h.uri) FROM commits c"
             " JOIN changes h USING (sequence) WHERE "
             + " OR ".join("(h.uri >= ? AND h.uri < ?)" for _ in spaces)
@@ -129,7 +119,7 @@ class History:
             AccessDeniedError: It changed what is not the request's.
             ConflictError: Later commits, or a hand, changed the same nodes; it names them. Or a part was forgotten.
         """
-        commit = self._journal.find_commit(clean(commit_id)) if isinstance(commit_id, str) else None
+        commit = self.journal.find_commit(clean(commit_id)) if isinstance(commit_id, str) else None
         if commit is None:
             raise InvalidInputError(f"no commit has the id {shorten(commit_id)}")
         uris = {step.uri: check_access(ctx, step.uri) for step in commit.steps}
@@ -139,18 +129,18 @@ class History:
         self._refuse_later(commit, [*uris, *((step.after or b"").decode() for step in moves)])
         if moves:
             there, back = parse_uri((moves[0].after or b"").decode()), parse_uri(moves[0].uri)
-            return self._store.run(ctx, f"undo {commit.name}", lambda tx: tx.move(there, back))
+            return self.run(ctx, f"undo {commit.name}", lambda tx: tx.move(there, back))
 
         def change(tx: Transaction) -> str:
             for text, uri in uris.items():
                 self._stage_before(tx, uri, [step for step in commit.steps if step.uri == text])
             return tx.commit_id
 
-        return self._store.run(ctx, f"undo {commit.name}", change)
+        return self.run(ctx, f"undo {commit.name}", change)
 
     def _stage_before(self, tx: Transaction, uri: Uri, steps: Sequence[Step]) -> None:
         """Stage a node as it was before some steps."""
-        present = self._store.read_image(uri)
+        present = self.read_image(uri)
         if any(present.get(step.file) != step.after for step in steps):
             raise ConflictError(f"{uri.text!r} was edited since", uris=[uri.text])
         # Of an adopted edit the journal may not know what was there before: then that stays.
@@ -168,7 +158,7 @@ class History:
         later = {
             row[0]: row[1]
             for uri in uris
-            for row in self._journal.query(
+            for row in self.journal.query(
                 "SELECT c.id, h.uri FROM changes h JOIN commits c USING (sequence) WHERE h.sequence > ? AND"
                 " (h.uri = ? OR (h.file = ? AND ? > h.uri || '/' AND ? < h.uri || '0'))",
                 (commit.sequence, uri, MOVE, uri, uri),
@@ -187,12 +177,12 @@ class History:
         Returns:
             How many commits it were; they cannot be undone any more.
         """
-        self._store.checkpoint()
-        with self._store.locked(), self._journal.writing() as connection:
+        self.checkpoint()
+        with self.locked(), self.journal.writing() as connection:
             old = "SELECT sequence FROM commits WHERE state = 'synced' AND at < ?"
             connection.execute(f"DELETE FROM changes WHERE sequence IN ({old})", (before,))
             count = connection.execute("DELETE FROM commits WHERE state = 'synced' AND at < ?", (before,)).rowcount
-        self._journal.rewrite()
+        self.journal.rewrite()
         return count
 
     def erase(self, gone: Sequence[str], kept: Sequence[str] = ()) -> None:
@@ -204,9 +194,9 @@ class History:
 
         Cost: a sync, and the journal is written anew.
         """
-        self._store.checkpoint()  # the images are what a power cut would need
-        with self._store.locked():
-            with self._journal.writing("FULL") as connection:
+        self.checkpoint()  # the images are what a power cut would need
+        with self.locked():
+            with self.journal.writing("FULL") as connection:
                 for uri in [*gone, *kept]:
                     beneath = (uri, f"{uri}/", f"{uri}0")
                     where = "(uri = ? OR (uri >= ? AND uri < ?))" if uri in gone else "uri = ?"
@@ -222,11 +212,11 @@ class History:
                         connection.execute(f"DELETE FROM nodes WHERE {where}", values)
                         connection.execute(f"DELETE FROM outbox WHERE {where}", values)
                         connection.execute("DELETE FROM changes WHERE file = ? AND after = ?", (MOVE, uri.encode()))
-            for place in copies_of(self._store.aside, [*gone, *kept]):
+            for place in copies_of(self.aside, [*gone, *kept]):
                 shutil.rmtree(place)
-            if not self._journal.rewrite():
+            if not self.journal.rewrite():
                 text = "a program reads the journal: its WAL holds what was erased until it ends"
-                self._journal.report(self._store.clock(), "", text)
+                self.journal.report(self.clock(), "", text)
                 _log.warning("%s", text)
 
 

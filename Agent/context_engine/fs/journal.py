@@ -63,6 +63,7 @@ CREATE TABLE IF NOT EXISTS reports(at REAL NOT NULL, uri TEXT NOT NULL, text TEX
 DAMAGED = "journal.damaged"
 """A file beside the journal: it was found to be damaged, and the next opening reads all of it."""
 
+_STEP = "uri, file, before, after"
 MOVE = ">"
 """What stands for a file's name in a step that moves a folder."""
 
@@ -76,33 +77,66 @@ class Step(NamedTuple):
     after: bytes | None
 
 
-def _pack(step: Step) -> Step:
-    """Return a step as it is kept: its images deflated, but for a move's URI, which is looked for."""
-    if step.file == MOVE:
-        return step
-    return step._replace(before=_deflate(step.before), after=_deflate(step.after))
+_WINDOW = 32 * 1024  # bytes: so far back deflate looks
+_DEFLATED = (b"x\x9c", b"x\xbb")  # how zlib's data begins, without a dictionary and with one; no text in UTF-8 does
+_SCAFFOLD = (
+    b'[]\n{\n "format": 1,\n "uri": "ctx:///users//memories/sessions/preferences/entities/",\n'
+    b' "version": 1,\n "sequence": ,\n "type": "memory",\n "category": "session",\n'
+    b' "owner_space": "user:",\n "title": "",\n "aliases": [],\n "confirmed": [],\n'
+    b' "created_at": "2026-01-01T00:00:00Z",\n "updated_at": "2026-01-01T00:00:00Z",\n "source_refs": [\n'
+    b'  {\n   "archive": "ctx://",\n   "message": "m1"\n  }\n ],\n "digests": {\n  ".abstract.md": "",\n'
+    b'  ".overview.md": "",\n  "content.md": "",\n  ".relations.json": "a01c73f4dc4ccec5ce8a5ee9babeaae6",\n'
+    b'  "messages.jsonl": ""\n },\n "metadata": {\n  "stats": {\n  }\n }\n}\n'
+)
+"""What deflate may refer to in the first image of a node already; it can never change."""
 
 
-def _unpack(uri: str, file: str, before: bytes | None, after: bytes | None) -> Step:
-    return Step(uri, file, *(image if image is None else _inflate(image) for image in (before, after)))
+class _Deflater:
+    """Deflates the images of commits, or inflates them: each image of a node may refer to those before it.
 
+    An image after a change refers to the one before it, and an archive's messages to its content, so that a text is
+    kept about once.
+    """
 
-_DEFLATED = b"x\x9c"  # how zlib's data begins; no text in UTF-8 does
+    def __init__(self) -> None:
+        self._known: dict[object, bytes] = {}
 
+    def pack(self, sequence: int, step: Step) -> Step:
+        """Return a step as it is kept; a move's URI is looked for, and stays as it is."""
+        if step.file == MOVE:
+            return step
+        key = sequence, step.uri
+        return step._replace(before=self._deflate(key, step.before), after=self._deflate(key, step.after))
 
-def _deflate(image: bytes | None) -> bytes | None:
-    if image is None:
-        return None
-    made = zlib.compress(image)
-    return made if len(made) < len(image) or image.startswith(_DEFLATED) else image
+    def unpack(self, sequence: int, step: Step) -> Step:
+        """Return a step as it was; those of a commit in their order."""
+        if step.file == MOVE:
+            return step
+        key = sequence, step.uri
+        return step._replace(before=self._inflate(key, step.before), after=self._inflate(key, step.after))
 
+    def _deflate(self, key: object, image: bytes | None) -> bytes | None:
+        if image is None:
+            return None
+        made = zlib.compressobj(zdict=self._note(key, image))
+        kept = made.compress(image) + made.flush()
+        return kept if len(kept) < len(image) or image.startswith(_DEFLATED) else image
 
-def _inflate(kept: bytes) -> bytes:
-    """Return an image; those of an older journal are as they were."""
-    if kept[:2] == _DEFLATED:
-        with contextlib.suppress(zlib.error):
-            return zlib.decompress(kept)
-    return bytes(kept)
+    def _inflate(self, key: object, kept: bytes | None) -> bytes | None:
+        if kept is None:
+            return None
+        image = bytes(kept)
+        if image.startswith(_DEFLATED):
+            with contextlib.suppress(zlib.error):
+                image = zlib.decompressobj(zdict=self._known.get(key, _SCAFFOLD)).decompress(image)
+        self._note(key, image)
+        return image
+
+    def _note(self, key: object, image: bytes) -> bytes:
+        """Let later images of a node refer to one, and return what this one may refer to."""
+        known = self._known.get(key, _SCAFFOLD)
+        self._known[key] = (known + image)[-_WINDOW:]
+        return known
 
 
 class NodeRow(NamedTuple):
@@ -288,6 +322,7 @@ class Journal:
             ended: Events that this commit is the end of.
         """
         size = sum(len(data or b"") for step in commit.steps for data in (step.before, step.after))
+        sequence, deflater = commit.sequence, _Deflater()
         with self.writing("FULL") as connection:
             _set_sequence(connection, commit.sequence)
             plans = to_json(commit.plans)
@@ -303,11 +338,12 @@ class Journal:
                 size,
             )
             connection.execute("INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-            rows = [(commit.sequence, number, *_pack(step)) for number, step in enumerate(commit.steps)]
+            sequence, deflater = commit.sequence, _Deflater()
+            rows = [(sequence, number, *deflater.pack(sequence, step)) for number, step in enumerate(commit.steps)]
             connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", rows)
             for step in commit.steps:
                 if step.file == MOVE:
-                    _move_nodes(connection, step.uri, (step.after or b"").decode(), commit.sequence)
+                    _move_nodes(connection, step.uri, (step.after or b"").decode())
             connection.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?)", nodes)
             for event, due_at in events:
                 put_event(connection, event, due_at, "held")
@@ -338,16 +374,20 @@ class Journal:
 
     def steps(self, sequence: int) -> list[Step]:
         """Return what a commit changed."""
-        rows = self.query("SELECT uri, file, before, after FROM changes WHERE sequence = ? ORDER BY step", (sequence,))
-        return [_unpack(*row) for row in rows]
+        return self._steps("sequence = ?", sequence)
+
+    def _steps(self, where: str, value: object, deflater: _Deflater | None = None) -> list[Step]:
+        rows = self.query(f"SELECT sequence, {_STEP} FROM changes WHERE {where} ORDER BY sequence, step", (value,))
+        deflater = deflater or _Deflater()
+        return [deflater.unpack(row[0], Step(*row[1:])) for row in rows]
 
     def add_step(self, sequence: int, step: Step) -> None:
         """Add to a commit what was found in a file's place while it was written."""
+        deflater = _Deflater()
         with self.writing() as connection:
-            connection.execute(
-                "INSERT INTO changes SELECT ?, coalesce(max(step), 0) + 1, ?, ?, ?, ? FROM changes WHERE sequence = ?",
-                (sequence, *_pack(step), sequence),
-            )
+            number = len(self._steps("sequence = ?", sequence, deflater))
+            row = (sequence, number, *deflater.pack(sequence, step))
+            connection.execute("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def find_commit(self, commit_id: str) -> Commit | None:
         """Return a commit with its steps, None where none has the id."""
@@ -358,14 +398,13 @@ class Journal:
 
     def images_of(self, uri: str, file: str) -> set[bytes]:
         """Return every image of a file that the journal holds."""
-        rows = self.query("SELECT before, after FROM changes WHERE uri = ? AND file = ?", (uri, file))
-        return {_inflate(image) for row in rows for image in row if image is not None}
+        steps = self._steps("uri = ?", uri)
+        return {image for step in steps if step.file == file for image in step[2:] if image is not None}
 
     def last_images(self, uri: str) -> dict[str, bytes | None]:
         """Return each of a node's files as the journal last wrote it, None where it holds no image of it."""
         found: dict[str, bytes | None] = dict.fromkeys(FILES)
-        rows = self.query("SELECT file, after FROM changes WHERE uri = ? AND file <> ? ORDER BY sequence", (uri, MOVE))
-        found |= {file: image if image is None else _inflate(image) for file, image in rows}
+        found |= {step.file: step.after for step in self._steps("uri = ?", uri) if step.file != MOVE}
         return {file: image for file, image in found.items() if file != META or image is not None}
 
     def mark_synced(self) -> None:
@@ -457,20 +496,11 @@ def _commit_of(row: tuple[Any, ...], plans: list[dict[str, Any]], steps: list[St
 
 def put_event(connection: sqlite3.Connection, event: OutboxEvent, due_at: float, status: str) -> None:
     """Add an event to the outbox."""
+    row = (event.event_id, event.event_type, event.uri, to_json(event.payload), status, event.retry_count)
     connection.execute(
         "INSERT INTO outbox(event_id, event_type, uri, payload, status, retry_count, created_at, sequence, due_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            event.event_id,
-            event.event_type,
-            event.uri,
-            to_json(event.payload),
-            status,
-            event.retry_count,
-            event.created_at,
-            event.sequence,
-            due_at,
-        ),
+        (*row, event.created_at, event.sequence, due_at),
     )
 
 
@@ -482,7 +512,7 @@ def _set_sequence(connection: sqlite3.Connection, least: int) -> None:
     )
 
 
-def _move_nodes(connection: sqlite3.Connection, uri: str, to: str, sequence: int) -> None:
+def _move_nodes(connection: sqlite3.Connection, uri: str, to: str) -> None:
     beneath = (to, len(uri) + 1, uri, f"{uri}/", f"{uri}0")
     connection.execute("DELETE FROM nodes WHERE uri = ? OR (uri >= ? AND uri < ?)", (to, f"{to}/", f"{to}0"))
     connection.execute("UPDATE nodes SET uri = ? || substr(uri, ?) WHERE uri = ? OR (uri >= ? AND uri < ?)", beneath)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote
 
-from ..core.config import CHECKPOINT_BYTES, CHECKPOINT_COMMITS, META, SPACE, WAL_BYTES
+from ..core.config import CHECKPOINT_BYTES, CHECKPOINT_COMMITS, FILES, META, SPACE, WAL_BYTES
 from ..core.errors import ContextEngineError, InvalidInputError, StoreCorruptError, StoreError, VersionConflictError
 from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent, RequestContext
@@ -254,16 +254,19 @@ class MainStore:
 
     # -- where things are --
 
-    def read_image(self, uri: Uri, may_lock: bool = True) -> Image:
+    def read_image(self, uri: Uri, may_lock: bool = True, files: Sequence[str] = FILES) -> Image:
         """Return a node's files as they are, whole; {} where there are none.
 
         Args:
             uri: The node's.
+            files: Those that are wanted, the metadata among them; of a node that is edited all are returned.
             may_lock: Whether what is not whole is read again under the lock. Who holds an index must not wait for it:
                 whoever has it may wait for the index; then what is not whole is an edit, or its event is yet to come.
 
         Cost: one open a file and folder. Of an edit that is new to this process: the lock, once.
         """
+        if files is not FILES and is_whole(image := self.folders.read(uri.folders, files), files):
+            return image
         image = self.folders.read(uri.folders)
         for pause in (0.0, 0.001, 0.005):
             if not image or is_whole(image) or leads_on(image.get(META, b"")):

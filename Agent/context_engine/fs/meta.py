@@ -8,6 +8,7 @@ What a hand wrote here is taken as far as it makes sense; where it makes none, a
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from ..core.config import FILES, META
@@ -56,9 +57,10 @@ def digests_of(image: Image) -> dict[str, str]:
     return {name: file_digest(image[name]) for name in FILES if name in image and name != META}
 
 
-def is_whole(image: Image) -> bool:
-    """Whether a node's files are those that its metadata names."""
-    return META in image and _load(image[META]).get("digests") == digests_of(image)
+def is_whole(image: Image, files: Sequence[str] = FILES) -> bool:
+    """Whether those of a node's files that were read are what its metadata, which is one of them, says."""
+    named = _load(image.get(META, b"")).get("digests")
+    return isinstance(named, dict) and {name: named[name] for name in files if name in named} == digests_of(image)
 
 
 def state_of(image: Image) -> str:
@@ -88,6 +90,7 @@ def read_meta(uri: Uri, image: Image) -> dict[str, Any]:
         ]
         if isinstance(held.get("source_refs"), list)
         else [],
+        "digests": mapping_of(held.get("digests")),
         "metadata": mapping_of(held.get("metadata")),
     }
 

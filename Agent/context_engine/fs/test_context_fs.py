@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import random
 import shutil
 import stat
 import threading
@@ -27,6 +28,7 @@ from Agent.context_engine.core.objects import ContextNode, RelationEdge, Request
 from Agent.context_engine.fs import main_store
 from Agent.context_engine.fs.context_fs import ContextFS
 from Agent.context_engine.fs.disk import Disk
+from Agent.context_engine.fs.journal import Step
 from Agent.context_engine.fs.relation_store import RelationStore
 from Agent.context_engine.fs.uri import parse_uri
 
@@ -252,9 +254,7 @@ class TestTransactions:
 
         assert events(fs) == [
             ("UPSERT_CONTEXT", TEA),
-            ("UPSERT_RELATION", TEA),
             ("UPSERT_CONTEXT", f"{TEAS}/b"),
-            ("UPSERT_RELATION", f"{TEAS}/b"),
             ("UPSERT_CONTEXT", TEA),
             ("UPSERT_RELATION", TEA),
             ("MOVE_CONTEXT", f"{TEAS}/b"),
@@ -718,3 +718,33 @@ class TestRelations:
         (place(fs) / ".relations.json").write_text(rows, encoding="utf-8")
 
         assert store.get_edges(ADA, TEA) == []
+
+
+class TestJournal:
+    def test_keeps_what_stays_the_same_in_a_node_about_once(self, fs: ContextFS) -> None:
+        chance = random.Random(1)
+        text = "".join(f"- {chance.getrandbits(256):x}\n" for _ in range(60))  # of random digits nothing is saved
+        fs.write_node(ADA, node(content=text))
+        for number in range(5):
+            fs.write_level(ADA, TEA, "L2", f"- {number}\n{text}")
+        ((size,),) = fs.journal.query("SELECT sum(length(before)) + sum(length(after)) FROM changes")
+        # Six commits: each has the text once, deflated to half, though five of them have it before and after.
+        assert size < 6 * 0.7 * len(text)
+        past = fs.history(ADA, TEA)
+        assert [each.after["content.md"] for each in past] == [f"- {each}\n{text}" for each in range(4, -1, -1)] + [
+            text
+        ]
+        assert [each.before["content.md"] for each in past[:-1]] == [each.after["content.md"] for each in past[1:]]
+
+    def test_reads_a_step_that_was_added_to_a_commit(self, fs: ContextFS) -> None:
+        fs.write_node(ADA, node(content="- no sugar\n" * 50))
+        sequence = fs.journal.last_sequence()
+        before = fs.journal.steps(sequence)
+        added = [
+            Step(TEA, "content.md", b"- by hand\n" * 50, b"- no sugar\n" * 50),
+            Step(TEA, "content.md", b"x", None),
+        ]
+        for step in added:
+            fs.journal.add_step(sequence, step)
+        assert fs.journal.steps(sequence) == [*before, *added]
+        assert added[0].before in fs.journal.images_of(TEA, "content.md")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from ..core.config import (
     ABSTRACT,
@@ -37,8 +37,6 @@ from .rescue import Rescue
 from .uri import Uri, parse_uri
 
 __all__ = ["Staged", "Store", "Transaction", "apply_steps"]
-
-T = TypeVar("T")
 
 _EMPTY: Image = {ABSTRACT: b"", OVERVIEW: b"", CONTENT: b"", RELATIONS: b"[]\n"}
 """What every node has, at least."""
@@ -194,7 +192,7 @@ class Transaction:
             nodes.append(NodeRow(text, commit.sequence, version, state_of(after)))
             self.versions[text] = version
             changed.append((UPSERT_CONTEXT if after else DELETE_CONTEXT, text))
-            if any(step.file == RELATIONS for step in steps) and after:
+            if after and base.get(RELATIONS, _EMPTY[RELATIONS]) != after[RELATIONS]:
                 changed.append((UPSERT_RELATION, text))
         return nodes, changed
 
@@ -276,17 +274,8 @@ class Store(Protocol):
     ) -> None:
         """Write a commit to the journal, then to the files."""
 
-    def checkpoint(self) -> None:
-        """Let all files last."""
-
-    def run(self, ctx: RequestContext, name: str, change: Callable[[Transaction], T]) -> T:
-        """Run a change as a transaction."""
-
     def read_image(self, uri: Uri, may_lock: bool = True) -> Image:
         """Return a node's files as they are, whole."""
-
-    def follow(self, ctx: RequestContext, uri: str) -> Uri:
-        """Return where a node is now."""
 
     def walk(self, uri: Uri) -> Iterator[Uri]:
         """Yield a node and all under it."""

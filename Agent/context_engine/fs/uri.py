@@ -13,6 +13,7 @@ All of it is decided on the text, before anything looks at the disk. Nothing is 
 characters. A space is `ctx://{account}/users/{id}` or `ctx://{account}/agents/{id}`; nodes lie beneath one.
 """
 
+import re
 import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,6 +39,7 @@ __all__ = [
 
 _SCHEME = "ctx://"
 _UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+_is_plain = re.compile("[a-z0-9_-]{1,200}").fullmatch  # is its own folder: most are, and the look at each takes long
 _OWNERS = {"users": "user", "agents": "agent"}
 
 
@@ -126,6 +128,8 @@ def parse_uri(uri: object) -> Uri:
 @lru_cache(maxsize=4096)  # the same few folders lead to all nodes
 def _folder_of(segment: str) -> str:
     """Return a segment's folder; a `ValueError` says why it can be none."""
+    if _is_plain(segment):
+        return segment
     if segment in ("", ".", ".."):
         raise ValueError(f"a segment may not be {segment!r}")
     if not segment.isascii() and not unicodedata.is_normalized("NFC", segment):

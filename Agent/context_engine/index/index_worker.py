@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..core.config import (
     DELETE_CONTEXT,
@@ -36,10 +36,11 @@ from .index_projector import IndexProjector
 from .outbox_store import OutboxStore
 from .spaces import IndexSpaces
 
-__all__ = ["IndexWorker", "context_of", "projected_digest"]
+__all__ = ["IndexWorker", "batches", "context_of", "projected_digest"]
 
 _log = logging.getLogger(__name__)
-_CHUNK = 100  # nodes that are projected while the index is held: others wait for it two seconds
+_TOGETHER = 200  # nodes that are projected while the index is held: others wait for it two seconds
+_ARCHIVE = 50  # what one of 1,000 messages counts among them
 
 Handler = Callable[[OutboxEvent, RequestContext], None]
 
@@ -95,11 +96,25 @@ class IndexWorker:
         events = self._outbox.claim_batch(self.worker_id, limit)
         left = {event.event_id for event in events}
         with self._renewing(left):
-            for event in events:
-                result.claimed += 1
-                self._work(event, result)
-                left.discard(event.event_id)
+            for batch in batches(events):
+                result.claimed += len(batch)
+                if len(batch) == 1 or not self._work_together(batch, result):
+                    for event in batch:
+                        self._work(event, result)
+                left.difference_update(event.event_id for event in batch)
         return result
+
+    def _work_together(self, events: Sequence[OutboxEvent], result: IndexBatchResult) -> bool:
+        """Handle events in one transaction; where that fails, nothing was done, and each alone tells why."""
+        try:
+            self.handle_together(events)
+        except Exception:
+            return False
+        if self._spaces.note(events[0].uri):
+            return False
+        self._outbox.mark_done([event.event_id for event in events], self.worker_id)
+        result.succeeded += len(events)
+        return True
 
     def _work(self, event: OutboxEvent, result: IndexBatchResult) -> None:
         try:
@@ -118,7 +133,7 @@ class IndexWorker:
             result.failed += is_final
             result.retried += not is_final
         else:
-            self._outbox.mark_done(event.event_id, self.worker_id)
+            self._outbox.mark_done([event.event_id], self.worker_id)
             result.succeeded += 1
 
     @contextlib.contextmanager
@@ -147,9 +162,12 @@ class IndexWorker:
         """
         self.handlers[event.event_type](event, ctx)
 
-    def can(self, event_type: str) -> bool:
-        """Whether this worker handles a type."""
-        return event_type in self.handlers
+    def handle_together(self, events: Sequence[OutboxEvent]) -> None:
+        """Handle a batch of `batches` in one transaction of its index: a term's postings are then written once."""
+        words = self._spaces.words(events[0].uri)
+        with words.writing() if len(events) > 1 else contextlib.nullcontext():
+            for event in events:
+                self.handle_event(event, context_of(event.uri))
 
     # -- looking --
 
@@ -229,6 +247,26 @@ class IndexWorker:
                 self._graph.upsert_edges(edges)
 
 
+def batches(events: Iterable[OutboxEvent]) -> Iterator[list[OutboxEvent]]:
+    """Yield events in batches that one transaction can serve: looks at nodes of one space; any other alone."""
+    batch: list[OutboxEvent] = []
+    size = 0
+    for event in events:
+        is_look = event.event_type == UPSERT_CONTEXT and not event.payload.get("recursive")
+        weight = _ARCHIVE if f"/{SESSIONS}/" in event.uri else 1
+        if batch and not (is_look and _space_of(event) == _space_of(batch[0]) and size + weight <= _TOGETHER):
+            yield batch
+            batch, size = [], 0
+        batch.append(event)
+        size += weight if is_look else _TOGETHER
+    if batch:
+        yield batch
+
+
+def _space_of(event: OutboxEvent) -> list[str]:
+    return event.uri.split("/")[:5]
+
+
 def projected_digest(uri: Uri, image: Image) -> str:
     """Return a digest of all of a node that an index holds."""
     meta = read_meta(uri, image)
@@ -247,7 +285,7 @@ def _chunks(uris: Iterator[Uri]) -> Iterator[list[Uri]]:
     chunk: list[Uri] = []
     for uri in uris:
         chunk.append(uri)
-        if len(chunk) == _CHUNK:
+        if len(chunk) == _TOGETHER:
             yield chunk
             chunk = []
     if chunk:

@@ -109,14 +109,14 @@ class OutboxStore:
         """Keep an event for another minute; False if it is not this worker's any more."""
         return self._change("lease_until = ?", (self._clock() + LEASE_S,), [event_id], worker_id)
 
-    def mark_done(self, event_id: str, worker_id: str | None = None) -> None:
-        """Say that the index is right at an event's place; nothing happens if the event is another worker's."""
-        served = self._served.pop(event_id, [])
-        self._change("status = 'done', lease_until = NULL, error = ''", (), [event_id, *served], worker_id)
+    def mark_done(self, event_id: str | Sequence[str], worker_id: str | None = None) -> None:
+        """Say that the index is right at an event's place, or at those of several, in one transaction.
 
-    def mark_all_done(self, event_ids: Sequence[str]) -> None:
-        """Say the same of some events that nobody has claimed, in one transaction."""
-        self._change("status = 'done', lease_until = NULL, error = ''", (), event_ids, None)
+        Nothing happens to an event that is another worker's; None marks those that are unclaimed, too.
+        """
+        ids = [event_id] if isinstance(event_id, str) else list(event_id)
+        served = [id for each in ids for id in self._served.pop(each, ())]
+        self._change("status = 'done', lease_until = NULL, error = ''", (), [*ids, *served], worker_id)
 
     def mark_failed(self, event_id: str, error: str, retryable: bool = True, worker_id: str | None = None) -> None:
         """Say that an event failed: it comes again, later each time; after 8 times, or at once, it is dead.

@@ -33,5 +33,3 @@ class LLMClientAdapter:
 def as_llm(model: LLM | LLMClient | None) -> LLM | None:
     """Return a model as the engine asks it."""
     return LLMClientAdapter(model) if isinstance(model, LLMClient) else model
-
-

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..core.config import SESSIONS
+from ..core.config import PLACES, SESSIONS
 from ..core.entries import parse_entries
 from ..core.messages import decode_message
 from ..core.objects import ContextNode, Message
@@ -12,8 +12,6 @@ from ..core.text import digest_of, read_time
 from .word_index import split_passages
 
 __all__ = ["passage_of_archive", "passages_of", "projected_digest", "said_text"]
-
-_PLACES = 20  # bits: a part of an archive is a message's place, and a passage's within it
 
 
 def said_text(message: Message) -> str:
@@ -38,31 +36,31 @@ def passage_of_archive(lines: Sequence[bytes], part: int, where: str) -> tuple[s
     Raises:
         StoreCorruptError: The message's line is none.
     """
-    number = (part >> _PLACES) + 1
-    message = decode_message(lines, number, where)
+    place, of_message = divmod(part, PLACES)
+    message = decode_message(lines, of_message + 1, where)
     if message is None or message.forgotten:
         return "", "", "", ""
-    place, passages = part & ((1 << _PLACES) - 1), split_passages(said_text(message))
+    passages = split_passages(said_text(message))
     if place >= len(passages):
         return "", "", "", ""
-    return passages[place], f"m{number}", message.role, message.name
+    return passages[place], f"m{of_message + 1}", message.role, message.name
 
 
 def passages_of(node: ContextNode, messages: Sequence[Message] = ()) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield the passages of a node's content: part, text, and `said` (the message), `at` and `speaker` of each."""
+    """Yield the passages of a node's content: part, text, and `at` and `speaker` of each."""
     if node.category == SESSIONS:
         yield from _passages_of_messages(messages)
     else:
         for part, (text, at) in enumerate(_passages_of_entries(node)):
-            yield part, text, {"said": "", "at": at, "speaker": "user "}  # a memory is the user's
+            yield part, text, {"at": at, "speaker": "user "}  # a memory is the user's
 
 
 def _passages_of_messages(messages: Sequence[Message]) -> Iterator[tuple[int, str, dict[str, Any]]]:
     for place, message in enumerate(messages):
         if not message.forgotten and message.text.strip():
             for number, passage in enumerate(split_passages(said_text(message))):
-                said = {"said": f"m{place + 1}", "at": message.at, "speaker": f"{message.role} {message.name}"}
-                yield place << _PLACES | number, passage, said
+                said = {"at": message.at, "speaker": f"{message.role} {message.name}"}
+                yield number * PLACES + place, passage, said  # few messages have several: most numbers are small
 
 
 def _passages_of_entries(node: ContextNode) -> Iterator[tuple[str, float]]:

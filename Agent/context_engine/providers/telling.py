@@ -11,6 +11,7 @@ __all__ = ["telling_sentences", "telling_words"]
 
 _extract = ChineseKeywordExtractor().extract
 _WORDS = 40  # that sentences are chosen by
+_TEXTS = 250  # of more texts so many, evenly spread, tell what all of them are about
 _SAID_ALWAYS = """
 hey hello thanks thank yes yeah good great really like just know think get got one also much make made going want user
 assistant tool image 你好 谢谢 好的 觉得 感觉 知道 喜欢 真的 今天 一下
@@ -24,7 +25,11 @@ def telling_words(texts: Sequence[str], count: int = 12) -> list[str]:
     >>> telling_words(["I adopted a puppy!", "Is the puppy called Oliver?", "Oliver it is."], 2)
     ['oliver', 'puppy']
     """
-    return list(_rank_words(tuple(texts))[:count])
+    return list(_rank_words(tuple(_some(texts)))[:count])
+
+
+def _some(texts: Sequence[str]) -> Sequence[str]:
+    return texts[:: 1 + len(texts) // _TEXTS]
 
 
 @functools.lru_cache(maxsize=4)  # an archive's abstract and its overview ask for the same
@@ -41,7 +46,7 @@ def telling_sentences(texts: Sequence[str], limit: int, count: CountTokens = cou
     """Return sentences that say most of the telling words, in their order, within `limit` tokens."""
     words = telling_words(texts, _WORDS)
     scored: list[tuple[float, int, int, str]] = []
-    for place, text in enumerate(texts):
+    for place, text in enumerate(_some(texts)):
         for sentence in split_sentences(text[:4000]):
             sentence = one_line(sentence)
             folded = sentence.casefold()

@@ -7,13 +7,14 @@ finder's own tables:
 
     node    num, uri, sequence, digest of what was projected, category: what equals it is not read again
     name    folded name → uri: titles, aliases, the last segment, confirmed queries
-    row     node, level, part → at, said (the message's id), speaker (its role and name), asks
+    row     node, level, part → at, speaker (its role and name), asks
 
 A unit's id is "level part node", its group a digest: with URIs in them the index was half as large again. All of it
 follows from the main store, and may be deleted at any time.
 """
 
 import contextlib
+import json
 import os
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -22,11 +23,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...finding import calibration, score, texts
 from ...finding.index import Index, LostIndexError, Unit
-from ..core.config import PASSAGE_CHARACTERS
+from ..core.config import PASSAGE_CHARACTERS, PLACES, SESSIONS
 from ..core.objects import IndexRecord
 from ..core.text import clean, digest_of, fold
 
-__all__ = ["IndexedNode", "LostIndexError", "WordHit", "WordIndex", "split_passages", "terms_of"]
+__all__ = ["IndexedNode", "LostIndexError", "WordHit", "WordIndex", "phrases_of", "split_passages", "terms_of"]
 
 _RANKED = 150  # units that are ranked for a question, of all levels
 
@@ -34,6 +35,7 @@ _COVERED = 0.8
 """What a word of the question counts for later hits, for each hit that says it: ten that say the same do not fill the
 view, and a question with two halves finds both. Among five hits it finds 1.2 % more of MemDaily's evidence, and 0.5 %
 more of LoCoMo's; among ten 0.8 % more and 0.5 % less."""
+_NAMED_WORDS = 400  # of a text, that are looked at for names
 _FEW = 2_000  # rows: so many are given to the finder as a set
 
 _TABLES = """
@@ -41,8 +43,8 @@ create table node(num integer primary key, uri text unique not null, sequence in
     category text not null);
 create table name(name text, uri text, primary key (name, uri)) without rowid;
 create index name_of on name(uri);
-create table row(node integer, level integer, part integer, at real not null, said text not null,
-    speaker text not null, asks integer not null, primary key (node, level, part)) without rowid;
+create table row(node integer, level integer, part integer, at real not null, speaker text not null,
+    asks integer not null, primary key (node, level, part)) without rowid;
 """
 
 terms_of = texts.terms
@@ -51,6 +53,19 @@ terms_of = texts.terms
 def split_passages(text: str) -> list[str]:
     """Return a text in passages of at most 800 characters, each of which ends with a paragraph, else a sentence."""
     return [passage.strip() for passage in texts.passages(text.strip(), PASSAGE_CHARACTERS)]
+
+
+def phrases_of(text: str) -> set[str]:
+    """Return what a text can name: one to four of its words, and two to six characters of a script without blanks.
+
+    >>> sorted(phrases_of("Anna Lee, 安娜"))
+    ['anna', 'anna lee', 'anna lee 安娜', 'lee', 'lee 安娜', '安娜']
+    """
+    words = texts.words(fold(clean(text)))[:_NAMED_WORDS]
+    found = {" ".join(words[at : at + count]) for at in range(len(words)) for count in range(1, 5)}
+    for run in filter(texts.is_unspaced, words):
+        found.update(run[at : at + count] for count in range(2, 7) for at in range(len(run) - count + 1))
+    return found
 
 
 class IndexedNode(NamedTuple):
@@ -72,13 +87,17 @@ class WordHit(NamedTuple):
     part: int
     category: str
     at: float
-    said: str
     terms: tuple[str, ...]
     """The query's terms that it says."""
     is_answer: bool
     """Whether what stands just before asks something that has words of the query."""
     speaker: str
     """The role, a space and the name of who said it; "" where it is no passage."""
+
+    @property
+    def said(self) -> str:
+        """The message of an archive that it is of, as `m7`; "" for none."""
+        return f"m{self.part % PLACES + 1}" if self.category == SESSIONS and self.level == 2 else ""
 
 
 class WordIndex:
@@ -136,7 +155,7 @@ class WordIndex:
 
     def _make_tables(self, db: sqlite3.Connection) -> None:
         tables = dict(db.execute("select name, sql from sqlite_master where name in ('node', 'row')"))
-        if tables and "speaker" not in tables.get("row", ""):
+        if tables and "at real not null, speaker" not in tables.get("row", ""):
             raise sqlite3.DatabaseError("the index is of another version")  # and is begun again
         if not tables:
             for statement in _TABLES.split(";"):
@@ -184,6 +203,14 @@ class WordIndex:
             rows = db.execute("select uri from name where name = ? order by uri", (fold(clean(text)),))
             return [row[0] for row in rows]
 
+    def uris_named_in(self, text: str, under: str) -> list[str]:
+        """Return the nodes under a URI whose names a text has in it; see `phrases_of`."""
+        phrases = sorted(phrases_of(text))
+        with self.reading() as db:
+            sql = "select uri from name where name in (select value from json_each(?)) and uri >= ? and uri < ?"
+            rows = db.execute(f"{sql} order by uri", (json.dumps(phrases), f"{under}/", f"{under}0"))
+            return list(dict.fromkeys(row[0] for row in rows))
+
     def is_wanted(
         self,
         uri: str,
@@ -200,7 +227,7 @@ class WordIndex:
     def rows(self) -> list[tuple[WordHit, str]]:
         """Return each row, scored 0, with each of its texts, for vectors."""
         sql = (
-            "select n.uri, r.level, r.part, n.category, r.at, r.said, r.speaker, d.num from row r join node n on"
+            "select n.uri, r.level, r.part, n.category, r.at, r.speaker, d.num from row r join node n on"
             " n.num = r.node join unit u on u.id = r.level || ' ' || r.part || ' ' || r.node"
             " join document d on d.unit = u.num"
             " where (d.num & 1) = (r.level < 2)"
@@ -209,8 +236,8 @@ class WordIndex:
             found = db.execute(sql).fetchall()
             said = self._index.read([row[-1] for row in found])
         return [
-            (WordHit(uri, 0.0, level, part, category, at, name, (), False, speaker), said[document][1])
-            for uri, level, part, category, at, name, speaker, document in found
+            (WordHit(uri, 0.0, level, part, category, at, (), False, speaker), said[document][1])
+            for uri, level, part, category, at, speaker, document in found
         ]
 
     def state(self) -> object:
@@ -242,10 +269,10 @@ class WordIndex:
             held = self._drop_rows(db, num)
             units = list(self._units(db, num, node.uri, records, group))
             db.executemany(
-                "insert into row values (?, ?, ?, ?, ?, ?, ?)",
+                "insert into row values (?, ?, ?, ?, ?, ?)",
                 [
                     (num, each.level, each.part, float(each.metadata.get("at") or 0.0),
-                     str(each.metadata.get("said") or ""), str(each.metadata.get("speaker") or ""), _asks(each.text))
+                     str(each.metadata.get("speaker") or ""), _asks(each.text))
                     for each in records
                 ],
             )  # fmt: skip
@@ -271,7 +298,7 @@ class WordIndex:
         self, db: sqlite3.Connection, num: int, uri: str, records: Sequence[IndexRecord], group: str
     ) -> Iterator[Unit]:
         context = self._question_before(db, uri, group) if group else None
-        group = digest_of(group, size=6) if group else ""
+        group = digest_of(group, size=4) if group else ""
         for each in records:
             id = _id_of(num, each.level, each.part)
             if each.level < 2:
@@ -287,7 +314,8 @@ class WordIndex:
             " (select 1 from row where node = num and level = 2) order by uri desc limit 1"
         )
         before = db.execute(sql, (f"{group}/", uri)).fetchone()
-        sql = "select node, level, part, asks from row where node = ? order by level desc, part desc limit 1"
+        sql = "select node, level, part, asks from row where node = ?"
+        sql += f" order by level desc, part % {PLACES} desc, part desc limit 1"
         row = before and db.execute(sql, before).fetchone()
         return _id_of(*row[:3]) if row and row[3] else None
 
@@ -325,22 +353,22 @@ class WordIndex:
         with self.reading() as db:
             asked, ranked = self._ranked(db, query, (target, tuple(categories), since, until))
             scale = calibration.scale_of(self._index)
-            hits: dict[tuple[int, int, str], WordHit] = {}
+            hits: dict[Row, WordHit] = {}
             ranked = [each for each in ranked if int(each.id[0]) in levels]
             units = self._index.units([each.number for each in ranked])
-            sql = "select uri, category, at, said, speaker from row join node on num = node"
+            sql = "select uri, category, at, speaker from row join node on num = node"
             sql += " where (node, level, part) = (?, ?, ?)"
             for each in _spread(asked, ranked):
                 num, level, part = _parse_id(each.id)
-                uri, category, at, said, speaker = db.execute(sql, (num, level, part)).fetchone()
-                key = num, level, said or str(part)
+                uri, category, at, speaker = db.execute(sql, (num, level, part)).fetchone()
+                key = num, level, part % PLACES if category == SESSIONS else part
                 if key not in hits:
                     own = _gains(asked, each)
                     above = units.get(units[each.number].above or 0)
                     answers = above is not None and above.document is not None and asked.tfs_of(above.document)
                     terms = tuple(term for term in asked.weights if term in own)
                     hits[key] = WordHit(
-                        uri, scale(each.score), level, part, category, at, said, terms, bool(answers), speaker
+                        uri, scale(each.score), level, part, category, at, terms, bool(answers), speaker
                     )
                     if len(hits) == limit:
                         break

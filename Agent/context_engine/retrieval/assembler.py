@@ -8,14 +8,14 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..core.config import BUDGET_TOKENS, MESSAGES, PASSAGE_CHARACTERS, RELATIONS, SESSIONS
+from ..core.config import ABSTRACT, BUDGET_TOKENS, FILES, MESSAGES, META, PASSAGE_CHARACTERS, RELATIONS, SESSIONS
 from ..core.errors import ContextEngineError, NodeNotFoundError
 from ..core.messages import lines_of
 from ..core.objects import ContextNode, NodeHit, RelationEdge, RequestContext, RetrievedBlock, TypedQuery
 from ..core.text import CountTokens, count_tokens
 from ..fs.context_fs import ContextFS
 from ..fs.meta import read_edges
-from ..fs.uri import is_visible
+from ..fs.uri import is_visible, parse_uri
 from ..providers.passages import passage_of_archive, passages_of, projected_digest
 from ..providers.relations import ONE_AT_A_TIME
 from ..providers.word_index import WordIndex
@@ -24,6 +24,8 @@ __all__ = ["RetrievalAssembler"]
 
 _ALMOST = 0.8
 """What scores so much of the best of its kind fits about equally."""
+_OF_ARCHIVES = (ABSTRACT, RELATIONS, MESSAGES, META)
+"""The files of an archive that a block is made of; to read all of them costs as much again."""
 
 
 class _Seen(NamedTuple):
@@ -108,20 +110,20 @@ class RetrievalAssembler:
 
     def _look(self, ctx: RequestContext, uri: str) -> _Seen | None:
         try:
-            node, files = self._fs.read_all(ctx, uri)
+            node, image = self._fs.read_all(ctx, uri, _OF_ARCHIVES if parse_uri(uri).category == SESSIONS else FILES)
         except NodeNotFoundError:
             self._on_stale(uri)
             return None
         except ContextEngineError:  # damaged by hand: it is told by `verify`, and does not hide the others
             return None
         passages = {} if node.category == SESSIONS else {part: text for part, text, _ in passages_of(node)}
-        edges = [edge for edge in read_edges(node.uri, files.get(RELATIONS, b"")) if is_visible(ctx, edge.to_uri)]
+        edges = [edge for edge in read_edges(node.uri, image.get(RELATIONS, b"")) if is_visible(ctx, edge.to_uri)]
         known = self._words(node.uri).node(node.uri)
         digests = node.metadata["digests"]
         is_stale = node.category != SESSIONS and (
             known is None or known.digest != projected_digest(node.uri, node.metadata, node.category, digests)
         )
-        return _Seen(node, lines_of(files.get(MESSAGES, b"")), passages, edges, is_stale)
+        return _Seen(node, lines_of(image.get(MESSAGES, b"")), passages, edges, is_stale)
 
     def _find_again(self, uri: str, query: TypedQuery, parts: dict[str, int]) -> None:
         """Let the index have a node as it is now, and note the passage that fits best; none where none does."""

@@ -66,7 +66,7 @@ from ..fs.context_fs import ContextFS
 from ..fs.disk import Disk
 from ..fs.relation_store import RelationStore
 from ..fs.uri import category_uri, is_visible, parse_uri, space_uris
-from ..index.index_worker import IndexWorker, context_of
+from ..index.index_worker import IndexWorker, batches, context_of
 from ..index.outbox_store import OutboxStore
 from ..index.spaces import IndexSpaces
 from ..providers.llm import as_llm
@@ -86,7 +86,6 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_TOGETHER = 4  # archives, of 1,000 messages at most, that enter the index together: others wait for it two seconds
 _BRIEF = {"preferences": 1_000, "events": 20}  # so many, the newest, are looked at
 _DANGER = re.compile(
     r"allerg|anaphyla|intoleran|celiac|coeliac|epilep|diabet|asthma|medicat|emergency|过敏|不耐受|忌口|癫痫|糖尿病|哮喘|急救|用药",
@@ -238,25 +237,15 @@ class ContextEngineService:
 
     def _settle(self, events: Sequence[OutboxEvent]) -> None:
         """Let the index follow a commit, before it returns; what fails stays in the outbox for a worker."""
-        by_space: dict[str, list[OutboxEvent]] = {}
-        for event in events if self._is_inline else ():
-            if event.event_type not in (EXTRACT_ARCHIVE, FORGET):
-                by_space.setdefault(parse_uri(event.uri).space, []).append(event)
-        for space, mine in by_space.items():
-            for start in range(0, len(mine), _TOGETHER):
-                part = mine[start : start + _TOGETHER]
-                try:
-                    self._ask(space, functools.partial(self._follow, part))
-                    if not self.spaces.note(space):  # what is in memory alone is to be done again
-                        self.outbox.mark_all_done([event.event_id for event in part])
-                except Exception as error:  # the commit has happened; the index comes after
-                    _log.warning("the index does not follow %s yet: %s", part[0].uri, error)
-
-    def _follow(self, events: Sequence[OutboxEvent], words: WordIndex) -> None:
-        # One transaction, so that a term's postings are written once; what is one event alone, as a move, has its own.
-        with words.writing() if len(events) > 1 else contextlib.nullcontext():
-            for event in events:
-                self.worker.handle_event(event, context_of(event.uri))
+        mine = (each for each in events if self._is_inline and each.event_type not in (EXTRACT_ARCHIVE, FORGET))
+        for batch in batches(sorted(mine, key=lambda event: parse_uri(event.uri).space)):
+            space = parse_uri(batch[0].uri).space
+            try:
+                self._ask(space, lambda words, batch=batch: self.worker.handle_together(batch))  # type: ignore[misc]
+                if not self.spaces.note(space):  # what is in memory alone is to be done again
+                    self.outbox.mark_done([event.event_id for event in batch])
+            except Exception as error:  # the commit has happened; the index comes after
+                _log.warning("the index does not follow %s yet: %s", batch[0].uri, error)
 
     def _work_off(self) -> IndexBatchResult:
         total = IndexBatchResult()

@@ -11,12 +11,12 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ..commit.archive_builder import render_archive
+from ..commit.archive_builder import describe_archive, render_archive
 from ..core.config import META, RELATIONS, SESSIONS, UPSERT_CONTEXT
 from ..core.errors import ContextEngineError, InvalidInputError, NodeNotFoundError
-from ..core.messages import decode_messages
+from ..core.messages import decode_messages, forgotten_digest
 from ..core.objects import ForgetResult, Message, OutboxEvent, RequestContext
-from ..core.text import digest_of, mapping_of, shorten, strings_of
+from ..core.text import mapping_of, shorten, strings_of
 from ..fs.context_fs import ContextFS
 from ..fs.folders import Image
 from ..fs.main_store import uri_of
@@ -111,7 +111,7 @@ class Forgetter:
         for place, message in enumerate(messages):
             name = f"m{place + 1}"
             if not message.forgotten and (names is None or name in names):
-                digest = digest_of(message.role, message.text, size=8)
+                digest = forgotten_digest(message)
                 messages[place] = Message(message.id, "unknown", digest, message.at, forgotten=True)
                 emptied.append(name)
         meta = dict(staged.meta or {})
@@ -119,7 +119,9 @@ class Forgetter:
         stats = {**held.get("stats", {}), "used_tools": []} if names is None else held.get("stats", {})
         ledger = _without_candidates(mapping_of(held.get("ledger")), set(emptied))
         meta["metadata"] = {**held, "stats": stats, "ledger": ledger}
-        files = {**render_archive(messages, self._fs.count_tokens), RELATIONS: staged.files.get(RELATIONS, b"[]\n")}
+        count = self._fs.count_tokens
+        rendered = render_archive(messages, describe_archive(messages, count), count=count)
+        files = {**rendered, RELATIONS: staged.files.get(RELATIONS, b"[]\n")}
         tx.put(uri, Staged(files, meta))
         return emptied
 
