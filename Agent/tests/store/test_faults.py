@@ -1714,7 +1714,7 @@ class TestCorruption:
 
 
 class TestPowerCuts:
-    @pytest.mark.parametrize("seed", storm(5, 60))
+    @pytest.mark.parametrize("seed", storm(2, 60))
     def test_lose_nothing_acknowledged_and_make_nothing_up(self, door: Door, tally: Counter[str], seed: int) -> None:
         world = World(door)
         moments = world.disk.record()
@@ -1752,7 +1752,7 @@ class TestPowerCuts:
         calm.run(before)
         first = calm.disk.call_count
         calm.run(its_work)
-        for call in within_budget(range(calm.disk.call_count - first), rng):
+        for call in within_budget(range(0, calm.disk.call_count - first, 1 if STORM else 3), rng):
             world = World(door)
             world.run(before)
             world.disk.kill_at("b", world.disk.call_count + call, rng.choice((0, 1, 100, 700)))
@@ -2333,7 +2333,7 @@ class TestMethodsOnAFailingDisk:
         calls = list(enumerate(calm.disk.calls))
         cases = [(call, name, fault) for call, name in calls for fault in faults_at(call, name.split(" ")[0], rng)]
         for call, name, fault in within_budget(cases, rng):
-            if not STORM and rng.random() > 0.01:
+            if not STORM and rng.random() > 0.004:
                 continue
             world = Saga(door, calm=calm.states)
             survivor = SagaSurvivor(world, rng)
