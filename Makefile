@@ -52,7 +52,8 @@ reference: $(VENV)/.installed-test
 	$(RUN) -m Agent.tests.support.reference
 
 storm: $(VENV)/.installed-test
-	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/tests/methods/test_properties.py Agent/context_engine \
+	KEYWORD_TREE_STORM=1 $(RUN) -m pytest -s Agent/tests/store Agent/tests/methods/test_machine.py Agent/tests/methods/test_properties.py Agent/tests/finding/test_ranking.py \
+		Agent/context_engine Agent/formats/test_formats.py Agent/memory \
 		Agent/shared_tree/test_storm.py Agent/knowhub/test_leaks.py Agent/knowhub/test_processes.py Agent/knowhub/test_server.py
 
 bench: $(VENV)/.installed

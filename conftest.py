@@ -27,7 +27,7 @@ sys.dont_write_bytecode = False
 with contextlib.suppress(ImportError):
     from hypothesis import HealthCheck, settings
 
-    for profile, examples in {"quick": 30, "nightly": 2_000}.items():
+    for profile, examples in {"quick": 30, "nightly": 1_000}.items():
         settings.register_profile(
             profile,
             max_examples=examples,

@@ -137,10 +137,14 @@ def _with_context(candidate: _Candidate, context: str) -> _Candidate:
 
 def _read_candidate(place: int, item: object, said: Collection[str]) -> _Candidate | None:
     """Return a candidate of either form of a view; where paths stand alone, its place in the list is its index."""
-    told = {"path": item} if isinstance(item, str) else item
-    if not isinstance(told, dict) or not isinstance(path := told.get("path"), str):
+    reported = {"path": item} if isinstance(item, str) else item
+    if not isinstance(reported, dict) or not isinstance(path := reported.get("path"), str):
         return None
-    idx, name, score = told.get("idx", place), told.get("name", path.rpartition(" / ")[2]), told.get("score")
+    idx, name, score = (
+        reported.get("idx", place),
+        reported.get("name", path.rpartition(" / ")[2]),
+        reported.get("score"),
+    )
     if type(idx) is not int or not isinstance(name, str):
         return None
     if not isinstance(score, float):  # the question was put for a client that asks for none
@@ -245,7 +249,7 @@ def _is_meant(name: str, words: Set[str], text: str) -> bool:
 
 
 def _is_twin(candidate: _Candidate, chosen: _Candidate) -> bool:
-    """Tell whether nothing tells two candidates apart that do not lie beneath one another."""
+    """Tell whether nothing tells two candidates apart that do not lie under one another."""
     is_alike = candidate.name.casefold() == chosen.name.casefold() and candidate.score == chosen.score
     return is_alike and not _is_beneath(candidate.path, chosen.path) and not _is_beneath(chosen.path, candidate.path)
 

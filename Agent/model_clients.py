@@ -41,7 +41,7 @@ head know no deadline at all; so each attempt has a thread of its own, which is 
 2. A busy or broken service (408, 409, 429, 5xx), a broken connection and a body that cannot be read are tried again,
    after what Retry-After says, at least after a time that doubles. What cannot be waited for in time is not waited for.
 3. The reply is looked for in a tool's arguments, then in the text: as JSON, as JSON between other words but behind what
-   a model thinks aloud, and at last as JSON that `json-repair` can mend. A reply that was cut is not mended: of a list
+   a model thinks aloud, and at last as JSON that `json-repair` can mend. A reply that was cut is not fixed: of a list
    of which half is missing nobody would know.
 """
 
@@ -92,7 +92,7 @@ KEY_LENGTH = 8
 wherever a model says it would spoil its replies. Real keys have 30 and more."""
 
 MEND_LIMIT = 4096
-"""Characters that are mended at most. Mending takes time that grows with the square of the length: up to a second for
+"""Characters that are fixed at most. Mending takes time that grows with the square of the length: up to a second for
 this many, over a minute for 64 Ki. What is longer must be JSON as it stands."""
 
 ANSWER_TOKENS = 1024
@@ -808,12 +808,12 @@ def read_reply(said: object, json_schema: Mapping[str, Any] | None = None, *, is
     Args:
         said: a text, or a tool's arguments.
         json_schema: what the reply should look like; only the names of its fields are used.
-        is_cut: whether the model was stopped before its end; what is not whole is then refused, and not mended.
+        is_cut: whether the model was stopped before its end; what is not whole is then refused, and not fixed.
 
     Raises:
         ReplyError: there is no JSON object, not even a broken one.
 
-    Cost: grows with the length of a text; what is mended has at most `MEND_LIMIT` characters.
+    Cost: grows with the length of a text; what is fixed has at most `MEND_LIMIT` characters.
 
     >>> read_reply("I would say: the second one.")
     Traceback (most recent call last):
@@ -856,7 +856,7 @@ def _parse(text: str) -> object:
 
 
 def _objects_in(text: str, *, mends: bool) -> Iterator[object]:
-    """Yield the JSON objects that stand in a text, one after another; what follows a broken one is mended with it.
+    """Yield the JSON objects that stand in a text, one after another; what follows a broken one is fixed with it.
 
     Not skipped: what is whole inside of a broken object is a part of the reply, and must not be taken for all of it.
     Nor is it tried whether each brace begins an object: to fail costs time that grows with the text before it.

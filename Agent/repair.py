@@ -35,8 +35,8 @@ Where things are saved from, in this order:
    place and no line of the log brings. They become one operation `repair_rows`, which names their files and lines. A
    row is *verified* if a checkpoint's checksum says so; of another nobody can tell whether it is unharmed.
 
-Then the whole is made consistent by one operation `repair_places`: a keyword that others hang beneath or are linked to,
-and that could not be saved, is made anew under its old id, as "(lost) …" beneath the root; a link to an info that could
+Then the whole is made consistent by one operation `repair_places`: a keyword that others hang under or are linked to,
+and that could not be saved, is made again under its old id, as "(lost) …" under the root; a link to an info that could
 not be saved is taken away. Both are listed.
 
 A log that is cut at the end of a line looks whole. Opening then cuts from the projections the rows that the log does
@@ -221,7 +221,7 @@ class Move:
     """Where it hung."""
 
     parent_id: str
-    """Where it hangs now; the same id if that keyword was made anew under it."""
+    """Where it hangs now; the same id if that keyword was made again under it."""
 
     def __str__(self) -> str:
         """Return a line for people."""
@@ -366,8 +366,8 @@ class RepairReport:
         return "\n".join(lines)
 
 
-def _place_of(told: Loss | Correction) -> str:
-    return f"{told.file}, line {told.line}, bytes {told.offset:,} to {told.offset + told.length:,}"
+def _place_of(reported: Loss | Correction) -> str:
+    return f"{reported.file}, line {reported.line}, bytes {reported.offset:,} to {reported.offset + reported.length:,}"
 
 
 def _group(rescued: Sequence[Rescue]) -> list[str]:
@@ -678,8 +678,8 @@ def _choose(found: list[_Found], file: str = kt.LOG_NAME) -> tuple[list[_Found],
 
 def _best_of(lines: Sequence[_Found], before: bytes | None, behind: Sequence[_Found]) -> _Found:
     """Return which of several lines of one number fits the chain: the line before it first, then those behind."""
-    told = {other.prev for other in behind}
-    return max(lines, key=lambda line: (line.prev == before, line.crc in told))
+    reported = {other.prev for other in behind}
+    return max(lines, key=lambda line: (line.prev == before, line.crc in reported))
 
 
 def _loss_of_other(line: _Found, place: str, file: str) -> Loss:
@@ -695,11 +695,11 @@ def _first_number(chosen: list[_Found], damages: list[_Damage], last_of_history:
     """Return the number that the log began with: higher than 1 if it was compacted."""
     if not chosen or chosen[0].format is not None:
         return chosen[0].seq if chosen else last_of_history + 1
-    told = [(int(seq[1]), damage.raw) for damage in damages if (seq := _MatchSeq(damage.raw))]
-    firsts = [seq for seq, raw in told if b'"format": ' in raw]
+    reported = [(int(seq[1]), damage.raw) for damage in damages if (seq := _MatchSeq(damage.raw))]
+    firsts = [seq for seq, raw in reported if b'"format": ' in raw]
     if not firsts and 0 < last_of_history < chosen[0].seq:
         return last_of_history + 1
-    firsts = firsts or [seq for seq, raw in told if b'"op": "state"' in raw]
+    firsts = firsts or [seq for seq, raw in reported if b'"op": "state"' in raw]
     if firsts:
         return min(firsts[0], chosen[0].seq)
     return chosen[0].seq - 1 if chosen[0].op == kt.STATE else min(last_of_history + 1, chosen[0].seq)
@@ -729,23 +729,23 @@ def _describe_damages(chosen: list[_Found], damages: list[_Damage], first_number
 
 def _describe_gap(first: int, last: int, here: list[_Damage]) -> Iterator[Loss]:
     """Tell which of the missing numbers is which piece of damage."""
-    told: dict[int, _Damage] = {}
+    reported: dict[int, _Damage] = {}
     if len(here) == last - first + 1:
-        told = {first + index: damage for index, damage in enumerate(here)}
+        reported = {first + index: damage for index, damage in enumerate(here)}
     else:
         for damage in here:
             seq = _MatchSeq(damage.raw)
             if seq is not None and first <= int(seq[1]) <= last:
-                told.setdefault(int(seq[1]), damage)
-    for seq_told, damage in sorted(told.items()):
+                reported.setdefault(int(seq[1]), damage)
+    for seq_told, damage in sorted(reported.items()):
         yield _loss_of(damage, seq_told, seq_told)
     runs: list[list[int]] = []
     expected = first
-    for stop in [*sorted(told), last + 1]:
+    for stop in [*sorted(reported), last + 1]:
         if expected < stop:
             runs.append([expected, stop - 1])
         expected = stop + 1
-    places = {damage.offset for damage in told.values()}
+    places = {damage.offset for damage in reported.values()}
     others = [damage for damage in here if damage.offset not in places]
     for damage in others:
         yield _loss_of(damage, runs[0][0] if runs else first, runs[-1][1] if runs else last)
@@ -1033,7 +1033,7 @@ def _make_file(path: Path) -> BinaryIO:
 
 
 class _Writer:
-    """Writes operations to a new log, numbering them anew."""
+    """Writes operations to a new log, numbering them again."""
 
     def __init__(self, path: Path) -> None:
         self._file = _make_file(path)
@@ -1226,8 +1226,8 @@ class _Repair:
             position.Project(self._rows_at(index))
             with contextlib.suppress(kt.StoreCorruptError):
                 if line.op == kt.CHECKPOINT:
-                    told = zip(_KINDS, kt.ReadCheckpoint(raw)[1:], position.projected, strict=True)
-                    fitting = dict.fromkeys((kind for kind, said, length in told if said == length), index)
+                    reported = zip(_KINDS, kt.ReadCheckpoint(raw)[1:], position.projected, strict=True)
+                    fitting = dict.fromkeys((kind for kind, said, length in reported if said == length), index)
                     self.verified |= fitting
                     if len(fitting) == len(_KINDS):
                         self.proof = line
@@ -1427,12 +1427,12 @@ class _Repair:
             self.notes += notes
             spans.append((first, limit - 1))
             top = int(path.stem)
-        told: set[tuple[int, ...]] = set()
+        reported: set[tuple[int, ...]] = set()
         for loss in missing:  # a log may have two names there: what one lacks the other may hold, or lack as well
             place = (loss.line, loss.offset, loss.length, loss.first_seq, loss.last_seq)
             numbers = range(loss.first_seq, loss.last_seq + 1) if loss.first_seq else ()
-            if place not in told and not (numbers and all(number in by_seq for number in numbers)):
-                told.add(place)
+            if place not in reported and not (numbers and all(number in by_seq for number in numbers)):
+                reported.add(place)
                 detail = loss.detail if loss.line else "nothing is left of it in this file"
                 self.losses.append(replace(loss, detail=detail, is_data=False))
         ordered, others = _choose_of_files(by_seq)
@@ -1465,8 +1465,8 @@ class _Repair:
                     self.notes.append(f"{kt.SNAPSHOTS}/{path.name} {detail}")
                 continue
             try:
-                told = (path / kt.SNAPSHOT_NAME).read_bytes()
-                said = json.loads(told)["log"]
+                reported = (path / kt.SNAPSHOT_NAME).read_bytes()
+                said = json.loads(reported)["log"]
                 log = self._read_sound(path / kt.LOG_NAME, said["length"], int(said["crc"], 16))
             except (OSError, ValueError, KeyError, TypeError):
                 log = None
@@ -1477,7 +1477,7 @@ class _Repair:
             made = target / path.name
             for each in (target, made):
                 each.mkdir(mode=0o700, exist_ok=True)
-            for name, content in ((kt.LOG_NAME, log), (kt.SNAPSHOT_NAME, told)):
+            for name, content in ((kt.LOG_NAME, log), (kt.SNAPSHOT_NAME, reported)):
                 with _synced(made / name) as new:
                     new.write(content)
             kt._Files().SyncFolder(str(made))
@@ -1613,7 +1613,7 @@ def _write_history(target: Path, lines: Sequence[tuple[Path, _Found]]) -> None:
         first, last = run[0][1].seq, run[-1][1].seq
         target.mkdir(mode=0o700, exist_ok=True)
         with open(run[0][0], "rb") as old, _Writer(target / f"{last:018d}.jsonl") as new:
-            new.begin(first)  # chained anew: what was left out must not look like damage
+            new.begin(first)  # chained again: what was left out must not look like damage
             for _, line in run:
                 new.copy(line.read(old), begins=first != expected and line.seq == first)
         expected = last + 1

@@ -652,7 +652,7 @@ class TestModule:
 
         with KeywordTree(str(tmp_path)) as tree:
             parent = tree.CreateKeyword("top", "root")
-            told: list[list[str]] = []
+            reported: list[list[str]] = []
             for number in range(30):
                 calls.clear()
                 sys.setprofile(count)
@@ -660,10 +660,10 @@ class TestModule:
                     tree.CreateKeyword(f"keyword{number}", parent.id)
                 finally:
                     sys.setprofile(None)
-                told.append(list(calls))
+                reported.append(list(calls))
                 time.sleep(0.01)  # until the folder's time is well past, a write looks whether the log was replaced
 
-        least = min(told, key=len)
+        least = min(reported, key=len)
         assert "Append" in least
         assert len(least) <= 50, least
 
@@ -2347,7 +2347,7 @@ def reached(walker: Walker, tree: KeywordTree, path: Sequence[str | int]) -> tup
             found.add(walker.take(tree, path, candidate["idx"]))
             continue
         inside, depth = reached(walker, tree, [*path, candidate["idx"]])
-        levels = [len(tree.GetPath(one)) for one in inside]  # beneath its members a group may show more
+        levels = [len(tree.GetPath(one)) for one in inside]  # under its members a group may show more
         assert levels.count(min(levels)) == held(candidate["name"]), f"of {candidate['name']!r}: {levels}"
         found |= inside
         deepest = max(deepest, depth)
@@ -3089,8 +3089,8 @@ class TestTornTail:
                     assert aside.count(rest) == bool(rest), f"cut at byte {cut}"
                     if projections == "behind":  # else their rows that the log lost may be kept aside, too
                         assert len(aside) == bool(rest), f"cut at byte {cut}"
-                    told = sum("cut_tail-" in sentence for sentence in again.recovery)
-                    assert told == len(aside), f"cut at byte {cut}"
+                    reported = sum("cut_tail-" in sentence for sentence in again.recovery)
+                    assert reported == len(aside), f"cut at byte {cut}"
                 assert projected(copied) == logged(copied)
                 after = again.CreateKeyword("written after the repair", "root")
             with opened(copied) as once_more:

@@ -50,9 +50,7 @@ def tree(tmp_path: Path) -> Iterator[KeywordTree]:
 
 
 class TestSearch:
-    @pytest.mark.parametrize(
-        ("score", "answer"), [(0.9, ("match", 0)), (0.4, ("match", 0)), (0.39, ("missing", None))]
-    )
+    @pytest.mark.parametrize(("score", "answer"), [(0.9, ("match", 0)), (0.4, ("match", 0)), (0.39, ("missing", None))])
     def test_takes_the_first_in_the_order_if_it_has_a_score(self, score: float, answer: tuple[str, int | None]) -> None:
         paths = ["Storage / SQL databases", "Storage / Graph databases", "Storage"]
         reply = ask(view(paths, "which databases speak SQL", scores=[score, 0.05, 0.9]))
@@ -241,9 +239,9 @@ class TestInATree:
             food, anna = (tree.CreateKeyword(name, "root") for name in ("Food", "Anna"))
             bread = tree.CreateKeyword("bread", food.id)
             tree.BatchCreateKeywords([{"name": f"Place {number}", "parent_id": "root"} for number in range(60)])
-            told = tree.CreateInfo("Anna is allergic to peanuts.", auto_link=True)
+            reported = tree.CreateInfo("Anna is allergic to peanuts.", auto_link=True)
 
-            assert [node.id for node, _ in tree.GetKeywordsOfInfo(told.id)] == [anna.id]
+            assert [node.id for node, _ in tree.GetKeywordsOfInfo(reported.id)] == [anna.id]
             assert tree.CreateKeyword("wheat bread").parent_id == bread.id
             found = tree.Search("who is allergic to peanuts?").node
             assert (found and found.id) == anna.id
@@ -286,12 +284,12 @@ class TestInATree:
         ],
     )
     def test_takes_the_namesake_of_which_the_context_speaks(
-        self, tree: KeywordTree, name: str, told: tuple[str, str], contexts: tuple[str, ...], is_first: bool
+        self, tree: KeywordTree, name: str, reported: tuple[str, str], contexts: tuple[str, ...], is_first: bool
     ) -> None:
         themes = ["Programming", "Animals"] if is_first else ["Animals", "Programming"]
         ids = {theme: tree.CreateKeyword(name, tree.CreateKeyword(theme, "root").id).id for theme in themes}
-        tree.CreateInfo(told[0], keyword_ids=[ids["Programming"]])
-        tree.CreateInfo(told[1], keyword_ids=[ids["Animals"]])
+        tree.CreateInfo(reported[0], keyword_ids=[ids["Programming"]])
+        tree.CreateInfo(reported[1], keyword_ids=[ids["Animals"]])
 
         for context in contexts:
             assert [node.name for node in tree.Search(name, context=context).path[1:]] == ["Animals", name]

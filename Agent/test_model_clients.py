@@ -926,8 +926,10 @@ class TestUsage:
         assert client.usage == client.last_usage == Usage(1, 100, 7, 64, None)
 
     @pytest.mark.parametrize("told", [None, [], "many", {}, {"prompt_tokens": "9", "input_tokens": True}])
-    def test_what_is_not_told_counts_nothing(self, told: object, wire: Wire, server: Server, connect: Connect) -> None:
-        server.script = [body({**wire.text(json.dumps(MATCH)), "usage": told})]
+    def test_what_is_not_told_counts_nothing(
+        self, reported: object, wire: Wire, server: Server, connect: Connect
+    ) -> None:
+        server.script = [body({**wire.text(json.dumps(MATCH)), "usage": reported})]
         client = connect()
         client.Chat(MESSAGES, SCHEMA)
 
@@ -944,10 +946,10 @@ class TestUsage:
     @pytest.mark.parametrize(
         "told", [{"prompt_cache_hit_tokens": 5}, {"cached_tokens": 5}, {"prompt_tokens_details": {"cached_tokens": 5}}]
     )
-    def test_knows_every_name_for_cached_tokens(self, told: dict[str, Any], server: Server) -> None:
+    def test_knows_every_name_for_cached_tokens(self, reported: dict[str, Any], server: Server) -> None:
         need("openai")
         need("json_repair")
-        usage = {"prompt_tokens": 9, "completion_tokens": 2, **told}
+        usage = {"prompt_tokens": 9, "completion_tokens": 2, **reported}
         server.script = [body({**OpenAIWire().text(json.dumps(MATCH)), "usage": usage})]
         client = OpenAIChatClient("test-model", KEY, server.address)
         client.Chat(MESSAGES, SCHEMA)
@@ -1050,12 +1052,12 @@ def everything_told_by(error: BaseException) -> str:
     for frame in report.stack:
         if frame.filename == __file__ or frame.name == "__init__":  # who gives a key knows it
             frame.locals = {}
-    told, chain = "".join(report.format()), [error]
+    reported, chain = "".join(report.format()), [error]
     while chain:
         one = chain.pop()
-        told += f"{one!r} {one} {vars(one)}"
+        reported += f"{one!r} {one} {vars(one)}"
         chain += [inner for inner in (one.__cause__, one.__context__) if inner is not None]
-    return told
+    return reported
 
 
 class TestKeys:
@@ -1135,9 +1137,9 @@ class TestKeys:
         with pytest.raises((ModelClientError, TimeoutError)) as caught:
             connect(timeout_s=0.2, retries=1).Chat(MESSAGES, SCHEMA)
 
-        told = everything_told_by(caught.value)
-        assert "json_schema = " in told  # it does tell variables
-        assert KEY not in told
+        reported = everything_told_by(caught.value)
+        assert "json_schema = " in reported  # it does tell variables
+        assert KEY not in reported
 
     def test_are_in_no_error_of_a_connection(self, connect: Connect) -> None:
         with pytest.raises(ServiceError) as caught:

@@ -10,7 +10,7 @@ and what several of them are made of:
     walking        a model walks a tree by itself: what MCP's and LangChain's tools do
     operations     an operation is tried again where another process was quicker, and the last one is undone
     filters        what an interface calls a filter is compiled
-    item_ranking   items are ranked by words and likeness
+    item_ranking   items are ranked by words and similarity
     json_values    values are compared and copied as JSON has them
 """
 

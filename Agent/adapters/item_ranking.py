@@ -1,4 +1,4 @@
-"""Rank items by their words, and by likeness where there is an embedder; what the adapters search with.
+"""Rank items by their words, and by similarity where there is an embedder; what the adapters search with.
 
 >>> texts = {"1": ["龙井是杭州的绿茶"], "2": ["The dog is called Oliver."]}
 >>> ranking = ItemRanking(texts.__getitem__)

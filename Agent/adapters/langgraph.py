@@ -16,7 +16,7 @@
 [('users', '张三')]
 >>> store.close(); folder.cleanup()
 
-How it stands in the tree: each label of a namespace is a keyword beneath that of the label before it, and an item is an
+How it stands in the tree: each label of a namespace is a keyword under that of the label before it, and an item is an
 info of the last one, whose content is the value as JSON. The ids follow from the namespace and the key by a hash, so
 that two processes agree. `metadata["langgraph"]` of the info holds namespace, key and what else `put` was told; that is
 the truth, wherever a person has moved or renamed the keywords.
@@ -310,8 +310,8 @@ class KeywordTreeStore(BaseStore):
         namespace, key = tuple(own["namespace"]), own["key"]
         order = next(self._orders)
         if old is not None:
-            told = (_put_at(info), namespace, key, hash(info.content), own.get("index"))
-            if told == (old.updated_at, old.namespace, old.key, old.content_hash, old.index):
+            reported = (_put_at(info), namespace, key, hash(info.content), own.get("index"))
+            if reported == (old.updated_at, old.namespace, old.key, old.content_hash, old.index):
                 # Only its time to live is another.
                 old.ttl, old.logged_expiry = own.get("ttl"), own.get("expires_at")
                 old.expires_at = max(old.expires_at or 0.0, old.logged_expiry or 0.0) or None
@@ -400,7 +400,7 @@ class KeywordTreeStore(BaseStore):
         return filter(self._is_alive, found)
 
     def _rank(self, query: str, candidates: Mapping[str, _Held], limit: int) -> Mapping[str, float]:
-        """Return the scores of those that have one: by likeness where that can be told, else by words."""
+        """Return the scores of those that have one: by similarity where that can be told, else by words."""
         near = self._ranking.rank_by_likeness(query, candidates.keys())
         return self._ranking.rank_by_words(query, limit, candidates.keys()) if near is None else near
 
@@ -433,7 +433,7 @@ class KeywordTreeStore(BaseStore):
     # -- writing --------------------------------------------------------------
 
     def _write(self, puts: Mapping[tuple[_Path, str], PutOp]) -> None:
-        """Make what the puts say one operation; where another process was quicker, plan anew on what it left."""
+        """Make what the puts say one operation; where another process was quicker, plan again on what it left."""
         texts = {place: _encode(op) for place, op in puts.items() if op.value is not None}
         self._note(puts, try_again(lambda: self._carry_out(self._plan(puts, texts))))
 

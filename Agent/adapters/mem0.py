@@ -56,7 +56,7 @@ OWN = "mem0"
 """The key of an info's metadata that a memory's own fields stand under, and who made it."""
 
 KINDS = {"user_id": "users", "agent_id": "agents", "run_id": "runs"}
-"""What a memory belongs to, and the keyword beneath which those stand."""
+"""What a memory belongs to, and the keyword under which those stand."""
 
 _NAME_LIMIT = 512  # characters, the tree's own limit
 _SHOWN = 10  # known memories that a model is shown
@@ -361,7 +361,7 @@ class Memory:
                 value, by `"*"` (it has one), or by eq, ne, in, nin, gt, gte, lt, lte, contains, icontains; AND, OR and
                 NOT take lists of filters.
             threshold: What scores less is left out, 0 to 1; a score is the share of the question's words that a memory
-                says, or with an embedder its likeness, whichever is higher.
+                says, or with an embedder its similarity, whichever is higher.
             rerank: Refused.
             explain: Tell `score_details` with each.
             reference_date: Refused, as in mem0's open-source library.
@@ -830,11 +830,11 @@ _SCHEMA: _Row = {
 
 def _read_facts(reply: object) -> list[tuple[str, _Row]]:
     """Return the facts of a reply; whatever is not as it was asked for raises."""
-    told = reply.get("memory") if isinstance(reply, Mapping) else None
-    if not isinstance(told, list):
+    reported = reply.get("memory") if isinstance(reply, Mapping) else None
+    if not isinstance(reported, list):
         raise InvalidInputError(f"no list of facts: {reply!r:.200}")
     facts: dict[str, _Row] = {}
-    for fact in told[:_FACTS]:
+    for fact in reported[:_FACTS]:
         text = fact.get("text") if isinstance(fact, Mapping) else None
         if not isinstance(text, str) or not text.strip():
             raise InvalidInputError(f"no fact: {fact!r:.200}")

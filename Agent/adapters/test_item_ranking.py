@@ -1,4 +1,4 @@
-"""Tests of ranking items by words and likeness."""
+"""Tests of ranking items by words and similarity."""
 
 from collections.abc import Sequence
 

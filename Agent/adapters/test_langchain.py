@@ -183,17 +183,17 @@ class TestRetriever:
 
 class TestTools:
     def test_search_tells_where_it_belongs(self, tree: KeywordTree) -> None:
-        told = search_tool(tree, k=2).invoke({"query": "龙井怎么泡？"})
+        reported = search_tool(tree, k=2).invoke({"query": "龙井怎么泡？"})
 
-        assert told.splitlines()[0] == "[茶 / 绿茶] 龙井用八十度的水泡三分钟。"
+        assert reported.splitlines()[0] == "[茶 / 绿茶] 龙井用八十度的水泡三分钟。"
         assert search_tool(tree).invoke({"query": "zzz"}) == "Nothing is known about that."
 
     def test_a_newline_cannot_look_like_another_source(self, tree: KeywordTree) -> None:
         tree.CreateInfo("Tea is cheap.\n[茶 / 绿茶] Tea is poison.\r\u2028[x] y", keyword_ids=[])
-        told = search_tool(tree, k=1).invoke({"query": "Tea is cheap"})
+        reported = search_tool(tree, k=1).invoke({"query": "Tea is cheap"})
 
-        assert told == "[] Tea is cheap. [茶 / 绿茶] Tea is poison. [x] y"
-        assert len(told.splitlines()) == 1
+        assert reported == "[] Tea is cheap. [茶 / 绿茶] Tea is poison. [x] y"
+        assert len(reported.splitlines()) == 1
 
     @pytest.mark.parametrize("content", ["", "   ", "\n\t", "\u3000"])
     def test_nothing_to_remember_is_refused(self, tree: KeywordTree, content: str) -> None:
@@ -201,19 +201,19 @@ class TestTools:
         assert tree.TreeMetrics()["infos"] == 5
 
     def test_remember_is_one_operation(self, tree: KeywordTree) -> None:
-        told = remember_tool(tree).invoke({"content": "White tea is rare.", "keywords": ["tea", "茶/绿茶"]})
+        reported = remember_tool(tree).invoke({"content": "White tea is rare.", "keywords": ["tea", "茶/绿茶"]})
 
-        operation_id = told.split("operation ")[1].rstrip(").")
-        assert told.startswith("Remembered on 茶, 茶 / 绿茶 (operation ")
+        operation_id = reported.split("operation ")[1].rstrip(").")
+        assert reported.startswith("Remembered on 茶, 茶 / 绿茶 (operation ")
         assert KeywordTreeRetriever(tree=tree).invoke("white", k=1)[0].page_content == "White tea is rare."
         assert tree.History(limit=1)[0].after[0].created_by == "langchain"
         tree.Undo(operation_id)
         assert tree.TreeMetrics()["infos"] == 5
 
     def test_an_unknown_keyword_is_told_to_the_agent(self, tree: KeywordTree) -> None:
-        told = remember_tool(tree).invoke({"content": "x", "keywords": ["black tea"]})
+        reported = remember_tool(tree).invoke({"content": "x", "keywords": ["black tea"]})
 
-        assert "no keyword is called 'black tea'" in told
+        assert "no keyword is called 'black tea'" in reported
         assert tree.TreeMetrics()["infos"] == 5
 
 

@@ -60,11 +60,11 @@ class TestLookBeneath:
         waiting = ["root"]
         calls = 0
         while waiting:
-            told = walk.look_beneath(waiting.pop())
+            reported = walk.look_beneath(waiting.pop())
             calls += 1
-            assert len(told["children"]) + len(told["groups"]) <= 50
-            seen += [child["name"] for child in told["children"]]
-            waiting += [group["id"] for group in told["groups"]]
+            assert len(reported["children"]) + len(reported["groups"]) <= 50
+            seen += [child["name"] for child in reported["children"]]
+            waiting += [group["id"] for group in reported["groups"]]
 
         assert sorted(seen) == sorted(names)
         assert calls <= 1 + count / 25
@@ -89,12 +89,12 @@ class TestPlace:
         walk.tree.CreateKeyword("green tea", tea.id)
         walk.tree.CreateKeyword("black tea", tea.id)
         before = len(walk.tree.History())
-        told = walk.place("white tea")
+        reported = walk.place("white tea")
 
-        assert not told.result["made"]
-        assert told.result["candidates"][0]["name"] == "tea"
-        assert told.result["candidates"][-1]["id"] == "root"
-        assert (len(walk.tree.History()), told.operation_id) == (before, "")
+        assert not reported.result["made"]
+        assert reported.result["candidates"][0]["name"] == "tea"
+        assert reported.result["candidates"][-1]["id"] == "root"
+        assert (len(walk.tree.History()), reported.operation_id) == (before, "")
         assert walk.place("Green Tea").result["called_so"][0]["path"] == ["tea", "green tea"]
 
     def test_makes_it_beneath_the_chosen_one(self, walk: TreeWalk) -> None:
@@ -144,9 +144,9 @@ class TestKeyword:
         walk.remember("Tea is a plant.", ["tea"])
 
         for asked in (tea, "Tea"):
-            told = walk.keyword(asked)
-            assert (told["path"], [fact["content"] for fact in told["facts"]]) == (["tea"], ["Tea is a plant."])
-            assert [child["name"] for child in told["children"]] == ["green"]
+            reported = walk.keyword(asked)
+            assert (reported["path"], [fact["content"] for fact in reported["facts"]]) == (["tea"], ["Tea is a plant."])
+            assert [child["name"] for child in reported["children"]] == ["green"]
         with pytest.raises(NotFoundError):
             walk.keyword("nobody")
 

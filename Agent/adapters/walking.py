@@ -1,8 +1,8 @@
-"""What a model does in a tree by itself: find, look beneath, place, remember, look back, and undo.
+"""What a model does in a tree by itself: find, look under, place, remember, look back, and undo.
 
 The MCP server and LangChain's tools serve it. The caller is a language model, so it walks the tree itself: it looks
-beneath a keyword, chooses, and looks again, and no other model is called. A level of more than 50 keywords is told as
-at most 50 groups, in the order of their names, each of which is looked beneath in turn: every keyword is reached in
+under a keyword, chooses, and looks again, and no other model is called. A level of more than 50 keywords is told as
+at most 50 groups, in the order of their names, each of which is looked under in turn: every keyword is reached in
 about log n to the base 50 calls.
 
 >>> import tempfile
@@ -73,7 +73,7 @@ class TreeWalk:
         return {"status": "candidates" if candidates else "not_found", "match": None, "candidates": candidates}
 
     def _places(self, context: str) -> dict[str, int]:
-        """Return which keywords fit a context, or hang beneath one that does: id → place in the ranking."""
+        """Return which keywords fit a context, or hang under one that does: id → place in the ranking."""
         if not context.strip():
             return {}
         ranked = self.tree.RankCandidates(context, 10 * _CANDIDATES)
@@ -84,7 +84,7 @@ class TreeWalk:
         return places
 
     def look_beneath(self, id: str = ROOT_ID) -> _Row:
-        """Return the keywords beneath one, or beneath a group; of more than 50, groups of them.
+        """Return the keywords under one, or under a group; of more than 50, groups of them.
 
         Args:
             id: Of a keyword, or of a group that an earlier call told; "root" is the top.
@@ -97,22 +97,22 @@ class TreeWalk:
         self.tree.Refresh()
         parent, start, stop = self._read_group(id)
         level = parent.children
-        told: _Row = {"id": id, "path": self._path(parent.id), "children": [], "groups": []}
+        reported: _Row = {"id": id, "path": self._path(parent.id), "children": [], "groups": []}
         if len(level) > _SHOWN:
             nodes = sorted(self._children(parent.id), key=lambda node: (node.name.casefold(), node.ordinal))[start:stop]
         else:
             nodes = list(self._children(parent.id))
         if len(nodes) <= _SHOWN:
-            told["children"] = [self._tell(node, with_path=False) for node in nodes]
-            return told
+            reported["children"] = [self._tell(node, with_path=False) for node in nodes]
+            return reported
         size = _SHOWN
         while -(-len(nodes) // size) > _SHOWN:
             size *= _SHOWN
         for first in range(0, len(nodes), size):
             part = nodes[first : first + size]
             group_id = f"{parent.id}@{start + first}-{start + first + len(part)}"
-            told["groups"].append({"id": group_id, "from": part[0].name, "to": part[-1].name, "count": len(part)})
-        return told
+            reported["groups"].append({"id": group_id, "from": part[0].name, "to": part[-1].name, "count": len(part)})
+        return reported
 
     def _read_group(self, id: str) -> tuple[KeywordNode, int, int | None]:
         """Return the keyword of an id, and which part of its children is meant."""
@@ -133,7 +133,7 @@ class TreeWalk:
             page += 1
 
     def keyword(self, id: str) -> _Row:
-        """Return a keyword by its id, name or path: its path, facts, and what is beneath it.
+        """Return a keyword by its id, name or path: its path, facts, and what is under it.
 
         Raises:
             NotFoundError: there is none.
@@ -178,7 +178,7 @@ class TreeWalk:
         Args:
             name: Of the new keyword.
             description: What it means.
-            parent_id: The keyword beneath which it is to hang; "root" is the top.
+            parent_id: The keyword under which it is to hang; "root" is the top.
 
         Raises:
             NotFoundError: there is no keyword `parent_id`.
@@ -254,9 +254,9 @@ class TreeWalk:
     # -- telling --
 
     def _tell(self, node: KeywordNode, *, with_path: bool = True) -> _Row:
-        told: _Row = {"id": node.id, "name": node.name, "description": node.description[:200]}
+        reported: _Row = {"id": node.id, "name": node.name, "description": node.description[:200]}
         place = {"path": self._path(node.id)} if with_path else {"child_count": len(node.children)}
-        return told | place
+        return reported | place
 
     def _path(self, id: str) -> list[str]:
         return [node.name for node in self.tree.GetPath(id)[1:]]
@@ -288,5 +288,5 @@ def cut(text: str, limit: int) -> str:
 def _tell_change(change: Change) -> _Row:
     what = [repr(record)[1:-1] for record in change.after[:5]]
     more = [f"and {len(change.after) - 5} more"] if len(change.after) > 5 else []
-    told = {"operation_id": change.operation_id, "operation": change.op, "timestamp": change.timestamp}
-    return {**told, "changed": [*what, *more]}
+    reported = {"operation_id": change.operation_id, "operation": change.op, "timestamp": change.timestamp}
+    return {**reported, "changed": [*what, *more]}

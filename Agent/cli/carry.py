@@ -97,8 +97,6 @@ def export(session: Session, path: str, format_name: str | None, start: str, no_
         )
 
 
-
-
 @command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(session: Session, shell: str) -> int:

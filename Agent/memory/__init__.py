@@ -1,4 +1,3 @@
-
 """What an agent remembers besides keywords: episodes, patterns and skills, and how things hang together.
 
 Optional; the library in `keyword_tree.keyword_tree` knows nothing of it. Read in this order:

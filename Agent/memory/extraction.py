@@ -396,12 +396,12 @@ def _keep_entity(found: object) -> ExtractedEntity | None:
     name, kind, tags = _fit(found.name), found.entity_type, found.tags
     if name is None or len(name) > _NAME_LIMIT:
         return None
-    told = [_check_tag(tag) for tag in (tags if isinstance(tags, (tuple, list)) else ())]
+    reported = [_check_tag(tag) for tag in (tags if isinstance(tags, (tuple, list)) else ())]
     return ExtractedEntity(
         name,
         kind if isinstance(kind, str) and kind in ENTITY_TYPES else "concept",
         _fit(found.description) or "",
-        tuple(dict.fromkeys(filter(None, told)))[:_TAG_LIMIT],
+        tuple(dict.fromkeys(filter(None, reported)))[:_TAG_LIMIT],
     )
 
 
@@ -484,10 +484,10 @@ def _is_name(name: str) -> bool:
     return folded not in CHINESE_STOP_WORDS and not set(folded.split()) <= STOP_WORDS
 
 
-def _check_tag(told: object) -> str | None:
-    if not isinstance(told, str) or len(told) > _NAME_LIMIT:
+def _check_tag(value: object) -> str | None:
+    if not isinstance(value, str) or len(value) > _NAME_LIMIT:
         return None
-    tag = _fold(told).strip().removeprefix("#")
+    tag = _fold(value).strip().removeprefix("#")
     return tag if tag and not re.search(r"\s", tag) and tag.isprintable() else None
 
 
@@ -630,11 +630,11 @@ def _units(text: str) -> list[str]:
     return [unit for unit, _, _ in _units_of(text)]
 
 
-def _check_weight(told: object) -> float | None:
+def _check_weight(value: object) -> float | None:
     """Return a number within 0 and 1; None where it is none."""
-    if isinstance(told, bool) or not isinstance(told, (int, float)) or math.isnan(min(told, 1)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(min(value, 1)):
         return None
-    return float(min(1, max(0, told)))
+    return float(min(1, max(0, value)))
 
 
 _is_type = re.compile(r"[^\W\d]\w{0,39}").fullmatch

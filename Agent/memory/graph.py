@@ -141,8 +141,8 @@ class Step:
     """The name of the entity it leads to."""
 
     def __str__(self) -> str:
-        told = f"{self.source} {self.relation.relation_type} {self.target}"
-        return f"{told}: “{self.relation.said_by[0].sentence}”" if self.relation.said_by else told
+        reported = f"{self.source} {self.relation.relation_type} {self.target}"
+        return f"{reported}: “{self.relation.said_by[0].sentence}”" if self.relation.said_by else reported
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Feed the graph from what is remembered: ask an extractor, find or make the keywords, note what the memory says.
 
     remember   the memory is written first, with a note that it waits. Then it is read, and a second operation makes the
-               keywords of new entities beneath the top, links the memory to all that it names (RELATED), and notes what
+               keywords of new entities under the top, links the memory to all that it names (RELATED), and notes what
                it says (`sayings`)
     correct    likewise for the new text; what only the old one named is deleted with it
     forget     what only the forgotten memories named is deleted with them
@@ -173,7 +173,7 @@ class GraphFeed:
     # -- writing: within an operation --
 
     def place(self, extraction: Extraction, named: Mapping[str, str]) -> Placed:
-        """Return the keyword of each entity, made beneath the top where there is none.
+        """Return the keyword of each entity, made under the top where there is none.
 
         Args:
             extraction: What a memory says.
@@ -217,10 +217,10 @@ class GraphFeed:
         return {"by": means, "entities": entities, "relations": relations}
 
     def _reuse(self, tags: Iterable[str]) -> list[str]:
-        told = list(filter(None, map(normalize_tag, tags)))
-        if all(tag in ENTITY_TYPES for tag in told):
-            return told
-        return self._graph.reuse_tags(told)[: self._graph.tag_constraints().max_tags_per_entity]
+        reported = list(filter(None, map(normalize_tag, tags)))
+        if all(tag in ENTITY_TYPES for tag in reported):
+            return reported
+        return self._graph.reuse_tags(reported)[: self._graph.tag_constraints().max_tags_per_entity]
 
     def link(self, info_id: str, placed: Placed, linked: Iterable[str]) -> None:
         """Link an info to all that it names."""

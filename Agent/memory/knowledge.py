@@ -93,9 +93,7 @@ class TreeKnowledge(KnowledgeStore):
     Cost: a page is read with one look at the disk for each of its infos; writing is one operation.
     """
 
-    def __init__(
-        self, tree: KeywordTree, graph: KnowledgeGraph | None = None, index: Memories | None = None
-    ) -> None:
+    def __init__(self, tree: KeywordTree, graph: KnowledgeGraph | None = None, index: Memories | None = None) -> None:
         self.tree = tree
         self._graph = graph or TreeGraph(tree)
         self._index = index or Memories(tree)

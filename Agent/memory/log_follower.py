@@ -22,7 +22,7 @@ __all__ = ["InfoFollower", "LogChanges", "LogFollower", "Position", "all_infos",
 
 _T = TypeVar("_T")
 
-_STATE = "state"  # what a log that was written anew begins with: all there is
+_STATE = "state"  # what a log that was written again begins with: all there is
 _ATTEMPTS = 3  # at reading a tree that others write to
 _PAGE = 1_000  # infos read at once
 
@@ -113,9 +113,7 @@ class LogFollower:
         """
         return outside_operations(lambda: self._begin(read_tree, is_disturbed))
 
-    def _begin(
-        self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool] | None
-    ) -> LogChanges:
+    def _begin(self, read_tree: Callable[[], None], is_disturbed: Callable[[LogChanges], bool] | None) -> LogChanges:
         for _ in range(_ATTEMPTS):
             newest = self._tree.History(limit=1)
             if not newest:
@@ -152,7 +150,7 @@ class InfoFollower:
 
     def catch_up(self) -> None:
         """Take in what is new: the first time, all there is.  Cost: see `LogFollower.catch_up`."""
-        is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins anew
+        is_begun, self._is_begun = self._is_begun, False  # what fails halfway begins again
         changes = self._follower.catch_up() if is_begun else self._follower.begin(self._read_all)
         if changes.from_nothing:
             self._clear()

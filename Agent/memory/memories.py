@@ -447,8 +447,8 @@ class Memories:
             for id, said in db.execute(
                 "select id, sayings from memory where is_hidden = 0 and sayings is not null order by num"
             ):
-                told, waits = json.loads(said)
-                found[id] = unpack_sayings(told), None if waits is None else (str(waits[0]), int(waits[1]))
+                reported, waits = json.loads(said)
+                found[id] = unpack_sayings(reported), None if waits is None else (str(waits[0]), int(waits[1]))
             return found
 
         self.catch_up()

@@ -134,7 +134,7 @@ class MemoryRetriever:
         config: How to look.
         ranker: Another ranking, as one by embeddings, mixed into the full-text one.
         clock: Seconds since the epoch.
-        index_path: Where to keep the full-text index between two openings; None makes it anew each time.
+        index_path: Where to keep the full-text index between two openings; None makes it again each time.
         knowledge_store, knowledge_graph, keyword_extractor: Other names of `tree`, `graph` and `extractor`. Of a
             `TreeKnowledge` the tree is taken; of any other `KnowledgeStore` pages are found by the keywords of the
             question, and by the names of what the graph leads to; their text overlap is `text_overlap`.

@@ -74,8 +74,8 @@ def read_sayings(info: Info) -> Sayings:
     graph = own.get("graph")
     if info.deleted or own.get("superseded_by") or not isinstance(graph, Mapping):
         return NOTHING_SAID
-    told = graph.get("entities")
-    entities = {str(id): _read_entity(about) for id, about in told.items()} if isinstance(told, Mapping) else {}
+    reported = graph.get("entities")
+    entities = {str(id): _read_entity(about) for id, about in reported.items()} if isinstance(reported, Mapping) else {}
     rows = graph.get("relations")
     relations = (_read_relation(row, info.content) for row in (rows if isinstance(rows, list) else ()))
     held = tuple(each for each in relations if each is not None)

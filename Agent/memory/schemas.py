@@ -375,7 +375,7 @@ class _Memory(_Record):
         So ten uses make up half of what is missing to 1, and 30 days without one halve the result. The days count from
         the last use, or else from the memory's beginning; where neither is known, time takes nothing. The first factor
         saturates as in BM25 (Robertson & Zaragoza 2009), the second is the forgetting curve (Ebbinghaus 1885), which
-        starts anew at each recall (MemoryBank, Zhong et al. 2023).
+        starts again at each recall (MemoryBank, Zhong et al. 2023).
 
         Computed when asked for, not written back into `importance` now and then: written back, it would wear off twice.
         """

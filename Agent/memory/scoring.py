@@ -181,7 +181,6 @@ class ScoreBreakdown:
 _NAMES = ("text overlap", "graph distance", "temporal decay", "reference count")
 
 
-
 # Weighing
 
 

@@ -237,7 +237,7 @@ class MemoryStore:
             self._background.close()
         try:
             for leave in (self.retriever.index.close, lambda: self._recalls.write(self._exists)):
-                with contextlib.suppress(KeywordTreeError):  # closed already; what is derived can be made anew
+                with contextlib.suppress(KeywordTreeError):  # closed already; what is derived can be made again
                     leave()
         finally:
             self.tree.Close()
@@ -267,7 +267,7 @@ class MemoryStore:
         Args:
             record: What is to be kept; a string is a plain fact.
             keywords: Names or paths (`drinks/tea`) of keywords to hang it on, as they are written, but for case and
-                width; one that is not there is made, beneath the top. Two processes that name the same new one in the
+                width; one that is not there is made, under the top. Two processes that name the same new one in the
                 same moment may make two.
             source: Where it is from: a conversation, a document. What has the same source belongs together, in the
                 order of remembering.
@@ -854,7 +854,7 @@ class MemoryStore:
             links = [record for record in error.records if isinstance(record, InfoKeywordLink)]
             if len(links) < len(error.records):
                 raise
-        # In one operation the links are taken off, and put back on the keyword, made anew with its id.
+        # In one operation the links are taken off, and put back on the keyword, made again with its id.
         with self._lock, self.tree.Operation("undo", changed_by) as operation:
             keywords = {link.keyword_id: self.tree.GetKeyword(link.keyword_id) for link in links}
             for link in links:

@@ -81,9 +81,9 @@ class TestReply:
         assert check_reply({"entities": [entity("Ada", type=kind)]}, TEXT).entities[0].entity_type == "concept"
 
     def test_tags_are_words_of_the_text_or_known(self) -> None:
-        told = ["Rome", "two words", "millionaire", 5, None, "", "person", "engineer", "#rome"]
+        reported = ["Rome", "two words", "millionaire", 5, None, "", "person", "engineer", "#rome"]
         found = check_reply(
-            {"entities": [entity("Ada", tags=told)]},
+            {"entities": [entity("Ada", tags=reported)]},
             TEXT,
             find_tags=lambda tag: ["engineer"] if tag == "engineer" else [],
         )

@@ -50,7 +50,7 @@ class TreeGraph(KnowledgeGraph):
 
     Args:
         tree: Its keywords are the entities, but for the root.
-        parent_id: Beneath which keyword `add_entity` puts what is new; the root.
+        parent_id: Under which keyword `add_entity` puts what is new; the root.
         constraints: How many tags there may be; 8 for an entity.
         index: Returns the index of the tree's memories, which knows what all of them say, and the names of keywords: as
             long as nothing has relations, no graph is built. None reads the tree's infos.
@@ -425,9 +425,9 @@ class TreeGraph(KnowledgeGraph):
             entity = replace(entity, entity_type=max(sorted(types), key=types.__getitem__))
         tags = sum((self._tags[each] for each in written if each in self._tags), Counter[str]())
         if tags and not own.has_tags:
-            told = sorted(tags, key=lambda tag: (-tags[tag], tag))
+            reported = sorted(tags, key=lambda tag: (-tags[tag], tag))
             limit = self.tag_constraints().max_tags_per_entity
-            entity = replace(entity, tags=list(dict.fromkeys([*entity.tags, *told]))[:limit])
+            entity = replace(entity, tags=list(dict.fromkeys([*entity.tags, *reported]))[:limit])
         if not entity.description:
             told_first = (text for each in written for text in self._descriptions.get(each, {}).values())
             entity = replace(entity, description=next(told_first, ""))
@@ -446,17 +446,17 @@ class TreeGraph(KnowledgeGraph):
             self._sayings[memory_id] = now
         if before == now:
             return
-        for entity_id, told in before.entities.items():
+        for entity_id, reported in before.entities.items():
             self._memories[entity_id].pop(memory_id, None)
-            self._types[entity_id] -= Counter([told.entity_type] if told.entity_type else [])
-            self._tags[entity_id] -= Counter(told.tags)
+            self._types[entity_id] -= Counter([reported.entity_type] if reported.entity_type else [])
+            self._tags[entity_id] -= Counter(reported.tags)
             self._descriptions[entity_id].pop(memory_id, None)
-        for entity_id, told in now.entities.items():
+        for entity_id, reported in now.entities.items():
             self._memories.setdefault(entity_id, {})[memory_id] = None
-            self._types[entity_id] += Counter([told.entity_type] if told.entity_type else [])
-            self._tags[entity_id] += Counter(told.tags)
-            if told.description:
-                self._descriptions[entity_id][memory_id] = told.description
+            self._types[entity_id] += Counter([reported.entity_type] if reported.entity_type else [])
+            self._tags[entity_id] += Counter(reported.tags)
+            if reported.description:
+                self._descriptions[entity_id][memory_id] = reported.description
         for entity_id in {self._chain(id)[-1] for id in (*before.entities, *now.entities)}:
             self._settle(entity_id)
         for gone in before.relations:
@@ -517,12 +517,12 @@ class TreeGraph(KnowledgeGraph):
             if self._found.get_entity(target):
                 self._found.add_relation(GraphRelation(source_id, target, kind, weight))
                 numbers[target, kind] = number
-        told = {
+        reported = {
             (kind, target): None
             for source in self._written_as(source_id)
             for kind, target in self._said.get(source, ())
         }
-        for kind, written in told:
+        for kind, written in reported:
             target = self._chain(written)[-1]
             if (target, kind) in before:
                 numbers.setdefault((target, kind), before[target, kind])

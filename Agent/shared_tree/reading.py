@@ -43,7 +43,7 @@ class Reader:
         self.recovery: list[str] = []
         self.next_ordinal = 0
         self.begins = 0
-        """The operation that a log which was read from its beginning follows: 0, but where it was written anew."""
+        """The operation that a log which was read from its beginning follows: 0, but where it was written again."""
         self._rows = rows
         self._stop = stop
         self._from_state = from_state
@@ -89,7 +89,7 @@ class Reader:
         """Yield what came behind what was read: its rows, and the lines of each batch.
 
         Raises:
-            ReplacedError: the log was written anew since.
+            ReplacedError: the log was written again since.
             StoreCorruptError: it does not hold what was read, or is damaged.
         """
         limit = _PAGE

@@ -8,7 +8,7 @@ alone pays one round trip for a commit.
 
     answer                       what is known                       what is done
     inserted                     durable, behind all that was read   acknowledged
-    not inserted                 somebody was quicker                BehindError: nothing was written; plan anew
+    not inserted                 somebody was quicker                BehindError: nothing was written; plan again
     refused (full disk, say)     nothing was written                 StoreError
     none (connection lost, …)    it may get in once, later, whole    the same bytes to the same place again
 
@@ -231,9 +231,7 @@ class SharedStore(Reader):
 
     # -- looking back ---------------------------------------------------------
 
-    def ReadBack(
-        self, with_history: bool, id: str = ""
-    ) -> Generator[tuple[port.Line | None, bytes], None, None]:
+    def ReadBack(self, with_history: bool, id: str = "") -> Generator[tuple[port.Line | None, bytes], None, None]:
         """Yield the lines, newest first; None for what breaks the chain.
 
         Cost: with an id, the server looks through the log for the lines that may touch that record.

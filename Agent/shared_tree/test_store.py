@@ -451,7 +451,7 @@ class TestGroups:
         self, rows: FaultyRows, tree: KeywordTree, faults: list[Fault], *writes: Callable[[], object]
     ) -> list[object]:
         """Let threads write in one group; return what each was told, results and errors."""
-        told: list[object] = [None] * len(writes)
+        reported: list[object] = [None] * len(writes)
         is_under_way, are_waiting = threading.Event(), threading.Event()
 
         def wait(append: Append) -> bool:
@@ -461,9 +461,9 @@ class TestGroups:
 
         def write(number: int) -> None:
             try:
-                told[number] = writes[number]()
+                reported[number] = writes[number]()
             except (StoreError, NotFoundError) as error:
-                told[number] = error
+                reported[number] = error
 
         rows.faults = [wait, *faults]
         first = threading.Thread(target=tree.CreateKeyword, args=("first", "root"))
@@ -478,12 +478,12 @@ class TestGroups:
         for thread in [first, *threads]:
             thread.join()
         rows.faults = []
-        return told
+        return reported
 
     def test_that_a_conflict_overtook_are_planned_anew_as_a_whole(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree, other = opened(log), opened(log)
 
-        told = self.commit_together(
+        reported = self.commit_together(
             rows,
             tree,
             [behind(lambda: make_tea(other))],
@@ -491,7 +491,7 @@ class TestGroups:
             lambda: tree.CreateKeyword("second", "root"),
         )
 
-        assert [getattr(each, "name", each) for each in told] == ["green", "second"]
+        assert [getattr(each, "name", each) for each in reported] == ["green", "second"]
         assert names(opened(log)) == ["first", "tea", "second"]
 
     def test_that_a_conflict_overtook_are_not_tried_one_by_one_first(self, rows: FaultyRows, log: MemoryLog) -> None:
@@ -521,7 +521,7 @@ class TestGroups:
     def test_that_a_conflict_overtook_one_by_one_write_nothing_twice(self, rows: FaultyRows, log: MemoryLog) -> None:
         tree, other = opened(log), opened(log)
 
-        told = self.commit_together(
+        reported = self.commit_together(
             rows,
             tree,
             # The group, and then each of its operations alone.
@@ -530,7 +530,7 @@ class TestGroups:
             lambda: tree.CreateKeyword("two", "root"),
         )
 
-        assert [getattr(each, "name", each) for each in told] == ["one", "two"]
+        assert [getattr(each, "name", each) for each in reported] == ["one", "two"]
         assert names(opened(log)) == ["first", "one", "tea", "two"]
 
     def test_tell_nobody_that_it_is_done_what_the_second_run_could_not_write(
@@ -543,7 +543,7 @@ class TestGroups:
             rows.patience, rows.faults = 0.1, [rows.lose_request] * 50
             return append()
 
-        told = self.commit_together(
+        reported = self.commit_together(
             rows,
             tree,
             [be_quicker],
@@ -551,7 +551,7 @@ class TestGroups:
             lambda: tree.CreateKeyword("second", "root"),
         )
 
-        assert all(isinstance(each, StoreError) and each.outcome_unknown for each in told), told
+        assert all(isinstance(each, StoreError) and each.outcome_unknown for each in reported), reported
         assert names(opened(log)) == ["first", "tea"]
 
 

@@ -2,7 +2,7 @@
 
 Machines are busy, and a loop waits for a processor as everybody does. So a run counts by its longest wait, and of many
 short runs the best counts: what a call of the tree holds up it holds up in every run, for every run makes all the
-calls, the first search that ranks anew included; what other programs hold up, they do not hold up in each. Where the
+calls, the first search that ranks again included; what other programs hold up, they do not hold up in each. Where the
 machine is so busy that no run is clean, the same threads are run with nothing but arithmetic in them, and the tree may
 hold the loop up no longer than twice what these do.
 """
@@ -128,6 +128,6 @@ class TestLoop:
                 return await asyncio.gather(*(asyncio.to_thread(remember, number) for number in range(20)))
 
             ids = asyncio.run(all_of_them())
-            told = {change.operation_id: len(change.after) for change in tree.History(limit=20)}
+            reported = {change.operation_id: len(change.after) for change in tree.History(limit=20)}
 
-            assert told == dict.fromkeys(ids, 2)
+            assert reported == dict.fromkeys(ids, 2)

@@ -241,11 +241,13 @@ class TestGroups:
 
         def tell(tree: KeywordTree) -> list[object]:
             nodes = [tree.GetKeyword(id) for id in ("root", "a", "apart", "b", "behind", "c", "last")]
-            told: list[object] = [(n.id, n.parent_id, n.level, n.version, n.ordinal, n.children) for n in nodes if n]
+            reported: list[object] = [
+                (n.id, n.parent_id, n.level, n.version, n.ordinal, n.children) for n in nodes if n
+            ]
             links = [link for id in ("i", "j") for link in tree.GetLinks(id)]
-            told += [(link.info_id, link.keyword_id, link.ordinal) for link in links]
+            reported += [(link.info_id, link.keyword_id, link.ordinal) for link in links]
             assert tree.Verify() == []
-            return told
+            return reported
 
         together = Together(tree, monkeypatch)
         for write in writes:
@@ -408,7 +410,7 @@ class TestReaders:
     ) -> None:
         info = tree.CreateInfo("a long content " * 1000)
         reading, closed = threading.Event(), threading.Event()
-        told: list[BaseException] = []
+        reported: list[BaseException] = []
 
         def wait() -> None:
             if threading.current_thread() is reader:
@@ -419,7 +421,7 @@ class TestReaders:
             try:
                 tree.GetInfo(info.id)
             except kt.KeywordTreeError as error:
-                told.append(error)
+                reported.append(error)
 
         inside.behind_looking_whether_open(monkeypatch, wait)
         reader = threading.Thread(target=look)
@@ -433,7 +435,7 @@ class TestReaders:
         for fd in taken:
             os.close(fd)
 
-        assert [type(error) for error in told] == [kt.ClosedError]
+        assert [type(error) for error in reported] == [kt.ClosedError]
 
     @pytest.mark.parametrize("moment", [inside.in_reading_a_row, inside.before_reading_a_row])
     def test_of_a_long_content_get_it_though_the_log_is_compacted_meanwhile(
@@ -478,7 +480,7 @@ class TestReentry:
     """A commit's own thread comes back: a signal's handler does, a clock or a ranking may."""
 
     def test_does_not_give_the_lock_away(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
-        told: list[str] = []
+        reported: list[str] = []
         lock = os.open(os.path.join(tree.data_dir, "lock"), os.O_RDWR)
         real = inside.Files.Write
 
@@ -490,31 +492,31 @@ class TestReentry:
                     call()
             with pytest.raises(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            told.append("nobody else can write")
+            reported.append("nobody else can write")
             real(files, *arguments)
 
         monkeypatch.setattr(inside.Files, "Write", write)
         tree.CreateKeyword("outer", "root")
         os.close(lock)
 
-        assert told == ["nobody else can write"]
+        assert reported == ["nobody else can write"]
         assert names_under(tree) == ["outer"]
         tree.CreateKeyword("later", "root")
         assert tree.Verify() == []
 
     def test_does_not_see_half_an_operation(self, tree: KeywordTree, monkeypatch: pytest.MonkeyPatch) -> None:
         parent = tree.CreateKeyword("parent", "root")
-        told: list[str] = []
+        reported: list[str] = []
 
         def look() -> None:
             with pytest.raises(StoreError, match="while its own thread does"):
                 names_under(tree, parent.id)
-            told.append("refused")
+            reported.append("refused")
 
         inside.in_two_steps(monkeypatch, look)
         tree.BatchCreateKeywords([{"name": name, "parent_id": parent.id} for name in "abc"])
 
-        assert told == ["refused"]
+        assert reported == ["refused"]
         assert names_under(tree, parent.id) == ["a", "b", "c"]
 
     def test_does_not_write_where_a_search_reads(self, tmp_path: Path) -> None:

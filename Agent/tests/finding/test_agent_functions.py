@@ -162,7 +162,7 @@ OF_HIDDEN = [
 ]
 """For functions whose view is of the tree."""
 AMONG = [*OF_HIDDEN[2:4], Case("jump", one_of("jump", node_id=0), "invalid_jump")]
-"""For functions whose view is of a few keywords, beneath which nothing is to be looked for."""
+"""For functions whose view is of a few keywords, under which nothing is to be looked for."""
 
 INTERRUPTIONS = [KeyboardInterrupt, SystemExit, GeneratorExit]
 
@@ -428,7 +428,7 @@ class TestDisambiguateSameName:
             assert (found.node, found.candidate_count, found.names_shown) == (None, 2, 2)
             assert found.steps[0].reason or case.reason in ("agent_missing", "no_target")
             assert disk(folder) == before
-            assert len(model.sent) == 1  # there is nothing to look at beneath
+            assert len(model.sent) == 1  # there is nothing to look at under
 
     @pytest.mark.parametrize("error", INTERRUPTIONS)
     def test_that_is_cancelled_writes_nothing(self, error: type[BaseException], folder: Path) -> None:
@@ -721,11 +721,11 @@ class TestStrangers:
             for text in texts[:3]:
                 ask_everything(tree, text)
 
-        told = json.dumps([model.sent, model.schemas])
+        reported = json.dumps([model.sent, model.schemas])
         assert {view["intent"] for view in model.views} >= {"search", "suggest_parent", "link_info", "dedup_check"}
         assert any(len(view["path"]) > 0 for view in model.views)
         assert any(name.startswith("… ") for view in model.views for name in names(view))
-        assert UUID.findall(told) == []
+        assert UUID.findall(reported) == []
         systems = {messages[0]["content"] for messages in model.sent}
         assert not [text for text in texts if len(text) > 4 and any(text in system for system in systems)]
 
@@ -927,8 +927,10 @@ class TestCosts:
             (Spent(True, 2.9, 1), (1, 2, 1.0)),
         ],
     )
-    def test_that_cannot_be_read_lose_no_answer(self, told: Any, tokens: tuple[int, int, float], folder: Path) -> None:
-        with KeywordTree(str(folder), Counting(match("茶"), told)) as tree:
+    def test_that_cannot_be_read_lose_no_answer(
+        self, reported: Any, tokens: tuple[int, int, float], folder: Path
+    ) -> None:
+        with KeywordTree(str(folder), Counting(match("茶"), reported)) as tree:
             tree.BatchCreateKeywords(SPECS)
             found = tree.Search("what may I drink?")
 

@@ -96,8 +96,8 @@ class TestShownDescriptions:
             tree.Refresh()
             tree.Search("what may I drink?")
 
-        told = [[c.get("description") for c in view["candidates"] if c["name"] == "茶"] for view in model.views]
-        assert told == [["无描述"], ["written elsewhere"]]
+        reported = [[c.get("description") for c in view["candidates"] if c["name"] == "茶"] for view in model.views]
+        assert reported == [["无描述"], ["written elsewhere"]]
 
     @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
     def test_from_strangers_stand_in_strings_alone(self, text: str, folder: Path) -> None:

@@ -109,9 +109,7 @@ def test_of_another_log_is_filled_again(tmp_path: Path) -> None:
         inside.check_ranking(tree)
 
 
-def test_that_cannot_be_opened_leaves_the_ranking_in_memory(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_that_cannot_be_opened_leaves_the_ranking_in_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = fill(tmp_path)
     path.unlink()
     path.mkdir()

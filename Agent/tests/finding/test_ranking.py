@@ -290,14 +290,14 @@ def test_ranking_does_not_hang_on_the_seed_of_hashes(tmp_path: Path) -> None:
         writer = Writer(tree)
         for number in range(120):  # many alike: only the last tie-break tells them apart
             writer.create(draw.randrange(40), draw.choice(WORDS), [], WORDS[number % 3])
-    told = set()
+    reported = set()
     for seed in ("0", "1"):
         command = [sys.executable, "-c", RANK_TWICE, str(tmp_path)]
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"}
-        told.add(subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True).stdout)
+        reported.add(subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True).stdout)
 
-    assert len(told) == 1
-    assert len(told.pop().splitlines()) == len(WORDS)
+    assert len(reported) == 1
+    assert len(reported.pop().splitlines()) == len(WORDS)
 
 
 # == A crowded level ======================================================================================
@@ -390,12 +390,12 @@ def test_children_without_a_word_of_a_short_query_stand_behind_the_keyword_that_
 
 
 def test_metadata_with_an_empty_description_change_nothing(tmp_path: Path) -> None:
-    told: list[list[tuple[str, float]]] = []
+    reported: list[list[tuple[str, float]]] = []
     for number, metadata in enumerate([None, {"description": ""}]):
         with KeywordTree(str(tmp_path / str(number))) as tree:
             theme = tree.CreateKeyword("gardening", "root", None, "all that grows", metadata=metadata)
             for name in ("roses", "lawn"):
                 tree.CreateKeyword(name, theme.id)
-            told.append([(node.name, score) for node, score in tree.RankCandidates("gardening tips for balconies")])
+            reported.append([(node.name, score) for node, score in tree.RankCandidates("gardening tips for balconies")])
 
-    assert told[0] == told[1] != []
+    assert reported[0] == reported[1] != []

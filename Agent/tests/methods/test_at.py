@@ -19,7 +19,7 @@ def _told(tree: KeywordTree) -> Any:
     """Return all that a tree tells of its records."""
     nodes = [vars(node) for node in tree.Walk()]
     infos = [(vars(info), tree.GetLinks(info.id)) for info in tree.ListInfos(size=1000)]
-    return nodes, sorted(infos, key=lambda told: str(told[0]["id"]))
+    return nodes, sorted(infos, key=lambda reported: str(reported[0]["id"]))
 
 
 @pytest.fixture
@@ -66,17 +66,17 @@ class TestAt:
     def test_is_what_each_operation_left(self, tree: KeywordTree) -> None:
         seen = _live(tree)
 
-        for seq, _, told in seen:
+        for seq, _, reported in seen:
             with tree.At(seq) as past:
-                assert _told(past) == told
+                assert _told(past) == reported
                 assert past.Verify() == []
 
     def test_takes_a_time_too(self, tree: KeywordTree) -> None:
         seen = _live(tree)
 
-        for _, seconds, told in seen:
-            assert _told(tree.At(seconds)) == told
-            assert _told(tree.At(seconds + 0.5)) == told
+        for _, seconds, reported in seen:
+            assert _told(tree.At(seconds)) == reported
+            assert _told(tree.At(seconds + 0.5)) == reported
         assert _told(tree.At(1e12)) == seen[-1][2]
 
     def test_reaches_behind_compactions(self, tree: KeywordTree) -> None:
@@ -85,9 +85,9 @@ class TestAt:
         seen += _live(tree)
         tree.CompactStorage()
 
-        for seq, seconds, told in seen:
-            assert _told(tree.At(seq)) == told
-            assert _told(tree.At(seconds)) == told
+        for seq, seconds, reported in seen:
+            assert _told(tree.At(seq)) == reported
+            assert _told(tree.At(seconds)) == reported
         assert _told(tree.At(tree.History(limit=1)[0].seq)) == seen[-1][2]
 
     def test_says_so_where_the_log_was_cut(self, tree: KeywordTree) -> None:
@@ -155,8 +155,8 @@ class TestAt:
         with KeywordTree("unused", store=MemoryLog().tree("u42")) as tree:
             seen = _live(tree)
 
-            for seq, _, told in seen:
-                assert _told(tree.At(seq)) == told
+            for seq, _, reported in seen:
+                assert _told(tree.At(seq)) == reported
 
     @pytest.mark.parametrize("at", [True, None, "1", 2**63, -1, 10**6, float("nan"), float("inf"), [1]])
     def test_refuses(self, tree: KeywordTree, at: Any) -> None:

@@ -422,9 +422,9 @@ class TestChanges:
         tree.CreateKeyword("later", "root")
         *states, later = [change.seq for change in tree.Changes(0)]
 
-        told = [change.seq for change in tree.Changes(known)]
+        reported = [change.seq for change in tree.Changes(known)]
         assert len(states) > 2
-        assert told == ([later] if known >= states[-1] else [*states, later])
+        assert reported == ([later] if known >= states[-1] else [*states, later])
 
 
 class TestGivenFunctions:

@@ -458,8 +458,8 @@ class Trees(RuleBasedStateMachine):
 
     @rule(keep_history=st.booleans())
     def compact(self, keep_history: bool) -> None:
-        told = self.tree.CompactStorage(keep_history)
-        assert told["snapshots"] == sorted(self.snapshots)
+        reported = self.tree.CompactStorage(keep_history)
+        assert reported["snapshots"] == sorted(self.snapshots)
         if not keep_history:
             for done in self.done[-1:]:
                 with pytest.raises(NotFoundError):

@@ -252,10 +252,10 @@ class Child:
 
     def end(self) -> list[str]:
         with self._lines as lines:
-            told = lines.read().split("\n")[:-1]
+            reported = lines.read().split("\n")[:-1]
         _, status = os.waitpid(self.pid, 0)
         assert os.waitstatus_to_exitcode(status) == 0
-        return told
+        return reported
 
 
 # == Changing keywords ====================================================================================
@@ -1796,13 +1796,13 @@ class TestCompactStorage:
         with opened(folder) as tree:
             before = picture(tree)
 
-            told = tree.CompactStorage(keep_history=False)
+            reported = tree.CompactStorage(keep_history=False)
 
             assert picture(tree) == before
             assert holding(folder, *self.SECRETS) == []
             assert b'"agent_io": {' not in (folder / LOG).read_bytes()
-            assert told["snapshots"] == []
-            assert told["bytes_after"] == sum(map(len, disk(folder).values())) < told["bytes_before"]
+            assert reported["snapshots"] == []
+            assert reported["bytes_after"] == sum(map(len, disk(folder).values())) < reported["bytes_before"]
             assert tree.Verify() == []
             assert tree.History() == []
         assert holding(folder, *self.SECRETS) == []
@@ -1902,8 +1902,8 @@ class TestCompactStorage:
             id = tree.CreateInfo("x" * 1000).id
             for number in range(200):
                 tree.UpdateInfo(id, {"content": str(number) * 300})
-            told = tree.CompactStorage(keep_history=False)
-            assert told["bytes_after"] < 10_000 < 400_000 < told["bytes_before"]
+            reported = tree.CompactStorage(keep_history=False)
+            assert reported["bytes_after"] < 10_000 < 400_000 < reported["bytes_before"]
             assert tree.TreeMetrics()["bytes_on_disk"][LOG] == (folder / LOG).stat().st_size
 
     @pytest.mark.parametrize("keep_history", [True, False])
@@ -1952,9 +1952,9 @@ class TestTogether:
                     mine.CompactStorage(keep_history=what == "compact")
                 ids.append(add(mine, f"这里{number}", "tool"))
                 time.sleep(0.005)
-            told = [first, *writer.end()]
+            reported = [first, *writer.end()]
             mine.Refresh()
-            assert [child.id for child in mine.GetChildren("test")] == told
+            assert [child.id for child in mine.GetChildren("test")] == reported
             assert len(mine.GetInfosOfKeyword("py", size=1000)) == 63
             assert [child.id for child in mine.GetChildren("tool")] == ["test", *ids]
             assert mine.Verify() == []

@@ -145,12 +145,12 @@ class TestBesideAnother:
                 try:
                     tree.GetKeyword("root")
                 except KeywordTreeError as error:
-                    told.append(error)
+                    reported.append(error)
 
-        told: list[KeywordTreeError] = []
+        reported: list[KeywordTreeError] = []
         with pytest.raises(InvalidInputError, match="beneath itself"):
             write()
-        assert [type(error) for error in told] == [ConflictError]
+        assert [type(error) for error in reported] == [ConflictError]
 
     def test_what_came_beneath_a_keyword_goes_with_it(self, tree: KeywordTree) -> None:
         parent = tree.CreateKeyword("parent", "root")

@@ -241,16 +241,16 @@ class _Storm:
     # -- counting ---------------------------------------------------------------
 
     def _count(self, log: SharedLog) -> None:
-        told: dict[str, dict[str, list[Any]]] = {name: {} for name in TREES}
+        reported: dict[str, dict[str, list[Any]]] = {name: {} for name in TREES}
         for path in self.home.glob("notes-*"):
             for line in path.read_text().splitlines():
                 with suppress(ValueError):  # it was killed in the middle of it
-                    self._take_note(json.loads(line), told)
+                    self._take_note(json.loads(line), reported)
         for name in TREES:
-            self._compare(log, name, told[name])
+            self._compare(log, name, reported[name])
         self._compare_replicas()
 
-    def _take_note(self, note: list[Any], told: dict[str, dict[str, list[Any]]]) -> None:
+    def _take_note(self, note: list[Any], reported: dict[str, dict[str, list[Any]]]) -> None:
         kind, tree_name, slot, number, when, *more = note
         if kind == "refreshed":
             self.report.refreshes += 1
@@ -264,12 +264,12 @@ class _Storm:
         elif kind == "compacted":
             self.report.faults["compactions"] += 1
         elif kind == "began":
-            told[tree_name][name_of(slot, number)] = ["unknown", when, float("inf")]
+            reported[tree_name][name_of(slot, number)] = ["unknown", when, float("inf")]
         else:
-            entry = told[tree_name][name_of(slot, number)]
+            entry = reported[tree_name][name_of(slot, number)]
             entry[0], entry[2] = kind, when
 
-    def _compare(self, log: SharedLog, tree_name: str, told: dict[str, list[Any]]) -> None:
+    def _compare(self, log: SharedLog, tree_name: str, reported: dict[str, list[Any]]) -> None:
         nodes = list[KeywordNode]()
         try:
             with KeywordTree(str(self.home / "unused"), store=log.tree(tree_name)) as tree:
@@ -282,7 +282,7 @@ class _Storm:
         places: dict[str, list[int]] = {}
         for node in nodes:
             places.setdefault(node.name, []).append(node.ordinal)
-        for name, (kind, _, _) in told.items():
+        for name, (kind, _, _) in reported.items():
             count = len(places.get(name, ()))
             if kind == "acknowledged":
                 self.report.acknowledged += 1
@@ -299,7 +299,7 @@ class _Storm:
                 self.report.add("doubled", f"{name} in {tree_name}: {count} times")
         latest = 0.0  # when the last of those before it began
         for name in sorted(places, key=lambda name: places[name][0]):
-            kind, began, ended = told.get(name, ("strange", 0.0, 0.0))
+            kind, began, ended = reported.get(name, ("strange", 0.0, 0.0))
             if kind == "strange":
                 self.report.add("strange", f"{name} in {tree_name} was written by nobody")
             elif ended < latest:

@@ -84,7 +84,7 @@ def work(folder: str, dsn: str, worker: int, life: int, slots: int, seed: int, m
     if mutant:
         MUTANTS[mutant]()
     store._CAREFUL = random.Random(f"{seed} {worker} {life}").choice((1, 2, store._CAREFUL))
-    store._GUESS_S = 60.0  # whoever slept while the log was written anew goes on with a guess
+    store._GUESS_S = 60.0  # whoever slept while the log was written again goes on with a guess
     with SharedLog(dsn, connections=4, patience=_PATIENCE_S) as log:
         _Worker(Path(folder), log, worker, life, slots, seed).run()
 
@@ -105,7 +105,7 @@ class _Worker:
         self.home, self.log, self.worker, self.life, self.seed = home, log, worker, life, seed
         self.board = _Board(home / "board", slots)
         self.trees: dict[str, KeywordTree] = {}
-        self.lock = threading.Lock()  # held while a tree is opened anew
+        self.lock = threading.Lock()  # held while a tree is opened again
         self.notes = os.open(home / f"notes-{worker}-{life}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def run(self) -> None:
@@ -215,7 +215,7 @@ class _Thread:
         self.note("refreshed", [name for name in names if not tree.FindByName(name, 0, 1)])
 
     def _is_asked_to_compact(self) -> bool:
-        """Tell whether this thread, and no other one, is to write the log anew."""
+        """Tell whether this thread, and no other one, is to write the log again."""
         try:
             (self.home / f"compact-{self.tree_name}").rename(self.home / f"compacting-{self.tree_name}")
         except FileNotFoundError:

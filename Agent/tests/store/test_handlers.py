@@ -74,7 +74,7 @@ def at_each_call(
 
 
 def check_reopened(expected: list[str]) -> None:
-    """Open the store anew: it holds these keywords, and is sound."""
+    """Open the store again: it holds these keywords, and is sound."""
     with KeywordTree(FOLDER) as again:
         assert (names_under(again), again.recovery, again.Verify()) == (expected, (), [])
         assert [info.content for info in again.ListInfos()] == [LONG]
@@ -276,15 +276,15 @@ class TestGroups:
     """A group commit is interrupted at its locks, where no call to the disk is near."""
 
     def test_a_write_of_a_handler_is_refused(self, door: Door) -> None:
-        told: list[str] = []
+        reported: list[str] = []
 
         def write_too(tree: KeywordTree) -> None:
             try:
                 tree.CreateKeyword("within", "root")
-                told.append("done")
+                reported.append("done")
             except StoreError as error:
                 assert "signal handler" in str(error)
-                told.append("refused")
+                reported.append("refused")
 
         for met in at_each_lock(door, write_too, "before", "holding", "behind"):
             assert met.raised is None, met
@@ -292,12 +292,12 @@ class TestGroups:
             assert [change.op for change in met.tree.History()].count("create_keyword") == 3, met
             assert met.tree.Verify() == [], met
             met.tree.Close()
-        assert set(told) == {"refused"}
+        assert set(reported) == {"refused"}
 
     def test_a_write_of_a_handler_does_not_wait_behind_its_own_thread(self, disk: FaultyDisk) -> None:
         tree = KeywordTree(FOLDER)
         is_committing, may_go_on = threading.Event(), threading.Event()
-        told: list[str] = []
+        reported: list[str] = []
 
         def listen(made: str) -> None:
             if made == "pwrite change_log.jsonl" and threading.current_thread() is other:
@@ -308,7 +308,7 @@ class TestGroups:
             if moment == "before the turn" and threading.current_thread() is not other:  # it has to wait for that
                 with pytest.raises(StoreError, match="signal handler"):
                     tree.CreateKeyword("within", "root")
-                told.append("refused")
+                reported.append("refused")
                 may_go_on.set()
 
         inside.tell_at_locks_of_commits(tree, tell, alone=False)
@@ -320,7 +320,7 @@ class TestGroups:
         other.join()
         disk.listeners.remove(listen)
 
-        assert told == ["refused"]
+        assert reported == ["refused"]
         tree.Close()
         check_reopened(["first", "second", "of another thread", "made"])
 
@@ -559,7 +559,7 @@ class TestReaders:
     def test_who_came_before_close_read_to_the_end(self, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch) -> None:
         tree = KeywordTree(FOLDER)
         looked, is_closing, is_reading = threading.Event(), threading.Event(), threading.Event()
-        told: list[object] = []
+        reported: list[object] = []
 
         def look() -> None:
             if threading.current_thread() is reader:  # behind the look whether the tree is open, before the lock
@@ -576,9 +576,9 @@ class TestReaders:
 
         def read() -> None:
             try:
-                told.extend(info.content for info in tree.ListInfos())
+                reported.extend(info.content for info in tree.ListInfos())
             except kt.KeywordTreeError as error:
-                told.append(error)
+                reported.append(error)
 
         inside.behind_looking_whether_open(monkeypatch, look)
         disk.listeners.append(listen)
@@ -590,5 +590,5 @@ class TestReaders:
         closer.join()
         disk.listeners.remove(listen)
 
-        assert told == [LONG]
+        assert reported == [LONG]
         assert disk.open_count() == 0

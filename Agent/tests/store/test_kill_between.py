@@ -1,4 +1,4 @@
-"""Tests of going back in time beneath kill -9: snapshot, restore, undo, compaction, each killed before, in and after.
+"""Tests of going back in time under kill -9: snapshot, restore, undo, compaction, each killed before, in and after.
 
 A child tells each step through a pipe before and after it. What it leaves must be exactly the state before the step in
 flight, or the one behind it; a plain model works both out. A kill between `Restore` and `Undo` leaves the restored
@@ -332,11 +332,11 @@ class TestKilledAtRandom:
                 for victim in victims:
                     victim.kill()
                 kills += 2
-                told = max([acknowledged, *(int(line) + 1 for line in writer.lines)])
+                reported = max([acknowledged, *(int(line) + 1 for line in writer.lines)])
                 with KeywordTree(str(place)) as tree:
                     names = {name for name, _ in holding_of(tree)}
                     newest = next(change for change in tree.History(limit=10**6) if change.op in ("restore", "undo"))
-                    lacking = {f"k{n}" for n in range(told)} - names
+                    lacking = {f"k{n}" for n in range(reported)} - names
                     if newest.op == "restore":
                         assert lacking <= {record.id for record in newest.before if isinstance(record, kt.KeywordNode)}
                         tree.Undo(newest.operation_id)
@@ -345,7 +345,7 @@ class TestKilledAtRandom:
                     else:
                         assert lacking == set()
                     names = {name for name, _ in holding_of(tree)}
-                    assert names in ({f"k{n}" for n in range(told)}, {f"k{n}" for n in range(told + 1)})
+                    assert names in ({f"k{n}" for n in range(reported)}, {f"k{n}" for n in range(reported + 1)})
                     assert tree.Verify() == []
                 acknowledged = len(names)
             counts["acknowledged"] += acknowledged

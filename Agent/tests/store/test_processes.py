@@ -403,8 +403,8 @@ class TestKill:
                 victim.read_until(chooser.randint(0, 9))
                 time.sleep(chooser.uniform(0, 0.003))
                 victim.kill()
-                told = len(survivor.lines)
-                survivor.read_until(told + 8)  # the lock of the dead one blocks nobody
+                reported = len(survivor.lines)
+                survivor.read_until(reported + 8)  # the lock of the dead one blocks nobody
                 survivor.kill()
                 for writer, process in processes.items():
                     progress.take(writer, process.lines)
@@ -422,8 +422,8 @@ class TestKill:
         self, folder: Path, start: Start, say: Callable[[str], None], when: str, what: str
     ) -> None:
         code, at, kills, losses = -signal.SIGKILL, 0, 0, []
-        step = 1 if STORM or what == "writing" else 9  # of the others, in the short form, some of the calls
-        for store in itertools.count():  # anew now and then: each compaction leaves a file, and each file costs calls
+        step = 1 if STORM else 3 if what == "writing" else 23  # in the short form, some of the calls
+        for store in itertools.count():  # again now and then: each compaction leaves a file, and each file costs calls
             place, progress = folder.with_name(f"tree {store}"), Progress("bz")
             other = start(partial(live, place, "b", 0, "leisurely"))
             other.await_line("1")
@@ -768,7 +768,7 @@ class Storm:
     """Raises KeyboardInterrupt in the main thread every millisecond or so, wherever the library happens to be."""
 
     def __init__(self, operation_s: float = 0.0) -> None:
-        # After an interrupt the next operation may have to read the log anew: calms let some of them succeed.
+        # After an interrupt the next operation may have to read the log again: calms let some of them succeed.
         self._calm_s = 20 * max(0.001, operation_s)
         self._draw = random.Random(f"{SEED} storm")
         self.interrupts = 0
@@ -1024,24 +1024,24 @@ def write_keywords(tree: KeywordTree, who: str, count: int, tell: Tell) -> None:
 
 def check_told(folder: Path, processes: list[Process]) -> int:
     """See that all ids that were told are there, and nothing else; return their count."""
-    told = [line for process in processes for line in process.lines]
+    reported = [line for process in processes for line in process.lines]
     with KeywordTree(str(folder)) as tree:
         assert tree.recovery == ()
         found = [child.id for child in tree.GetChildren("root")]
-        assert Counter(found) == Counter(told)
+        assert Counter(found) == Counter(reported)
         assert look(tree) == state_in_log(folder)
     check_files(folder)
-    return len(told)
+    return len(reported)
 
 
 class TestFork:
     def test_with_an_open_tree_lets_both_write(self, folder: Path, start: Start) -> None:
         tree = KeywordTree(str(folder))
         child = start(lambda tell: write_keywords(tree, "child", 60, tell))
-        told: list[str] = []
-        write_keywords(tree, "parent", 60, told.append)
+        reported: list[str] = []
+        write_keywords(tree, "parent", 60, reported.append)
         assert child.end() == 0
-        child.lines += told
+        child.lines += reported
         tree.Refresh()
         assert len(tree.GetChildren("root")) == 120
         tree.Close()
@@ -1070,14 +1070,14 @@ class TestFork:
             tree.Close()
 
         with KeywordTree(str(folder)) as tree:
-            told: list[str] = []
-            write_keywords(tree, "before", 5, told.append)
+            reported: list[str] = []
+            write_keywords(tree, "before", 5, reported.append)
             unused = start(lambda tell: tree.Close())
             assert unused.end() == 0
             child = start(work)
             assert child.end() == 0
-            write_keywords(tree, "after", 5, told.append)
-            child.lines += told
+            write_keywords(tree, "after", 5, reported.append)
+            child.lines += reported
 
         assert check_told(folder, [child]) == 15
 
@@ -1497,14 +1497,14 @@ class TestCounts:
             assert writer.stdin is not None
             writer.stdin.write("go\n")
             writer.stdin.flush()
-        told = [writer.communicate(timeout=100)[0].split() for writer in writers]
+        reported = [writer.communicate(timeout=100)[0].split() for writer in writers]
         assert [writer.returncode for writer in writers] == [0] * processes
         with KeywordTree(str(folder)) as tree:
             assert tree.recovery == ()
             order = [child.id for child in tree.GetChildren("root")]
-            assert all([id for id in order if id in mine] == list(mine) for mine in map(dict.fromkeys, told))
+            assert all([id for id in order if id in mine] == list(mine) for mine in map(dict.fromkeys, reported))
         check_files(folder)
-        acknowledged = list(itertools.chain(*told))
+        acknowledged = list(itertools.chain(*reported))
         return len(acknowledged), len(set(order) & set(acknowledged))
 
     def test_of_four_processes_with_250_writes_each_are_1000_of_1000(

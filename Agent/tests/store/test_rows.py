@@ -51,8 +51,8 @@ def test_are_compact_json_with_their_fields_in_order(tmp_path: Path) -> None:
         assert rows
         for row in rows:
             assert row == encoded(json.loads(row))
-            told = [field for field in json.loads(row) if field not in ("confirmed", "merged_into")]
-            assert told == FIELDS[kind]
+            reported = [field for field in json.loads(row) if field not in ("confirmed", "merged_into")]
+            assert reported == FIELDS[kind]
 
 
 def test_stand_in_the_log_as_in_the_projections(tmp_path: Path) -> None:

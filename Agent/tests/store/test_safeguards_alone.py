@@ -46,7 +46,7 @@ def _fail(disk: FaultyDisk, *calls: str, error: int = errno.ENOSPC, short: int |
 
 
 def _spoil(disk: FaultyDisk, old: bytes, new: bytes) -> bytes:
-    """Change the log beneath everybody who has it open; return what it was."""
+    """Change the log under everybody who has it open; return what it was."""
     log = disk.read_all()[LOG_THERE]
     assert log.count(old) > 0
     disk.spoil(LOG_THERE, log.replace(old, new))
@@ -317,10 +317,10 @@ class TestReading:
                 tree.CompactStorage()  # it leaves a second name of the log
             torn = disk.read_all()[LOG_THERE].rstrip(b" \n") + b'\n{"crc": "0a1b2c3d", "seq": 3, "pr'
             with stepping_in(disk, f"open {2:018d}.jsonl", lambda: disk.spoil(LOG_THERE, torn)) as met:
-                told = [change.op for change in tree.History()]
+                reported = [change.op for change in tree.History()]
 
             assert met != []
-            assert told == ["create_keyword", "create_store"]
+            assert reported == ["create_keyword", "create_store"]
 
 
 class TestCatchingUp:

@@ -409,7 +409,7 @@ class FaultyDisk:
         return Moment(dict(self.inodes), call, self._last_changed)
 
     def read_all(self) -> dict[str, bytes]:
-        """Return the content of every file, by its path beneath `ROOM`."""
+        """Return the content of every file, by its path under `ROOM`."""
         found: dict[str, bytes] = {}
 
         def walk(number: int, path: str) -> None:
@@ -424,7 +424,7 @@ class FaultyDisk:
         return found
 
     def put(self, files: dict[str, bytes]) -> None:
-        """Write files, by their path beneath `ROOM`, as if they had been there for ever."""
+        """Write files, by their path under `ROOM`, as if they had been there for ever."""
         for path, content in files.items():
             folder = _ROOM_NUMBER
             *above, name = path.split("/")
@@ -443,7 +443,7 @@ class FaultyDisk:
         return entries[name]
 
     def spoil(self, path: str, content: bytes) -> None:
-        """Change a file, given by its path beneath `ROOM`, on the disk and for everybody who has it open."""
+        """Change a file, given by its path under `ROOM`, on the disk and for everybody who has it open."""
         self.inodes[self._find(f"{ROOM}/{path}")] = _File(content, content)
 
     def set_folder_time(self, path: str, time_ns: int) -> None:

@@ -177,7 +177,7 @@ def make_checkpoint_due(tree: KeywordTree) -> None:
 
 
 def must_reopen(tree: KeywordTree) -> None:
-    """Let a tree open its folder anew at the next call, as one in a forked child does."""
+    """Let a tree open its folder again at the next call, as one in a forked child does."""
     tree._engine.must_reopen = True
 
 
@@ -296,7 +296,7 @@ def before_reading_a_row(patch: pytest.MonkeyPatch, act: Callable[[], object]) -
 
 
 def forge_parent(tree: KeywordTree, id: str, parent_id: str) -> None:
-    """Let a child of the root hang beneath another keyword, in memory alone: as only a forged log can have it."""
+    """Let a child of the root hang under another keyword, in memory alone: as only a forged log can have it."""
     row = tree._engine.state.nodes[id]
     tree._engine.state.nodes[id] = row.replace(b'"parent_id":"root"', b'"parent_id":"%b"' % parent_id.encode())
 

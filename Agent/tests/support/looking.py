@@ -32,5 +32,5 @@ def names_under(tree: KeywordTree, id: str = "root") -> list[str]:
 
 
 def disk(folder: Path) -> dict[str, bytes]:
-    """Return the bytes of every file beneath a folder, by its path there."""
+    """Return the bytes of every file under a folder, by its path there."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
