@@ -329,3 +329,27 @@ def test_sharing_reads_the_rarest_terms_of_a_text_and_no_info() -> None:
     assert index.sharing({"boil", "egg"}, 1, 5) == ["egg", "tea"]
     assert index.sharing({"boil", "egg"}, 1, 1) == ["egg"]
     assert index.sharing({"unknown"}, 1, 5) == []
+
+
+def test_a_word_that_no_text_has_stands_for_those_that_begin_like_it() -> None:
+    index = Index()
+    index.put([Unit("okafor", infos=["Nora's teacher is Mr. Okafor."]), Unit("tea", infos=["A teapot of green tea."])])
+
+    assert [hit.id for hit in index.search("Who teaches?")] == ["okafor"]
+    assert index.search("Who teaches Nora?")[0].excerpt == "Nora's teacher is Mr. Okafor."
+    assert not index.search("team")
+
+
+def test_one_word_of_several_is_no_answer() -> None:
+    index = Index()
+    index.put(
+        [Unit(str(at), infos=[text]) for at, text in enumerate(("Jasper wants a telescope.", "小雨对花生过敏。"))]
+    )
+
+    for asked, least, most in (
+        ("How tall is Jasper?", 0.0, 0.3),
+        ("Does Jasper want anything?", 0.5, 1.0),
+        ("小雨多高？", 0.0, 0.3),
+        ("小雨对什么过敏？", 0.5, 1.0),
+    ):
+        assert least <= index.search(asked)[0].score <= most, asked
