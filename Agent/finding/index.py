@@ -538,6 +538,12 @@ class Index:
         sql = "select term, n from posting where first = 0 and term in"
         return dict(self._select(sql, list(terms)))
 
+    def beginning(self, start: str, limit: int = 500) -> list[str]:
+        """Return terms that begin so, at most so many."""
+        with self.reading() as db:
+            sql = "select term from posting where first = 0 and term >= ? and term < ? limit ?"
+            return [row[0] for row in db.execute(sql, (start, start + "\U0010ffff", limit))]
+
     def postings(self, term: str) -> dict[int, int]:
         """Return document → code of all that have a term; a passage's number is odd."""
         found: dict[int, int] = {}
@@ -607,6 +613,11 @@ class Index:
             found[num] = (names, text)
         return found
 
+    def names_of(self, number: int) -> list[str]:
+        """Return the names of a unit."""
+        own = [row.document for row in self.units([number]).values() if row.document]
+        return self.read(own[:1])[own[0]][0] if own else []
+
     def sample(self, count: int, seed: int) -> list[int]:
         """Return some documents, spread over all, the same ones each time."""
         with self.reading() as db:
@@ -674,4 +685,4 @@ class Index:
             ]
 
     def _quote(self, asked: score.Query, found: score.Found) -> str:
-        return evidence.quote([text for _, text in self.read(found.documents).values()], asked.weights)
+        return evidence.quote([text for _, text in self.read(found.documents).values()], asked.quoted())

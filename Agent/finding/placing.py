@@ -35,7 +35,7 @@ def kind_in(name: str) -> str:
 
 def fit(query: score.Query, name: str, count: int, among: Collection[str]) -> Fits:
     """Return the parents that a new keyword could have, best first; see `Ranker.Fit`."""
-    index, mass = query.index, query.mass
+    index, mass, query.certainty = query.index, query.mass, 1.0
     like = _likeness(query)
     rows = index.units(like)
     scores, votes = dict.fromkeys(like, 0.0), dict[int, float]()

@@ -5,11 +5,13 @@ own(t, u)  = weight(t) · tf / (K1 + tf)         BM25F (Robertson, Zaragoza & Ta
 inherited  = max(own, DECAY · inherited of its context)
 passage(t) = own of a passage together with the names and text of its unit
 explained  = (Σ max(inherited, best passage) + Σⱼ FURTHERʲ · Σ j-th further passage) / √(Σⱼ FURTHERʲ over all passages)
-score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unknown words) · (0.1 + coverage)
+score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unknown words) · (0.1 + coverage) · √words
              coverage = the share of the weights that stands in u, its context and its best passage
+             words = Σ weight / the weight of an unknown word: two words of four are better evidence than one of two
 
-All scores of a question are multiplied by ALONE where the best of them has infos, but nothing except its names says
-anything of the question: whom it is about is known, and what it asks is not.
+A word that no text has stands for those that begin like it, at RELATED of its weight. All scores of a question are
+multiplied by ALONE where the best unit, which has infos or is a text without a name, says but one word of several, or
+nothing except by its names: whom it is about is known, and what it asks is not.
 """
 
 import math
@@ -28,7 +30,8 @@ __all__ = ["Evidence", "Found", "Query", "best", "rank"]
 K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
 NAME = 2.0  # what a name counts beside a text of usual length
 DECAY = 0.8  # what a unit has of its context's evidence
-ALONE = 0.4  # what names count where neither infos nor a text of their own say anything else of the question
+ALONE = 0.4  # what a single word counts, or a name, where nothing else of the question is said
+RELATED, BEGINNING = 0.7, 0.6  # what a word counts that shares so much of its beginning with an unknown one
 FURTHER = 0.8  # what each further passage counts beside the one before
 GROUP = 0.5  # what all that belongs together counts, as one text
 TOGETHER = 5_000  # documents of groups that are looked at
@@ -60,6 +63,10 @@ class Found(NamedTuple):
     """The documents of which an excerpt is taken: its passages that fit, the best first, else its own text."""
 
 
+def _most_of(word: str) -> int:
+    return math.ceil(BEGINNING * len(word))
+
+
 class Query:
     """A question's terms with what the index has of them."""
 
@@ -74,16 +81,24 @@ class Query:
         ]
         self.frequencies = index.frequencies(asked)
         unknown = [term for term in asked if term not in self.frequencies]
+        self.related = {term: found for term in unknown if (found := self._begin_like(term))}
+        self.frequencies |= {term: sum(found.values()) for term, found in self.related.items()}
         grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
         self.frequencies |= index.frequencies(grams)
         self.weights = {
-            term: weight * self.idf(term) * (CHARACTER if len(term) == 1 and texts.is_unspaced(term) else 1.0)
+            term: weight
+            * self.idf(term)
+            * (CHARACTER if len(term) == 1 and texts.is_unspaced(term) else 1.0)
+            * (RELATED if term in self.related else 1.0)
             for term, weight in asked.items()
         }
-        self.postings = {term: index.postings(term) for term in self._choose(self.weights)}
+        self.postings = {term: self._postings(term) for term in self._choose(self.weights)}
         unread = self.frequencies.keys() - self.postings.keys()
         self.weights = {term: weight for term, weight in self.weights.items() if term not in unread}
         self.mass = math.fsum(self.weights.values()) or 1.0
+        self.breadth = math.sqrt(self.mass / self.idf(""))
+        self.certainty: float | None = None
+        """What all scores are multiplied by; None until something was ranked."""
         self._tables: dict[int, float] = {}
         self._grams = list(grams)
 
@@ -91,6 +106,25 @@ class Query:
         """Return the inverse document frequency of a term."""
         frequency = min(self.total, self.frequencies.get(term, 0))
         return math.log(1 + (self.total - frequency + 0.5) / (frequency + 0.5))
+
+    def _begin_like(self, term: str) -> dict[str, int]:
+        """Return the words that share most of their beginning with an unknown one, with their frequencies."""
+        least = max(4, _most_of(term))
+        if len(term) < least or texts.is_unspaced(term):
+            return {}
+        begun = self.index.beginning(term[:least])
+        return self.index.frequencies(each for each in begun if each[: _most_of(each)] == term[: _most_of(each)])
+
+    def _postings(self, term: str) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for each in self.related.get(term, (term,)):
+            found |= self.index.postings(each)
+        return found
+
+    def quoted(self) -> dict[str, float]:
+        """Return term → weight of all that stands in texts for what was asked."""
+        others = {each: self.weights[term] for term, found in self.related.items() for each in found}
+        return {**others, **self.weights}
 
     def _choose(self, terms: Collection[str]) -> Iterator[str]:
         """Yield the rarest terms as far as they may be read; a tie goes to the greater weight."""
@@ -227,11 +261,19 @@ def rank(
             scored.append(Found(row.id, number, explained * (0.1 + coverage), coverage, at))
             (heappush if len(best_scores) < limit else heappushpop)(best_scores, scored[-1].score)
     best_first = nlargest(limit, scored, key=lambda found: (found.score, -found.number))
-    if best_first and best_first[0].number in sizes:
-        number = best_first[0].number
-        if covered[number] <= Evidence(query, rows, names_only=True).inherited(number).keys() < query.weights.keys():
-            return [found._replace(score=ALONE * found.score) for found in best_first]
-    return best_first
+    if query.certainty is None:
+        first = best_first[0].number if best_first else 0
+        is_told = first in sizes or (first and not index.names_of(first))
+        named = Evidence(query, rows, names_only=True).inherited(first).keys() if is_told else set()
+        query.certainty = ALONE if is_told and _is_alone(query, covered[first], named) else 1.0
+    return [found._replace(score=query.certainty * query.breadth * found.score) for found in best_first]
+
+
+def _is_alone(query: Query, covered: Set[str], named: Set[str]) -> bool:
+    """Whether what is covered of a question is but one word of several, or nothing beside some names."""
+    top = max(covered, key=lambda term: query.weights[term], default="")
+    one = {term for term in covered if term == top or (texts.is_unspaced(term) and not {*term}.isdisjoint(top))}
+    return covered < query.weights.keys() and (covered <= one or covered <= named)
 
 
 def _within(

@@ -146,7 +146,7 @@ def test_a_text_of_16_mib_is_found_at_its_end() -> None:
     assert index.search("kingfisher")[0].excerpt.endswith("kingfisher")
 
 
-# == The file ================================================================================
+# == The file =========================================================================
 
 
 def test_is_for_its_owner_alone_and_is_kept(tmp_path: os.PathLike[str]) -> None:
@@ -343,3 +343,27 @@ def test_an_index_that_is_garbage_closes_its_connection(tmp_path: Path) -> None:
         gc.collect()
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
             connection.execute("select 1")
+
+
+def test_a_word_that_no_text_has_stands_for_those_that_begin_like_it() -> None:
+    index = Index()
+    index.put([Unit("okafor", infos=["Nora's teacher is Mr. Okafor."]), Unit("tea", infos=["A teapot of green tea."])])
+
+    assert [hit.id for hit in index.search("Who teaches?")] == ["okafor"]
+    assert index.search("Who teaches Nora?")[0].excerpt == "Nora's teacher is Mr. Okafor."
+    assert not index.search("team")
+
+
+def test_one_word_of_several_is_no_answer() -> None:
+    index = Index()
+    index.put(
+        [Unit(str(at), infos=[text]) for at, text in enumerate(("Jasper wants a telescope.", "小雨对花生过敏。"))]
+    )
+
+    for asked, least, most in (
+        ("How tall is Jasper?", 0.0, 0.3),
+        ("Does Jasper want anything?", 0.5, 1.0),
+        ("小雨多高？", 0.0, 0.3),
+        ("小雨对什么过敏？", 0.5, 1.0),
+    ):
+        assert least <= index.search(asked)[0].score <= most, asked

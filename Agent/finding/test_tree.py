@@ -49,7 +49,7 @@ def index_of(tree: KeywordTree) -> Index:
 
 
 def test_finds_by_names_infos_and_in_chinese(tree: KeywordTree) -> None:
-    for query, name in {PEANUTS: "Anna", "Who drinks tea?": "Bob", "谁对花生过敏？": "王芳"}.items():
+    for query, name in {PEANUTS: "Anna", "Who likes tea?": "Bob", "谁对花生过敏？": "王芳"}.items():
         found, score = first(tree, query)
         assert (found, score >= 0.5) == (name, True)
 

@@ -100,7 +100,7 @@ class TreeRanker:
             rest = set(among) - {each.id for each in judged}
             judged += score.rank(asked, len(rest), among=rest) if rest else []
             scale = calibration.scale_of(self.index)
-            words = evidence.Words(asked.weights)
+            words = evidence.Words(asked.quoted())
             quoted = {each.id: Evidence(scale(each.score), self.quote(words, each)) for each in judged}
             return Fits([each.id for each in found], quoted, words=words)
 
