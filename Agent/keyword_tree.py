@@ -727,10 +727,10 @@ class _DroppedCharacters(dict[int, int | None]):
 
     def __missing__(self, code: int) -> int | None:
         category = unicodedata.category(chr(code))
-        kept = None if category[0] in "PZ" or category in ("Cc", "Cf") else code
+        replacement = None if category[0] in "PZ" or category in ("Cc", "Cf") else code
         if len(self) < 65_536:  # a text of all there is in Unicode must not stay in memory
-            self[code] = kept
-        return kept
+            self[code] = replacement
+        return replacement
 
 
 _DROPPED = _DroppedCharacters()
@@ -742,8 +742,8 @@ _EncodeString: Callable[[str], str] = json.encoder.encode_basestring  # what `en
 _EncodeNumber = functools.lru_cache(16, typed=True)(repr)  # a line and its rows have one time; 17 digits take long
 
 
-def _Invalid(said: str, value: object) -> InvalidInputError:
-    return InvalidInputError(f"{said}: {_Shorten(value)}")
+def _Invalid(message: str, value: object) -> InvalidInputError:
+    return InvalidInputError(f"{message}: {_Shorten(value)}")
 
 
 def _CheckType(what: str, value: object, kind: type[_Value] | tuple[type[_Value], ...], wanted: str) -> _Value:
@@ -752,13 +752,13 @@ def _CheckType(what: str, value: object, kind: type[_Value] | tuple[type[_Value]
     return value
 
 
-def _CheckText(what: str, value: object, limit: int = sys.maxsize, least: int = 0) -> str:
-    """Return `value` if it is a string that UTF-8 can hold, and has `least` to `limit` characters."""
-    if type(value) is str and value.isascii() and least <= len(value) <= limit:
+def _CheckText(what: str, value: object, limit: int = sys.maxsize, minimum: int = 0) -> str:
+    """Return `value` if it is a string that UTF-8 can hold, and has `minimum` to `limit` characters."""
+    if type(value) is str and value.isascii() and minimum <= len(value) <= limit:
         return value  # nearly always
     text = str.__str__(_CheckType(what, value, str, "a string"))  # of a subclass the string itself, not what it prints
-    if not least <= len(text) <= limit:
-        raise _Invalid(f"{what} must have {least:,} to {limit:,} characters, not {len(text):,}", text)
+    if not minimum <= len(text) <= limit:
+        raise _Invalid(f"{what} must have {minimum:,} to {limit:,} characters, not {len(text):,}", text)
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -830,9 +830,9 @@ def _CheckNesting(what: str, value: object) -> None:
         level = [item for items in inner for item in items if isinstance(item, (dict, list, tuple))]
 
 
-def _CheckCount(what: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= sys.maxsize:
-        raise _Invalid(f"{what} must be a whole number of at least {least}, at most {sys.maxsize}", value)
+def _CheckCount(what: str, value: object, minimum: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= sys.maxsize:
+        raise _Invalid(f"{what} must be a whole number of at least {minimum}, at most {sys.maxsize}", value)
     return value
 
 
@@ -868,9 +868,9 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
         ("info_policy", partial(_CheckOneOf, choices=("reattach", "detach", "delete"))),
         ("llm_expand_query llm_auto_place auto_link unlinked cascade copy", _CheckBool),
         ("keep_history log_messages learn_matches show_descriptions", _CheckBool),
-        ("page limit since mru_capacity", partial(_CheckCount, least=0)),
-        ("size version descend_max_rounds", partial(_CheckCount, least=1)),
-        ("max_candidates", partial(_CheckCount, least=3)),
+        ("page limit since mru_capacity", partial(_CheckCount, minimum=0)),
+        ("size version descend_max_rounds", partial(_CheckCount, minimum=1)),
+        ("max_candidates", partial(_CheckCount, minimum=3)),
         ("view", partial(_CheckOneOf, choices=("names", "paths"))),
         ("clock new_id", partial(_CheckType, kind=_FUNCTION, wanted="a function")),
         ("normalizer ranker store", partial(_CheckType, kind=(_FUNCTION, type(None)), wanted="a function")),
@@ -1055,9 +1055,9 @@ def _DecodeRow(row: bytes, kind: type) -> _Row:
         raise _Malformed("a row is no object", row)
     shape = (kind, *decoded, *map(type, decoded.values()))
     if shape not in _SOUND_SHAPES:
-        least = ROW_FIELDS[kind]
-        known = {**least, **(_OPTIONAL_FIELDS if kind is KeywordNode else {})}
-        is_known = least.keys() <= decoded.keys() <= known.keys()
+        required = ROW_FIELDS[kind]
+        known = {**required, **(_OPTIONAL_FIELDS if kind is KeywordNode else {})}
+        is_known = required.keys() <= decoded.keys() <= known.keys()
         if not is_known or any(type(value) not in known[name] for name, value in decoded.items()):
             raise _Malformed("a row lacks fields, or has them of a wrong type", row)
         _SOUND_SHAPES.add(shape)
@@ -1274,8 +1274,8 @@ class _Files:
     @_Typed
     def IsAt(self, fd: int, path: str) -> bool:
         """Tell whether a path leads to an open file."""
-        own, there = os.fstat(fd), self.Stat(path)
-        return there is not None and (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
+        opened, there = os.fstat(fd), self.Stat(path)
+        return there is not None and (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino)
 
     def IsFolder(self, path: str) -> bool:
         return os.path.isdir(path) and not os.path.islink(path)
@@ -2002,8 +2002,8 @@ class _Projections:
         return not self.is_behind
 
 
-def _CrcOf(said: _Row) -> str:
-    return f"{zlib.crc32(_EncodeText(said).encode()):08x}"
+def _CrcOf(description: _Row) -> str:
+    return f"{zlib.crc32(_EncodeText(description).encode()):08x}"
 
 
 # -- the folder ---------------------------------------------------------------
@@ -2236,9 +2236,9 @@ class _FileStore:
         self._SyncLog()
 
     def _KeepAside(self, name: str, rest: bytes, what: str) -> None:
-        kept = f"cut_tail-{name.partition('.')[0]}-{self.seq + 1}-{zlib.crc32(rest):08x}.bin"
-        _ReplaceFile(self.files, os.path.join(self.data_dir, kept), [rest])
-        self.recovery.append(f"{name}: {_Count(len(rest), 'byte')} {what}, were cut and kept in {kept}")
+        aside = f"cut_tail-{name.partition('.')[0]}-{self.seq + 1}-{zlib.crc32(rest):08x}.bin"
+        _ReplaceFile(self.files, os.path.join(self.data_dir, aside), [rest])
+        self.recovery.append(f"{name}: {_Count(len(rest), 'byte')} {what}, were cut and kept in {aside}")
 
     def _ReplaceSuspect(self) -> None:
         """Copy the log's valid part to a new file after a failed sync.
@@ -2512,11 +2512,11 @@ class _FileStore:
         while name in taken:
             name, number = f"{stamp}-{number}", number + 1
         folder = os.path.join(self._snapshots, name)
-        said: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
-        said["crc"] = _CrcOf(said)
+        description: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
+        description["crc"] = _CrcOf(description)
         self._SetAside(folder, LOG_NAME, copy)
         # Last: what has no such file is no snapshot.
-        _ReplaceFile(self.files, os.path.join(folder, SNAPSHOT_NAME), [_EncodeText(said).encode() + b"\n"])
+        _ReplaceFile(self.files, os.path.join(folder, SNAPSHOT_NAME), [_EncodeText(description).encode() + b"\n"])
         return name
 
     def _SetAside(self, folder: str, name: str, copy: bool) -> None:
@@ -2543,13 +2543,13 @@ class _FileStore:
             raise NotFoundError("snapshot", name)
         folder = os.path.join(self._snapshots, name)
         try:
-            said = json.loads(_ReadFile(self.files, os.path.join(folder, SNAPSHOT_NAME)))
-            crc_of_this = said.pop("crc", None)  # which older versions did not write, nor the name
-            length, crc = int(said["log"]["length"]), int(said["log"]["crc"], 16)
+            description = json.loads(_ReadFile(self.files, os.path.join(folder, SNAPSHOT_NAME)))
+            crc_of_this = description.pop("crc", None)  # which older versions did not write, nor the name
+            length, crc = int(description["log"]["length"]), int(description["log"]["crc"], 16)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             detail = f"the snapshot {name} does not tell what it holds"
             raise StoreCorruptError(SNAPSHOT_NAME, 1, detail) from error
-        if crc_of_this is not None and (crc_of_this != _CrcOf(said) or said.get("name") != name):
+        if crc_of_this is not None and (crc_of_this != _CrcOf(description) or description.get("name") != name):
             raise StoreCorruptError(SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
         path = os.path.join(folder, LOG_NAME)
         if self._ChecksumOf(path, length) != crc:
@@ -2714,11 +2714,11 @@ class _Layer(MutableMapping[str, _Value]):
 
     def __init__(self, base: MutableMapping[str, _Value]) -> None:
         self._base = base
-        self.own: dict[str, _Value | None] = {}  # None: taken away
+        self.changed: dict[str, _Value | None] = {}  # None: taken away
 
     @override
     def get(self, key: str, default: Any = None) -> Any:
-        value = self.own[key] if key in self.own else self._base.get(key)
+        value = self.changed[key] if key in self.changed else self._base.get(key)
         return default if value is None else value
 
     def __getitem__(self, key: str) -> _Value:
@@ -2728,20 +2728,20 @@ class _Layer(MutableMapping[str, _Value]):
         return cast("_Value", value)
 
     def __contains__(self, key: object) -> bool:
-        return self.own[key] is not None if key in self.own else key in self._base
+        return self.changed[key] is not None if key in self.changed else key in self._base
 
     def __setitem__(self, key: str, value: _Value) -> None:
-        self.own[key] = value
+        self.changed[key] = value
 
     def __delitem__(self, key: str) -> None:
-        self.own[key] = None
+        self.changed[key] = None
 
     def __iter__(self) -> Iterator[str]:
-        kept = (key for key in self._base if key not in self.own)
-        return itertools.chain(kept, (key for key, value in self.own.items() if value is not None))
+        unchanged = (key for key in self._base if key not in self.changed)
+        return itertools.chain(unchanged, (key for key, value in self.changed.items() if value is not None))
 
     def __len__(self) -> int:
-        return len(self._base) + sum((value is not None) - (key in self._base) for key, value in self.own.items())
+        return len(self._base) + sum((value is not None) - (key in self._base) for key, value in self.changed.items())
 
 
 class _Multimap(Generic[_Value]):
@@ -2752,13 +2752,13 @@ class _Multimap(Generic[_Value]):
 
     def __init__(self, order: Callable[[_Value], Any]) -> None:
         self._order = order
-        self.own: dict[str, Any] = {}  # where another is covered, of the keys that were changed
-        self._held: MutableMapping[str, _Value | list[_Value]] = self.own
+        self.changed: dict[str, Any] = {}  # where another is covered, of the keys that were changed
+        self._held: MutableMapping[str, _Value | list[_Value]] = self.changed
 
     def Cover(self, base: _Multimap[_Value]) -> None:
         """Begin as another one, which stays as it is."""
         layer = _Layer(base._held)
-        self._held, self.own = layer, layer.own
+        self._held, self.changed = layer, layer.changed
 
     def Get(self, key: str) -> Sequence[_Value]:
         held = self._held.get(key)
@@ -2790,7 +2790,7 @@ class _Multimap(Generic[_Value]):
         if held is None:
             self._held[key] = value
             return
-        values = held if type(held) is list and key in self.own else list(self.Get(key))
+        values = held if type(held) is list and key in self.changed else list(self.Get(key))
         if is_last and values is held and values[-1] != value:  # nearly always, of a level that grows
             values.append(value)
             return
@@ -2806,7 +2806,7 @@ class _Multimap(Generic[_Value]):
             del self._held[key]
         if type(held) is not list:
             return
-        values = held if key in self.own else list(held)
+        values = held if key in self.changed else list(held)
         index = bisect.bisect_left(values, self._Place(value), key=self._Place)
         if values[index : index + 1] != [value]:
             return
@@ -3184,10 +3184,10 @@ class _State:
         tokens: _Multimap[str] = _Multimap(str)
         if self._base is not None:
             tokens.Cover(self._base._Tokens())
-        names = list(self.names.own)
+        names = list(self.names.changed)
         if not self._is_default:  # what it makes of a fold may be another token than that of the name
-            own = self.nodes.own if isinstance(self.nodes, _Layer) else self.nodes
-            heads = [self.Head(id) for id in own if id in self.nodes]
+            changed = self.nodes.changed if isinstance(self.nodes, _Layer) else self.nodes
+            heads = [self.Head(id) for id in changed if id in self.nodes]
             names = [name for head in heads for name in (head.name, *head.aliases)]
         for token, fold in self._TokensOf(*names):
             tokens.Add(token, fold)
@@ -3212,10 +3212,10 @@ def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]])
         return []
     starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(query)]
     steps_left, paths = _PATH_STEPS, dict[str, list[str]]()  # by parent: siblings share their ancestors
-    led_to: list[set[str]] = [set() for _ in starts]  # by the last piece: what the pieces so far can lead to
+    reached: list[set[str]] = [set() for _ in starts]  # by the last piece: what the pieces so far can lead to
     for last, first in itertools.product(range(len(starts)), repeat=2):
         whole = first == 0 and last == len(cuts)
-        if first > last or whole or (first and not led_to[first - 1]):
+        if first > last or whole or (first and not reached[first - 1]):
             continue
         for id in find(query[starts[first] : ends[last]]):
             parent_id = state.ParentOf(id) if first else ""
@@ -3224,9 +3224,9 @@ def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]])
                 steps_left -= len(paths[parent_id])
                 if steps_left < 0:
                     return []  # an answer from a part of them could be wrong
-            if not first or not led_to[first - 1].isdisjoint(paths[parent_id]):
-                led_to[last].add(id)
-    return sorted(led_to[-1], key=state.OrdinalOf)
+            if not first or not reached[first - 1].isdisjoint(paths[parent_id]):
+                reached[last].add(id)
+    return sorted(reached[-1], key=state.OrdinalOf)
 
 
 # == Ranking ==================================================================
@@ -3438,31 +3438,31 @@ class PlainRanker:
             raise StoreError("a signal handler cannot rank while its own thread does")
         with self._lock:
             self._Follow()
-            total, own = len(self._counts), defaultdict[str, float](float)
+            total, gains = len(self._counts), defaultdict[str, float](float)
             found = {word: self._ids.get(word, {}) for word in _CutWords(f"{query}\n{more}")}
             weights = {word: math.log1p((total + 1) / (len(ids) + 0.5)) for word, ids in found.items()}
             for word, ids in found.items():
                 for id in ids:
                     often, length = self._counts[id][word], self._lengths[id] * total / self._length
-                    own[id] += weights[word] * 2.2 * often / (often + 0.3 + 0.9 * length)
-            scores = {id: self._Score(id, own) for id in own}
+                    gains[id] += weights[word] * 2.2 * often / (often + 0.3 + 0.9 * length)
+            scores = {id: self._Score(id, gains) for id in gains}
             if is_placing:
                 votes = defaultdict[str, float](lambda: 1.0)
-                for id in sorted(own, key=lambda id: (-own[id], id)):
+                for id in sorted(gains, key=lambda id: (-gains[id], id)):
                     votes[parent_id := self._parents[id] or _ROOT_ID] /= 2
-                    scores[parent_id] = scores.get(parent_id, 0.0) + own[id] * votes[parent_id]
+                    scores[parent_id] = scores.get(parent_id, 0.0) + gains[id] * votes[parent_id]
             else:
-                above = [(id, parent_id) for id, parent_id in self._parents.items() if parent_id in own]
-                scores |= {id: scores[parent_id] / 2 for id, parent_id in above if parent_id and id not in own}
+                above = [(id, parent_id) for id, parent_id in self._parents.items() if parent_id in gains]
+                scores |= {id: scores[parent_id] / 2 for id, parent_id in above if parent_id and id not in gains}
             best = sorted(scores.keys() - {_ROOT_ID}, key=lambda id: (-scores[id], id))
             best_possible = sum(weights.values()) or 1.0
             shown = dict.fromkeys((*best[:count], *among))
             return Fits(best, {id: Evidence(min(1.0, scores.get(id, 0.0) / best_possible)) for id in shown})
 
-    def _Score(self, id: str, own: Mapping[str, float]) -> float:
+    def _Score(self, id: str, gains: Mapping[str, float]) -> float:
         score, share = 0.0, 1.0
-        while id in own and share > 0.001:  # what is ten levels above counts no more
-            score += share * own[id]
+        while id in gains and share > 0.001:  # what is ten levels above counts no more
+            score += share * gains[id]
             id, share = self._parents[id] or "", share / 2
         return score
 
@@ -4041,7 +4041,7 @@ class _Transaction:
         if any((kind, id, "") in self.staged for id in touched | named for kind in (0, 1)):
             return False
         if self.staged:  # what it refers to has other children or links now
-            referred = [table.own.keys() for table in (self.state.children, self.state.by_info, self.state.by_node)]
+            referred = [table.changed.keys() for table in (self.state.children, self.state.by_info, self.state.by_node)]
             if not all(map(touched.isdisjoint, referred)):
                 return False
         if self._overlay is not None:
@@ -4446,15 +4446,9 @@ def _PutBack(
     dead: bytes | None,
     merged_into: str | None = None,
 ) -> None:
-    """Stage a record as a row has it, as the version after one; with None as one that was not there.
+    """Stage a record as the row `was` has it, or with None as gone, as the version after `version`.
 
-    Args:
-        tx: where.
-        record: which, as it is or was.
-        was: its row.
-        version: the newest so far.
-        dead: what is left of it in the tree, where it is deleted now.
-        merged_into: where the id of one that was not there led.
+    `dead` is the row left of it where it is deleted now, `merged_into` where the id of a keyword that goes leads.
     """
     if was is not None:
         record = ReadRecord(was)
@@ -4491,13 +4485,8 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
 # == Commit ===================================================================
 #
 # A writer hands in a *plan*.  Under the store's lock the plan is run, checks against everything before it and stages
-# rows; then all lines of the group are written and synced; then, and only then, readers see them.  From the call to the
-# disk and back:
-#
-#   KeywordTree.CreateKeyword …   checks the arguments, and calls `_Engine.Write`
-#   _GroupCommit.Run              waits for the group before; its leader commits for all that gathered meanwhile
-#   _Engine._WorkUpToDate         takes the store's lock, takes in what other processes wrote
-#   _Engine._CommitJobs           runs the plans, appends their operations, applies them to the state
+# rows; then all lines of the group are written and synced; then, and only then, readers see them.  The docstring of
+# this file names the functions on the way.
 #
 # Locks, in the order in which they may be taken: each thread's guard (see `Enter`), a group's, `commit_lock` (held
 # while the store is in use, which takes its `flock` then), which group is forming, the ranking's own, `lock` (guards
@@ -4508,8 +4497,8 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
 # The engine tells the ranking which keywords changed, that the state is another one, that this is a forked child, and
 # that the tree is closed.
 #
-# A signal handler runs in the middle of any call of its own thread, and cannot wait for it: it may read, and whatever
-# else it asks for is refused.  So are a clock, a normalizer or a ranking that call the tree that calls them.
+# A signal handler runs in the middle of any call of its own thread, and cannot wait for it: it may read, everything
+# else is refused.  So are a clock, a normalizer or a ranking that call the tree that calls them.
 
 
 @dataclass(slots=True, eq=False)
@@ -4844,7 +4833,7 @@ class _Engine:
         self.make_ranker: Callable[[], Ranker] = partial(PlainRanker, TreeView(self, None))
         self._make_store = make_store
         self.Now = clock if clock is time.time else partial(_ReadClock, clock)
-        self.own = threading.local()  # `last_operation` of each thread
+        self.of_thread = threading.local()  # `last_operation` of each thread
         self._finalizer = weakref.finalize(self, str)
         self._MakeLocks()
         _ENGINES.add(self)
@@ -5035,7 +5024,7 @@ class _Engine:
         if not job.is_done:
             raise _ErrorOf(job, StoreError("the commit was interrupted", outcome_unknown=True))
         if job.is_written:
-            self.own.last_operation = job.id
+            self.of_thread.last_operation = job.id
         return job.result
 
     def Exclusively(self, work: Callable[[], _Value]) -> _Value:
@@ -5711,7 +5700,7 @@ class KeywordTree:
     @property
     def last_operation(self) -> str | None:
         """The id of this thread's last operation that wrote something, for `Undo`; None before the first."""
-        return getattr(self._engine.own, "last_operation", None)
+        return getattr(self._engine.of_thread, "last_operation", None)
 
     @property
     def _ranker(self) -> Any:
@@ -5948,8 +5937,6 @@ class KeywordTree:
             aliases: further names; each is kept once.
             description: what it means; at most 65,536 characters.
             llm_auto_place: without effect where `parent_id` is given.
-            metadata: see the class.
-            created_by: see the class.
             id: an id of the caller's own; None makes a UUID4.
 
         Raises:
@@ -5994,7 +5981,6 @@ class KeywordTree:
 
         Args:
             path: names joined by `/`, or a list of names where a name holds one.
-            created_by: see the class.
 
         Raises:
             ConflictError: several keywords under one parent have a name of the path.
@@ -6027,8 +6013,6 @@ class KeywordTree:
             source: where it is from.
             keyword_ids: keywords to link it to, as PRIMARY.
             auto_link: let the model choose keywords besides; where it fails, the info is stored without them.
-            metadata: see the class.
-            created_by: see the class.
             id: an id of the caller's own; None makes a UUID4.
 
         Raises:
@@ -6115,7 +6099,6 @@ class KeywordTree:
             cascade: delete all below it, too; without it the children move up to its parent.
             info_policy: what becomes of the infos: `reattach` links them to the parent, `detach` leaves them without
                 this link, `delete` deletes those that no other keyword holds.
-            changed_by: see the class.
 
         Cost: one sync; a row for each record that changes.
         """
@@ -6148,10 +6131,8 @@ class KeywordTree:
         """Change an info's content, source or metadata, and return it; its links stay.
 
         Args:
-            info_id: which one.
             patch: the fields to change; `metadata` is replaced whole.
             version: the one that the caller has seen; None changes whatever is there.
-            changed_by: see the class.
 
         Raises:
             VersionConflictError: the info has another version by now.
