@@ -180,7 +180,7 @@ class VersionConflictError(KeywordTreeError, ValueError):
 
 
 class ConflictError(KeywordTreeError, ValueError):
-    """Records stand in the way, which it holds: of later changes, or namesakes."""
+    """Other records are in conflict, of later changes or with the same name; `records` has them."""
 
     def __init__(self, message: str, records: Sequence[_Record]) -> None:
         super().__init__(" ".join([message, ", ".join(map(repr, records[:5]))]).strip())
@@ -369,7 +369,7 @@ _Record: TypeAlias = KeywordNode | Info | InfoKeywordLink
 
 @dataclass(repr=False)
 class Change:
-    """One operation of the log, as `History` and `Changes` tell it."""
+    """One operation of the log, as `History` and `Changes` return it."""
 
     seq: int  # its number in the log, from 1
     operation_id: str  # what `Undo` takes
@@ -399,7 +399,7 @@ class DescentStep:
     shown: int  # how many candidates the view held
     input_tokens: int = 0
     output_tokens: int = 0
-    cost: float = 0.0  # of the call, in the client's currency, where it tells; 0 like the tokens where it does not
+    cost: float = 0.0  # of the call, in the client's currency; 0 like the tokens where it reports none
 
 
 @dataclass(repr=False)
@@ -695,8 +695,8 @@ def _BuildMessages(intent: str, question: _Row, shows_paths: bool = False) -> li
 
 # == Text =====================================================================
 #
-# Two keys lead from a text to names.  The *fold* forgets case and width only, and so tells C# from C; the *token* also
-# forgets punctuation, spaces and invisible characters.  Both are idempotent.
+# Two keys lead from a text to names.  The *fold* forgets case and width only, so that C# differs from C; the *token*
+# also forgets punctuation, spaces and invisible characters.  Both are idempotent.
 
 
 def _Fold(text: str) -> str:
@@ -1154,7 +1154,7 @@ def _OrdinalOf(row: bytes) -> int:
 
 
 _Key: TypeAlias = tuple[int, str, str]
-"""What tells a record from all others: the number of its kind, and its ids; the second is a link's keyword."""
+"""What identifies a record: the number of its kind, and its ids; the second is a link's keyword."""
 
 
 def _KeyOf(row: bytes) -> _Key:
@@ -1580,7 +1580,7 @@ def _ReadRows(payload: bytes) -> Rows:
 
 
 def ReadAfter(raw: bytes, locate: Callable[[int, bytes], Any] | None = None) -> Rows:
-    """Return the rows that a line brings; `locate` tells the place of a long one from where it begins in the line."""
+    """Return the rows that a line brings; `locate` returns the place of a long one from where it begins in the line."""
     records = _ReadRows(raw[raw.find(_AFTER) + len(_AFTER) : -1])
     if locate is not None:
         _LocateLong(records, raw, locate)
@@ -1784,7 +1784,7 @@ class _LogReader(LogPosition):
         return _Extent(False, self.log.bytes + start, len(row), zlib.crc32(row))
 
     def ReadFirst(self, raw: bytes) -> None:
-        """Check the format that the beginning of a log tells, if it is one."""
+        """Check the format that the beginning of a log states, if it is one."""
         match = MatchLine(raw)
         if match is None:
             return
@@ -2152,7 +2152,7 @@ class _FileStore:
             raise StoreCorruptError(LOG_NAME, 0, "the log is gone, though it was read")
 
     def _Load(self, state: _State) -> _LogReader:
-        """Give all rows to `state`: from the projections as far as a checkpoint vouches, then from the log.
+        """Give all rows to `state`: from the projections up to the last checkpoint, then from the log.
 
         Returns a reader that stands where the log began to be read.
         """
@@ -2197,7 +2197,7 @@ class _FileStore:
         reader = self._reader
         if self.seq == 0:
             self._RefuseLostLog("first line is damaged" if reader.ReadRest() else "log is missing or empty")
-        tail = self._JudgeTail()  # first: it tells more than what is lost by it
+        tail = self._JudgeTail()  # first: its error says more than what is lost by it
         if self.least:
             self._RefuseOtherLog(*self.least.split())
         if reader.is_cut_state and self._projections.FindAny():
@@ -2395,7 +2395,7 @@ class _FileStore:
         try:
             self.files.Sync(self._reader.fd)
         except _DiskError as error:
-            # The kernel may have dropped the pages and call the next sync a success: only a copy can tell what the disk
+            # The kernel may have dropped the pages and call the next sync a success: only a copy shows what the disk
             # holds, and until it is made nothing may be written.
             self._failure = f"a sync of {self.log_path} failed, open the tree again: {error}"
             with contextlib.suppress(_DiskError):  # on such a disk; this tree knows in any case
@@ -2422,7 +2422,9 @@ class _FileStore:
         reader.checkpoint = reader.seq, reader.log.bytes  # first: what fails is tried again after as many more
         if not self._projections.Sync():
             return
-        with contextlib.suppress(InvalidInputError):  # a mad clock: there is no checkpoint then, opening redoes more
+        with contextlib.suppress(
+            InvalidInputError
+        ):  # an invalid clock: there is no checkpoint then, opening redoes more
             operation = LoggedOperation(CHECKPOINT, _NewId(), self._clock(), NoRows(), NoRows())
             self.Append([operation], f'"files": {_EncodeText(reader.TellLengths())}, ')
             reader.checkpoint = reader.seq, reader.log.bytes
@@ -2608,7 +2610,7 @@ class _FileStore:
     # -- compacting and closing -----------------------------------------------
 
     def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
-        # The projections are put in place first: a crash between leaves the old log, which mends them.
+        # The projections are put in place first: a crash between leaves the old log, from which opening restores them.
         self.RefuseIfFailed()
         with _StoreErrors("could not compact ", self.data_dir):
             if keep_history:
@@ -3297,7 +3299,7 @@ class TreeView:
                 yield id, _DecodeRow(self._engine.ReadRow(held), Info)["content"]
 
     def Position(self) -> str:
-        """Return what tells the present tree from earlier ones: where two are equal, nothing has changed between."""
+        """Return what identifies the present tree: where two are equal, nothing has changed between."""
         with self._engine.lock:
             position = self._engine.store.position
             if not self._engine.commit_lock.locked():  # else the log may be ahead of the state: an earlier one is right
@@ -3984,7 +3986,7 @@ _HideKeys = re.compile(
 #
 # What the data-changing methods decide. A *plan* is a function of a transaction: it reads the tree as it is once the
 # operation's turn has come, refuses, or stages new versions of rows. It may run again, on a tree that others have
-# changed meanwhile, so it changes nothing else but its own drafts, and what it tells the log of a model. It reads first
+# changed meanwhile, so it changes nothing else but its own drafts, and what it logs of a model. It reads first
 # and stages then: what was staged shows in a state that is asked for later, and need not show in one that it has.
 #
 # Undoing needs no plan of its own for each: a line of the log has the rows before and after, so `_PlanUndo` puts back
@@ -4494,8 +4496,7 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
 #
 # A plan in a commit runs without `lock`: nothing else can change the state then.  In a block it runs under it.
 #
-# The engine tells the ranking which keywords changed, that the state is another one, that this is a forked child, and
-# that the tree is closed.
+# The engine notifies the ranking of changed keywords, of another state, of a fork and of the end of the tree.
 #
 # A signal handler runs in the middle of any call of its own thread, and cannot wait for it: it may read, everything
 # else is refused.  So are a clock, a normalizer or a ranking that call the tree that calls them.
@@ -4938,7 +4939,7 @@ class _Engine:
             self.is_closed = True
         with guard, self.commit_lock:
             try:
-                # A checkpoint would vouch for what cannot be trusted.
+                # A checkpoint would confirm what cannot be trusted.
                 if not self.must_reopen:
                     self.store.Close(self._Apply)
             finally:
@@ -5194,7 +5195,7 @@ def _CollectorOff(is_wanted: bool = True) -> Iterator[None]:
     was_on = is_wanted and gc.isenabled()
     try:
         if was_on:
-            gc.disable()  # within the block: Ctrl-C may come behind it
+            gc.disable()  # within the block: Ctrl-C may come after it
         yield
     finally:
         if was_on:
@@ -5933,7 +5934,7 @@ class KeywordTree:
         Args:
             name: 1 to 512 characters; need not be unique, not even under one parent.
             parent_id: its parent; None lets the model choose if `llm_auto_place` is true, and is the root
-                otherwise, or where the model cannot tell: a line of the log of level INFO then says why.
+                otherwise, or where the model does not know: a line of the log of level INFO then says why.
             aliases: further names; each is kept once.
             description: what it means; at most 65,536 characters.
             llm_auto_place: without effect where `parent_id` is given.
@@ -6349,7 +6350,7 @@ class KeywordTree:
 
         Returns:
             `{"scope_id", "steps", "seen", "note"}`, JSON whose steps may be cut down: each has `action`, `why` ("by
-            rule: …" or "the model: …") and what `ApplyReorganizePlan` needs; `seen` tells by what it knows an outgrown
+            rule: …" or "the model: …") and what `ApplyReorganizePlan` needs; `seen` is by what it knows an outgrown
             plan, `note` why less is proposed than could be, or "".
 
         Cost: some calls of the tree for each keyword in the scope; with a model at most 20 calls for doubles and 40
