@@ -4913,11 +4913,14 @@ class _Engine:
         if self.is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
         if self.must_reopen:
-            old = self.store
-            if old.is_lost:
-                raise StoreCorruptError(LOG_NAME, 0, LOST)
-            self.Open(old.position)
-            old.Release()
+            self._Reopen()
+
+    def _Reopen(self) -> None:
+        old = self.store
+        if old.is_lost:
+            raise StoreCorruptError(LOG_NAME, 0, LOST)
+        self.Open(old.position)
+        old.Release()
 
     def RenewAfterFork(self) -> None:
         # Another thread of the parent may have held any lock, and been in the middle of taking rows in; and a lock that
@@ -5084,10 +5087,11 @@ class _Engine:
             rows_of = partial(self.state.RowsOf, read=self.store.ReadRow, with_gone=keep_history)
             try:
                 self.store.Compact(rows_of, self.state.next_ordinal, keep_history)
-            finally:
+                self.store.End()
+                self._Reopen()
+            except BaseException:
                 self.must_reopen = True  # the open descriptors may be those of replaced files
-            self.store.End()
-            self._EnsureOpen()
+                raise
 
         self.Exclusively(Work)
 
