@@ -2422,9 +2422,7 @@ class _FileStore:
         reader.checkpoint = reader.seq, reader.log.bytes  # first: what fails is tried again after as many more
         if not self._projections.Sync():
             return
-        with contextlib.suppress(
-            InvalidInputError
-        ):  # an invalid clock: there is no checkpoint then, opening redoes more
+        with contextlib.suppress(InvalidInputError):  # an invalid clock: then opening redoes more
             operation = LoggedOperation(CHECKPOINT, _NewId(), self._clock(), NoRows(), NoRows())
             self.Append([operation], f'"files": {_EncodeText(reader.TellLengths())}, ')
             reader.checkpoint = reader.seq, reader.log.bytes
