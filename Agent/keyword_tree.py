@@ -3998,7 +3998,7 @@ class _Transaction:
 
     _may_have_moved = False  # a keyword that was there: levels below it may be others than in the base
     _overlay: _State | None = None  # made when a plan reads what was staged
-    count = 0  # how often something was staged
+    _seen = 0  # of the steps, those whose rows the overlay has
 
     def __init__(self, engine: _Engine, base: _State, now: float) -> None:
         self.now = now
@@ -4010,17 +4010,16 @@ class _Transaction:
         self.staged: dict[_Key, bytes] = {}  # -> row
         self._heads: dict[bytes, Any] = {}  # of these rows
         self._before: dict[_Key, bytes] = {}  # -> row that the tree has, or had of what is gone
-        self._unseen: dict[_Key, None] = {}  # what was staged since the overlay was brought up to date
+        self.steps: list[tuple[_Key, bytes | None]] = []  # each key that was staged, and what was staged for it before
 
     @property
     def state(self) -> _State:
         """The tree with what was staged so far."""
-        if self._unseen:
-            overlay, self._overlay = self._overlay, None  # until it is whole: Ctrl-C may come
-            keys = self.staged if overlay is None else self._unseen
-            overlay = overlay or _State.Over(self.base)
-            overlay.Apply(self.Collect(keys)[1])
-            self._overlay, self._unseen = overlay, {}
+        if self._seen < len(self.steps):
+            overlay, seen = self._overlay or _State.Over(self.base), self._seen
+            self._seen, self._overlay = 0, None  # until it is whole: Ctrl-C may come
+            overlay.Apply(self.Collect(key for key, _ in self.steps[seen:])[1])
+            self._overlay, self._seen = overlay, len(self.steps)
         return self._overlay or self.base
 
     def Collect(self, keys: Iterable[_Key] | None = None) -> tuple[Rows, Rows]:
@@ -4127,11 +4126,21 @@ class _Transaction:
     def StageRow(self, key: _Key, row: bytes | None, before: bytes | None, head: Any = None) -> None:
         """Stage a row, or with None that the link `before` goes, which the tree has; a link's key is all its head."""
         row = row or cast("bytes", before).replace(_LIVE, _DELETED, 1)
-        self.count += 1  # first: Ctrl-C may come after this
+        self.steps.append((key, self.staged.get(key)))  # first: Ctrl-C may come after this
         if before is not None and key not in self.staged:
             self._before[key] = before
         self.staged[key], self._heads[row] = row, head or key
-        self._unseen[key] = None
+
+    def CutTo(self, count: int) -> None:
+        """Take back all but the first steps."""
+        if self._seen > count:
+            self._seen, self._overlay = 0, None
+        while len(self.steps) > count:
+            key, old = self.steps.pop()
+            if old is not None:
+                self.staged[key] = old
+            elif self.staged.pop(key, None):
+                self._before.pop(key, None)
 
     def Change(self, record: KeywordNode | Info, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
@@ -4641,7 +4650,8 @@ class OpenOperation:
         self._writes: list[_BlockWrite] = []
         self._owner: tuple[int, object] = (0, None)
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
-        self._first = 0  # how many plans the outer one had
+        self._first = 0  # how many plans the outer one had,
+        self._start: tuple[_Transaction | None, int] = (None, 0)  # and its transaction, with so many steps
         self._inner: list[OpenOperation] = []  # those that are open inside this one
         self.transaction: _Transaction | None = None  # what the plans staged; None: they are to run again
 
@@ -4653,7 +4663,8 @@ class OpenOperation:
         if self._exit is not None and self._exit() is None:  # the method was read before, and the block entered by hand
             self._exit = None
         if self._outer is not None:
-            self.id, self._first = self._outer.id, len(self._outer._writes)
+            self.id, self._first, transaction = self._outer.id, len(self._outer._writes), self._outer.transaction
+            self._start = transaction, len(transaction.steps) if transaction else 0
             self._outer._inner.append(self)
             return self
         self.now, self._owner = self.engine.Now(), _WhoRuns()
@@ -4686,7 +4697,7 @@ class OpenOperation:
             if self in self._outer._inner:
                 self._outer._inner.remove(self)
                 if kind is not None:
-                    self._outer.CutTo(self._first)
+                    self._outer.CutTo(self._first, *self._start)
             return
         try:
             self._DropEnded()
@@ -4724,12 +4735,11 @@ class OpenOperation:
         self._DropEnded()
         with self.engine.lock:
             transaction = self.Prepare()
-            count = transaction.count
+            count = len(transaction.steps)
             try:
                 result = plan(transaction)
             except BaseException:
-                if transaction.count != count:  # plans refuse first and stage then, so this is rare
-                    self.transaction = None
+                self.CutTo(len(self._writes), transaction, count)
                 raise
             self._writes.append(_BlockWrite(plan, author, agent_ios))
         return cast("_Value", _CopyResult(result))  # the plan may run again, on drafts that must not have changed
@@ -4737,15 +4747,17 @@ class OpenOperation:
     def _DropEnded(self) -> None:
         """Take back what inner blocks wrote whose end was interrupted."""
         for inner in [each for each in self._inner if each.HasEnded()]:
-            self.CutTo(inner._first)
+            self.CutTo(inner._first, *inner._start)
             self._inner.remove(inner)
 
-    def CutTo(self, count: int) -> None:
-        """Forget all plans but the first, which run again when the block is used next."""
+    def CutTo(self, count: int, transaction: _Transaction | None = None, step_count: int = 0) -> None:
+        """Forget all plans but the first, after which the transaction had so many steps; another one is made again."""
         with self.engine.lock:
-            if len(self._writes) > count:
-                self.transaction = None
-                del self._writes[count:]
+            mine, self.transaction = self.transaction, None  # until it is back: Ctrl-C may come
+            if mine is not None and mine is transaction:
+                mine.CutTo(step_count)
+                self.transaction = mine
+            del self._writes[count:]
 
     def TakeIn(self, records: Rows) -> None:
         """Take in what another writer has committed, before the state does.  The tree's lock is held."""
