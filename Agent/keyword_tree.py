@@ -180,7 +180,7 @@ class VersionConflictError(KeywordTreeError, ValueError):
 
 
 class ConflictError(KeywordTreeError, ValueError):
-    """Records stand in the way, which it holds: of later changes, or namesakes."""
+    """Other records are in conflict, of later changes or with the same name; `records` has them."""
 
     def __init__(self, message: str, records: Sequence[_Record]) -> None:
         super().__init__(" ".join([message, ", ".join(map(repr, records[:5]))]).strip())
@@ -369,7 +369,7 @@ _Record: TypeAlias = KeywordNode | Info | InfoKeywordLink
 
 @dataclass(repr=False)
 class Change:
-    """One operation of the log, as `History` and `Changes` tell it."""
+    """One operation of the log, as `History` and `Changes` return it."""
 
     seq: int  # its number in the log, from 1
     operation_id: str  # what `Undo` takes
@@ -399,7 +399,7 @@ class DescentStep:
     shown: int  # how many candidates the view held
     input_tokens: int = 0
     output_tokens: int = 0
-    cost: float = 0.0  # of the call, in the client's currency, where it tells; 0 like the tokens where it does not
+    cost: float = 0.0  # of the call, in the client's currency; 0 like the tokens where it reports none
 
 
 @dataclass(repr=False)
@@ -697,8 +697,8 @@ def _BuildMessages(intent: str, question: _Row, shows_paths: bool = False) -> li
 
 # == Text =====================================================================
 #
-# Two keys lead from a text to names.  The *fold* forgets case and width only, and so tells C# from C; the *token* also
-# forgets punctuation, spaces and invisible characters.  Both are idempotent.
+# Two keys lead from a text to names.  The *fold* forgets case and width only, so that C# differs from C; the *token*
+# also forgets punctuation, spaces and invisible characters.  Both are idempotent.
 
 
 def _Fold(text: str) -> str:
@@ -729,10 +729,10 @@ class _DroppedCharacters(dict[int, int | None]):
 
     def __missing__(self, code: int) -> int | None:
         category = unicodedata.category(chr(code))
-        kept = None if category[0] in "PZ" or category in ("Cc", "Cf") else code
+        replacement = None if category[0] in "PZ" or category in ("Cc", "Cf") else code
         if len(self) < 65_536:  # a text of all there is in Unicode must not stay in memory
-            self[code] = kept
-        return kept
+            self[code] = replacement
+        return replacement
 
 
 _DROPPED = _DroppedCharacters()
@@ -744,8 +744,8 @@ _EncodeString: Callable[[str], str] = json.encoder.encode_basestring  # what `en
 _EncodeNumber = functools.lru_cache(16, typed=True)(repr)  # a line and its rows have one time; 17 digits take long
 
 
-def _Invalid(said: str, value: object) -> InvalidInputError:
-    return InvalidInputError(f"{said}: {_Shorten(value)}")
+def _Invalid(message: str, value: object) -> InvalidInputError:
+    return InvalidInputError(f"{message}: {_Shorten(value)}")
 
 
 def _CheckType(what: str, value: object, kind: type[_Value] | tuple[type[_Value], ...], wanted: str) -> _Value:
@@ -754,13 +754,13 @@ def _CheckType(what: str, value: object, kind: type[_Value] | tuple[type[_Value]
     return value
 
 
-def _CheckText(what: str, value: object, limit: int = sys.maxsize, least: int = 0) -> str:
-    """Return `value` if it is a string that UTF-8 can hold, and has `least` to `limit` characters."""
-    if type(value) is str and value.isascii() and least <= len(value) <= limit:
+def _CheckText(what: str, value: object, limit: int = sys.maxsize, minimum: int = 0) -> str:
+    """Return `value` if it is a string that UTF-8 can hold, and has `minimum` to `limit` characters."""
+    if type(value) is str and value.isascii() and minimum <= len(value) <= limit:
         return value  # nearly always
     text = str.__str__(_CheckType(what, value, str, "a string"))  # of a subclass the string itself, not what it prints
-    if not least <= len(text) <= limit:
-        raise _Invalid(f"{what} must have {least:,} to {limit:,} characters, not {len(text):,}", text)
+    if not minimum <= len(text) <= limit:
+        raise _Invalid(f"{what} must have {minimum:,} to {limit:,} characters, not {len(text):,}", text)
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -832,9 +832,9 @@ def _CheckNesting(what: str, value: object) -> None:
         level = [item for items in inner for item in items if isinstance(item, (dict, list, tuple))]
 
 
-def _CheckCount(what: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= sys.maxsize:
-        raise _Invalid(f"{what} must be a whole number of at least {least}, at most {sys.maxsize}", value)
+def _CheckCount(what: str, value: object, minimum: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= sys.maxsize:
+        raise _Invalid(f"{what} must be a whole number of at least {minimum}, at most {sys.maxsize}", value)
     return value
 
 
@@ -870,9 +870,9 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
         ("info_policy", partial(_CheckOneOf, choices=("reattach", "detach", "delete"))),
         ("llm_expand_query llm_auto_place auto_link unlinked cascade copy", _CheckBool),
         ("keep_history log_messages learn_matches show_descriptions", _CheckBool),
-        ("page limit since mru_capacity", partial(_CheckCount, least=0)),
-        ("size version descend_max_rounds", partial(_CheckCount, least=1)),
-        ("max_candidates", partial(_CheckCount, least=3)),
+        ("page limit since mru_capacity", partial(_CheckCount, minimum=0)),
+        ("size version descend_max_rounds", partial(_CheckCount, minimum=1)),
+        ("max_candidates", partial(_CheckCount, minimum=3)),
         ("view", partial(_CheckOneOf, choices=("names", "paths"))),
         ("clock new_id", partial(_CheckType, kind=_FUNCTION, wanted="a function")),
         ("normalizer ranker store", partial(_CheckType, kind=(_FUNCTION, type(None)), wanted="a function")),
@@ -1057,9 +1057,9 @@ def _DecodeRow(row: bytes, kind: type) -> _Row:
         raise _Malformed("a row is no object", row)
     shape = (kind, *decoded, *map(type, decoded.values()))
     if shape not in _SOUND_SHAPES:
-        least = ROW_FIELDS[kind]
-        known = {**least, **(_OPTIONAL_FIELDS if kind is KeywordNode else {})}
-        is_known = least.keys() <= decoded.keys() <= known.keys()
+        required = ROW_FIELDS[kind]
+        known = {**required, **(_OPTIONAL_FIELDS if kind is KeywordNode else {})}
+        is_known = required.keys() <= decoded.keys() <= known.keys()
         if not is_known or any(type(value) not in known[name] for name, value in decoded.items()):
             raise _Malformed("a row lacks fields, or has them of a wrong type", row)
         _SOUND_SHAPES.add(shape)
@@ -1156,7 +1156,7 @@ def _OrdinalOf(row: bytes) -> int:
 
 
 _Key: TypeAlias = tuple[int, str, str]
-"""What tells a record from all others: the number of its kind, and its ids; the second is a link's keyword."""
+"""What identifies a record: the number of its kind, and its ids; the second is a link's keyword."""
 
 
 def _KeyOf(row: bytes) -> _Key:
@@ -1276,8 +1276,8 @@ class _Files:
     @_Typed
     def IsAt(self, fd: int, path: str) -> bool:
         """Tell whether a path leads to an open file."""
-        own, there = os.fstat(fd), self.Stat(path)
-        return there is not None and (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
+        opened, there = os.fstat(fd), self.Stat(path)
+        return there is not None and (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino)
 
     def IsFolder(self, path: str) -> bool:
         return os.path.isdir(path) and not os.path.islink(path)
@@ -1582,7 +1582,7 @@ def _ReadRows(payload: bytes) -> Rows:
 
 
 def ReadAfter(raw: bytes, locate: Callable[[int, bytes], Any] | None = None) -> Rows:
-    """Return the rows that a line brings; `locate` tells the place of a long one from where it begins in the line."""
+    """Return the rows that a line brings; `locate` returns the place of a long one from where it begins in the line."""
     records = _ReadRows(raw[raw.find(_AFTER) + len(_AFTER) : -1])
     if locate is not None:
         _LocateLong(records, raw, locate)
@@ -1786,7 +1786,7 @@ class _LogReader(LogPosition):
         return _Extent(False, self.log.bytes + start, len(row), zlib.crc32(row))
 
     def ReadFirst(self, raw: bytes) -> None:
-        """Check the format that the beginning of a log tells, if it is one."""
+        """Check the format that the beginning of a log states, if it is one."""
         match = MatchLine(raw)
         if match is None:
             return
@@ -2004,8 +2004,8 @@ class _Projections:
         return not self.is_behind
 
 
-def _CrcOf(said: _Row) -> str:
-    return f"{zlib.crc32(_EncodeText(said).encode()):08x}"
+def _CrcOf(description: _Row) -> str:
+    return f"{zlib.crc32(_EncodeText(description).encode()):08x}"
 
 
 # -- the folder ---------------------------------------------------------------
@@ -2154,7 +2154,7 @@ class _FileStore:
             raise StoreCorruptError(LOG_NAME, 0, "the log is gone, though it was read")
 
     def _Load(self, state: _State) -> _LogReader:
-        """Give all rows to `state`: from the projections as far as a checkpoint vouches, then from the log.
+        """Give all rows to `state`: from the projections up to the last checkpoint, then from the log.
 
         Returns a reader that stands where the log began to be read.
         """
@@ -2199,7 +2199,7 @@ class _FileStore:
         reader = self._reader
         if self.seq == 0:
             self._RefuseLostLog("first line is damaged" if reader.ReadRest() else "log is missing or empty")
-        tail = self._JudgeTail()  # first: it tells more than what is lost by it
+        tail = self._JudgeTail()  # first: its error says more than what is lost by it
         if self.least:
             self._RefuseOtherLog(*self.least.split())
         if reader.is_cut_state and self._projections.FindAny():
@@ -2238,9 +2238,9 @@ class _FileStore:
         self._SyncLog()
 
     def _KeepAside(self, name: str, rest: bytes, what: str) -> None:
-        kept = f"cut_tail-{name.partition('.')[0]}-{self.seq + 1}-{zlib.crc32(rest):08x}.bin"
-        _ReplaceFile(self.files, os.path.join(self.data_dir, kept), [rest])
-        self.recovery.append(f"{name}: {_Count(len(rest), 'byte')} {what}, were cut and kept in {kept}")
+        aside = f"cut_tail-{name.partition('.')[0]}-{self.seq + 1}-{zlib.crc32(rest):08x}.bin"
+        _ReplaceFile(self.files, os.path.join(self.data_dir, aside), [rest])
+        self.recovery.append(f"{name}: {_Count(len(rest), 'byte')} {what}, were cut and kept in {aside}")
 
     def _ReplaceSuspect(self) -> None:
         """Copy the log's valid part to a new file after a failed sync.
@@ -2397,7 +2397,7 @@ class _FileStore:
         try:
             self.files.Sync(self._reader.fd)
         except _DiskError as error:
-            # The kernel may have dropped the pages and call the next sync a success: only a copy can tell what the disk
+            # The kernel may have dropped the pages and call the next sync a success: only a copy shows what the disk
             # holds, and until it is made nothing may be written.
             self._failure = f"a sync of {self.log_path} failed, open the tree again: {error}"
             with contextlib.suppress(_DiskError):  # on such a disk; this tree knows in any case
@@ -2424,7 +2424,7 @@ class _FileStore:
         reader.checkpoint = reader.seq, reader.log.bytes  # first: what fails is tried again after as many more
         if not self._projections.Sync():
             return
-        with contextlib.suppress(InvalidInputError):  # a mad clock: there is no checkpoint then, opening redoes more
+        with contextlib.suppress(InvalidInputError):  # an invalid clock: then opening redoes more
             operation = LoggedOperation(CHECKPOINT, _NewId(), self._clock(), NoRows(), NoRows())
             self.Append([operation], f'"files": {_EncodeText(reader.TellLengths())}, ')
             reader.checkpoint = reader.seq, reader.log.bytes
@@ -2514,11 +2514,11 @@ class _FileStore:
         while name in taken:
             name, number = f"{stamp}-{number}", number + 1
         folder = os.path.join(self._snapshots, name)
-        said: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
-        said["crc"] = _CrcOf(said)
+        description: _Row = {"name": name, "seq": self._reader.seq, **self._reader.TellLengths()}
+        description["crc"] = _CrcOf(description)
         self._SetAside(folder, LOG_NAME, copy)
         # Last: what has no such file is no snapshot.
-        _ReplaceFile(self.files, os.path.join(folder, SNAPSHOT_NAME), [_EncodeText(said).encode() + b"\n"])
+        _ReplaceFile(self.files, os.path.join(folder, SNAPSHOT_NAME), [_EncodeText(description).encode() + b"\n"])
         return name
 
     def _SetAside(self, folder: str, name: str, copy: bool) -> None:
@@ -2545,13 +2545,13 @@ class _FileStore:
             raise NotFoundError("snapshot", name)
         folder = os.path.join(self._snapshots, name)
         try:
-            said = json.loads(_ReadFile(self.files, os.path.join(folder, SNAPSHOT_NAME)))
-            crc_of_this = said.pop("crc", None)  # which older versions did not write, nor the name
-            length, crc = int(said["log"]["length"]), int(said["log"]["crc"], 16)
+            description = json.loads(_ReadFile(self.files, os.path.join(folder, SNAPSHOT_NAME)))
+            crc_of_this = description.pop("crc", None)  # which older versions did not write, nor the name
+            length, crc = int(description["log"]["length"]), int(description["log"]["crc"], 16)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             detail = f"the snapshot {name} does not tell what it holds"
             raise StoreCorruptError(SNAPSHOT_NAME, 1, detail) from error
-        if crc_of_this is not None and (crc_of_this != _CrcOf(said) or said.get("name") != name):
+        if crc_of_this is not None and (crc_of_this != _CrcOf(description) or description.get("name") != name):
             raise StoreCorruptError(SNAPSHOT_NAME, 1, f"this was not written for the snapshot {name}, or has changed")
         path = os.path.join(folder, LOG_NAME)
         if self._ChecksumOf(path, length) != crc:
@@ -2610,7 +2610,7 @@ class _FileStore:
     # -- compacting and closing -----------------------------------------------
 
     def Compact(self, rows_of: Callable[[int], Iterable[bytes]], next_ordinal: int, keep_history: bool) -> None:
-        # The projections are put in place first: a crash between leaves the old log, which mends them.
+        # The projections are put in place first: a crash between leaves the old log, from which opening restores them.
         self.RefuseIfFailed()
         with _StoreErrors("could not compact ", self.data_dir):
             if keep_history:
@@ -2716,11 +2716,11 @@ class _Layer(MutableMapping[str, _Value]):
 
     def __init__(self, base: MutableMapping[str, _Value]) -> None:
         self._base = base
-        self.own: dict[str, _Value | None] = {}  # None: taken away
+        self.changed: dict[str, _Value | None] = {}  # None: taken away
 
     @override
     def get(self, key: str, default: Any = None) -> Any:
-        value = self.own[key] if key in self.own else self._base.get(key)
+        value = self.changed[key] if key in self.changed else self._base.get(key)
         return default if value is None else value
 
     def __getitem__(self, key: str) -> _Value:
@@ -2730,20 +2730,20 @@ class _Layer(MutableMapping[str, _Value]):
         return cast("_Value", value)
 
     def __contains__(self, key: object) -> bool:
-        return self.own[key] is not None if key in self.own else key in self._base
+        return self.changed[key] is not None if key in self.changed else key in self._base
 
     def __setitem__(self, key: str, value: _Value) -> None:
-        self.own[key] = value
+        self.changed[key] = value
 
     def __delitem__(self, key: str) -> None:
-        self.own[key] = None
+        self.changed[key] = None
 
     def __iter__(self) -> Iterator[str]:
-        kept = (key for key in self._base if key not in self.own)
-        return itertools.chain(kept, (key for key, value in self.own.items() if value is not None))
+        unchanged = (key for key in self._base if key not in self.changed)
+        return itertools.chain(unchanged, (key for key, value in self.changed.items() if value is not None))
 
     def __len__(self) -> int:
-        return len(self._base) + sum((value is not None) - (key in self._base) for key, value in self.own.items())
+        return len(self._base) + sum((value is not None) - (key in self._base) for key, value in self.changed.items())
 
 
 class _Multimap(Generic[_Value]):
@@ -2754,13 +2754,13 @@ class _Multimap(Generic[_Value]):
 
     def __init__(self, order: Callable[[_Value], Any]) -> None:
         self._order = order
-        self.own: dict[str, Any] = {}  # where another is covered, of the keys that were changed
-        self._held: MutableMapping[str, _Value | list[_Value]] = self.own
+        self.changed: dict[str, Any] = {}  # where another is covered, of the keys that were changed
+        self._held: MutableMapping[str, _Value | list[_Value]] = self.changed
 
     def Cover(self, base: _Multimap[_Value]) -> None:
         """Begin as another one, which stays as it is."""
         layer = _Layer(base._held)
-        self._held, self.own = layer, layer.own
+        self._held, self.changed = layer, layer.changed
 
     def Get(self, key: str) -> Sequence[_Value]:
         held = self._held.get(key)
@@ -2792,7 +2792,7 @@ class _Multimap(Generic[_Value]):
         if held is None:
             self._held[key] = value
             return
-        values = held if type(held) is list and key in self.own else list(self.Get(key))
+        values = held if type(held) is list and key in self.changed else list(self.Get(key))
         if is_last and values is held and values[-1] != value:  # nearly always, of a level that grows
             values.append(value)
             return
@@ -2808,7 +2808,7 @@ class _Multimap(Generic[_Value]):
             del self._held[key]
         if type(held) is not list:
             return
-        values = held if key in self.own else list(held)
+        values = held if key in self.changed else list(held)
         index = bisect.bisect_left(values, self._Place(value), key=self._Place)
         if values[index : index + 1] != [value]:
             return
@@ -2893,7 +2893,7 @@ class _State:
     def _AddPlainNodes(self, rows: list[bytes]) -> bool:
         """Take rows in if all of them are new and plain, as a batch's are; else change nothing.
 
-        Without it opening takes 1.6 times the processor time.  Texts are decoded and folded together, joined by
+        Without it opening takes 2.1 times the processor time.  Texts are decoded and folded together, joined by
         newlines, which no raw JSON string holds: a few calls for thousands of names.
         """
         found = _FindPlainNodes(str(b"\n".join(rows), "utf-8")) if self._base is None and self._is_default else ()
@@ -3186,10 +3186,10 @@ class _State:
         tokens: _Multimap[str] = _Multimap(str)
         if self._base is not None:
             tokens.Cover(self._base._Tokens())
-        names = list(self.names.own)
+        names = list(self.names.changed)
         if not self._is_default:  # what it makes of a fold may be another token than that of the name
-            own = self.nodes.own if isinstance(self.nodes, _Layer) else self.nodes
-            heads = [self.Head(id) for id in own if id in self.nodes]
+            changed = self.nodes.changed if isinstance(self.nodes, _Layer) else self.nodes
+            heads = [self.Head(id) for id in changed if id in self.nodes]
             names = [name for head in heads for name in (head.name, *head.aliases)]
         for token, fold in self._TokensOf(*names):
             tokens.Add(token, fold)
@@ -3214,10 +3214,10 @@ def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]])
         return []
     starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(query)]
     steps_left, paths = _PATH_STEPS, dict[str, list[str]]()  # by parent: siblings share their ancestors
-    led_to: list[set[str]] = [set() for _ in starts]  # by the last piece: what the pieces so far can lead to
+    reached: list[set[str]] = [set() for _ in starts]  # by the last piece: what the pieces so far can lead to
     for last, first in itertools.product(range(len(starts)), repeat=2):
         whole = first == 0 and last == len(cuts)
-        if first > last or whole or (first and not led_to[first - 1]):
+        if first > last or whole or (first and not reached[first - 1]):
             continue
         for id in find(query[starts[first] : ends[last]]):
             parent_id = state.ParentOf(id) if first else ""
@@ -3226,9 +3226,9 @@ def _FindByPath(query: str, state: _State, find: Callable[[str], Sequence[str]])
                 steps_left -= len(paths[parent_id])
                 if steps_left < 0:
                     return []  # an answer from a part of them could be wrong
-            if not first or not led_to[first - 1].isdisjoint(paths[parent_id]):
-                led_to[last].add(id)
-    return sorted(led_to[-1], key=state.OrdinalOf)
+            if not first or not reached[first - 1].isdisjoint(paths[parent_id]):
+                reached[last].add(id)
+    return sorted(reached[-1], key=state.OrdinalOf)
 
 
 # == Ranking ==================================================================
@@ -3301,7 +3301,7 @@ class TreeView:
                 yield id, _DecodeRow(self._engine.ReadRow(held), Info)["content"]
 
     def Position(self) -> str:
-        """Return what tells the present tree from earlier ones: where two are equal, nothing has changed between."""
+        """Return what identifies the present tree: where two are equal, nothing has changed between."""
         with self._engine.lock:
             position = self._engine.store.position
             if not self._engine.commit_lock.locked():  # else the log may be ahead of the state: an earlier one is right
@@ -3442,31 +3442,31 @@ class PlainRanker:
             raise StoreError("a signal handler cannot rank while its own thread does")
         with self._lock:
             self._Follow()
-            total, own = len(self._counts), defaultdict[str, float](float)
+            total, gains = len(self._counts), defaultdict[str, float](float)
             found = {word: self._ids.get(word, {}) for word in _CutWords(f"{query}\n{more}")}
             weights = {word: math.log1p((total + 1) / (len(ids) + 0.5)) for word, ids in found.items()}
             for word, ids in found.items():
                 for id in ids:
                     often, length = self._counts[id][word], self._lengths[id] * total / self._length
-                    own[id] += weights[word] * 2.2 * often / (often + 0.3 + 0.9 * length)
-            scores = {id: self._Score(id, own) for id in own}
+                    gains[id] += weights[word] * 2.2 * often / (often + 0.3 + 0.9 * length)
+            scores = {id: self._Score(id, gains) for id in gains}
             if is_placing:
                 votes = defaultdict[str, float](lambda: 1.0)
-                for id in sorted(own, key=lambda id: (-own[id], id)):
+                for id in sorted(gains, key=lambda id: (-gains[id], id)):
                     votes[parent_id := self._parents[id] or _ROOT_ID] /= 2
-                    scores[parent_id] = scores.get(parent_id, 0.0) + own[id] * votes[parent_id]
+                    scores[parent_id] = scores.get(parent_id, 0.0) + gains[id] * votes[parent_id]
             else:
-                above = [(id, parent_id) for id, parent_id in self._parents.items() if parent_id in own]
-                scores |= {id: scores[parent_id] / 2 for id, parent_id in above if parent_id and id not in own}
+                above = [(id, parent_id) for id, parent_id in self._parents.items() if parent_id in gains]
+                scores |= {id: scores[parent_id] / 2 for id, parent_id in above if parent_id and id not in gains}
             best = sorted(scores.keys() - {_ROOT_ID}, key=lambda id: (-scores[id], id))
             best_possible = sum(weights.values()) or 1.0
             shown = dict.fromkeys((*best[:count], *among))
             return Fits(best, {id: Evidence(min(1.0, scores.get(id, 0.0) / best_possible)) for id in shown})
 
-    def _Score(self, id: str, own: Mapping[str, float]) -> float:
+    def _Score(self, id: str, gains: Mapping[str, float]) -> float:
         score, share = 0.0, 1.0
-        while id in own and share > 0.001:  # what is ten levels above counts no more
-            score += share * own[id]
+        while id in gains and share > 0.001:  # what is ten levels above counts no more
+            score += share * gains[id]
             id, share = self._parents[id] or "", share / 2
         return score
 
@@ -3988,7 +3988,7 @@ _HideKeys = re.compile(
 #
 # What the data-changing methods decide. A *plan* is a function of a transaction: it reads the tree as it is once the
 # operation's turn has come, refuses, or stages new versions of rows. It may run again, on a tree that others have
-# changed meanwhile, so it changes nothing else but its own drafts, and what it tells the log of a model. It reads first
+# changed meanwhile, so it changes nothing else but its own drafts, and what it logs of a model. It reads first
 # and stages then: what was staged shows in a state that is asked for later, and need not show in one that it has.
 #
 # Undoing needs no plan of its own for each: a line of the log has the rows before and after, so `_PlanUndo` puts back
@@ -4002,7 +4002,7 @@ class _Transaction:
 
     _may_have_moved = False  # a keyword that was there: levels below it may be others than in the base
     _overlay: _State | None = None  # made when a plan reads what was staged
-    count = 0  # how often something was staged
+    _seen = 0  # of the steps, those whose rows the overlay has
 
     def __init__(self, engine: _Engine, base: _State, now: float) -> None:
         self.now = now
@@ -4014,17 +4014,16 @@ class _Transaction:
         self.staged: dict[_Key, bytes] = {}  # -> row
         self._heads: dict[bytes, Any] = {}  # of these rows
         self._before: dict[_Key, bytes] = {}  # -> row that the tree has, or had of what is gone
-        self._unseen: dict[_Key, None] = {}  # what was staged since the overlay was brought up to date
+        self.steps: list[tuple[_Key, bytes | None]] = []  # each key that was staged, and what was staged for it before
 
     @property
     def state(self) -> _State:
         """The tree with what was staged so far."""
-        if self._unseen:
-            overlay, self._overlay = self._overlay, None  # until it is whole: Ctrl-C may come
-            keys = self.staged if overlay is None else self._unseen
-            overlay = overlay or _State.Over(self.base)
-            overlay.Apply(self.Collect(keys)[1])
-            self._overlay, self._unseen = overlay, {}
+        if self._seen < len(self.steps):
+            overlay, seen = self._overlay or _State.Over(self.base), self._seen
+            self._seen, self._overlay = 0, None  # until it is whole: Ctrl-C may come
+            overlay.Apply(self.Collect(key for key, _ in self.steps[seen:])[1])
+            self._overlay, self._seen = overlay, len(self.steps)
         return self._overlay or self.base
 
     def Collect(self, keys: Iterable[_Key] | None = None) -> tuple[Rows, Rows]:
@@ -4045,7 +4044,7 @@ class _Transaction:
         if any((kind, id, "") in self.staged for id in touched | named for kind in (0, 1)):
             return False
         if self.staged:  # what it refers to has other children or links now
-            referred = [table.own.keys() for table in (self.state.children, self.state.by_info, self.state.by_node)]
+            referred = [table.changed.keys() for table in (self.state.children, self.state.by_info, self.state.by_node)]
             if not all(map(touched.isdisjoint, referred)):
                 return False
         if self._overlay is not None:
@@ -4131,11 +4130,21 @@ class _Transaction:
     def StageRow(self, key: _Key, row: bytes | None, before: bytes | None, head: Any = None) -> None:
         """Stage a row, or with None that the link `before` goes, which the tree has; a link's key is all its head."""
         row = row or cast("bytes", before).replace(_LIVE, _DELETED, 1)
-        self.count += 1  # first: Ctrl-C may come after this
+        self.steps.append((key, self.staged.get(key)))  # first: Ctrl-C may come after this
         if before is not None and key not in self.staged:
             self._before[key] = before
         self.staged[key], self._heads[row] = row, head or key
-        self._unseen[key] = None
+
+    def CutTo(self, count: int) -> None:
+        """Take back all but the first steps."""
+        if self._seen > count:
+            self._seen, self._overlay = 0, None
+        while len(self.steps) > count:
+            key, old = self.steps.pop()
+            if old is not None:
+                self.staged[key] = old
+            elif self.staged.pop(key, None):
+                self._before.pop(key, None)
 
     def Change(self, record: KeywordNode | Info, **values: object) -> None:
         """Stage a new version of a record where one of the values is another than it has."""
@@ -4450,15 +4459,9 @@ def _PutBack(
     dead: bytes | None,
     merged_into: str | None = None,
 ) -> None:
-    """Stage a record as a row has it, as the version after one; with None as one that was not there.
+    """Stage a record as the row `was` has it, or with None as gone, as the version after `version`.
 
-    Args:
-        tx: where.
-        record: which, as it is or was.
-        was: its row.
-        version: the newest so far.
-        dead: what is left of it in the tree, where it is deleted now.
-        merged_into: where the id of one that was not there led.
+    `dead` is the row left of it where it is deleted now, `merged_into` where the id of a keyword that goes leads.
     """
     if was is not None:
         record = ReadRecord(was)
@@ -4495,13 +4498,8 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
 # == Commit ===================================================================
 #
 # A writer hands in a *plan*.  Under the store's lock the plan is run, checks against everything before it and stages
-# rows; then all lines of the group are written and synced; then, and only then, readers see them.  From the call to the
-# disk and back:
-#
-#   KeywordTree.CreateKeyword …   checks the arguments, and calls `_Engine.Write`
-#   _GroupCommit.Run              waits for the group before; its leader commits for all that gathered meanwhile
-#   _Engine._WorkUpToDate         takes the store's lock, takes in what other processes wrote
-#   _Engine._CommitJobs           runs the plans, appends their operations, applies them to the state
+# rows; then all lines of the group are written and synced; then, and only then, readers see them.  The docstring of
+# this file names the functions on the way.
 #
 # Locks, in the order in which they may be taken: each thread's guard (see `Enter`), a group's, `commit_lock` (held
 # while the store is in use, which takes its `flock` then), which group is forming, the ranking's own, `lock` (guards
@@ -4509,11 +4507,10 @@ def _PlanRestore(tx: _Transaction, then: _State, read: Callable[[Any], bytes]) -
 #
 # A plan in a commit runs without `lock`: nothing else can change the state then.  In a block it runs under it.
 #
-# The engine tells the ranking which keywords changed, that the state is another one, that this is a forked child, and
-# that the tree is closed.
+# The engine notifies the ranking of changed keywords, of another state, of a fork and of the end of the tree.
 #
-# A signal handler runs in the middle of any call of its own thread, and cannot wait for it: it may read, and whatever
-# else it asks for is refused.  So are a clock, a normalizer or a ranking that call the tree that calls them.
+# A signal handler runs in the middle of any call of its own thread, and cannot wait for it: it may read, everything
+# else is refused.  So are a clock, a normalizer or a ranking that call the tree that calls them.
 
 
 @dataclass(slots=True, eq=False)
@@ -4657,7 +4654,8 @@ class OpenOperation:
         self._writes: list[_BlockWrite] = []
         self._owner: tuple[int, object] = (0, None)
         self._outer: OpenOperation | None = None  # a block inside another is a part of it
-        self._first = 0  # how many plans the outer one had
+        self._first = 0  # how many plans the outer one had,
+        self._start: tuple[_Transaction | None, int] = (None, 0)  # and its transaction, with so many steps
         self._inner: list[OpenOperation] = []  # those that are open inside this one
         self.transaction: _Transaction | None = None  # what the plans staged; None: they are to run again
 
@@ -4669,7 +4667,8 @@ class OpenOperation:
         if self._exit is not None and self._exit() is None:  # the method was read before, and the block entered by hand
             self._exit = None
         if self._outer is not None:
-            self.id, self._first = self._outer.id, len(self._outer._writes)
+            self.id, self._first, transaction = self._outer.id, len(self._outer._writes), self._outer.transaction
+            self._start = transaction, len(transaction.steps) if transaction else 0
             self._outer._inner.append(self)
             return self
         self.now, self._owner = self.engine.Now(), _WhoRuns()
@@ -4702,7 +4701,7 @@ class OpenOperation:
             if self in self._outer._inner:
                 self._outer._inner.remove(self)
                 if kind is not None:
-                    self._outer.CutTo(self._first)
+                    self._outer.CutTo(self._first, *self._start)
             return
         try:
             self._DropEnded()
@@ -4740,12 +4739,11 @@ class OpenOperation:
         self._DropEnded()
         with self.engine.lock:
             transaction = self.Prepare()
-            count = transaction.count
+            count = len(transaction.steps)
             try:
                 result = plan(transaction)
             except BaseException:
-                if transaction.count != count:  # plans refuse first and stage then, so this is rare
-                    self.transaction = None
+                self.CutTo(len(self._writes), transaction, count)
                 raise
             self._writes.append(_BlockWrite(plan, author, agent_ios))
         return cast("_Value", _CopyResult(result))  # the plan may run again, on drafts that must not have changed
@@ -4753,15 +4751,17 @@ class OpenOperation:
     def _DropEnded(self) -> None:
         """Take back what inner blocks wrote whose end was interrupted."""
         for inner in [each for each in self._inner if each.HasEnded()]:
-            self.CutTo(inner._first)
+            self.CutTo(inner._first, *inner._start)
             self._inner.remove(inner)
 
-    def CutTo(self, count: int) -> None:
-        """Forget all plans but the first, which run again when the block is used next."""
+    def CutTo(self, count: int, transaction: _Transaction | None = None, step_count: int = 0) -> None:
+        """Forget all plans but the first, after which the transaction had so many steps; another one is made again."""
         with self.engine.lock:
-            if len(self._writes) > count:
-                self.transaction = None
-                del self._writes[count:]
+            mine, self.transaction = self.transaction, None  # until it is back: Ctrl-C may come
+            if mine is not None and mine is transaction:
+                mine.CutTo(step_count)
+                self.transaction = mine
+            del self._writes[count:]
 
     def TakeIn(self, records: Rows) -> None:
         """Take in what another writer has committed, before the state does.  The tree's lock is held."""
@@ -4848,7 +4848,7 @@ class _Engine:
         self.make_ranker: Callable[[], Ranker] = partial(PlainRanker, TreeView(self, None))
         self._make_store = make_store
         self.Now = clock if clock is time.time else partial(_ReadClock, clock)
-        self.own = threading.local()  # `last_operation` of each thread
+        self.of_thread = threading.local()  # `last_operation` of each thread
         self._finalizer = weakref.finalize(self, str)
         self._MakeLocks()
         _ENGINES.add(self)
@@ -4927,11 +4927,14 @@ class _Engine:
         if self.is_closed:
             raise ClosedError(f"the tree in {_Shorten(self.name)} is closed")
         if self.must_reopen:
-            old = self.store
-            if old.is_lost:
-                raise StoreCorruptError(LOG_NAME, 0, LOST)
-            self.Open(old.position)
-            old.Release()
+            self._Reopen()
+
+    def _Reopen(self) -> None:
+        old = self.store
+        if old.is_lost:
+            raise StoreCorruptError(LOG_NAME, 0, LOST)
+        self.Open(old.position)
+        old.Release()
 
     def RenewAfterFork(self) -> None:
         # Another thread of the parent may have held any lock, and been in the middle of taking rows in; and a lock that
@@ -4953,7 +4956,7 @@ class _Engine:
             self.is_closed = True
         with guard, self.commit_lock:
             try:
-                # A checkpoint would vouch for what cannot be trusted.
+                # A checkpoint would confirm what cannot be trusted.
                 if not self.must_reopen:
                     self.store.Close(self._Apply)
             finally:
@@ -5039,7 +5042,7 @@ class _Engine:
         if not job.is_done:
             raise _ErrorOf(job, StoreError("the commit was interrupted", outcome_unknown=True))
         if job.is_written:
-            self.own.last_operation = job.id
+            self.of_thread.last_operation = job.id
         return job.result
 
     def Exclusively(self, work: Callable[[], _Value]) -> _Value:
@@ -5098,10 +5101,11 @@ class _Engine:
             rows_of = partial(self.state.RowsOf, read=self.store.ReadRow, with_gone=keep_history)
             try:
                 self.store.Compact(rows_of, self.state.next_ordinal, keep_history)
-            finally:
+                self.store.End()
+                self._Reopen()
+            except BaseException:
                 self.must_reopen = True  # the open descriptors may be those of replaced files
-            self.store.End()
-            self._EnsureOpen()
+                raise
 
         self.Exclusively(Work)
 
@@ -5209,7 +5213,7 @@ def _CollectorOff(is_wanted: bool = True) -> Iterator[None]:
     was_on = is_wanted and gc.isenabled()
     try:
         if was_on:
-            gc.disable()  # within the block: Ctrl-C may come behind it
+            gc.disable()  # within the block: Ctrl-C may come after it
         yield
     finally:
         if was_on:
@@ -5722,7 +5726,7 @@ class KeywordTree:
     @property
     def last_operation(self) -> str | None:
         """The id of this thread's last operation that wrote something, for `Undo`; None before the first."""
-        return getattr(self._engine.own, "last_operation", None)
+        return getattr(self._engine.of_thread, "last_operation", None)
 
     @property
     def _ranker(self) -> Any:
@@ -5955,12 +5959,10 @@ class KeywordTree:
         Args:
             name: 1 to 512 characters; need not be unique, not even under one parent.
             parent_id: its parent; None lets the model choose if `llm_auto_place` is true, and is the root
-                otherwise, or where the model cannot tell: a line of the log of level INFO then says why.
+                otherwise, or where the model does not know: a line of the log of level INFO then says why.
             aliases: further names; each is kept once.
             description: what it means; at most 65,536 characters.
             llm_auto_place: without effect where `parent_id` is given.
-            metadata: see the class.
-            created_by: see the class.
             id: an id of the caller's own; None makes a UUID4.
 
         Raises:
@@ -6005,7 +6007,6 @@ class KeywordTree:
 
         Args:
             path: names joined by `/`, or a list of names where a name holds one.
-            created_by: see the class.
 
         Raises:
             ConflictError: several keywords under one parent have a name of the path.
@@ -6038,8 +6039,6 @@ class KeywordTree:
             source: where it is from.
             keyword_ids: keywords to link it to, as PRIMARY.
             auto_link: let the model choose keywords besides; where it fails, the info is stored without them.
-            metadata: see the class.
-            created_by: see the class.
             id: an id of the caller's own; None makes a UUID4.
 
         Raises:
@@ -6126,7 +6125,6 @@ class KeywordTree:
             cascade: delete all below it, too; without it the children move up to its parent.
             info_policy: what becomes of the infos: `reattach` links them to the parent, `detach` leaves them without
                 this link, `delete` deletes those that no other keyword holds.
-            changed_by: see the class.
 
         Cost: one sync; a row for each record that changes.
         """
@@ -6159,10 +6157,8 @@ class KeywordTree:
         """Change an info's content, source or metadata, and return it; its links stay.
 
         Args:
-            info_id: which one.
             patch: the fields to change; `metadata` is replaced whole.
             version: the one that the caller has seen; None changes whatever is there.
-            changed_by: see the class.
 
         Raises:
             VersionConflictError: the info has another version by now.
@@ -6379,7 +6375,7 @@ class KeywordTree:
 
         Returns:
             `{"scope_id", "steps", "seen", "note"}`, JSON whose steps may be cut down: each has `action`, `why` ("by
-            rule: …" or "the model: …") and what `ApplyReorganizePlan` needs; `seen` tells by what it knows an outgrown
+            rule: …" or "the model: …") and what `ApplyReorganizePlan` needs; `seen` is by what it knows an outgrown
             plan, `note` why less is proposed than could be, or "".
 
         Cost: some calls of the tree for each keyword in the scope; with a model at most 20 calls for doubles and 40
