@@ -18,7 +18,6 @@ from .answers import (
     GoalsKeptOut,
     GoalsOut,
     HistoryOut,
-    ImportIn,
     ImportOut,
     KeptOut,
     ListOut,
@@ -31,19 +30,19 @@ from .answers import (
     TokenOut,
     UndoneOut,
     UpdatedOut,
-    answer,
-    read_version,
-    told,
 )
 from .checks import need
+from .gate import PROBLEM_TYPE, problem_headers
 from .hub import KnowHub
 from .routing import wait_for
 from .schemas import (
+    PROBLEMS,
     RESOURCE_ID_LIMIT,
     RESOURCE_ID_PATTERN,
     AcceptIn,
     BatchIn,
     GoalsIn,
+    ImportIn,
     Json,
     KnowHubError,
     KnowledgeIn,
@@ -58,6 +57,7 @@ from .schemas import (
     SlimIn,
     TokenIn,
 )
+from .services.finding import Searching
 from .tokens import Token
 
 try:
@@ -68,7 +68,7 @@ try:
 except ImportError as error:  # pragma: no cover - the tests run with the extra
     raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
-__all__ = ["Who", "add_routes"]
+__all__ = ["Who", "add_routes", "answer", "problem"]
 
 
 class _KnowledgeId(StringConvertor):
@@ -112,6 +112,54 @@ _TraceIdPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$
 Who = Annotated[Token, Depends(_who)]
 
 
+# Forms that all answers have
+
+
+def answer(data: Any, status: int = 200, version: int | None = None) -> Response:
+    """Return data as JSON, with its version as ETag."""
+    headers = {} if version is None else {"ETag": f'"{version}"'}
+    body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    return Response(body, status, headers, "application/json")
+
+
+def problem(error: KnowHubError, instance: str, headers: dict[str, str] | None = None) -> Response:
+    """Return a problem."""
+    body = json.dumps(error.to_json(instance), ensure_ascii=False).encode()
+    return Response(body, error.status, {**problem_headers(error), **(headers or {})}, PROBLEM_TYPE)
+
+
+def read_version(if_match: str | None, *, needed: bool) -> int | None:
+    """Return the version that If-Match names; None is any.
+
+    Raises:
+        KnowHubError: `version-needed` where it is missing.
+    """
+    if if_match is None:
+        if needed:
+            raise KnowHubError("version-needed", 'If-Match must name the version that was seen: `If-Match: "3"`')
+        return None
+    return None if if_match.strip() == "*" else int(if_match.strip().strip('"'))
+
+
+_EVERYWHERE = (400, 401, 403, 404, 405, 408, 409, 413, 421, 422, 429, 431, 500, 503, 507)
+
+
+def told(model: type[Any], *also: int, status: int = 200, with_version: bool = False) -> dict[int | str, Json]:
+    """Return what the document says of an operation's answers."""
+    statuses = sorted({*_EVERYWHERE, *also})
+    titles = dict(reversed(list(PROBLEMS.values())))
+    content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
+    answers: dict[int | str, Json] = {code: {"description": titles[code], "content": content} for code in statuses}
+    answers[status] = {"model": model, "description": (model.__doc__ or "").split("\n")[0]}
+    if with_version:
+        header = {"description": "the version, for If-Match", "schema": {"type": "string"}}
+        answers[status]["headers"] = {"ETag": header}
+    return answers
+
+
+# Routes
+
+
 _FEW_VOTES = 20
 """An entry with so many takes longer than a thread's turn."""
 
@@ -135,7 +183,7 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
     async def knowledge_search(query: Annotated[SearchQuery, Query()], token: Who) -> Response:
         """Find what helps with a task, in two stages."""
 
-        def by_words() -> tuple[Any, Json | None]:
+        def by_words() -> tuple[Searching, SearchOut | None]:
             searching = hub.begin_search(token, query)
             return searching, None if searching.asked else hub.finish_search(searching, None)
 

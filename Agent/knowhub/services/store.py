@@ -140,13 +140,12 @@ class Store:
         return id
 
     def page(
-        self, kind: str, wanted: Callable[[Known], bool], query: ListQuery | PageQuery, show: Callable[[Record], Json]
-    ) -> Json:
-        """Return a page of records of a kind, newest first."""
+        self, kind: str, wanted: Callable[[Known], bool], query: ListQuery | PageQuery
+    ) -> tuple[list[Record], str | None]:
+        """Return a page of records of a kind, newest first, and where the next one begins."""
         found, has_more = self.catalog.page(kind, wanted, query.limit, read_cursor(query.cursor))
         records = [record for known in found if (record := self.ledger.read(known.id)) is not None]
-        cursor = write_cursor(found[-1].key) if has_more else None
-        return {"results": [show(record) for record in records], "count": len(records), "next_cursor": cursor}
+        return records, write_cursor(found[-1].key) if has_more else None
 
     # -- what is refused --
 
