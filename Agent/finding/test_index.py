@@ -319,13 +319,3 @@ def test_finds_an_emoji() -> None:
     index.put([Unit("snake", text="a 🐍"), Unit("cat", text="a 🐈")])
 
     assert [hit.id for hit in index.search("🐍")] == ["snake"]
-
-
-def test_sharing_reads_the_rarest_terms_of_a_text_and_no_info() -> None:
-    index = Index()
-    index.put([Unit("egg", (), "boil an egg"), Unit("tea", (), "boil tea"), Unit("said", (), "other", ["boil an egg"])])
-
-    assert index.sharing({"boil", "egg"}, 2, 5) == ["egg"]
-    assert index.sharing({"boil", "egg"}, 1, 5) == ["egg", "tea"]
-    assert index.sharing({"boil", "egg"}, 1, 1) == ["egg"]
-    assert index.sharing({"unknown"}, 1, 5) == []

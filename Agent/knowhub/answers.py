@@ -7,10 +7,7 @@ from typing_extensions import TypedDict
 
 from .schemas import Json
 
-_closed = with_config(ConfigDict(extra="forbid"))
 
-
-@_closed
 class Judged(TypedDict):
     """How an entry is judged."""
 
@@ -20,7 +17,6 @@ class Judged(TypedDict):
     confidence: float
 
 
-@_closed
 class JudgedCases(Judged):
     """The same, with the newest 20 cases of each kind."""
 
@@ -28,7 +24,6 @@ class JudgedCases(Judged):
     harmful_history: list[Json]
 
 
-@_closed
 class SourceOut(TypedDict):
     """Where an entry comes from."""
 
@@ -41,7 +36,9 @@ class SourceOut(TypedDict):
     message_id: str
 
 
-class _Entry(TypedDict):
+class EntryFields(TypedDict):
+    """What every form of an entry has."""
+
     id: str
     task: str
     content: str
@@ -53,8 +50,7 @@ class _Entry(TypedDict):
     created_by: str
 
 
-@_closed
-class EntryOut(_Entry):
+class EntryOut(EntryFields):
     """An entry, whole."""
 
     message_id: str
@@ -66,15 +62,13 @@ class EntryOut(_Entry):
     merged_into: str
 
 
-@_closed
-class ResultOut(_Entry):
+class ResultOut(EntryFields):
     """What a search found."""
 
     eval: Judged
     quality_score: float
 
 
-@_closed
 class SearchOut(TypedDict):
     """What a search found, and how."""
 
@@ -88,7 +82,6 @@ class SearchOut(TypedDict):
     usage: Json | None
 
 
-@_closed
 class EvolutionOut(TypedDict):
     """What became of a wish to rewrite."""
 
@@ -99,7 +92,6 @@ class EvolutionOut(TypedDict):
     usage: NotRequired[Json | None]
 
 
-@_closed
 class ChangedOut(TypedDict):
     """An entry as it became."""
 
@@ -107,21 +99,18 @@ class ChangedOut(TypedDict):
     operation_id: str
 
 
-@_closed
 class UpdatedOut(ChangedOut):
     """An entry as it became, and what became of a wish to rewrite it."""
 
     evolution: NotRequired[EvolutionOut]
 
 
-@_closed
 class SavedOut(ChangedOut):
     """A new entry, and which it resembles."""
 
     similar: list[Json]
 
 
-@_closed
 class ListOut(TypedDict):
     """A page of entries."""
 
@@ -130,7 +119,6 @@ class ListOut(TypedDict):
     next_cursor: str | None
 
 
-@_closed
 class PageOut(TypedDict):
     """A page of anything."""
 
@@ -139,7 +127,6 @@ class PageOut(TypedDict):
     next_cursor: NotRequired[str | None]
 
 
-@_closed
 class HistoryOut(TypedDict):
     """The versions of an entry."""
 
@@ -148,7 +135,6 @@ class HistoryOut(TypedDict):
     count: int
 
 
-@_closed
 class DoneOut(TypedDict):
     """What was changed, and the operation that `undo` takes."""
 
@@ -156,7 +142,6 @@ class DoneOut(TypedDict):
     operation_id: NotRequired[str]
 
 
-@_closed
 class BatchOut(TypedDict):
     """What was judged."""
 
@@ -165,26 +150,6 @@ class BatchOut(TypedDict):
     results: list[Json]
 
 
-@_closed
-class ClusterOut(TypedDict):
-    """Entries that seem to say the same."""
-
-    keep: str
-    merge: list[str]
-    task: str
-    content: str
-    reason: str
-    versions: dict[str, int]
-
-
-@_closed
-class PlanOut(TypedDict):
-    """What `plan` takes."""
-
-    clusters: list[ClusterOut]
-
-
-@_closed
 class SlimOut(TypedDict):
     """What was merged, or would be."""
 
@@ -192,10 +157,10 @@ class SlimOut(TypedDict):
     merged: int
     operation_id: str
     skipped: list[Json]
-    plan: PlanOut
+    plan: Json
+    """What `plan` of a request takes."""
 
 
-@_closed
 class ResourceOut(TypedDict):
     """A resource, without its secret."""
 
@@ -214,7 +179,6 @@ class ResourceOut(TypedDict):
     updated_at: str
 
 
-@_closed
 class KeptOut(TypedDict):
     """A resource as it became."""
 
@@ -222,7 +186,6 @@ class KeptOut(TypedDict):
     operation_id: str
 
 
-@_closed
 class SecretOut(TypedDict):
     """A secret."""
 
@@ -230,7 +193,6 @@ class SecretOut(TypedDict):
     secure_body: str
 
 
-@_closed
 class UndoneOut(TypedDict):
     """What was undone, and the operation that undoes the undoing."""
 
@@ -238,7 +200,6 @@ class UndoneOut(TypedDict):
     undone: str
 
 
-@_closed
 class GoalsOut(TypedDict):
     """A goal tree."""
 
@@ -247,7 +208,6 @@ class GoalsOut(TypedDict):
     version: int
 
 
-@_closed
 class GoalsKeptOut(TypedDict):
     """That a goal tree was kept."""
 
@@ -256,7 +216,6 @@ class GoalsKeptOut(TypedDict):
     operation_id: str
 
 
-@_closed
 class TokenOut(TypedDict):
     """A token; its text is told when it is made, and never again."""
 
@@ -269,7 +228,6 @@ class TokenOut(TypedDict):
     token: NotRequired[str]
 
 
-@_closed
 class ImportOut(TypedDict):
     """What an import did."""
 
@@ -278,7 +236,6 @@ class ImportOut(TypedDict):
     errors: list[Json]
 
 
-@_closed
 class ProblemOut(TypedDict):
     """A problem, as RFC 9457 has it."""
 
@@ -288,3 +245,7 @@ class ProblemOut(TypedDict):
     detail: str
     instance: str
     errors: list[dict[str, str]]
+
+
+for _answer in [each for each in globals().values() if getattr(each, "__module__", "") == __name__]:
+    with_config(ConfigDict(extra="forbid"))(_answer)  # what it does not name is not returned

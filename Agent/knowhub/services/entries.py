@@ -1,16 +1,16 @@
 """Knowledge itself: saved, read, listed, changed, hidden, and as it once was."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from ...keyword_tree import DuplicateIdError
-from ..answers import ChangedOut, DoneOut, EntryOut, HistoryOut, ListOut, SavedOut
+from ..answers import ChangedOut, DoneOut, EntryOut, HistoryOut, JudgedCases, ListOut, SavedOut, SourceOut
 from ..catalog import Known
 from ..checks import need, parse
 from ..ledger import ATTEMPTS
 from ..schemas import Json, KnowledgeIn, KnowledgePatch, ListQuery, Record, iso_time, kind_of, not_found
 from ..tokens import Token, is_visible, sees
-from .store import Store, read_case, told_operation, under_way
+from .store import Store, entry_fields, read_case, told_operation, under_way
 
 __all__ = ["ENTRY_NAMES", "Entries"]
 
@@ -96,39 +96,24 @@ class Entries:
 
     def show(self, token: Token, record: Record) -> EntryOut:
         """Return an entry as answers have it."""
-        own, source = record.fields, record.fields["source"]
+        own = record.fields
         helpful, harmful = self._store.catalog.votes(record.id)
         shown = self._cases(token, record.id)
+        judged: JudgedCases = {
+            "score": own["score"],
+            "helpful": helpful,
+            "harmful": harmful,
+            "confidence": own["confidence"],
+            "helpful_history": shown[True],
+            "harmful_history": shown[False],
+        }
         return {
-            "id": record.id,
+            **entry_fields(record),
             "message_id": own["message_id"],
-            "types": own["types"],
-            "task": own["task"],
-            "tags": own["tags"],
-            "scopes": own["scopes"],
-            "owner": own["owner"],
-            "content": record.content,
-            "resource_ids": own["resource_ids"],
-            "source": {
-                "name": record.source,
-                "category": source["category"],
-                "urls": source["urls"],
-                "agent_id": source["agent_id"],
-                "submitted_by": source["submitted_by"],
-                "timestamp": source["timestamp"],
-                "message_id": source["message_id"],
-            },
-            "eval": {
-                "score": own["score"],
-                "helpful": helpful,
-                "harmful": harmful,
-                "confidence": own["confidence"],
-                "helpful_history": shown[True],
-                "harmful_history": shown[False],
-            },
+            "source": cast("SourceOut", {"name": record.source, **own["source"]}),
+            "eval": judged,
             "created_at": iso_time(record.created_at),
             "updated_at": iso_time(record.updated_at),
-            "created_by": record.created_by,
             "version": record.version,
             "merged_into": own.get("merged_into") or "",
         }

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..answers import ResultOut, SearchOut
+from ..answers import Judged, ResultOut, SearchOut
 from ..checks import need, parse
 from ..routing import (
     ROUTE_S,
@@ -22,7 +22,7 @@ from ..routing import (
 )
 from ..schemas import Record, SearchQuery
 from ..tokens import Token, sees
-from .store import Store, asker_of
+from .store import Store, asker_of, entry_fields
 
 __all__ = ["Finding", "Searching"]
 
@@ -153,16 +153,10 @@ class Finding:
     def _result(self, record: Record, quality: float) -> ResultOut:
         own = record.fields
         helpful, harmful = self._store.catalog.votes(record.id)
-        return {
-            "id": record.id,
-            "task": own["task"],
-            "content": record.content,
-            "types": own["types"],
-            "tags": own["tags"],
-            "scopes": own["scopes"],
-            "owner": own["owner"],
-            "resource_ids": own["resource_ids"],
-            "created_by": record.created_by,
-            "eval": {"score": own["score"], "helpful": helpful, "harmful": harmful, "confidence": own["confidence"]},
-            "quality_score": quality,
+        judged: Judged = {
+            "score": own["score"],
+            "helpful": helpful,
+            "harmful": harmful,
+            "confidence": own["confidence"],
         }
+        return {**entry_fields(record), "eval": judged, "quality_score": quality}

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...finding.texts import terms as terms_of
 from ...keyword_tree import VersionConflictError
-from ..answers import ClusterOut, PlanOut, SlimOut
+from ..answers import SlimOut
 from ..catalog import Known, text_of
 from ..checks import is_storable, need, parse
 from ..evolving import SLIM_SHARE, check_merge, find_clusters
@@ -40,16 +40,15 @@ class Slimming:
         mark, earlier = self._store.repeated(token, key, "slim", body.model_dump_json())
         if earlier:
             merged = sum(bool(each.fields.get("merged_into")) for each in earlier[0].after)
-            nothing: PlanOut = {"clusters": []}
-            id = earlier[0].operation_id
-            return {"model": "", "merged": merged, "operation_id": id, "skipped": [], "plan": nothing}
+            id, plan = earlier[0].operation_id, {"clusters": list[Json]()}
+            return {"model": "", "merged": merged, "operation_id": id, "skipped": [], "plan": plan}
         if not self._slimming.acquire(blocking=False):
             raise KnowHubError("busy", "another slimming is under way", retry_after_s=5.0)
         try:
             clusters, model, skipped = (
                 self._plan_slim(token, body.model) if body.plan is None else (self._read_plan(token, body.plan), "", [])
             )
-            planned: PlanOut = {"clusters": [_told_cluster(cluster) for cluster in clusters]}
+            planned = Plan(clusters=clusters).model_dump()
             told: SlimOut = {"model": model, "merged": 0, "operation_id": "", "skipped": skipped, "plan": planned}
             if body.dry_run or not clusters:
                 return told
@@ -202,17 +201,6 @@ class Slimming:
             gone = Record(other.id, other.content, other.source, led, other.created_by)
             written.append(self._store.ledger.update(gone, cluster.versions[other.id]))
         return written
-
-
-def _told_cluster(cluster: Cluster) -> ClusterOut:
-    return {
-        "keep": cluster.keep,
-        "merge": cluster.merge,
-        "task": cluster.task,
-        "content": cluster.content,
-        "reason": cluster.reason,
-        "versions": cluster.versions,
-    }
 
 
 def _likeness(terms: Mapping[str, set[str]], one: str, other: str) -> bool:

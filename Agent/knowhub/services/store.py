@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from ...keyword_tree import VersionConflictError
 from ...secrets_in_text import secret_shape
+from ..answers import EntryFields
 from ..catalog import Catalog, Known
 from ..journal import Entry
 from ..ledger import TreeLedger, attempt
@@ -19,7 +20,17 @@ from ..schemas import OWNER_SCOPE, Json, KnowHubError, ListQuery, PageQuery, Rec
 from ..tokens import Token, Tokens, sees
 from ..vault import Vault
 
-__all__ = ["Store", "asker_of", "digest_of", "gone_since", "read_case", "read_cursor", "told_operation", "under_way"]
+__all__ = [
+    "Store",
+    "asker_of",
+    "digest_of",
+    "entry_fields",
+    "gone_since",
+    "read_case",
+    "read_cursor",
+    "told_operation",
+    "under_way",
+]
 __all__ += ["write_cursor"]
 
 
@@ -198,6 +209,22 @@ def told_operation(entry: Entry) -> Json:
     """Return what is told of an operation, whatever it touched."""
     told = {"operation_id": entry.operation_id, "verb": entry.verb, "principal": entry.principal}
     return told | {"timestamp": iso_time(entry.timestamp)}
+
+
+def entry_fields(record: Record) -> EntryFields:
+    """Return what every form of an entry has."""
+    own = record.fields
+    return {
+        "id": record.id,
+        "task": own["task"],
+        "content": record.content,
+        "types": own["types"],
+        "tags": own["tags"],
+        "scopes": own["scopes"],
+        "owner": own["owner"],
+        "resource_ids": own["resource_ids"],
+        "created_by": record.created_by,
+    }
 
 
 def read_case(record: Record) -> Json:
