@@ -636,25 +636,6 @@ class Index:
 
     # -- searching ------------------------------------------------------------
 
-    def sharing(self, terms: Collection[str], least: int, limit: int) -> list[str]:
-        """Return the units whose text may have at least `least` of some different terms, the likeliest first.
-
-        Of n terms only the n - least + 1 rarest are read, of which such a unit has one: the caller compares the texts.
-
-        Cost: those postings, at most `score.READ`, beside which the first term's are always read.
-        """
-        with self.reading():
-            frequencies, shared = self.frequencies(terms), Counter[int]()
-            rarest = sorted(terms, key=lambda term: (frequencies.get(term, 0), term))[: len(terms) - least + 1]
-            left = score.READ
-            for term in rarest:
-                left -= frequencies.get(term, 0)
-                if left >= 0 or not shared:
-                    shared.update(document for document in self.postings(term) if not document & 1)
-            owners = self.owners([document for document, _ in shared.most_common(limit)])
-            rows = self.units(owners.values())
-            return [rows[owners[document]].id for document, _ in shared.most_common(limit)]
-
     def search(
         self,
         query: str,

@@ -324,16 +324,6 @@ def test_finds_an_emoji() -> None:
     assert [hit.id for hit in index.search("🐍")] == ["snake"]
 
 
-def test_sharing_reads_the_rarest_terms_of_a_text_and_no_info() -> None:
-    index = Index()
-    index.put([Unit("egg", (), "boil an egg"), Unit("tea", (), "boil tea"), Unit("said", (), "other", ["boil an egg"])])
-
-    assert index.sharing({"boil", "egg"}, 2, 5) == ["egg"]
-    assert index.sharing({"boil", "egg"}, 1, 5) == ["egg", "tea"]
-    assert index.sharing({"boil", "egg"}, 1, 1) == ["egg"]
-    assert index.sharing({"unknown"}, 1, 5) == []
-
-
 def test_an_index_that_is_garbage_closes_its_connection(tmp_path: Path) -> None:
     for path in (None, str(tmp_path / "words.db")):
         index = Index(path)

@@ -1,26 +1,14 @@
-"""What the server answers, as the document describes it, and the few forms that all answers have."""
+"""What a hub answers: the types that its methods return are those that the document describes."""
 
-import json
-from typing import Annotated, Any
+from typing import NotRequired
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, with_config
+from typing_extensions import TypedDict
 
-from .gate import PROBLEM_TYPE, problem_headers
-from .schemas import PROBLEMS, Json, KnowHubError, Plan
-
-try:
-    from fastapi import Response
-except ImportError as error:  # pragma: no cover - the tests run with the extra
-    raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
-
-__all__ = ["ImportIn", "answer", "problem", "read_version", "told"]
+from .schemas import Json
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Judged(_Answer):
+class Judged(TypedDict):
     """How an entry is judged."""
 
     score: int
@@ -32,11 +20,11 @@ class Judged(_Answer):
 class JudgedCases(Judged):
     """The same, with the newest 20 cases of each kind."""
 
-    helpful_history: list[dict[str, Any]]
-    harmful_history: list[dict[str, Any]]
+    helpful_history: list[Json]
+    harmful_history: list[Json]
 
 
-class SourceOut(_Answer):
+class SourceOut(TypedDict):
     """Where an entry comes from."""
 
     name: str
@@ -48,44 +36,40 @@ class SourceOut(_Answer):
     message_id: str
 
 
-class EntryOut(_Answer):
-    """An entry, whole."""
+class EntryFields(TypedDict):
+    """What every form of an entry has."""
 
     id: str
-    message_id: str
-    types: list[str]
     task: str
+    content: str
+    types: list[str]
     tags: dict[str, str]
     scopes: list[str]
     owner: str
-    content: str
     resource_ids: list[str]
+    created_by: str
+
+
+class EntryOut(EntryFields):
+    """An entry, whole."""
+
+    message_id: str
     source: SourceOut
     eval: JudgedCases
     created_at: str
     updated_at: str
-    created_by: str
     version: int
     merged_into: str
 
 
-class ResultOut(_Answer):
+class ResultOut(EntryFields):
     """What a search found."""
 
-    id: str
-    task: str
-    content: str
-    types: list[str]
-    tags: dict[str, str]
-    scopes: list[str]
-    owner: str
-    resource_ids: list[str]
-    created_by: str
     eval: Judged
     quality_score: float
 
 
-class SearchOut(_Answer):
+class SearchOut(TypedDict):
     """What a search found, and how."""
 
     results: list[ResultOut]
@@ -95,20 +79,20 @@ class SearchOut(_Answer):
     eligible: int
     shown: int
     took_ms: float
-    usage: dict[str, Any] | None
+    usage: Json | None
 
 
-class EvolutionOut(_Answer):
+class EvolutionOut(TypedDict):
     """What became of a wish to rewrite."""
 
     state: str
     reason: str
     operation_id: str
     proposal_id: str
-    usage: dict[str, Any] | None = None
+    usage: NotRequired[Json | None]
 
 
-class ChangedOut(_Answer):
+class ChangedOut(TypedDict):
     """An entry as it became."""
 
     entry: EntryOut
@@ -118,16 +102,16 @@ class ChangedOut(_Answer):
 class UpdatedOut(ChangedOut):
     """An entry as it became, and what became of a wish to rewrite it."""
 
-    evolution: EvolutionOut | None = None
+    evolution: NotRequired[EvolutionOut]
 
 
 class SavedOut(ChangedOut):
     """A new entry, and which it resembles."""
 
-    similar: list[dict[str, Any]]
+    similar: list[Json]
 
 
-class ListOut(_Answer):
+class ListOut(TypedDict):
     """A page of entries."""
 
     results: list[EntryOut]
@@ -135,55 +119,56 @@ class ListOut(_Answer):
     next_cursor: str | None
 
 
-class PageOut(_Answer):
+class PageOut(TypedDict):
     """A page of anything."""
 
-    results: list[dict[str, Any]]
+    results: list[Json]
     count: int
-    next_cursor: str | None = None
+    next_cursor: NotRequired[str | None]
 
 
-class HistoryOut(_Answer):
+class HistoryOut(TypedDict):
     """The versions of an entry."""
 
     id: str
-    results: list[dict[str, Any]]
+    results: list[Json]
     count: int
 
 
-class DoneOut(_Answer):
+class DoneOut(TypedDict):
     """What was changed, and the operation that `undo` takes."""
 
     id: str
-    operation_id: str = ""
+    operation_id: NotRequired[str]
 
 
-class BatchOut(_Answer):
+class BatchOut(TypedDict):
     """What was judged."""
 
     updated: int
     operation_id: str
-    results: list[dict[str, Any]]
+    results: list[Json]
 
 
-class SlimOut(_Answer):
+class SlimOut(TypedDict):
     """What was merged, or would be."""
 
     model: str
     merged: int
     operation_id: str
-    skipped: list[dict[str, Any]]
-    plan: Plan
+    skipped: list[Json]
+    plan: Json
+    """What `plan` of a request takes."""
 
 
-class ResourceOut(_Answer):
+class ResourceOut(TypedDict):
     """A resource, without its secret."""
 
     id: str
     title: str
     body: str
     content_type: str
-    metadata: dict[str, Any]
+    metadata: Json
     scopes: list[str]
     owner: str
     expires_at: str | None
@@ -194,36 +179,36 @@ class ResourceOut(_Answer):
     updated_at: str
 
 
-class KeptOut(_Answer):
+class KeptOut(TypedDict):
     """A resource as it became."""
 
     resource: ResourceOut
     operation_id: str
 
 
-class SecretOut(_Answer):
+class SecretOut(TypedDict):
     """A secret."""
 
     id: str
     secure_body: str
 
 
-class UndoneOut(_Answer):
+class UndoneOut(TypedDict):
     """What was undone, and the operation that undoes the undoing."""
 
     operation_id: str
     undone: str
 
 
-class GoalsOut(_Answer):
+class GoalsOut(TypedDict):
     """A goal tree."""
 
     trace_id: str
-    goals: list[dict[str, Any]]
+    goals: list[Json]
     version: int
 
 
-class GoalsKeptOut(_Answer):
+class GoalsKeptOut(TypedDict):
     """That a goal tree was kept."""
 
     trace_id: str
@@ -231,7 +216,7 @@ class GoalsKeptOut(_Answer):
     operation_id: str
 
 
-class TokenOut(_Answer):
+class TokenOut(TypedDict):
     """A token; its text is told when it is made, and never again."""
 
     id: str
@@ -240,25 +225,18 @@ class TokenOut(_Answer):
     scopes: list[str]
     created_at: str
     expires_at: str | None
-    token: str = ""
+    token: NotRequired[str]
 
 
-class ImportIn(BaseModel):
-    """Lines of an export, as objects."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
-    lines: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1000)]
-
-
-class ImportOut(_Answer):
+class ImportOut(TypedDict):
     """What an import did."""
 
     written: int
     skipped: int
-    errors: list[dict[str, Any]]
+    errors: list[Json]
 
 
-class ProblemOut(BaseModel):
+class ProblemOut(TypedDict):
     """A problem, as RFC 9457 has it."""
 
     type: str
@@ -269,46 +247,5 @@ class ProblemOut(BaseModel):
     errors: list[dict[str, str]]
 
 
-# Forms
-
-
-def answer(data: Any, status: int = 200, version: int | None = None) -> Response:
-    """Return data as JSON, with its version as ETag."""
-    headers = {} if version is None else {"ETag": f'"{version}"'}
-    body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
-    return Response(body, status, headers, "application/json")
-
-
-def problem(error: KnowHubError, instance: str, headers: dict[str, str] | None = None) -> Response:
-    """Return a problem."""
-    body = json.dumps(error.to_json(instance), ensure_ascii=False).encode()
-    return Response(body, error.status, {**problem_headers(error), **(headers or {})}, PROBLEM_TYPE)
-
-
-def read_version(if_match: str | None, *, needed: bool) -> int | None:
-    """Return the version that If-Match names; None is any.
-
-    Raises:
-        KnowHubError: `version-needed` where it is missing.
-    """
-    if if_match is None:
-        if needed:
-            raise KnowHubError("version-needed", 'If-Match must name the version that was seen: `If-Match: "3"`')
-        return None
-    return None if if_match.strip() == "*" else int(if_match.strip().strip('"'))
-
-
-_EVERYWHERE = (400, 401, 403, 404, 405, 408, 409, 413, 421, 422, 429, 431, 500, 503, 507)
-
-
-def told(model: type[BaseModel], *also: int, status: int = 200, with_version: bool = False) -> dict[int | str, Json]:
-    """Return what the document says of an operation's answers."""
-    statuses = sorted({*_EVERYWHERE, *also})
-    titles = dict(reversed(list(PROBLEMS.values())))
-    content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
-    answers: dict[int | str, Json] = {code: {"description": titles[code], "content": content} for code in statuses}
-    answers[status] = {"model": model, "description": (model.__doc__ or "").split("\n")[0]}
-    if with_version:
-        header = {"description": "the version, for If-Match", "schema": {"type": "string"}}
-        answers[status]["headers"] = {"ETag": header}
-    return answers
+for _answer in [each for each in globals().values() if getattr(each, "__module__", "") == __name__]:
+    with_config(ConfigDict(extra="forbid"))(_answer)  # what it does not name is not returned

@@ -17,17 +17,18 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from .answers import ProblemOut, answer, problem
+from .answers import ProblemOut
 from .checks import need, problem_of
 from .gate import Gate, Receive, Scope, Send, Settings
 from .hub import KnowHub
 from .schemas import Json, KnowHubError
-from .server import Who, add_routes
+from .server import Who, add_routes, answer, problem
 
 try:
     from fastapi import FastAPI, Request, Response
     from fastapi.exceptions import RequestValidationError
     from prometheus_client import Gauge, generate_latest
+    from pydantic import TypeAdapter
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
     from starlette.middleware.cors import CORSMiddleware
@@ -212,7 +213,7 @@ def _describe_problems(api: FastAPI) -> None:
         made = make()
         made.setdefault("components", {})["securitySchemes"] = {"token": _SCHEME}
         schemas = made["components"].setdefault("schemas", {})
-        schemas["ProblemOut"] = ProblemOut.model_json_schema()
+        schemas["ProblemOut"] = TypeAdapter(ProblemOut).json_schema()
         schemas.pop("HTTPValidationError", None)
         schemas.pop("ValidationError", None)
         for path in made["paths"].values():

@@ -159,12 +159,11 @@ class Catalog:
             self._index.close()
 
     def _follow(self) -> None:
-        while self._unread and not self._stop.is_set():  # not needed for being ready
-            with self._lock:
-                self._read_terms(200)
         failed, quiet = False, 0  # so many looks in a row that found nothing new
         while not self._stop.wait(FOLLOW_S):
             try:
+                with self._lock:
+                    self._read_terms(100)  # little by little: at once, all others would wait
                 quiet = 0 if self.catch_up() else quiet + 1
                 if quiet == QUIET or len(self._unindexed) >= TOGETHER:
                     self._give_index()

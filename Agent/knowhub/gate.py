@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from .schemas import PROBLEMS, REQUEST_LIMIT, Json, KnowHubError
+from .schemas import REQUEST_LIMIT, Json, KnowHubError
 from .tokens import Token, Tokens
 
 try:
@@ -292,6 +292,3 @@ def problem_headers(error: KnowHubError) -> dict[str, str]:
     if error.code in ("too-large", "timeout", "headers-too-large"):
         headers["Connection"] = "close"
     return headers
-
-
-assert set(PROBLEMS) >= {"wrong-host", "unauthenticated", "too-many-requests", "too-large", "timeout"}

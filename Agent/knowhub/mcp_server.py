@@ -206,17 +206,7 @@ def add_mcp(application: Application) -> None:
     for route in app.routes:
         if getattr(route, "path", "") == "/mcp":
             # The SDK's own middleware says who asks; the gate has let in only whom it knows.
-            application.api.router.routes.append(Route("/mcp", _Inner(app), include_in_schema=False))
-
-
-class _Inner:
-    """An application behind a route: a mount would answer `/mcp/` alone."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._app(scope, receive, send)
+            application.api.router.routes.append(Route("/mcp", app, include_in_schema=False))
 
 
 def serve_stdio(hub: KnowHub, token: Token) -> None:

@@ -332,10 +332,10 @@ def _add_entries(pages: Pages, route: Route) -> None:
                 await run_in_threadpool(hub.patch, token, id, patch, _number(form.get("version")))
         except KnowHubError as error:  # what was typed stays; after a conflict, beside what is there by now
             there = await run_in_threadpool(hub.get, token, id)
-            told = {**there, "score": there["eval"]["score"]}
-            lines = _difference(told, {**told, **patch}) if error.code == "changed" else []
+            shown: Json = {**there, "score": there["eval"]["score"]}
+            lines = _difference(shown, {**shown, **patch}) if error.code == "changed" else []
             return await pages.show(
-                request, "edit.html", error.status, entry=told, form=form, problem=error, lines=lines
+                request, "edit.html", error.status, entry=shown, form=form, problem=error, lines=lines
             )
         return RedirectResponse(f"/knowledge/{id}", 303)
 
@@ -421,7 +421,7 @@ def _tag_lines(tags: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return {f"{key}: {value}": (key, value) for key, value in tags.items()}
 
 
-def _fields_of(entry: Json) -> dict[str, str]:
+def _fields_of(entry: Mapping[str, Any]) -> dict[str, str]:
     """Return the texts of the fields of an entry's form."""
     return {
         "task": entry["task"],
@@ -514,7 +514,7 @@ def _add_judging(pages: Pages, route: Route) -> None:
 _RESOURCE_FIELDS = ("title", "content_type", "body", "expires_at", "scopes")
 
 
-def _resource_fields(resource: Json) -> dict[str, str]:
+def _resource_fields(resource: Mapping[str, Any]) -> dict[str, str]:
     """Return the texts of the fields of a resource's form."""
     told = {**resource, "scopes": " ".join(resource["scopes"])}
     return {name: told[name] or "" for name in _RESOURCE_FIELDS}

@@ -21,7 +21,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +210,7 @@ def _ask(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show(found: Json, took_ms: float) -> None:
+def _show(found: Mapping[str, Any], took_ms: float) -> None:
     for result in found["results"]:
         judged = result["eval"]
         print(f"\n{result['task']}")

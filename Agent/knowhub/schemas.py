@@ -556,6 +556,12 @@ class TokenIn(Body):
     expires_at: Time | None = None
 
 
+class ImportIn(Body):
+    """Lines of an export, as objects."""
+
+    lines: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1000)]
+
+
 class AcceptIn(Body):
     """What a person wants instead of the text proposed; nothing takes it as it stands."""
 

@@ -10,40 +10,19 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
-from .answers import (
-    BatchOut,
-    ChangedOut,
-    DoneOut,
-    EntryOut,
-    GoalsKeptOut,
-    GoalsOut,
-    HistoryOut,
-    ImportIn,
-    ImportOut,
-    KeptOut,
-    ListOut,
-    PageOut,
-    ResourceOut,
-    SavedOut,
-    SearchOut,
-    SecretOut,
-    SlimOut,
-    TokenOut,
-    UndoneOut,
-    UpdatedOut,
-    answer,
-    read_version,
-    told,
-)
+from . import answers
 from .checks import need
+from .gate import PROBLEM_TYPE, problem_bytes, problem_headers
 from .hub import KnowHub
 from .routing import wait_for
 from .schemas import (
+    PROBLEMS,
     RESOURCE_ID_LIMIT,
     RESOURCE_ID_PATTERN,
     AcceptIn,
     BatchIn,
     GoalsIn,
+    ImportIn,
     Json,
     KnowHubError,
     KnowledgeIn,
@@ -58,6 +37,7 @@ from .schemas import (
     SlimIn,
     TokenIn,
 )
+from .services.finding import Searching
 from .tokens import Token
 
 try:
@@ -68,7 +48,7 @@ try:
 except ImportError as error:  # pragma: no cover - the tests run with the extra
     raise ImportError("KnowHub's server needs its extra: pip install '.[knowhub]' in its repository") from error
 
-__all__ = ["Who", "add_routes"]
+__all__ = ["Who", "add_routes", "answer", "problem"]
 
 
 class _KnowledgeId(StringConvertor):
@@ -90,7 +70,6 @@ async def _who(request: Request) -> Token:  # not sync: that would be a thread o
     return token
 
 
-_SECURED: Json = {"security": [{"token": []}]}
 _Key = Annotated[
     str | None,
     Header(
@@ -112,30 +91,81 @@ _TraceIdPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$
 Who = Annotated[Token, Depends(_who)]
 
 
+# Forms that all answers have
+
+
+def answer(data: Any, status: int = 200, version: int | None = None) -> Response:
+    """Return data as JSON, with its version as ETag."""
+    headers = {} if version is None else {"ETag": f'"{version}"'}
+    body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    return Response(body, status, headers, "application/json")
+
+
+def problem(error: KnowHubError, instance: str, headers: dict[str, str] | None = None) -> Response:
+    """Return a problem."""
+    status, body = problem_bytes(error, instance)
+    return Response(body, status, {**problem_headers(error), **(headers or {})}, PROBLEM_TYPE)
+
+
+def read_version(if_match: str | None, *, needed: bool) -> int | None:
+    """Return the version that If-Match names; None is any.
+
+    Raises:
+        KnowHubError: `version-needed` where it is missing.
+    """
+    if if_match is None:
+        if needed:
+            raise KnowHubError("version-needed", 'If-Match must name the version that was seen: `If-Match: "3"`')
+        return None
+    return None if if_match.strip() == "*" else int(if_match.strip().strip('"'))
+
+
+_EVERYWHERE = (400, 401, 403, 404, 405, 408, 409, 413, 421, 422, 429, 431, 500, 503, 507)
+
+
+def told(model: type[Any], *also: int, status: int = 200, with_version: bool = False) -> Json:
+    """Return what the document says of an operation: its answers, and that it needs a token."""
+    statuses = sorted({*_EVERYWHERE, *also})
+    titles = dict(reversed(list(PROBLEMS.values())))
+    content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
+    described: dict[int | str, Json] = {code: {"description": titles[code], "content": content} for code in statuses}
+    described[status] = {"model": model, "description": (model.__doc__ or "").split("\n")[0]}
+    if with_version:
+        header = {"description": "the version, for If-Match", "schema": {"type": "string"}}
+        described[status]["headers"] = {"ETag": header}
+    return {"responses": described, "openapi_extra": {"security": [{"token": []}]}}
+
+
+# Routes
+
+
 _FEW_VOTES = 20
 """An entry with so many takes longer than a thread's turn."""
 
 
 def add_routes(api: FastAPI, hub: KnowHub) -> None:
     """Add all that the contract names under `/api`."""
-    _add_knowledge(api, hub)
-    _add_feedback(api, hub)
-    _add_proposals(api, hub)
-    _add_resources(api, hub)
-    _add_operations(api, hub)
-    _add_goals(api, hub)
-    _add_tokens(api, hub)
+    for add in (
+        _add_knowledge,
+        _add_feedback,
+        _add_proposals,
+        _add_resources,
+        _add_operations,
+        _add_goals,
+        _add_tokens,
+    ):
+        add(api, hub)
     _add_transfer(api, hub)
 
 
 def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
     path = "/api/knowledge"
 
-    @api.get(f"{path}/search", responses=told(SearchOut), openapi_extra=_SECURED)
+    @api.get(f"{path}/search", **told(answers.SearchOut))
     async def knowledge_search(query: Annotated[SearchQuery, Query()], token: Who) -> Response:
         """Find what helps with a task, in two stages."""
 
-        def by_words() -> tuple[Any, Json | None]:
+        def by_words() -> tuple[Searching, answers.SearchOut | None]:
             searching = hub.begin_search(token, query)
             return searching, None if searching.asked else hub.finish_search(searching, None)
 
@@ -145,25 +175,25 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
             found = await run_in_threadpool(hub.finish_search, searching, reply)
         return answer(found)
 
-    @api.get(path, responses=told(ListOut), openapi_extra=_SECURED)
+    @api.get(path, **told(answers.ListOut))
     def list_knowledge(query: Annotated[ListQuery, Query()], token: Who) -> Response:
         """List entries, newest first."""
         return answer(hub.list_knowledge(token, query))
 
-    @api.post(path, status_code=201, responses=told(SavedOut, status=201, with_version=True), openapi_extra=_SECURED)
+    @api.post(path, status_code=201, **told(answers.SavedOut, status=201, with_version=True))
     def save_knowledge(body: KnowledgeIn, token: Who, key: _Key = None) -> Response:
         """Keep new knowledge."""
         made = hub.save(token, body, key or "")
         return answer(made, 201, made["entry"]["version"])
 
-    @api.post(f"{path}/batch_update", responses=told(BatchOut), openapi_extra=_SECURED)
+    @api.post(f"{path}/batch_update", **told(answers.BatchOut))
     def batch_update_knowledge(body: BatchIn, token: Who, key: _Key = None) -> Response:
         """Judge several entries."""
         return answer(hub.batch_update(token, body, key or ""))
 
     slimming = ThreadPoolExecutor(1, "KnowHub slim")  # it may take minutes, and must hold no thread that writes need
 
-    @api.post(f"{path}/slim", responses=told(SlimOut), openapi_extra=_SECURED)
+    @api.post(f"{path}/slim", **told(answers.SlimOut))
     async def slim_knowledge(body: SlimIn, token: Who, key: _Key = None) -> Response:
         """Merge entries that say the same."""
         need(token, "curate")
@@ -172,7 +202,7 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
 
     one = path + "/{id:knowledge_id}"
 
-    @api.get(one, responses=told(EntryOut, with_version=True), openapi_extra=_SECURED)
+    @api.get(one, **told(answers.EntryOut, with_version=True))
     async def get_knowledge(id: _KnowledgeIdPath, token: Who) -> Response:
         """Return an entry."""
         with contextlib.suppress(KnowHubError):  # what is known is answered from memory, without a thread
@@ -183,7 +213,7 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
         entry = await run_in_threadpool(hub.get, token, id)
         return answer(entry, version=entry["version"])
 
-    @api.patch(one, responses=told(ChangedOut, 412, 428, with_version=True), openapi_extra=_SECURED)
+    @api.patch(one, **told(answers.ChangedOut, 412, 428, with_version=True))
     def patch_knowledge(
         id: _KnowledgeIdPath, body: KnowledgePatch, token: Who, if_match: _IfMatch = None, key: _Key = None
     ) -> Response:
@@ -191,12 +221,12 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
         made = hub.patch(token, id, body, read_version(if_match, needed=True), key or "")
         return answer(made, version=made["entry"]["version"])
 
-    @api.delete(one, responses=told(DoneOut, 412, 428), openapi_extra=_SECURED)
+    @api.delete(one, **told(answers.DoneOut, 412, 428))
     def delete_knowledge(id: _KnowledgeIdPath, token: Who, if_match: _IfMatch = None, key: _Key = None) -> Response:
         """Hide an entry, undoably."""
         return answer(hub.delete(token, id, read_version(if_match, needed=True), key or ""))
 
-    @api.get(f"{one}/history", responses=told(HistoryOut), openapi_extra=_SECURED)
+    @api.get(f"{one}/history", **told(answers.HistoryOut))
     def knowledge_history(id: _KnowledgeIdPath, token: Who) -> Response:
         """List the versions of an entry, newest first."""
         return answer(hub.history(token, id))
@@ -205,7 +235,7 @@ def _add_knowledge(api: FastAPI, hub: KnowHub) -> None:
 def _add_feedback(api: FastAPI, hub: KnowHub) -> None:
     one = "/api/knowledge/{id:knowledge_id}"
 
-    @api.put(one, responses=told(UpdatedOut, with_version=True), openapi_extra=_SECURED)
+    @api.put(one, **told(answers.UpdatedOut, with_version=True))
     async def update_knowledge(id: _KnowledgeIdPath, body: KnowledgeUpdate, token: Who, key: _Key = None) -> Response:
         """Judge an entry, score it, or let it be rewritten."""
         made, evolving = await run_in_threadpool(hub.begin_update, token, id, body, key or "")
@@ -215,7 +245,7 @@ def _add_feedback(api: FastAPI, hub: KnowHub) -> None:
             made["entry"] = await run_in_threadpool(hub.get, token, id)
         return answer(made, version=made["entry"]["version"])
 
-    @api.get(f"{one}/feedback", responses=told(PageOut), openapi_extra=_SECURED)
+    @api.get(f"{one}/feedback", **told(answers.PageOut))
     def knowledge_feedback(id: _KnowledgeIdPath, query: Annotated[PageQuery, Query()], token: Who) -> Response:
         """List an entry's feedback, newest first."""
         return answer(hub.feedback(token, id, query))
@@ -223,20 +253,18 @@ def _add_feedback(api: FastAPI, hub: KnowHub) -> None:
 
 def _add_proposals(api: FastAPI, hub: KnowHub) -> None:
 
-    @api.get("/api/proposal", responses=told(PageOut), openapi_extra=_SECURED)
+    @api.get("/api/proposal", **told(answers.PageOut))
     def list_proposals(query: Annotated[ProposalQuery, Query()], token: Who) -> Response:
         """List proposals, newest first."""
         return answer(hub.proposals(token, query))
 
-    @api.post(
-        "/api/proposal/{id:proposal_id}/accept", responses=told(ChangedOut, with_version=True), openapi_extra=_SECURED
-    )
+    @api.post("/api/proposal/{id:proposal_id}/accept", **told(answers.ChangedOut, with_version=True))
     def accept_proposal(id: _ProposalIdPath, token: Who, body: AcceptIn | None = None, key: _Key = None) -> Response:
         """Give an entry the text that was proposed, or another one."""
         made = hub.accept(token, id, body or AcceptIn(), key or "")
         return answer(made, version=made["entry"]["version"])
 
-    @api.post("/api/proposal/{id:proposal_id}/reject", responses=told(DoneOut, 412), openapi_extra=_SECURED)
+    @api.post("/api/proposal/{id:proposal_id}/reject", **told(answers.DoneOut, 412))
     def reject_proposal(id: _ProposalIdPath, token: Who, key: _Key = None) -> Response:
         """Close a proposal."""
         return answer(hub.reject(token, id, key or ""))
@@ -245,21 +273,21 @@ def _add_proposals(api: FastAPI, hub: KnowHub) -> None:
 def _add_resources(api: FastAPI, hub: KnowHub) -> None:
     one = "/api/resource/{id:path}"
 
-    @api.get("/api/resource", responses=told(PageOut), openapi_extra=_SECURED)
+    @api.get("/api/resource", **told(answers.PageOut))
     def list_resources(query: Annotated[ResourceQuery, Query()], token: Who) -> Response:
         """List resources, newest first, without their secrets."""
         return answer(hub.list_resources(token, query))
 
-    @api.get(one, responses=told(ResourceOut, with_version=True), openapi_extra=_SECURED)
+    @api.get(one, **told(answers.ResourceOut, with_version=True))
     def get_resource(id: _ResourceIdPath, token: Who) -> Response:
         """Return a resource, without its secret."""
         found = hub.get_resource(token, id)
         return answer(found, version=found["version"])
 
-    put_told = told(KeptOut, 412, 428, with_version=True)
-    put_told[201] = put_told[200]
+    put_told = told(answers.KeptOut, 412, 428, with_version=True)
+    put_told["responses"][201] = put_told["responses"][200]
 
-    @api.put(one, responses=put_told, openapi_extra=_SECURED)
+    @api.put(one, **put_told)
     def put_resource(
         id: _ResourceIdPath, body: ResourceIn, token: Who, key: _Key = None, if_match: _IfMatch = None
     ) -> Response:
@@ -271,24 +299,24 @@ def _add_resources(api: FastAPI, hub: KnowHub) -> None:
         is_new = made["resource"]["version"] == 1
         return answer(made, 201 if is_new else 200, made["resource"]["version"])
 
-    @api.delete(one, responses=told(DoneOut, 412, 428), openapi_extra=_SECURED)
+    @api.delete(one, **told(answers.DoneOut, 412, 428))
     def delete_resource(id: _ResourceIdPath, token: Who, if_match: _IfMatch = None, key: _Key = None) -> Response:
         """Hide a resource, undoably, and destroy its secret, for good."""
         return answer(hub.delete_resource(token, id, read_version(if_match, needed=True), key or ""))
 
-    @api.get("/api/secret/{id:path}", responses=told(SecretOut, 410), openapi_extra=_SECURED)
+    @api.get("/api/secret/{id:path}", **told(answers.SecretOut, 410))
     def get_secret(id: _ResourceIdPath, token: Who) -> Response:
         """Return a secret; needs the right, and is logged."""
         return answer(hub.reveal(token, id))
 
 
 def _add_operations(api: FastAPI, hub: KnowHub) -> None:
-    @api.get("/api/operation", responses=told(PageOut), openapi_extra=_SECURED)
+    @api.get("/api/operation", **told(answers.PageOut))
     def list_operations(query: Annotated[PageQuery, Query()], token: Who) -> Response:
         """List the newest operations on what the token sees."""
         return answer(hub.operations(token, query))
 
-    @api.post("/api/operation/{id}/undo", responses=told(UndoneOut), openapi_extra=_SECURED)
+    @api.post("/api/operation/{id}/undo", **told(answers.UndoneOut))
     def undo_operation(id: Annotated[str, Path(max_length=100)], token: Who, key: _Key = None) -> Response:
         """Take an operation back."""
         return answer(hub.undo(token, id, key or ""))
@@ -297,53 +325,54 @@ def _add_operations(api: FastAPI, hub: KnowHub) -> None:
 def _add_goals(api: FastAPI, hub: KnowHub) -> None:
     goals = "/api/trace/{id}/goals"
 
-    @api.get(goals, responses=told(GoalsOut), openapi_extra=_SECURED)
+    @api.get(goals, **told(answers.GoalsOut))
     def get_goals(id: _TraceIdPath, token: Who) -> Response:
         """Return a goal tree of one's own."""
         return answer(hub.get_goals(token, id))
 
-    @api.put(goals, responses=told(GoalsKeptOut), openapi_extra=_SECURED)
+    @api.put(goals, **told(answers.GoalsKeptOut))
     def put_goals(id: _TraceIdPath, body: GoalsIn, token: Who, key: _Key = None) -> Response:
         """Keep a goal tree."""
         return answer(hub.put_goals(token, id, body, key or ""))
 
-    @api.delete(goals, responses=told(DoneOut), openapi_extra=_SECURED)
+    @api.delete(goals, **told(answers.DoneOut))
     def delete_goals(id: _TraceIdPath, token: Who, key: _Key = None) -> Response:
         """Hide a goal tree, undoably."""
         return answer(hub.delete_goals(token, id, key or ""))
 
 
 def _add_tokens(api: FastAPI, hub: KnowHub) -> None:
-    @api.get("/api/token", responses=told(PageOut), openapi_extra=_SECURED)
+    @api.get("/api/token", **told(answers.PageOut))
     def list_tokens(token: Who) -> Response:
         """List tokens, without their texts."""
         return answer(hub.list_tokens(token))
 
-    @api.post("/api/token", status_code=201, responses=told(TokenOut, status=201), openapi_extra=_SECURED)
+    @api.post("/api/token", status_code=201, **told(answers.TokenOut, status=201))
     def make_token(body: TokenIn, token: Who, key: _Key = None) -> Response:
         """Make a token; its text is told this once."""
         return answer(hub.make_token(token, body, key or ""), 201)
 
-    @api.delete("/api/token/{id}", responses=told(DoneOut), openapi_extra=_SECURED)
+    @api.delete("/api/token/{id}", **told(answers.DoneOut))
     def revoke_token(id: Annotated[str, Path(pattern="^[0-9a-f]{64}$")], token: Who) -> Response:
         """End a token."""
         return answer({**hub.revoke_token(token, id), "operation_id": ""})
 
 
 def _add_transfer(api: FastAPI, hub: KnowHub) -> None:
-    exported = told(PageOut)
+    exported = told(answers.PageOut)
     lines = {"schema": {"type": "string"}}  # as text, too, for generated clients: they cannot read the other type
-    exported[200] = {"description": "JSON lines", "content": {"application/x-ndjson": lines, "text/plain": lines}}
+    content = {"application/x-ndjson": lines, "text/plain": lines}
+    exported["responses"][200] = {"description": "JSON lines", "content": content}
 
     # The class keeps FastAPI from naming JSON as a third type.
-    @api.get("/api/export", responses=exported, response_class=StreamingResponse, openapi_extra=_SECURED)
+    @api.get("/api/export", response_class=StreamingResponse, **exported)
     def export(request: Request, token: Who) -> Response:
         """Stream all that the token sees as JSON lines, no secrets; as text for `Accept: text/plain`."""
         is_text = request.headers.get("accept", "").startswith("text/plain")
         media_type = "text/plain" if is_text else "application/x-ndjson"
         return StreamingResponse(_in_blocks(_lines(hub, token)), media_type=media_type)
 
-    @api.post("/api/import", responses=told(ImportOut), openapi_extra=_SECURED)
+    @api.post("/api/import", **told(answers.ImportOut))
     def take_in(body: ImportIn, token: Who, key: _Key = None) -> Response:
         """Write what an export holds; what is there already is skipped."""
         return answer(hub.take_in(token, body.lines, key or ""))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from Agent.keyword_tree import StubLLMClient
+from Agent.knowhub.answers import UpdatedOut
 from Agent.knowhub.evolving import check_merge, check_rewrite, specifics_of
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.schemas import Json, KnowHubError
@@ -69,7 +70,7 @@ class TestRewrite:
 
 
 class TestEvolve:
-    def evolve(self, tmp_path: Path, reply: Any, token: Token = ADA, **more: Any) -> tuple[KnowHub, str, Json]:
+    def evolve(self, tmp_path: Path, reply: Any, token: Token = ADA, **more: Any) -> tuple[KnowHub, str, UpdatedOut]:
         hub = KnowHub(tmp_path / "hub", StubLLMClient([reply]))
         body = {"task": "t", "content": OLD, "types": ["tool"], "scopes": ["team:a"]}
         id = hub.save(ADA, body)["entry"]["id"]

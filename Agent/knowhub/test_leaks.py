@@ -13,7 +13,7 @@ import os
 import random
 import re
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,7 @@ class Program:
             self.check(args[0], json.dumps(error.to_json()), "an error")
             return None
 
-    def note(self, token: Token, answer: Json | None) -> None:
+    def note(self, token: Token, answer: Mapping[str, Any] | None) -> None:
         """Note who may see the version of an entry that an answer tells of."""
         if answer is None:
             return

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from Agent.knowhub import catalog, evolving, gate, program, routing, schemas, tokens, vault
+from Agent.knowhub.answers import UpdatedOut
 from Agent.knowhub.hub import LOCAL, KnowHub
 from Agent.knowhub.ledger import ATTEMPTS
 from Agent.knowhub.schemas import Json, KnowHubError
@@ -98,7 +99,7 @@ def test_answers_have_the_names_of_the_appendix(hub: KnowHub) -> None:
 
 def test_scores_of_many_at_once_are_all_made(hub: KnowHub) -> None:
     id = hub.save(LOCAL, ENTRY)["entry"]["id"]
-    made: list[Json] = []
+    made: list[UpdatedOut] = []
 
     def score(number: int) -> None:
         made.append(hub.update(LOCAL, id, {"update_score": number}))

@@ -116,15 +116,11 @@ def _type_schema(hint: Any) -> Json:
 # What all tools share
 
 
-def _failed(title: str, error: Exception) -> ToolResult:
-    return ToolResult(f"❌ {title}", f"{title}: {error}", {"items": []}, str(error))
-
-
 async def _try(title: str, call: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
     try:
         return await call()
     except Exception as error:  # tools do not raise: a model reads what is wrong
-        return _failed(title, error)
+        return ToolResult(f"❌ {title}", f"{title}: {error}", {"items": []}, str(error))
 
 
 # The eight tools

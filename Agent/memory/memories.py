@@ -509,10 +509,6 @@ class Memories:
         """Whether another ranking is mixed in, by which is found what shares no word."""
         return self._ranker is not None
 
-    def sharing(self, terms: Collection[str], least: int, limit: int) -> list[str]:
-        """See `Index.sharing`."""
-        return self._do(lambda: self._index.sharing(terms, least, limit))
-
     def rank(
         self,
         query: str,

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..answers import Judged, ResultOut, SearchOut
 from ..checks import need, parse
 from ..routing import (
     ROUTE_S,
@@ -19,9 +20,9 @@ from ..routing import (
     read_chosen,
     shown_text,
 )
-from ..schemas import Json, Record, SearchQuery
+from ..schemas import Record, SearchQuery
 from ..tokens import Token, sees
-from .store import Store, asker_of
+from .store import Store, asker_of, entry_fields
 
 __all__ = ["Finding", "Searching"]
 
@@ -50,7 +51,7 @@ class Finding:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def search(self, token: Token, query: SearchQuery | Mapping[str, Any]) -> Json:
+    def search(self, token: Token, query: SearchQuery | Mapping[str, Any]) -> SearchOut:
         """Find what helps with a task, in two stages, see `routing`.
 
         Cost: some milliseconds by words among 30,000; with a model, its time, at most 3 s.
@@ -113,7 +114,7 @@ class Finding:
             "route_knowledge", messages, schema, self._store.models.choose(), asker_of(token), ROUTE_S, key
         ), key
 
-    def finish_search(self, searching: Searching, reply: Reply | None) -> Json:
+    def finish_search(self, searching: Searching, reply: Reply | None) -> SearchOut:
         """Do the second half of a search: read what a model said, and order by quality."""
         query, limit, chosen = searching.query, 2 * searching.query.top_k, searching.chosen
         reason, usage, shown = searching.reason, None, len(searching.candidates)
@@ -131,22 +132,31 @@ class Finding:
                 self._store.models.keep(searching.asked.cache_key, chosen)
         ids = searching.recalled if chosen is None else chosen
         quality = {id: self._quality(id) for id in ids}
-        results: list[Json] = []
+        results: list[ResultOut] = []
         for id in order_by_quality(ids, quality, len(ids)):
             record = self._store.ledger.read(id)
             # A model takes its time: what was hidden meanwhile must not come out.
             is_seen = record is not None and sees(searching.token, record) and not record.fields.get("merged_into")
             if record is not None and is_seen and len(results) < query.top_k:
                 results.append(self._result(record, quality[id]))
-        told: Json = {"results": results, "count": len(results)}
-        told |= {"routing": "recall" if chosen is None else "model", "reason": reason, "eligible": searching.eligible}
-        took_ms = round((time.perf_counter() - searching.began) * 1000, 3)
-        return told | {"shown": shown if chosen is not None else 0, "took_ms": took_ms, "usage": usage}
+        return {
+            "results": results,
+            "count": len(results),
+            "routing": "recall" if chosen is None else "model",
+            "reason": reason,
+            "eligible": searching.eligible,
+            "shown": shown if chosen is not None else 0,
+            "took_ms": round((time.perf_counter() - searching.began) * 1000, 3),
+            "usage": usage,
+        }
 
-    def _result(self, record: Record, quality: float) -> Json:
+    def _result(self, record: Record, quality: float) -> ResultOut:
         own = record.fields
         helpful, harmful = self._store.catalog.votes(record.id)
-        judged = {"score": own["score"], "helpful": helpful, "harmful": harmful, "confidence": own["confidence"]}
-        names = ("types", "tags", "scopes", "owner", "resource_ids")
-        told = {"id": record.id, "task": own["task"], "content": record.content, "created_by": record.created_by}
-        return {**told, **{name: own[name] for name in names}, "eval": judged, "quality_score": quality}
+        judged: Judged = {
+            "score": own["score"],
+            "helpful": helpful,
+            "harmful": harmful,
+            "confidence": own["confidence"],
+        }
+        return {**entry_fields(record), "eval": judged, "quality_score": quality}

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError, VersionConflictError
+from ..answers import BatchOut, PageOut, UpdatedOut
 from ..checks import need, parse
 from ..journal import Entry
 from ..ledger import ATTEMPTS
@@ -23,7 +24,7 @@ class Judging:
     def __init__(self, store: Store, entries: Entries, rewriting: Rewriting) -> None:
         self._store, self._entries, self._rewriting = store, entries, rewriting
 
-    def update(self, token: Token, id: str, body: KnowledgeUpdate | Mapping[str, Any], key: str = "") -> Json:
+    def update(self, token: Token, id: str, body: KnowledgeUpdate | Mapping[str, Any], key: str = "") -> UpdatedOut:
         """Judge an entry, score it, or let it be rewritten; what is judged is one operation.
 
         Cost: one sync; with `evolve_feedback` a model's time, at most 20 s, and one sync more.
@@ -37,7 +38,7 @@ class Judging:
 
     def begin_update(
         self, token: Token, id: str, body: KnowledgeUpdate | Mapping[str, Any], key: str = ""
-    ) -> tuple[Json, Evolving | None]:
+    ) -> tuple[UpdatedOut, Evolving | None]:
         """Do all of an update but waiting for a model."""
         need(token, "write")
         body = parse(KnowledgeUpdate, body)
@@ -52,7 +53,7 @@ class Judging:
         self._store.check_secrets(body.model_dump(mode="json"))
         mark, earlier = self._store.repeated(token, key, "update", record.id, body.model_dump_json())
         if earlier:
-            return {"entry": self._entries.show(token, record), **self._first_answer(earlier[0])}, None
+            return self._first_answer(token, record, earlier[0]), None
         made = [self.new_feedback(token, record, *judged, key, str(judged[0])) for judged in given]
         proposal = None
         if body.evolve_feedback is not None:
@@ -62,7 +63,7 @@ class Judging:
             return {"entry": self._entries.show(token, record), "operation_id": ""}, None
         operation_id, records = self._judge(token, record, made, body.update_score, mark)
         entry = self._entries.show(token, self._store.ledger.read(record.id) or record)
-        answer: Json = {"entry": entry, "operation_id": operation_id}
+        answer: UpdatedOut = {"entry": entry, "operation_id": operation_id}
         if proposal is None:
             return answer, None
         stored = next(each for each in records if each.id == proposal.id)
@@ -100,9 +101,9 @@ class Judging:
         told.setdefault("timestamp", iso_time(self._store.clock()))
         return Record(id, json.dumps(told, ensure_ascii=False), "", own, token.principal)
 
-    def _first_answer(self, earlier: Entry) -> Json:
+    def _first_answer(self, token: Token, entry: Record, earlier: Entry) -> UpdatedOut:
         """Return what a call that comes again was answered the first time, and what became of it since."""
-        answer: Json = {"operation_id": earlier.operation_id}
+        answer: UpdatedOut = {"entry": self._entries.show(token, entry), "operation_id": earlier.operation_id}
         for record in self._store.as_now(earlier):
             if record.kind == "proposal":
                 is_applied = record.fields["state"] == "accepted"
@@ -112,7 +113,7 @@ class Judging:
                 answer["evolution"] = {"state": state, "reason": why, "operation_id": id, "proposal_id": record.id}
         return answer
 
-    def batch_update(self, token: Token, body: BatchIn | Mapping[str, Any], key: str = "") -> Json:
+    def batch_update(self, token: Token, body: BatchIn | Mapping[str, Any], key: str = "") -> BatchOut:
         """Judge several entries: all or none, unless `atomic` is false, when each has a result.
 
         Cost: one sync.
@@ -136,12 +137,13 @@ class Judging:
         if problems and body.atomic:
             raise KnowHubError("conflict", "some of the feedback cannot be taken; none was", problems)
         if earlier:
-            operation_id = str(self._first_answer(earlier[0])["operation_id"])
+            self._store.as_now(earlier[0])
+            operation_id = earlier[0].operation_id
         else:
             operation_id = self._store.create(token, "feedback", made, mark)[0] if made else ""
         return {"updated": len(made), "operation_id": operation_id, "results": results}
 
-    def feedback(self, token: Token, id: str, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
+    def feedback(self, token: Token, id: str, query: PageQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
         """Return a page of an entry's feedback, newest first; what is not visible makes a page shorter."""
         need(token, "read")
         query, known = parse(PageQuery, query), self._store.known(token, id, "knowledge")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..answers import PageOut, UndoneOut
 from ..catalog import Known
 from ..checks import need, parse
 from ..journal import Entry
@@ -22,7 +23,7 @@ class Operations:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def operations(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
+    def operations(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
         """Return a page of the operations on what this token sees, newest first.
 
         Of those who see little a page can be short, or empty: it ends where so much of the log was read that others
@@ -66,7 +67,7 @@ class Operations:
             return is_seen and (entry is None or self._store.catalog.sees(token, entry))
         return sees(token, record)
 
-    def undo(self, token: Token, operation_id: str, key: str = "") -> Json:
+    def undo(self, token: Token, operation_id: str, key: str = "") -> UndoneOut:
         """Take back an operation of one's own, or with `curate` another's, if all that it touched is seen.
 
         A secret that went does not come back: its resource says `destroyed` then.

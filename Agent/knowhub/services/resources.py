@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError
+from ..answers import DoneOut, KeptOut, PageOut, ResourceOut, SecretOut
 from ..checks import check_resource_id, need, parse
 from ..journal import Entry
 from ..schemas import Json, KnowHubError, Record, ResourceIn, ResourceQuery, from_iso, iso_time
@@ -36,7 +37,7 @@ class Resources:
         *,
         created_by: str = "",
         mark: str = "",
-    ) -> Json:
+    ) -> KeptOut:
         """Keep a resource, or take the place of one that has this version; `secure_body` goes to the vault alone.
 
         A body that says nothing of a secret leaves the one that is there; `null` or "" destroys it.
@@ -91,7 +92,7 @@ class Resources:
 
     def _keep(
         self, token: Token, id: str, old: Record | None, body: ResourceIn, own: Json, whose: str, mark: str
-    ) -> Json:
+    ) -> KeptOut:
         """Seal the secret, then write the operation that names it, then destroy the one whose place it takes."""
         before = str(old.fields.get("secret_ref") or "") if old is not None else ""
         sealed = self._store.vault.seal(id, body.secret()) if body.secret() else ""
@@ -127,7 +128,7 @@ class Resources:
             raise KnowHubError("conflict", "the id is in use")
         return None if old is None or old.deleted else old
 
-    def _first_answer(self, earlier: Entry, body: ResourceIn) -> Json:
+    def _first_answer(self, earlier: Entry, body: ResourceIn) -> KeptOut:
         """Return what a call that comes again wrote, as it is now; another secret in it is another request."""
         [then], [now] = earlier.after, self._store.as_now(earlier)
         reference = str(now.fields.get("secret_ref") or "")
@@ -137,12 +138,23 @@ class Resources:
                 raise KnowHubError("key-reused", "the Idempotency-Key was used for another body")
         return {"resource": self._told_resource(now), "operation_id": earlier.operation_id}
 
-    def _told_resource(self, record: Record) -> Json:
+    def _told_resource(self, record: Record) -> ResourceOut:
         own = record.fields
-        told: Json = {"id": record.id.removeprefix("resource/"), "title": record.source, "body": record.content}
-        told |= {name: own.get(name) for name in RESOURCE_NAMES}
-        told |= {"secret": self._secret_state(record), "version": record.version, "created_by": record.created_by}
-        return told | {"created_at": iso_time(record.created_at), "updated_at": iso_time(record.updated_at)}
+        return {
+            "id": record.id.removeprefix("resource/"),
+            "title": record.source,
+            "body": record.content,
+            "content_type": own["content_type"],
+            "metadata": own["metadata"],
+            "scopes": own["scopes"],
+            "owner": own["owner"],
+            "expires_at": own.get("expires_at"),
+            "secret": self._secret_state(record),
+            "version": record.version,
+            "created_by": record.created_by,
+            "created_at": iso_time(record.created_at),
+            "updated_at": iso_time(record.updated_at),
+        }
 
     def _secret_state(self, record: Record) -> str:
         reference = str(record.fields.get("secret_ref") or "")
@@ -153,25 +165,24 @@ class Resources:
         expires_at = from_iso(record.fields.get("expires_at"))
         return "expired" if expires_at is not None and self._store.clock() >= expires_at else "sealed"
 
-    def get_resource(self, token: Token, id: str) -> Json:
+    def get_resource(self, token: Token, id: str) -> ResourceOut:
         """Return a resource without its secret; `secret` says `none`, `sealed`, `expired` or `destroyed`."""
         need(token, "read")
         check_resource_id(id)
         return self._told_resource(self._store.record(token, f"resource/{id}", "resource"))
 
-    def list_resources(self, token: Token, query: ResourceQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
+    def list_resources(self, token: Token, query: ResourceQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
         """Return a page of resources, newest first."""
         need(token, "read")
         query = parse(ResourceQuery, query)
         prefix = f"resource/{query.prefix or ''}"
-        return self._store.page(
-            "resource",
-            lambda known: known.id.startswith(prefix) and self._store.catalog.sees(token, known),
-            query,
-            self._told_resource,
+        records, cursor = self._store.page(
+            "resource", lambda known: known.id.startswith(prefix) and self._store.catalog.sees(token, known), query
         )
+        found: list[Json] = [{**self._told_resource(each)} for each in records]
+        return {"results": found, "count": len(found), "next_cursor": cursor}
 
-    def delete_resource(self, token: Token, id: str, version: int | None = None, key: str = "") -> Json:
+    def delete_resource(self, token: Token, id: str, version: int | None = None, key: str = "") -> DoneOut:
         """Hide a resource, undoably, and destroy its secret, for good."""
         need(token, "write")
         check_resource_id(id)
@@ -187,7 +198,7 @@ class Resources:
         self._store.catalog.catch_up()
         return {"id": id, "operation_id": operation_id}
 
-    def reveal(self, token: Token, id: str) -> Json:
+    def reveal(self, token: Token, id: str) -> SecretOut:
         """Return a secret to one with the right, and log who read it.
 
         Raises:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...keyword_tree import VersionConflictError
 from ...secrets_in_text import secret_shape
+from ..answers import ChangedOut, DoneOut, EvolutionOut, PageOut
 from ..catalog import Known
 from ..checks import is_storable, need, parse
 from ..evolving import check_rewrite
@@ -56,7 +57,7 @@ class Rewriting:
             evolving.asked = Asked("evolve_knowledge", messages, schema, model, asker_of(token), REWRITE_S)
         return evolving
 
-    def finish_evolving(self, evolving: Evolving, reply: Reply | None) -> Json:
+    def finish_evolving(self, evolving: Evolving, reply: Reply | None) -> EvolutionOut:
         """Take in what a model wrote: apply it, or leave it to a person."""
         token, record = evolving.token, evolving.entry
         reason, text = evolving.reason, ""
@@ -69,26 +70,32 @@ class Rewriting:
                 self._store.models.note(evolving.asked.model, not reason)
             text = data if not reason and isinstance(data, str) else ""
         usage = reply.usage if reply is not None else None
-        told: Json = {"state": "queued", "reason": reason, "proposal_id": evolving.proposal.id, "usage": usage}
+        told: EvolutionOut = {
+            "state": "queued",
+            "reason": reason,
+            "operation_id": "",
+            "proposal_id": evolving.proposal.id,
+            "usage": usage,
+        }
         if not text:
-            return told | {"operation_id": ""}
+            return told
         stopped = check_rewrite(record.content, text, evolving.feedback)
         if secret_shape(text) and not self._store.allow_secret_shapes:
             # What looks like a key is not even proposed: a proposal would stand in the log.
-            return told | {"reason": "; ".join(stopped) or "it has the shape of a secret", "operation_id": ""}
+            return {**told, "reason": "; ".join(stopped) or "it has the shape of a secret"}
         if record.created_by != token.principal and not token.may("curate"):
             stopped.append("it is another's entry")
         if not stopped:
             with contextlib.suppress(VersionConflictError):
                 operation_id = self._apply(token, evolving.proposal, record, text)
-                return told | {"state": "applied", "operation_id": operation_id}
+                return {**told, "state": "applied", "operation_id": operation_id}
             stopped.append("the entry was changed meanwhile")
         why = "; ".join(stopped)[:1000]
         own = {**evolving.proposal.fields, "why": why}
         proposed = Record(evolving.proposal.id, text, "", own, evolving.proposal.created_by)
         version = evolving.proposal.version
         operation_id, _ = self._store.change(token, "propose", lambda: [self._store.ledger.update(proposed, version)])
-        return told | {"state": "proposed", "reason": why, "operation_id": operation_id}
+        return {**told, "state": "proposed", "reason": why, "operation_id": operation_id}
 
     def _apply(self, token: Token, proposal: Record, record: Record, text: str, mark: str = "") -> str:
         """Give an entry a new content, and close the proposal: one operation."""
@@ -113,16 +120,15 @@ class Rewriting:
             and is_visible(token, known.scopes, known.owner)
         )
 
-    def proposals(self, token: Token, query: ProposalQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
+    def proposals(self, token: Token, query: ProposalQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
         """Return a page of proposals, newest first."""
         need(token, "read")
         query = parse(ProposalQuery, query)
-        return self._store.page(
-            "proposal",
-            lambda known: known.state == query.state and self._sees_proposal(token, known),
-            query,
-            self._told_proposal,
+        records, cursor = self._store.page(
+            "proposal", lambda known: known.state == query.state and self._sees_proposal(token, known), query
         )
+        found = [self._told_proposal(each) for each in records]
+        return {"results": found, "count": len(found), "next_cursor": cursor}
 
     def _told_proposal(self, record: Record) -> Json:
         own = record.fields
@@ -149,7 +155,7 @@ class Rewriting:
             raise KnowHubError("conflict", f"the proposal was {proposal.fields['state']} already")
         return proposal, record
 
-    def accept(self, token: Token, id: str, body: AcceptIn | Mapping[str, Any] = {}, key: str = "") -> Json:  # noqa: B006
+    def accept(self, token: Token, id: str, body: AcceptIn | Mapping[str, Any] = {}, key: str = "") -> ChangedOut:  # noqa: B006
         """Give an entry the text that was proposed, or that a person wrote instead; needs the entry, or `curate`."""
         body = parse(AcceptIn, body)
         mark, earlier = self._store.repeated(token, key, "accept", id, body.model_dump_json())
@@ -174,7 +180,7 @@ class Rewriting:
             raise KnowHubError("conflict", "the entry was changed since: it outgrew the proposal") from error
         return {"entry": self._entries.get(token, record.id), "operation_id": operation_id}
 
-    def reject(self, token: Token, id: str, key: str = "") -> Json:
+    def reject(self, token: Token, id: str, key: str = "") -> DoneOut:
         """Close a proposal; the entry stays as it is."""
         mark, earlier = self._store.repeated(token, key, "reject", id)
         if earlier:

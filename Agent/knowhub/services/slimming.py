@@ -8,6 +8,7 @@ from typing import Any
 
 from ...finding.texts import terms as terms_of
 from ...keyword_tree import VersionConflictError
+from ..answers import SlimOut
 from ..catalog import Known, text_of
 from ..checks import is_storable, need, parse
 from ..evolving import SLIM_SHARE, check_merge, find_clusters
@@ -29,7 +30,7 @@ class Slimming:
         self._store = store
         self._slimming = threading.Lock()  # one at a time
 
-    def slim(self, token: Token, body: SlimIn | Mapping[str, Any] = {}, key: str = "") -> Json:  # noqa: B006
+    def slim(self, token: Token, body: SlimIn | Mapping[str, Any] = {}, key: str = "") -> SlimOut:  # noqa: B006
         """Merge entries that say the same; `dry_run` gives the plan, `plan` applies one. One operation, undoable.
 
         Cost: a ranking for each entry; a call of a model, 20 s at most, for each cluster of similar ones.
@@ -39,20 +40,20 @@ class Slimming:
         mark, earlier = self._store.repeated(token, key, "slim", body.model_dump_json())
         if earlier:
             merged = sum(bool(each.fields.get("merged_into")) for each in earlier[0].after)
-            done: Json = {"model": "", "merged": merged, "operation_id": earlier[0].operation_id}
-            return done | {"skipped": [], "plan": {"clusters": []}}
+            id, plan = earlier[0].operation_id, {"clusters": list[Json]()}
+            return {"model": "", "merged": merged, "operation_id": id, "skipped": [], "plan": plan}
         if not self._slimming.acquire(blocking=False):
             raise KnowHubError("busy", "another slimming is under way", retry_after_s=5.0)
         try:
             clusters, model, skipped = (
                 self._plan_slim(token, body.model) if body.plan is None else (self._read_plan(token, body.plan), "", [])
             )
-            told: Json = {"model": model, "skipped": skipped, "merged": 0, "operation_id": ""}
-            told["plan"] = {"clusters": [cluster.model_dump() for cluster in clusters]}
+            planned = Plan(clusters=clusters).model_dump()
+            told: SlimOut = {"model": model, "merged": 0, "operation_id": "", "skipped": skipped, "plan": planned}
             if body.dry_run or not clusters:
                 return told
             operation_id = self._merge(token, clusters, mark)
-            return told | {"merged": sum(len(each.merge) for each in clusters), "operation_id": operation_id}
+            return {**told, "merged": sum(len(each.merge) for each in clusters), "operation_id": operation_id}
         finally:
             self._slimming.release()
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from ...keyword_tree import VersionConflictError
 from ...secrets_in_text import secret_shape
+from ..answers import EntryFields
 from ..catalog import Catalog, Known
 from ..journal import Entry
 from ..ledger import TreeLedger, attempt
@@ -19,7 +20,17 @@ from ..schemas import OWNER_SCOPE, Json, KnowHubError, ListQuery, PageQuery, Rec
 from ..tokens import Token, Tokens, sees
 from ..vault import Vault
 
-__all__ = ["Store", "asker_of", "digest_of", "gone_since", "read_case", "read_cursor", "told_operation", "under_way"]
+__all__ = [
+    "Store",
+    "asker_of",
+    "digest_of",
+    "entry_fields",
+    "gone_since",
+    "read_case",
+    "read_cursor",
+    "told_operation",
+    "under_way",
+]
 __all__ += ["write_cursor"]
 
 
@@ -140,13 +151,12 @@ class Store:
         return id
 
     def page(
-        self, kind: str, wanted: Callable[[Known], bool], query: ListQuery | PageQuery, show: Callable[[Record], Json]
-    ) -> Json:
-        """Return a page of records of a kind, newest first."""
+        self, kind: str, wanted: Callable[[Known], bool], query: ListQuery | PageQuery
+    ) -> tuple[list[Record], str | None]:
+        """Return a page of records of a kind, newest first, and where the next one begins."""
         found, has_more = self.catalog.page(kind, wanted, query.limit, read_cursor(query.cursor))
         records = [record for known in found if (record := self.ledger.read(known.id)) is not None]
-        cursor = write_cursor(found[-1].key) if has_more else None
-        return {"results": [show(record) for record in records], "count": len(records), "next_cursor": cursor}
+        return records, write_cursor(found[-1].key) if has_more else None
 
     # -- what is refused --
 
@@ -199,6 +209,22 @@ def told_operation(entry: Entry) -> Json:
     """Return what is told of an operation, whatever it touched."""
     told = {"operation_id": entry.operation_id, "verb": entry.verb, "principal": entry.principal}
     return told | {"timestamp": iso_time(entry.timestamp)}
+
+
+def entry_fields(record: Record) -> EntryFields:
+    """Return what every form of an entry has."""
+    own = record.fields
+    return {
+        "id": record.id,
+        "task": own["task"],
+        "content": record.content,
+        "types": own["types"],
+        "tags": own["tags"],
+        "scopes": own["scopes"],
+        "owner": own["owner"],
+        "resource_ids": own["resource_ids"],
+        "created_by": record.created_by,
+    }
 
 
 def read_case(record: Record) -> Json:

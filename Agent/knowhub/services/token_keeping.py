@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ..answers import DoneOut, PageOut, TokenOut
 from ..checks import need, parse
 from ..schemas import Json, KnowHubError, TokenIn, iso_time, not_found
 from ..tokens import Token
@@ -17,7 +18,7 @@ class TokenKeeping:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def make_token(self, token: Token, body: TokenIn | Mapping[str, Any], key: str = "") -> Json:
+    def make_token(self, token: Token, body: TokenIn | Mapping[str, Any], key: str = "") -> TokenOut:
         """Make a token; its text is told this once."""
         need(token, "admin")
         body = parse(TokenIn, body)
@@ -29,15 +30,15 @@ class TokenKeeping:
         if earlier is not None:
             raise KnowHubError("conflict", f"it was made, and its text is shown once: revoke {earlier.digest}")
         text, made = self._store.tokens.make(body.principal, body.rights, body.scopes, expires_at, mark=mark)
-        return {"token": text, **told_token(made)}
+        return {**told_token(made), "token": text}
 
-    def list_tokens(self, token: Token) -> Json:
+    def list_tokens(self, token: Token) -> PageOut:
         """Return all tokens, without their texts."""
         need(token, "admin")
-        found = [told_token(each) for each in self._store.tokens.all()]
+        found: list[Json] = [{**told_token(each)} for each in self._store.tokens.all()]
         return {"results": found, "count": len(found)}
 
-    def revoke_token(self, token: Token, id: str) -> Json:
+    def revoke_token(self, token: Token, id: str) -> DoneOut:
         """End a token, and the browsers that it logged in."""
         need(token, "admin")
         if not self._store.tokens.is_token(id) or not self._store.tokens.revoke(id):
@@ -45,8 +46,13 @@ class TokenKeeping:
         return {"id": id}
 
 
-def told_token(token: Token) -> Json:
-    """Return what is told of a token."""
-    told: Json = {"id": token.digest, "principal": token.principal, "rights": sorted(token.rights)}
-    told |= {"scopes": sorted(token.scopes), "created_at": iso_time(token.created_at)}
-    return told | {"expires_at": iso_time(token.expires_at) if token.expires_at is not None else None}
+def told_token(token: Token) -> TokenOut:
+    """Return what is shown of a token."""
+    return {
+        "id": token.digest,
+        "principal": token.principal,
+        "rights": sorted(token.rights),
+        "scopes": sorted(token.scopes),
+        "created_at": iso_time(token.created_at),
+        "expires_at": iso_time(token.expires_at) if token.expires_at is not None else None,
+    }

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError, VersionConflictError
+from ..answers import DoneOut, GoalsKeptOut, GoalsOut, PageOut
 from ..checks import need, parse
 from ..ledger import ATTEMPTS
-from ..schemas import OWNER_SCOPE, GoalsIn, Json, KnowHubError, PageQuery, Record, not_found
+from ..schemas import OWNER_SCOPE, GoalsIn, KnowHubError, PageQuery, Record, not_found
 from ..tokens import Token
 from .store import Store
 
@@ -21,7 +22,7 @@ class Traces:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def get_goals(self, token: Token, trace_id: str) -> Json:
+    def get_goals(self, token: Token, trace_id: str) -> GoalsOut:
         """Return a goal tree of one's own."""
         need(token, "read")
         record = self._store.ledger.read(f"trace/{trace_id}")
@@ -32,7 +33,7 @@ class Traces:
             raise not_found()
         return {"trace_id": trace_id, "goals": record.fields["goals"], "version": record.version}
 
-    def put_goals(self, token: Token, trace_id: str, body: GoalsIn | Mapping[str, Any], key: str = "") -> Json:
+    def put_goals(self, token: Token, trace_id: str, body: GoalsIn | Mapping[str, Any], key: str = "") -> GoalsKeptOut:
         """Keep a goal tree, in the place of the one that is there: it is its principal's alone."""
         need(token, "write")
         goals = parse(GoalsIn, body).model_dump(mode="json")["goals"]
@@ -61,7 +62,7 @@ class Traces:
             self._store.ledger.refresh()
         raise KnowHubError("conflict", "others changed it each time: try again")
 
-    def delete_goals(self, token: Token, trace_id: str, key: str = "") -> Json:
+    def delete_goals(self, token: Token, trace_id: str, key: str = "") -> DoneOut:
         """Hide a goal tree of one's own, undoably."""
         need(token, "write")
         mark, earlier = self._store.repeated(token, key, "drop goals", trace_id)
@@ -73,12 +74,11 @@ class Traces:
         )
         return {"id": trace_id, "operation_id": operation_id}
 
-    def list_goals(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> Json:  # noqa: B006
+    def list_goals(self, token: Token, query: PageQuery | Mapping[str, Any] = {}) -> PageOut:  # noqa: B006
         """Return a page of one's own goal trees, newest first."""
         need(token, "read")
-        return self._store.page(
-            "trace",
-            lambda known: known.principal == token.principal,
-            parse(PageQuery, query),
-            lambda record: {"trace_id": record.id.removeprefix("trace/"), "goals": record.fields["goals"]},
+        records, cursor = self._store.page(
+            "trace", lambda known: known.principal == token.principal, parse(PageQuery, query)
         )
+        found = [{"trace_id": each.id.removeprefix("trace/"), "goals": each.fields["goals"]} for each in records]
+        return {"results": found, "count": len(found), "next_cursor": cursor}

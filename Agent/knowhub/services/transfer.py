@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...keyword_tree import DuplicateIdError
+from ..answers import ImportOut
 from ..checks import check_resource_id, need, parse
 from ..schemas import (
     FeedbackLine,
@@ -68,7 +69,7 @@ class Transfer:
         told |= {"source": {"name": record.source, **own["source"]}, "merged_into": own.get("merged_into") or ""}
         return told | {"created_at": iso_time(record.created_at), "created_by": record.created_by}
 
-    def take_in(self, token: Token, lines: Iterable[Mapping[str, Any]], key: str = "") -> Json:
+    def take_in(self, token: Token, lines: Iterable[Mapping[str, Any]], key: str = "") -> ImportOut:
         """Write what an export holds; what is there already is skipped, so a second time changes nothing.
 
         Who may `admin` keeps whose it was; for others all becomes their own.
@@ -77,7 +78,7 @@ class Transfer:
         if key:
             lines = list(lines)
         mark, earlier = self._store.repeated(token, key, "import", json.dumps(lines, sort_keys=True) if key else "")
-        report: Json = {"written": 0, "skipped": 0, "errors": []}
+        report: ImportOut = {"written": 0, "skipped": 0, "errors": []}
         waiting: list[Record] = []
         kind: Any = ""
         for number, line in enumerate(lines, 1):
@@ -100,7 +101,7 @@ class Transfer:
         self._flush(token, waiting, report, mark)
         return report
 
-    def _flush(self, token: Token, waiting: list[Record], report: Json, mark: str) -> None:
+    def _flush(self, token: Token, waiting: list[Record], report: ImportOut, mark: str) -> None:
         """Write what an import has gathered, as one operation; where one of them is there by now, one by one."""
         if not waiting:
             return
