@@ -190,10 +190,10 @@ class ContextFS(HandEdits):
         """Return one of a node's files; b"" where it has none of the name."""
         return self._look_up(ctx, uri, (name, META))[1].files.get(name, b"")
 
-    def read_all(self, ctx: RequestContext, uri: str, files: Sequence[str] = FILES) -> tuple[ContextNode, Image]:
-        """Return a node, and some of its files, as they were at one moment; without its content, where that is none."""
-        found, staged = self._look_up(ctx, uri, files)
-        return self._node_of(found, staged, CONTENT in files), staged.files
+    def read_all(self, ctx: RequestContext, uri: str) -> tuple[ContextNode, Image]:
+        """Return a node, and its files, as they were at one moment."""
+        found, staged = self._look_up(ctx, uri)
+        return self._node_of(found, staged), staged.files
 
     def read_level(self, ctx: RequestContext, uri: str, level: str) -> str:
         """Return a node's abstract (L0), overview (L1) or content (L2).

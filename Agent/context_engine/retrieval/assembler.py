@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..core.config import ABSTRACT, BUDGET_TOKENS, FILES, MESSAGES, META, PASSAGE_CHARACTERS, RELATIONS, SESSIONS
+from ..core.config import BUDGET_TOKENS, MESSAGES, PASSAGE_CHARACTERS, RELATIONS, SESSIONS
 from ..core.errors import ContextEngineError, NodeNotFoundError
 from ..core.messages import lines_of
 from ..core.objects import ContextNode, NodeHit, RelationEdge, RequestContext, RetrievedBlock, TypedQuery
@@ -24,8 +24,6 @@ __all__ = ["RetrievalAssembler"]
 
 _ALMOST = 0.8
 """What scores so much of the best of its kind fits about equally."""
-_OF_ARCHIVES = (ABSTRACT, RELATIONS, MESSAGES, META)
-"""The files of an archive that a block is made of; to read all of them costs as much again."""
 
 
 class _Seen(NamedTuple):
@@ -110,7 +108,12 @@ class RetrievalAssembler:
 
     def _look(self, ctx: RequestContext, uri: str) -> _Seen | None:
         try:
-            node, image = self._fs.read_all(ctx, uri, _OF_ARCHIVES if parse_uri(uri).category == SESSIONS else FILES)
+            if parse_uri(uri).category == SESSIONS:
+                node = self._fs.read_node(ctx, uri, include_content=False)
+                # Never changed but to forget: each line stands for itself, and a digest costs more than the reading.
+                image = self._fs.folders.read(parse_uri(node.uri).folders, (RELATIONS, MESSAGES))
+            else:
+                node, image = self._fs.read_all(ctx, uri)
         except NodeNotFoundError:
             self._on_stale(uri)
             return None
