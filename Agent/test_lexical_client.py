@@ -269,7 +269,7 @@ class TestInATree:
 
     @pytest.mark.parametrize("is_first", [True, False])
     @pytest.mark.parametrize(
-        ("name", "told", "contexts"),
+        ("name", "reported", "contexts"),
         [
             (
                 "Python",

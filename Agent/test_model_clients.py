@@ -925,7 +925,7 @@ class TestUsage:
 
         assert client.usage == client.last_usage == Usage(1, 100, 7, 64, None)
 
-    @pytest.mark.parametrize("told", [None, [], "many", {}, {"prompt_tokens": "9", "input_tokens": True}])
+    @pytest.mark.parametrize("reported", [None, [], "many", {}, {"prompt_tokens": "9", "input_tokens": True}])
     def test_what_is_not_told_counts_nothing(
         self, reported: object, wire: Wire, server: Server, connect: Connect
     ) -> None:
@@ -944,7 +944,8 @@ class TestUsage:
         assert client.usage == Usage(calls=1, cost=0.0)
 
     @pytest.mark.parametrize(
-        "told", [{"prompt_cache_hit_tokens": 5}, {"cached_tokens": 5}, {"prompt_tokens_details": {"cached_tokens": 5}}]
+        "reported",
+        [{"prompt_cache_hit_tokens": 5}, {"cached_tokens": 5}, {"prompt_tokens_details": {"cached_tokens": 5}}],
     )
     def test_knows_every_name_for_cached_tokens(self, reported: dict[str, Any], server: Server) -> None:
         need("openai")

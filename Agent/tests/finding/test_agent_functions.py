@@ -913,7 +913,7 @@ class TestCosts:
         assert [(step.input_tokens, step.output_tokens, step.cost) for step in found.steps] == [(900, 40, 0.5)]
 
     @pytest.mark.parametrize(
-        ("told", "tokens"),
+        ("reported", "tokens"),
         [
             (None, (0, 0, 0.0)),
             ("many", (0, 0, 0.0)),
