@@ -489,12 +489,13 @@ class Catalog:
             least: The share of all terms of both that must be in both, greater than 0.
             limit: At most so many.
 
-        Cost: a count for each entry and term that they share, the rarest terms first, 20,000 at most.
+        Cost: a count for each entry and term that they share, the rarest terms first, 20,000 at most. In the first
+        seconds after a start, of many entries those are compared of which the terms were read by then.
         """
         terms = set(texts.terms(task))
         shared, left, unread = Counter[str](), _COUNTED, 0
         with self._lock:
-            self._read_terms(len(self._unread))
+            self._read_terms(MANY)
             for ids in sorted((self._by_term.get(term, ()) for term in terms), key=len):
                 left -= len(ids)
                 if left < 0 and shared:
