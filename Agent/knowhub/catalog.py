@@ -117,7 +117,6 @@ class Catalog:
         self._voters: dict[str, dict[str, list[tuple[tuple[float, str], bool]]]] = {}  # by entry and principal, sorted
         self._feedback: dict[str, tuple[list[tuple[float, str]], list[tuple[float, str]]]] = {}  # harmful, helpful
         self._joint_votes: dict[str, tuple[int, int]] = {}  # of what others were merged into, until one changes
-        self._proposals: dict[str, set[str]] = {}  # by entry
         self._by_term: dict[str, list[str]] = {}  # entries, by each term of their tasks
         self._unread: dict[str, None] = {}  # entries of which the terms are not there yet
         self._shared: dict[Any, Any] = {}  # values that many records have, each kept once
@@ -250,8 +249,6 @@ class Catalog:
             if at_once:
                 self._weigh(known.of)
             return
-        if kind == "proposal":
-            self._proposals.setdefault(known.of, set()).add(known.id)
         if kind == "knowledge":
             self._entries.add(known.id)
             for scope in known.scopes - {OWNER_SCOPE}:
@@ -283,8 +280,6 @@ class Catalog:
             self._vote(known, is_new=False)
             self._weigh(known.of)
             return
-        if kind == "proposal":
-            self._proposals[known.of].discard(known.id)
         if kind != "knowledge":
             return
         self._entries.discard(known.id)
@@ -466,12 +461,6 @@ class Catalog:
                     found += keys[max(0, end - limit) : end]
             return [self._known[id] for _, id in sorted(found, reverse=True)[:limit]]
 
-    def proposals(self, id: str) -> list[Known]:
-        """Return the proposals for an entry, newest first."""
-        with self._lock:
-            found = [self._known[each] for each in self._proposals.get(id, ())]
-            return sorted(found, key=lambda known: known.key, reverse=True)
-
     def rank(self, query: str, limit: int, among: Collection[str]) -> list[str]:
         """Return those of some entries that fit a query, best first."""
         self._give_index()
@@ -489,12 +478,13 @@ class Catalog:
             least: The share of all terms of both that must be in both, greater than 0.
             limit: At most so many.
 
-        Cost: a count for each entry and term that they share, the rarest terms first, 20,000 at most.
+        Cost: a count for each entry and term that they share, the rarest terms first, 20,000 at most. In the first
+        seconds after a start, of many entries those are compared of which the terms were read by then.
         """
         terms = set(texts.terms(task))
         shared, left, unread = Counter[str](), _COUNTED, 0
         with self._lock:
-            self._read_terms(len(self._unread))
+            self._read_terms(MANY)
             for ids in sorted((self._by_term.get(term, ()) for term in terms), key=len):
                 left -= len(ids)
                 if left < 0 and shared:

@@ -149,6 +149,10 @@ class TreeLedger:
         assert found is not None
         return found
 
+    def put(self, record: Record, old: Record | None) -> list[Record]:
+        """Store a new record, or a record's new state in the place of one that was read."""
+        return self.create([record]) if old is None else [self.update(record, old.version)]
+
     def delete(self, id: str, version: int) -> Record:
         """Hide a record, undoably: what stays is its id, whose it was and who saw it, so that nobody else takes it."""
         there = self.read(id)

@@ -36,10 +36,9 @@ _FOLDER = Path(__file__).parent / "templates"
 _LANGUAGE_COOKIE = "knowhub_language"
 
 FIELDS_LIMIT = 200
-
+"""Fields of a form."""
 MARKDOWN_LIMIT = 16_384
 """Characters that are rendered: the renderer's time grows with the square of some texts."""
-"""Fields of a form."""
 
 
 # Markdown without anything that could run

@@ -99,13 +99,8 @@ class Resources:
         own = {**own, "secret_ref": sealed or (before if body.keeps_secret() else "")}
         record = Record(id, body.body, body.title, own, old.created_by if old else whose)
 
-        def plan() -> list[Record]:
-            return (
-                self._store.ledger.create([record]) if old is None else [self._store.ledger.update(record, old.version)]
-            )
-
         try:
-            operation_id, [made] = self._store.change(token, "keep", plan, mark)
+            operation_id, [made] = self._store.change(token, "keep", lambda: self._store.ledger.put(record, old), mark)
         except (KnowHubError, DuplicateIdError) as error:
             # What was sealed for nothing goes at once; where nobody knows whether it is named, the sweep decides.
             if getattr(error, "code", "") != "outcome-unknown":

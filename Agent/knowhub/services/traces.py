@@ -50,11 +50,7 @@ class Traces:
             record = Record(f"trace/{trace_id}", "", "", own, token.principal)
 
             def plan(old: Record | None = old, record: Record = record) -> list[Record]:
-                return (
-                    self._store.ledger.create([record])
-                    if old is None
-                    else [self._store.ledger.update(record, old.version)]
-                )
+                return self._store.ledger.put(record, old)
 
             with contextlib.suppress(VersionConflictError, DuplicateIdError):
                 operation_id, [made] = self._store.write(token, "goals", plan, mark)
