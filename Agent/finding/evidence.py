@@ -26,9 +26,14 @@ class Words:
     def __init__(self, weights: Mapping[str, float]) -> None:
         self._weights = weights
         self._total = math.fsum(weights.values()) or 1.0
+        # A stem has but for its last letter what its word has: what lacks these need not be cut into words.
+        begun = {re.escape(term[: max(1, len(term) - 1)]) for term in weights}
+        self._may_have = re.compile("|".join(sorted(begun)) or "(?!)").search
 
     def Weigh(self, text: str) -> float:
         """Return which share of the question stands in a text, 0 to 1."""
+        if text.isascii() and not self._may_have(text.lower()):
+            return 0.0
         found = self._weights.keys() & set(texts.terms(text))
         return min(1.0, math.fsum(self._weights[term] for term in found) / self._total)
 
