@@ -10,7 +10,8 @@
 
 The words rank as they do without a model, and their best are joined by the keywords whose texts are nearest:
 
-    score(keyword) = 1 - (1 - words) · (1 - meaning)              a noisy-or: either one alone can make an answer
+    score(keyword) = 1 - (1 - words^1.5) · (1 - meaning)          a noisy-or: either one alone can make an answer, two
+                                                                  weak signs do not
     meaning        = nearness² / (nearness² + USUAL²)             the scale of the words: 0.5 is an answer
     nearness       = trust · (similarity - average) / (1 - average)     similarity: of the nearest of its texts;
                      at least DECAY · that of its parent
@@ -50,6 +51,9 @@ __all__ = ["EmbeddingTree", "MeaningRanker"]
 
 USUAL = 0.4
 """The nearness that is an answer as often as not."""
+
+WORDS = 1.5
+"""The power of the words' score: with 1 up to 14 % of foreign questions are answered in a tree, with 1.5 6 %."""
 
 DECAY = 0.8
 """What a keyword has of its parent's nearness; as with words, see `finding.score`."""
@@ -197,8 +201,8 @@ class MeaningRanker:
         for id, (nearness, beginning) in self._nearness(text, ids).items():
             found = fits.evidence.get(id, Evidence(0.0))
             meaning = nearness**2 / (nearness**2 + USUAL**2)
-            score = round(1 - (1 - found.score) * (1 - meaning), 4)
-            evidence[id] = Evidence(score, found.excerpt, beginning if meaning > found.score else "")
+            score = round(1 - (1 - found.score**WORDS) * (1 - meaning), 4)
+            evidence[id] = Evidence(score, found.excerpt, beginning if meaning > found.score**WORDS else "")
         ranked = [id for id in dict.fromkeys((*fits.ids, *near)) if evidence[id].score]
         return fits._replace(ids=sorted(ranked, key=lambda id: -evidence[id].score), evidence=evidence)
 

@@ -9,7 +9,7 @@ from . import texts
 
 __all__ = ["QUOTED", "Words", "quote"]
 
-QUOTED = 5
+QUOTED = 3
 """Passages among which the sentence is looked for, the best ones."""
 _LIMIT = 160  # characters
 _READ = 4096  # characters of an info that are looked at
@@ -29,10 +29,17 @@ class Words:
     def __init__(self, weights: Mapping[str, float]) -> None:
         self._weights = weights
         self._total = math.fsum(weights.values()) or 1.0
+        self._unspaced = [term for term in weights if texts.is_unspaced(term)]
+        # A stem has but for its last letter what its word has: what lacks these need not be cut into words.
+        begun = {re.escape(term[: max(1, len(term) - 1)]) for term in weights.keys() - {*self._unspaced}}
+        self._may_have = re.compile("|".join(sorted(begun)) or "(?!)").search
 
     def Weigh(self, text: str) -> float:
         """Return which share of the question stands in a text, 0 to 1."""
-        found = self._weights.keys() & set(texts.terms(text))
+        text = texts.fold(text)
+        found = {term for term in self._unspaced if term in text}
+        if self._may_have(text.casefold()):
+            found |= self._weights.keys() & texts.terms(text)
         return min(1.0, math.fsum(self._weights[term] for term in found) / self._total)
 
     def Quote(self, contents: Iterable[str], otherwise: str = "") -> str:

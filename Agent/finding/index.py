@@ -666,4 +666,5 @@ class Index:
             ]
 
     def _quote(self, asked: score.Query, found: score.Found) -> str:
-        return evidence.quote([text for _, text in self.read(found.documents).values()], asked.quoted())
+        read = self.read(found.documents[: evidence.QUOTED])
+        return evidence.quote([text for _, text in read.values()], asked.quoted())

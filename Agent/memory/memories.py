@@ -46,6 +46,8 @@ KINDS = ("fact", "episode", "pattern", "skill")
 
 NEARNESS = 2.0
 """What another ranking's nearness counts: 0.25 is an answer."""
+WORDS = 1.5
+"""The power of the words' score beside another ranking's; as in `embeddings.recall`."""
 
 _PAGE = 1_000  # infos of one transaction
 _FEW = 5_000  # memories: so many are asked for by their ids
@@ -547,7 +549,7 @@ class Memories:
         said: dict[str, Hit | None] = {hit.id: hit for hit in hits}
         said |= {id: None for id in near if id in wanted and id not in said}
         found = [
-            Found(id, _either(hit.score if hit else 0.0, near.get(id, 0.0)), hit.excerpt if hit else "")
+            Found(id, _either(hit.score**WORDS if hit else 0.0, near.get(id, 0.0)), hit.excerpt if hit else "")
             for id, hit in said.items()
         ]
         return sorted(found, key=lambda one: -one.score)[:limit]
