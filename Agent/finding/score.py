@@ -9,9 +9,9 @@ score(u)   = (explained / Σ weight + TRIGRAMS · share of the trigrams of unkno
              coverage = the share of the weights that stands in u, its context and its best passage
              words = Σ weight / the weight of an unknown word: two words of four are better evidence than one of two
 
-A word that no text has stands for those that begin like it, at RELATED of its weight. All scores of a question are
-multiplied by ALONE where the best unit, which has infos or is a text without a name, says but one word of several, or
-nothing except by its names: whom it is about is known, and what it asks is not.
+A word that no text has stands for those that begin like it. All scores of a question are multiplied by ALONE where the
+best unit, which has infos or is a text without a name, says but one word of several, or nothing except by its names:
+whom it is about is known, and what it asks is not.
 """
 
 import math
@@ -31,7 +31,7 @@ K1, B = 1.2, 0.75  # BM25F's own (Robertson & Zaragoza 2009)
 NAME = 2.0  # what a name counts beside a text of usual length
 DECAY = 0.8  # what a unit has of its context's evidence
 ALONE = 0.4  # what a single word counts, or a name, where nothing else of the question is said
-RELATED, BEGINNING = 0.7, 0.6  # what a word counts that shares so much of its beginning with an unknown one
+BEGINNING = 0.6  # so much of a word, and of an unknown one, begins alike where the one stands for the other
 FURTHER = 0.8  # what each further passage counts beside the one before
 GROUP = 0.5  # what all that belongs together counts, as one text
 TOGETHER = 5_000  # documents of groups that are looked at
@@ -86,10 +86,7 @@ class Query:
         grams = dict.fromkeys(gram for term in unknown for gram in texts.trigrams(term))
         self.frequencies |= index.frequencies(grams)
         self.weights = {
-            term: weight
-            * self.idf(term)
-            * (CHARACTER if len(term) == 1 and texts.is_unspaced(term) else 1.0)
-            * (RELATED if term in self.related else 1.0)
+            term: weight * self.idf(term) * (CHARACTER if len(term) == 1 and texts.is_unspaced(term) else 1.0)
             for term, weight in asked.items()
         }
         self.postings = {term: self._postings(term) for term in self._choose(self.weights)}
