@@ -95,9 +95,14 @@ class Query:
         self.mass = math.fsum(self.weights.values()) or 1.0
         self.breadth = math.sqrt(self.mass / self.idf(""))
         self.certainty: float | None = None
-        """What all scores are multiplied by; None until something was ranked."""
+        """ALONE or 1, see above; None until something was ranked."""
         self._tables: dict[int, float] = {}
         self._grams = list(grams)
+
+    @property
+    def factor(self) -> float:
+        """What the scores of all units are multiplied by."""
+        return self.breadth * (1.0 if self.certainty is None else self.certainty)
 
     def idf(self, term: str) -> float:
         """Return the inverse document frequency of a term."""
@@ -263,7 +268,7 @@ def rank(
         is_told = first in sizes or (first and not index.names_of(first))
         named = Evidence(query, rows, names_only=True).inherited(first).keys() if is_told else set()
         query.certainty = ALONE if is_told and _is_alone(query, covered[first], named) else 1.0
-    return [found._replace(score=query.certainty * query.breadth * found.score) for found in best_first]
+    return [found._replace(score=query.factor * found.score) for found in best_first]
 
 
 def _is_alone(query: Query, covered: Set[str], named: Set[str]) -> bool:
