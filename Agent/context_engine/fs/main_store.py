@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote
 
-from ..core.config import CHECKPOINT_BYTES, CHECKPOINT_COMMITS, FILES, META, SPACE, WAL_BYTES
+from ..core.config import CHECKPOINT_BYTES, CHECKPOINT_COMMITS, CONTENT, FILES, META, SPACE, WAL_BYTES
 from ..core.errors import ContextEngineError, InvalidInputError, StoreCorruptError, StoreError, VersionConflictError
 from ..core.forks import watch_forks
 from ..core.objects import OutboxEvent, RequestContext
@@ -314,10 +314,10 @@ class MainStore:
 
     def walk(self, uri: Uri) -> Iterator[Uri]:
         """Yield a node and all beneath it, parents first; what has moved away is left out."""
-        for folders, has_content, _ in self.folders.walk(uri.folders):
+        for folders, image in self.folders.walk(uri.folders):
             found = uri_of(folders)
-            # What has moved away is metadata alone, so that only such a node's need be read.
-            if found is not None and (has_content or not self._leads_on(found)):
+            # What has moved away is metadata alone.
+            if found is not None and (not leads_on(image.get(META, b"")) or self.folders.exists(folders, CONTENT)):
                 yield found
 
     def _leads_on(self, uri: Uri) -> str:

@@ -17,6 +17,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
+from urllib.parse import unquote
 
 from ..core.config import OWNER_OF, SESSIONS, URI_CHARACTERS, URI_SEGMENTS
 from ..core.errors import AccessDeniedError, ContextEngineError, InvalidUriError
@@ -91,6 +92,18 @@ class Uri:
         if rest[:1] == ("memories",) and len(rest) > 1:
             return rest[1] if rest[1] in OWNER_OF else ""
         return rest[0] if rest and rest[0] in (SESSIONS, "skills", "tools") else ""
+
+    def child(self, folder: str) -> "Uri | None":
+        """Return the URI of a folder within this one's; None where a hand has made one that no URI has."""
+        segment = unquote(folder)
+        text = f"{self.text}/{segment}"
+        if "/" in segment or len(text) > URI_CHARACTERS or len(self.segments) == URI_SEGMENTS:
+            return None
+        try:
+            is_ours = _folder_of(segment) == folder
+        except ValueError:
+            return None
+        return Uri(text, (*self.segments, segment), (*self.folders, folder)) if is_ours else None
 
     def is_beneath(self, other: "Uri") -> bool:
         """Whether it is `other`, or lies beneath it."""
