@@ -32,7 +32,7 @@ from .meta import is_whole, leads_on, state_of
 from .opening import adopt_folder, open_store, set_journal_aside
 from .redo import redo
 from .transaction import Transaction, apply_steps
-from .uri import Uri, check_access, check_context, parse_uri
+from .uri import Uri, check_access, parse_uri, space_uris
 
 __all__ = ["MainStore", "uri_of"]
 
@@ -211,10 +211,10 @@ class MainStore:
         Raises:
             VersionConflictError: At the end, where a node has changed since it was looked at.
         """
-        check_context(ctx)
+        space_uris(ctx)
         outer = self.current()
         if outer is not None:
-            if check_context(outer.ctx) != check_context(ctx):
+            if space_uris(outer.ctx) != space_uris(ctx):
                 raise InvalidInputError("a transaction is one request's")
             yield outer
             return
