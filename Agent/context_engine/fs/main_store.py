@@ -324,17 +324,15 @@ class MainStore:
         """Return where a node has moved to, "" where it has not."""
         return leads_on(self.folders.read(uri.folders, (META,)).get(META, b""))
 
-    def _spaces(self) -> Iterator[Uri]:
-        for account in self.folders.children(()):
-            for kind in ("users", "agents"):
-                for owner in self.folders.children((account.name, kind)):
-                    found = uri_of((account.name, kind, owner.name))
-                    if found is not None:
-                        yield found
-
     def spaces(self) -> list[str]:
-        """Return the URI of every space of the store, whoever's: for workers and `verify`."""
-        return [uri.text for uri in self._spaces()]
+        """Return the URI of every space of the store: for workers and `verify`."""
+        folders = (
+            (account, kind, owner)
+            for account in self.folders.child_names(())
+            for kind in ("users", "agents")
+            for owner in self.folders.child_names((account, kind))
+        )
+        return [found.text for found in map(uri_of, folders) if found is not None]
 
 
 def uri_of(folders: tuple[str, ...]) -> Uri | None:
