@@ -221,7 +221,7 @@ class ContextFS(HandEdits):
             recursive: All the way down.
             depth: So many levels.
 
-        Cost: some 25 µs a row.
+        Cost: some 30 µs a row.
         """
         return list(self._list(self.follow(ctx, uri), 16 if recursive else check_count("depth", depth)))
 
